@@ -1,0 +1,77 @@
+"""Every error that mirror raises, and who has to act on it.
+
+    MirrorError
+    ├── ConfigError        bad input: exit 2, nothing has been started
+    ├── SetupError         Java or another prerequisite is missing: exit 2
+    ├── PartitionError     the partition fails alone, waits and tries again
+    │   ├── TransactionAborted   the batch left no trace: retry it on the same producer
+    │   ├── ProducerFenced       a newer owner has the partition: let go unless the plan says it is ours
+    │   ├── OutcomeUnknown       discard the producer, then fence, load, seek
+    │   ├── PositionUnstable     a transaction still holds the position: wait and load again
+    │   └── SourceDataLost       the position is not on the source any more: stay failed, say what is lost
+    ├── FlowError          the flow fails and is started again with back-off
+    ├── ClusterAway        a cluster does not answer: wait with back-off
+    └── Superseded         another service leads the flow: this service stops, exit 3
+"""
+
+from __future__ import annotations
+
+
+class MirrorError(Exception):
+    """Base of all; its text is one line for people: where, what, what to do."""
+
+    exit_code = 1
+
+
+class ConfigError(MirrorError):
+    """The configuration can't be used. `problems` has one line each, with file, line and key."""
+
+    exit_code = 2
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class SetupError(MirrorError):
+    """Something that must be on the machine is not, or is too old."""
+
+    exit_code = 2
+
+
+class PartitionError(MirrorError):
+    """Copying one partition failed; the others go on."""
+
+
+class TransactionAborted(PartitionError):
+    """The transaction was aborted as a whole and may be run again on the same producer."""
+
+
+class ProducerFenced(PartitionError):
+    """A newer producer with the same transactional.id has taken over."""
+
+
+class OutcomeUnknown(PartitionError):
+    """Nobody knows whether the transaction took effect; only the target can tell."""
+
+
+class PositionUnstable(PartitionError):
+    """The position is held by a transaction that has not ended (KIP-447)."""
+
+
+class SourceDataLost(PartitionError):
+    """Records between the position and what the source still has are gone, or it is another topic."""
+
+
+class FlowError(MirrorError):
+    """A flow can't go on as it is and is started again."""
+
+
+class ClusterAway(MirrorError):
+    """A cluster does not answer; tried again with back-off."""
+
+
+class Superseded(MirrorError):
+    """Another service has taken the flow over (KIP-618's fencing of leaders)."""
+
+    exit_code = 3

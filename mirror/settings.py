@@ -1,0 +1,105 @@
+"""What a run is told: frozen settings, free of pydantic so that Spark tasks can carry them.
+
+`config.py` makes them from YAML and is the one place that knows defaults and limits.
+Client properties may hold secrets, so no `repr` here shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Start = Literal["earliest", "latest"] | int  # int: milliseconds since the Unix epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A Kafka cluster: its alias and the librdkafka properties that reach it."""
+
+    alias: str
+    properties: Mapping[str, str] = field(repr=False)  # for every client
+    consumer: Mapping[str, str] = field(repr=False)  # for source consumers, over `properties`
+    producer: Mapping[str, str] = field(repr=False)  # for target producers, over `properties`
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """One direction of replication, `source` to `target`. Times are seconds, sizes are bytes."""
+
+    source: Cluster
+    target: Cluster
+    group: str  # the position's consumer group on the target
+    topics: tuple[str, ...]
+    exclude: tuple[str, ...]
+    replication_policy: Literal["default", "identity"]
+    separator: str
+    start: Start
+    replication_factor: int  # of remote topics; -1: the target broker's default
+    internal_replication_factor: int  # of mirror's own topics on the target
+    refresh_topics_interval: float
+    tasks_max: int | None  # most slices; None: as many as the flow's share of Spark's cores
+    offset_lag_max: int  # records
+    compression: str
+    batch_max_records: int
+    batch_max_bytes: int
+    transaction_linger_max: float  # a busy partition waits at most this before its next transaction
+    transaction_timeout: float
+    transaction_threads: int  # transactions at once in one task
+    producers_max: int  # producers open at once in one task
+    producer_idle_timeout: float
+
+    @property
+    def name(self) -> str:
+        """How people call the flow: `primary->backup`."""
+        return f"{self.source.alias}->{self.target.alias}"
+
+    @property
+    def control_topic(self) -> str:
+        """Compacted topic on the target that carries plans and claims."""
+        return f"mirror-control.{self.source.alias}.internal"
+
+    @property
+    def status_topic(self) -> str:
+        """Compacted topic on the target that carries each partition's report."""
+        return f"mirror-status.{self.source.alias}.internal"
+
+    @property
+    def offset_syncs_topic(self) -> str:
+        """MirrorMaker 2's offset-syncs topic, at `offset-syncs.topic.location=target`."""
+        return f"mm2-offset-syncs.{self.source.alias}.internal"
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """Where Spark runs and what it is told."""
+
+    master: str
+    conf: Mapping[str, str] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Http:
+    """Where `/metrics`, `/livez` and `/readyz` are served; port 0 picks a free one."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """How log lines look."""
+
+    level: Literal["debug", "info", "warning", "error"]
+    format: Literal["text", "json"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A whole configuration file."""
+
+    flows: tuple[Flow, ...]
+    spark: Spark
+    http: Http
+    log: Log
+    drain_timeout: float
