@@ -1,0 +1,5 @@
+"""`python -m mirror`."""
+
+from mirror.cli import main
+
+main()

@@ -1,0 +1,116 @@
+"""Which partitions a task holds, as the newest plan says, and where each of them starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from mirror.channel import ControlReader
+from mirror.errors import ClusterAway, MirrorError
+from mirror.plan import Partition, Plan, Topic
+from mirror.positions import Positions
+from mirror.settings import Flow
+
+REQUEST_TIMEOUT = 10.0  # seconds
+
+
+class Replaced(MirrorError):
+    """A newer task has claimed the slice; Spark has given this one up, or will start another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a partition's consumer starts. `commit`: no position stands yet, and this one must not be lost."""
+
+    offset: int
+    commit: bool
+
+
+class Assignment:
+    """One task's view of the plan: the slice `index` of `count` under `leader`."""
+
+    def __init__(self, flow: Flow, control: ControlReader, leader: str, index: int, count: int, task: str) -> None:
+        self._flow = flow
+        self._control = control
+        self.leader = leader
+        self._index = index
+        self._count = count
+        self.task = task
+
+    def wanted(self) -> Mapping[Partition, Topic] | None:
+        """The partitions to copy now; None once the task has to finish. Raises Replaced."""
+        if self._control.claims.get(self._index) != self.task:
+            raise Replaced(f"flow {self._flow.name}: slice {self._index} has a newer task")
+        plan = self._control.plan
+        if plan is None or plan.stop or plan.leader != self.leader or len(plan.slices) != self._count:
+            return None
+        return {partition: plan.topics[partition.topic] for partition in plan.slices[self._index]}
+
+    def is_ours(self, partition: Partition) -> bool:
+        """Does the newest plan, read to its end, give us the partition? Raises ClusterAway, Replaced."""
+        self._control.read_to_end()
+        wanted = self.wanted()
+        return wanted is not None and partition in wanted
+
+    @property
+    def generation(self) -> int:
+        """Of the newest plan; 0 when there is none."""
+        plan: Plan | None = self._control.plan
+        return plan.generation if plan else 0
+
+
+def find_starts(
+    flow: Flow, positions: Positions, source: AdminClient, joining: Mapping[Partition, Topic]
+) -> dict[Partition, Start]:
+    """Where to begin to look at each partition: its committed position, else where the flow's `start` points.
+
+    A committed position may still be behind a pending one; the replicator loads again once it has fenced.
+    Without partitions that the source does not know (any more). Raises ClusterAway.
+    """
+    hints = positions.hints((topic.remote, p.partition) for p, topic in joining.items())
+    starts: dict[Partition, Start] = {}
+    fresh: dict[Partition, OffsetSpec] = {}
+    for partition, topic in joining.items():
+        position = hints[topic.remote, partition.partition]
+        if position is not None:
+            starts[partition] = Start(position.offset, commit=False)
+        else:
+            seen_first = partition.partition < topic.initial
+            fresh[partition] = _spec(flow) if seen_first else OffsetSpec.earliest()
+    offsets = list_offsets(source, fresh)
+    # A timestamp after the newest record has no offset: it means the end.
+    ends = list_offsets(source, {p: OffsetSpec.latest() for p, offset in offsets.items() if offset < 0})
+    pinned = flow.start != "earliest"
+    for partition, offset in {**offsets, **ends}.items():
+        starts[partition] = Start(offset, commit=pinned)
+    return starts
+
+
+def _spec(flow: Flow) -> OffsetSpec:
+    if flow.start == "earliest":
+        return OffsetSpec.earliest()
+    if flow.start == "latest":
+        return OffsetSpec.latest()
+    return OffsetSpec.for_timestamp(flow.start)
+
+
+def list_offsets(admin: AdminClient, specs: Mapping[Partition, OffsetSpec]) -> dict[Partition, int]:
+    """Offsets that the source answers, `latest` being the last stable offset; without partitions it does not have.
+
+    Raises ClusterAway.
+    """
+    if not specs:
+        return {}
+    asked = {TopicPartition(*partition): spec for partition, spec in specs.items()}
+    futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=REQUEST_TIMEOUT)
+    offsets = {}
+    for tp, future in futures.items():
+        try:
+            offsets[Partition(tp.topic, tp.partition)] = int(future.result().offset)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise ClusterAway(f"the source gives no offsets: {error.args[0].str()}") from error
+    return offsets

@@ -1,0 +1,111 @@
+"""The records of one partition between the consumer and the transactions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records of one partition that go in one transaction."""
+
+    messages: list[Message]
+    offsets: list[int]  # upstream, ascending
+    timestamps: list[int]  # ms since the Unix epoch
+
+    @property
+    def next_offset(self) -> int:
+        """The position once the batch is committed."""
+        return self.offsets[-1] + 1
+
+
+class RecordBuffer:
+    """Every record from `start` up to the last one given, without a hole; the poller adds, one thread takes.
+
+    A batch stays in the buffer until it is committed, so that a retry needs no second fetch.
+    """
+
+    def __init__(self, start: int) -> None:
+        self._lock = threading.Lock()
+        self._messages: list[Message] = []
+        self.size = 0  # bytes of values
+        self._from = start
+        self._to = start
+        self._accepting = True
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def append(self, messages: Sequence[Message]) -> None:
+        """Add records as the consumer gave them; those it gave before, or gave before a seek, are dropped."""
+        with self._lock:
+            if not self._accepting:
+                return
+            if messages[0].offset() < self._to:
+                messages = [m for m in messages if m.offset() >= self._to]
+                if not messages:
+                    return
+            self._messages.extend(messages)
+            self.size += sum(map(len, messages))
+            self._to = messages[-1].offset() + 1
+
+    def batch(self, max_records: int, max_bytes: int) -> Batch | None:
+        """The next batch, which stays in the buffer; at least one record, however large."""
+        with self._lock:
+            messages = self._messages[:max_records]
+            size = self.size
+        if not messages:
+            return None
+        if size > max_bytes:
+            messages = _prefix(messages, max_bytes)
+        return Batch(messages, [m.offset() for m in messages], [m.timestamp()[1] for m in messages])
+
+    def committed(self, batch: Batch) -> None:
+        """Drop a batch that is on the target; nothing to do if the buffer was emptied meanwhile."""
+        with self._lock:
+            if not self._accepting:
+                return
+            del self._messages[: len(batch.messages)]
+            self.size -= sum(map(len, batch.messages))
+            self._from = batch.next_offset
+
+    def resume_at(self, offset: int) -> bool:
+        """Make `offset` the first one. False: the consumer has to seek there, and `sought` be called after."""
+        with self._lock:
+            if self._from <= offset <= self._to:
+                self._messages = [m for m in self._messages if m.offset() >= offset]
+                self.size = sum(map(len, self._messages))
+                self._from = offset
+                return True
+            self._reset(offset)
+            return False
+
+    def invalidate(self) -> None:
+        """Drop everything; whatever the position is, the consumer has to seek."""
+        with self._lock:
+            self._reset(-1)
+
+    def sought(self) -> None:
+        """The consumer starts again where it was asked to; records from before can't come any more."""
+        with self._lock:
+            self._accepting = True
+
+    def _reset(self, offset: int) -> None:
+        self._messages = []
+        self.size = 0
+        self._from = self._to = offset
+        self._accepting = False
+
+
+def _prefix(messages: list[Message], limit: int) -> list[Message]:
+    """The longest prefix with values of at most `limit` bytes, at least one message."""
+    total = 0
+    for count, message in enumerate(messages):
+        total += len(message)
+        if total > limit:
+            return messages[: max(1, count)]
+    return messages

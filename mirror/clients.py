@@ -1,0 +1,134 @@
+"""librdkafka clients: the user's properties, our defaults under them, what exactly-once fixes over them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient
+
+from mirror.settings import Cluster, Flow
+
+Properties = Mapping[str, Any]
+OnError = Callable[[KafkaError], None]
+
+# librdkafka's own lines go here; by default only what `log_level` or `debug` of the user asks for.
+LIBRDKAFKA = logging.getLogger("mirror.librdkafka")
+
+# Under the user's properties. Away clusters are reported once by us, so librdkafka itself keeps still.
+DEFAULTS: Properties = {
+    "client.id": "mirror",
+    "log_level": 0,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 2000,
+    "enable.metrics.push": False,
+}
+
+# Over the user's properties: the position lives on the target, and truncation must never be a silent jump.
+SOURCE_CONSUMER: Properties = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "isolation.level": "read_committed",
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+}
+
+# A batch is flushed by its commit, so lingering never delays a lone record's commit. The short retry
+# back-off is for CONCURRENT_TRANSACTIONS, which each transaction meets while the last one's markers are written.
+TARGET_PRODUCER_DEFAULTS: Properties = {
+    "linger.ms": 1,
+    "retry.backoff.ms": 1,
+    "retry.backoff.max.ms": 50,
+    "queue.buffering.max.kbytes": 1048576,
+}
+
+
+def _base(cluster: Cluster) -> dict[str, Any]:
+    return {**DEFAULTS, **cluster.properties}
+
+
+def source_consumer(flow: Flow, on_error: OnError | None = None) -> Consumer:
+    """A consumer on the source that is only ever given explicit offsets.
+
+    Its `group.id` is the position's group, never joined or committed to on the source: it is there because
+    `consumer_group_metadata()` of a consumer is what `send_offsets_to_transaction` takes.
+    """
+    config = {
+        "fetch.queue.backoff.ms": 10,
+        **_base(flow.source),
+        **flow.source.consumer,
+        **SOURCE_CONSUMER,
+        "group.id": flow.group,
+    }
+    if on_error:
+        config["error_cb"] = on_error
+    return Consumer(config, logger=LIBRDKAFKA)
+
+
+def internal_consumer(cluster: Cluster, group: str) -> Consumer:
+    """A consumer for one of mirror's own topics; says when it has read to the end."""
+    config = {**_base(cluster), **SOURCE_CONSUMER, "auto.offset.reset": "earliest", "group.id": group}
+    return Consumer(config, logger=LIBRDKAFKA)
+
+
+def transactional_properties(flow: Flow, transactional_id: str) -> dict[str, Any]:
+    """The target producer's properties for one `transactional.id`."""
+    return {
+        **TARGET_PRODUCER_DEFAULTS,
+        "compression.type": flow.compression,
+        "queue.buffering.max.messages": max(100_000, 2 * flow.batch_max_records),
+        **_base(flow.target),
+        **flow.target.producer,
+        **_fixed_producer(flow),
+        "transactional.id": transactional_id,
+    }
+
+
+def _fixed_producer(flow: Flow) -> dict[str, Any]:
+    timeout = int(flow.transaction_timeout * 1000)
+    # A message must not outlive its transaction, and idempotence is what keeps the order over retries.
+    return {
+        "enable.idempotence": True,
+        "acks": "all",
+        "transaction.timeout.ms": timeout,
+        "message.timeout.ms": timeout,
+    }
+
+
+def internal_producer(cluster: Cluster) -> Producer:
+    """An idempotent producer for mirror's own topics (claims and reports)."""
+    config = {
+        **_base(cluster),
+        **cluster.producer,
+        "enable.idempotence": True,
+        "acks": "all",
+        "linger.ms": 0,
+        "compression.type": "gzip",
+        "message.max.bytes": 8 * 1024 * 1024,
+    }
+    config.pop("transactional.id", None)
+    return Producer(config, logger=LIBRDKAFKA)
+
+
+def admin(cluster: Cluster) -> AdminClient:
+    """An admin client."""
+    return AdminClient(_base(cluster), logger=LIBRDKAFKA)
+
+
+def overridden(flow: Flow) -> list[str]:
+    """One line for each of the user's properties that exactly-once replaces, for the log."""
+    fixed_consumer = {**SOURCE_CONSUMER, "group.id": flow.group}
+    fixed_producer = {**_fixed_producer(flow), "transactional.id": "one per partition"}
+    pairs = [
+        (flow.source, "consumer", {**flow.source.properties, **flow.source.consumer}, fixed_consumer),
+        (flow.target, "producer", {**flow.target.properties, **flow.target.producer}, fixed_producer),
+    ]
+    return [
+        f"clusters.{cluster.alias}: {key}={theirs[key]} is ignored for the {role}: "
+        f"exactly-once needs {str(ours).lower()}"
+        for cluster, role, theirs, fixed in pairs
+        for key, ours in fixed.items()
+        if key in theirs and str(theirs[key]).lower() != str(ours).lower()
+    ]

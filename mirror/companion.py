@@ -1,0 +1,164 @@
+"""A task's second thread: follows the plan, closes idle producers, reports once a second."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from mirror import clients
+from mirror.assignment import Assignment, find_starts
+from mirror.backoff import Backoff
+from mirror.channel import ChannelWriter, ControlReader
+from mirror.errors import ClusterAway, MirrorError
+from mirror.plan import Partition, Topic
+from mirror.poller import Join, Leave, Move
+from mirror.replicator import Owner, Replicator, State
+from mirror.reports import Report
+
+log = logging.getLogger(__name__)
+
+FOLLOW_TIMEOUT = 0.2  # seconds; a new plan wakes it at once
+REPORT_INTERVAL = 1.0  # seconds
+
+
+class Companion(threading.Thread):
+    """Owns `assigned`; hands joins and leaves to the poller, which owns the consumer."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        assignment: Assignment,
+        control: ControlReader,
+        writer: ChannelWriter,
+        moves: queue.SimpleQueue[Move],
+    ) -> None:
+        super().__init__(daemon=True, name="companion")
+        self.done = threading.Event()
+        self.failure: MirrorError | None = None
+        self._owner = owner
+        self._flow = owner.flow
+        self._assignment = assignment
+        self._control = control
+        self._writer = writer
+        self._moves = moves
+        self._source = clients.admin(owner.flow.source)
+        self._assigned: dict[Partition, Replicator] = {}
+        self._leaving: list[Replicator] = []
+        self._ends: dict[Partition, int] = {}  # last stable offsets
+        self._asked: dict[TopicPartition, Future[Any]] = {}
+        self._backoff = Backoff(0.2, 5.0)
+        self._retry_at = 0.0
+        self._report_at = 0.0
+
+    def run(self) -> None:
+        """Until the task has to finish, which is when `done` gets set."""
+        try:
+            while not self.done.is_set():
+                self._follow()
+                if time.monotonic() >= self._report_at:
+                    self._report_at = time.monotonic() + REPORT_INTERVAL
+                    self._close_idle_producers()
+                    self._ask_ends()
+                    self._writer.report(self._reports())
+                self._control.poll(FOLLOW_TIMEOUT)
+        except MirrorError as error:
+            self.failure = error
+        except Exception as error:  # without a companion the task would run blindly
+            log.exception("defect", extra={"flow": self._flow.name})
+            self.failure = MirrorError(f"{type(error).__name__}: {error}")
+        finally:
+            self.done.set()
+
+    def report(self) -> None:
+        """Say once more how each partition stands, after the task has finished."""
+        self._writer.report(self._reports())
+
+    def _follow(self) -> None:
+        wanted = self._assignment.wanted()
+        if wanted is None:
+            self.done.set()
+            return
+        for partition, replicator in list(self._assigned.items()):
+            topic = wanted.get(partition)
+            if topic is None or topic.topic_id != replicator.topic.topic_id or replicator.state is State.RELEASED:
+                replicator.release()
+                self._leaving.append(self._assigned.pop(partition))
+        self._let_go()
+        held = {r.partition for r in self._leaving} | self._assigned.keys()
+        joining = {p: topic for p, topic in wanted.items() if p not in held}
+        if joining and time.monotonic() >= self._retry_at:
+            self._join(joining)
+
+    def _let_go(self) -> None:
+        for replicator in [r for r in self._leaving if r.state is State.RELEASED]:
+            self._leaving.remove(replicator)
+            self._moves.put(Leave(replicator))
+
+    def _join(self, joining: dict[Partition, Topic]) -> None:
+        try:
+            starts = find_starts(self._flow, self._owner.positions, self._source, joining)
+        except ClusterAway as error:
+            self._retry_at = time.monotonic() + self._backoff.next()
+            log.debug("partitions wait for their start", extra={"flow": self._flow.name, "reason": str(error)})
+            return
+        self._backoff.reset()
+        for partition, start in starts.items():
+            replicator = Replicator(self._owner, partition, joining[partition], start.offset, start.commit)
+            self._assigned[partition] = replicator
+            self._moves.put(Join(replicator, start.offset, start.commit))
+
+    def _close_idle_producers(self) -> None:
+        before = time.monotonic() - self._flow.producer_idle_timeout
+        for replicator in self._assigned.values():
+            if replicator.has_producer and replicator.last_used < before:
+                replicator.close_idle_producer()
+
+    def _ask_ends(self) -> None:
+        """Collect the last answers and ask again; never waits, for the source may be away."""
+        if not all(future.done() for future in self._asked.values()):
+            return
+        for tp, future in self._asked.items():
+            try:
+                self._ends[Partition(tp.topic, tp.partition)] = future.result().offset
+            except KafkaException:
+                self._ends.pop(Partition(tp.topic, tp.partition), None)
+        asked = {TopicPartition(*partition): OffsetSpec.latest() for partition in self._assigned}
+        self._asked = (
+            self._source.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=5.0)
+            if asked
+            else {}
+        )
+
+    def _reports(self) -> Iterator[Report]:
+        for partition, replicator in list(self._assigned.items()):
+            yield Report(
+                leader=self._assignment.leader,
+                incarnation=self._assignment.task,
+                generation=self._assignment.generation,
+                partition=partition,
+                remote=replicator.topic.remote,
+                state=replicator.state.value,
+                reason=replicator.reason,
+                position=replicator.position,
+                lag=self._lag(replicator),
+                last_commit=replicator.last_commit,
+                counters=replicator.counters,
+            )
+
+    def _lag(self, replicator: Replicator) -> int:
+        """Records up to the last stable offset; markers and aborted records at the end do not count."""
+        end = self._ends.get(replicator.partition)
+        if end is None:
+            return -1
+        reached = replicator.position if replicator.position >= 0 else replicator.start
+        if not len(replicator.buffer):
+            reached = max(reached, replicator.caught_up_to)
+        return max(0, end - reached)

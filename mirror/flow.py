@@ -1,0 +1,178 @@
+"""One flow in the service: leads it, keeps its plan and its Spark query going, follows its status."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from mirror import clients
+from mirror.backoff import Backoff
+from mirror.channel import StatusReader
+from mirror.errors import ClusterAway, FlowError, MirrorError, Superseded
+from mirror.leader import Leader
+from mirror.metrics import FlowStatus
+from mirror.plan import Partition, Plan
+from mirror.settings import Flow
+from mirror.spark import SparkDriver
+from mirror.topics import TopicMonitor
+
+log = logging.getLogger(__name__)
+
+CHECK_INTERVAL = 1.0  # seconds between looks at leadership and query
+
+SparkProvider = Callable[[], SparkDriver]  # waits until Spark has started
+
+
+class FlowRunner(threading.Thread):
+    """Runs until `stopping` is set or `failure` says why not; then `drain` ends it in order."""
+
+    def __init__(self, flow: Flow, share: int, leader: str, spark: SparkProvider, stopping: threading.Event) -> None:
+        super().__init__(daemon=True, name=flow.name)
+        self.status = FlowStatus(flow.source.alias, flow.target.alias, leader)
+        self.failure: MirrorError | None = None
+        self.beat = time.monotonic()  # when the loop last ran
+        self._flow = flow
+        self._share = share  # flows that share Spark's cores
+        self._spark = spark
+        self._stopping = stopping
+        self._leader = Leader(flow, leader)
+        self._monitor = TopicMonitor(flow, clients.admin(flow.source), clients.admin(flow.target))
+        self._query: StreamingQuery | None = None
+        self._epoch_running = threading.Event()
+        self._where = {"flow": flow.name}
+
+    def run(self) -> None:
+        """Lead, and start again after whatever can be waited out."""
+        follower = threading.Thread(target=self._follow_status, daemon=True, name=f"status {self._flow.name}")
+        follower.start()
+        backoff = Backoff(0.5, 10.0)
+        while not self._stopping.is_set() and self.failure is None:
+            try:
+                self._lead(backoff)
+            except Superseded as error:
+                self.failure = error
+            except (ClusterAway, FlowError) as error:
+                self._wait_out(error, backoff)
+            except (Py4JError, ConnectionError) as error:
+                self.failure = MirrorError(f"Spark's JVM is gone ({type(error).__name__}): start the service again")
+        self.status.active = False
+        follower.join()
+
+    def drain(self, deadline: float) -> bool:
+        """Have the tasks finish before `deadline` (monotonic); True if they did."""
+        if self.failure is None:
+            try:
+                self._leader.stop()
+            except MirrorError as error:
+                log.warning("tasks can't be told to stop", extra={**self._where, "reason": str(error)})
+                return False
+        while self._epoch_running.is_set() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return not self._epoch_running.is_set()
+
+    def stop_query(self) -> None:
+        """End the query; tasks that still run are killed, which the next owner's fencing makes harmless."""
+        if self._query is not None:
+            try:
+                self._query.stop()
+            except (Py4JError, PySparkException, ConnectionError) as error:
+                log.debug("query did not stop cleanly", extra={**self._where, "reason": str(error)[:200]})
+
+    def _lead(self, backoff: Backoff) -> None:
+        self._monitor.ensure_internal_topics()
+        self._leader.take()
+        plan = self._refresh()
+        if self.status.problem != "starting":
+            log.info("flow goes on", extra=self._where)
+        self.status.problem = ""
+        self._announce(plan)
+        refreshed = time.monotonic()
+        while not self._stopping.wait(CHECK_INTERVAL):
+            self._keep_query()
+            self._leader.check()
+            self.beat = time.monotonic()
+            if self.beat - refreshed >= self._flow.refresh_topics_interval:
+                newer = self._refresh()
+                if newer.generation != plan.generation:
+                    plan = newer
+                    self._announce(plan)
+                refreshed = time.monotonic()
+            self.status.problem = ""
+            backoff.reset()
+
+    def _refresh(self) -> Plan:
+        """Look at both clusters, publish the plan that follows."""
+        topics = self._monitor.mirrored()
+        slots = max(1, self._spark().slots() // self._share)
+        plan = self._leader.publish(topics, slots, self.status.bytes_per_second())
+        self.status.generation = plan.generation
+        self.status.forget_all_but(Partition(name, n) for name, t in plan.topics.items() for n in range(t.partitions))
+        self._keep_query()
+        return plan
+
+    def _announce(self, plan: Plan) -> None:
+        partitions = sum(topic.partitions for topic in plan.topics.values())
+        log.info(
+            "plan",
+            extra={
+                **self._where,
+                "generation": plan.generation,
+                "topics": len(plan.topics),
+                "partitions": partitions,
+                "slices": len(plan.slices),
+            },
+        )
+
+    def _keep_query(self) -> None:
+        """Start the query, or start it again if it has failed. Raises FlowError for a failure to report."""
+        query, self._query = self._query, None
+        if query is None:
+            self._query = self._spark().start(self._flow, self._receive)
+            self.status.active = True
+        elif query.isActive:
+            self._query = query
+        else:
+            self._epoch_running.clear()
+            self.status.active = False
+            failure = query.exception()
+            raise FlowError(f"Spark query ended: {_first_line(failure)}")
+
+    def _receive(self, receipts: DataFrame, epoch: int) -> None:
+        """Run an epoch: collecting its receipts is what runs its tasks."""
+        self._epoch_running.set()
+        try:
+            for row in receipts.collect():
+                log.debug("receipt", extra={**self._where, "epoch": epoch, **row.asDict()})
+        finally:
+            self._epoch_running.clear()
+
+    def _wait_out(self, error: MirrorError, backoff: Backoff) -> None:
+        wait = backoff.next()
+        if str(error) != self.status.problem:
+            self.status.problem = str(error)
+            log.warning("flow waits and tries again", extra={**self._where, "reason": str(error)})
+        self.beat = time.monotonic()
+        self._stopping.wait(wait)
+
+    def _follow_status(self) -> None:
+        reader: StatusReader | None = None
+        while not self._stopping.is_set() and self.failure is None:
+            try:
+                reader = reader or StatusReader(self._flow)
+                self.status.absorb(reader.poll(0.5))
+            except ClusterAway:
+                self._stopping.wait(1.0)
+        if reader is not None:
+            reader.close()
+
+
+def _first_line(error: object) -> str:
+    lines = str(error or "no reason given").strip().splitlines()
+    return lines[0][:300]

@@ -1,0 +1,105 @@
+"""Leadership of a flow: one service at a time may write plans (KIP-618's way of fencing)."""
+
+from __future__ import annotations
+
+import logging
+
+from confluent_kafka import KafkaException, Producer
+
+from mirror.channel import PLAN_KEY, ControlReader
+from mirror.clients import LIBRDKAFKA, transactional_properties
+from mirror.errors import ClusterAway, Superseded
+from mirror.plan import Partition, Plan, Topic, assign, merge_initial, slice_count
+from mirror.producer import FENCED
+from mirror.settings import Flow
+
+log = logging.getLogger(__name__)
+
+TIMEOUT = 10.0  # seconds for each step of a transaction
+
+
+class Leader:
+    """Leads one flow: `take` once, then `publish` plans until Superseded is raised.
+
+    A leader that was fenced never fences back: before it opens another producer it reads the control topic to the
+    end, and somebody else's plan that is newer than what it knew as leader ends it.
+    """
+
+    def __init__(self, flow: Flow, identity: str) -> None:
+        self._flow = flow
+        self._identity = identity
+        self._producer: Producer | None = None
+        self._generation: int | None = None  # of the newest plan while we led; None: never led
+        self.control = ControlReader(flow)
+
+    def take(self) -> None:
+        """Fence whoever led before, then read the newest plan. Raises ClusterAway, Superseded."""
+        self.check()
+        properties = transactional_properties(self._flow, f"mirror-cluster-{self._flow.group}")
+        producer = Producer({**properties, "message.max.bytes": 8 * 1024 * 1024}, logger=LIBRDKAFKA)
+        try:
+            producer.init_transactions(TIMEOUT)
+        except KafkaException as error:
+            raise self._judge(error) from error
+        self._producer = producer
+        self.control.read_to_end()
+        self._generation = self.control.plan.generation if self.control.plan else 0
+
+    def check(self) -> None:
+        """Read the control topic to its end. Raises Superseded if another service has led since, ClusterAway."""
+        self.control.read_to_end()
+        plan = self.control.plan
+        if plan is None or self._generation is None or plan.leader == self._identity:
+            return
+        if plan.generation > self._generation:
+            raise Superseded(f"flow {self._flow.name}: another service leads it now (generation {plan.generation})")
+
+    def publish(self, topics: dict[str, Topic], slots: int, weight: dict[Partition, float]) -> Plan:
+        """Write a plan for `topics` on `slots` cores, unless the newest says the same; returns the newest."""
+        previous = self.control.plan
+        ours = previous is not None and previous.leader == self._identity and not previous.stop
+        partitions = [Partition(name, n) for name, topic in topics.items() for n in range(topic.partitions)]
+        before = previous.slices if previous else ()
+        count = slice_count(slots, self._flow.tasks_max, len(partitions), len(before) if ours else 0)
+        plan = Plan(
+            leader=self._identity,
+            generation=previous.generation + 1 if previous else 1,
+            topics=merge_initial(topics, previous),
+            slices=assign(partitions, count, before, weight),
+        )
+        if ours and previous is not None and (previous.topics, previous.slices) == (plan.topics, plan.slices):
+            return previous
+        return self._write(plan)
+
+    def stop(self) -> None:
+        """Order every task to finish its transactions and return. Raises ClusterAway, Superseded."""
+        plan = self.control.plan
+        if plan is not None and plan.leader == self._identity and not plan.stop:
+            self._write(plan.stopped())
+
+    def close(self) -> None:
+        """Let go of the control topic; the leadership itself stays until somebody takes it."""
+        self._producer = None
+        self.control.close()
+
+    def _write(self, plan: Plan) -> Plan:
+        if self._producer is None:
+            self.take()
+        producer = self._producer
+        assert producer is not None
+        try:
+            producer.begin_transaction()
+            producer.produce(self._flow.control_topic, plan.encode(), PLAN_KEY, 0)
+            producer.commit_transaction(TIMEOUT)
+        except KafkaException as error:
+            self._producer = None
+            raise self._judge(error) from error
+        self._generation = plan.generation
+        self.control.read_to_end()
+        return plan
+
+    def _judge(self, error: KafkaException) -> ClusterAway | Superseded:
+        cause = error.args[0]
+        if cause.code() in FENCED:
+            return Superseded(f"flow {self._flow.name}: another service leads it now ({cause.str()})")
+        return ClusterAway(f"cluster {self._flow.target.alias}: leadership of {self._flow.name}: {cause.str()}")

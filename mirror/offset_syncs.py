@@ -1,0 +1,88 @@
+"""Offset syncs: pairs of upstream and downstream offsets, in MirrorMaker 2's own format.
+
+Key: topic STRING (the source's name), partition INT32. Value: upstreamOffset INT64, downstreamOffset INT64.
+Big-endian, STRING is an INT16 length and UTF-8, no version (connect/mirror OffsetSync.java).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSync:
+    """The record at `upstream` of the source partition stands at `downstream` of the remote one."""
+
+    topic: str
+    partition: int
+    upstream: int
+    downstream: int
+
+    def key(self) -> bytes:
+        """The record key."""
+        name = self.topic.encode()
+        return struct.pack(f">h{len(name)}si", len(name), name, self.partition)
+
+    def value(self) -> bytes:
+        """The record value."""
+        return struct.pack(">qq", self.upstream, self.downstream)
+
+    @staticmethod
+    def decode(key: bytes, value: bytes) -> OffsetSync:
+        """The sync that stands in a record of the topic. Raises struct.error when it is no such record."""
+        (length,) = struct.unpack_from(">h", key)
+        name, partition = struct.unpack_from(f">{length}si", key, 2)
+        upstream, downstream = struct.unpack(">qq", value)
+        return OffsetSync(name.decode(), partition, upstream, downstream)
+
+
+class SyncMarks:
+    """Chooses the records of one partition that get an offset sync.
+
+    A sync is due for the first record of an incarnation, across every upstream gap (compaction, aborted records,
+    transaction markers), and when `lag_max` records have passed since the last one. So each upstream offset is
+    at most `lag_max` records after a sync, with no gap between the two.
+    """
+
+    def __init__(self, lag_max: int) -> None:
+        self._lag_max = max(1, lag_max)
+        self._expected: int | None = None  # the upstream offset that continues without a gap
+        self._since = 0  # records since the last sync
+
+    def choose(self, offsets: Sequence[int]) -> list[int]:
+        """Indexes into `offsets` (ascending upstream offsets of a batch) that get a sync; changes nothing."""
+        if not offsets:
+            return []
+        gap = offsets[0] != self._expected
+        first = 0 if gap else max(0, self._lag_max - self._since)
+        if offsets[-1] - offsets[0] == len(offsets) - 1:
+            return list(range(first, len(offsets), self._lag_max))
+        return self._choose_with_gaps(offsets, gap)
+
+    def _choose_with_gaps(self, offsets: Sequence[int], gap: bool) -> list[int]:
+        chosen: list[int] = []
+        since = self._since
+        expected = offsets[0] - 1 if gap else offsets[0]
+        for index, offset in enumerate(offsets):
+            if offset != expected or since >= self._lag_max:
+                chosen.append(index)
+                since = 0
+            since += 1
+            expected = offset + 1
+        return chosen
+
+    def committed(self, offsets: Sequence[int], chosen: Sequence[int]) -> None:
+        """Remember what the committed batch has told the target."""
+        self._expected = offsets[-1] + 1
+        self._since = len(offsets) - chosen[-1] if chosen else self._since + len(offsets)
+
+    @property
+    def tail_is_synced(self) -> bool:
+        """Has the last committed record a sync of its own?"""
+        return self._since <= 1
+
+    def tail_synced(self) -> None:
+        """The last committed record got its sync."""
+        self._since = 1

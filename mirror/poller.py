@@ -1,0 +1,174 @@
+"""The one consumer of a task: what it fetches goes to the partitions' buffers, and waits when they are full."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from mirror import clients
+from mirror.plan import Partition
+from mirror.replicator import Replicator, State
+from mirror.settings import Flow
+
+log = logging.getLogger(__name__)
+
+POLL_TIMEOUT = 0.05  # seconds; bounds how late a move is made
+POLL_MAX = 5_000  # records at once; bounds how far a full buffer is overshot
+BUFFER_RECORDS = 200_000  # all buffers of a task together
+BUFFER_BYTES = 256 * 1024 * 1024
+PAUSE_AFTER = 0.5  # seconds that a full buffer holds everything up before only its partition is paused
+
+AWAY = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)  # the leader tells of these
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Begin to consume a partition at `offset`; `commit`: its start is to be committed before any record."""
+
+    replicator: Replicator
+    offset: int
+    commit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Seek:
+    """Consume a partition again from `offset`."""
+
+    replicator: Replicator
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Stop to consume a partition whose replicator is released."""
+
+    replicator: Replicator
+
+
+Move = Join | Seek | Leave
+
+
+class Poller:
+    """Only the thread that calls `poll` touches the consumer; others ask for moves."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.held: dict[Partition, Replicator] = {}
+        self.moves: queue.SimpleQueue[Move] = queue.SimpleQueue()
+        self.progress = threading.Event()  # set after every transaction
+        self._flow = flow
+        self._full: dict[Partition, float] = {}  # since when
+        self._paused: set[Partition] = set()
+        self._consumer = clients.source_consumer(flow)
+        self.group_metadata: bytes = self._consumer.consumer_group_metadata()
+
+    def poll(self) -> None:
+        """Make the moves that were asked for, then take what has come, waiting a little if nothing has."""
+        while not self.moves.empty():
+            self._make(self.moves.get())
+        if self._hold_back():
+            return
+        # `consume` waits until it has all it was asked for: a lone record must come through `poll`.
+        first = self._consumer.poll(POLL_TIMEOUT)
+        if first is not None:
+            self._dispatch([first, *self._consumer.consume(POLL_MAX, 0)])
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close()
+
+    def _dispatch(self, messages: Sequence[Message]) -> None:
+        runs: dict[tuple[str, int], list[Message]] = {}
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                self._on_error(message, error)
+                continue
+            key = (message.topic(), message.partition())
+            run = runs.get(key)
+            if run is None:
+                runs[key] = [message]
+            else:
+                run.append(message)
+        for key, run in runs.items():
+            partition = Partition(*key)
+            replicator = self.held.get(partition)
+            if replicator is not None:
+                replicator.buffer.append(run)
+                replicator.request()
+                if self._is_full(replicator):
+                    self._full.setdefault(partition, time.monotonic())
+
+    def _on_error(self, message: Message, error: KafkaError) -> None:
+        topic, number = message.topic(), message.partition()
+        replicator = self.held.get(Partition(topic, number)) if topic is not None else None
+        if error.code() == KafkaError._PARTITION_EOF:
+            if replicator is not None:
+                replicator.caught_up_to = message.offset()
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET and replicator is not None:
+            replicator.lost(error.str())
+        elif error.code() not in AWAY:
+            where = {"flow": self._flow.name, "topic": topic, "partition": number}
+            log.warning("source consumer", extra={**where, "reason": error.str()})
+
+    def _is_full(self, replicator: Replicator) -> bool:
+        share = max(1, len(self.held))
+        records = max(1_000, min(2 * self._flow.batch_max_records, BUFFER_RECORDS // share))
+        size = max(1024 * 1024, min(2 * self._flow.batch_max_bytes, BUFFER_BYTES // share))
+        return len(replicator.buffer) >= records or replicator.buffer.size >= size
+
+    def _hold_back(self) -> bool:
+        """True while polling has to wait for full buffers.
+
+        librdkafka drops what it has fetched for a partition that is paused, so a short wait is cheaper than a
+        pause; but a partition that does not drain is paused, for it must not hold up the others.
+        """
+        if not self._full:
+            return False
+        self.progress.clear()
+        now = time.monotonic()
+        for partition, since in list(self._full.items()):
+            replicator = self.held[partition]
+            if not self._is_full(replicator):
+                del self._full[partition]
+                if partition in self._paused:
+                    self._paused.discard(partition)
+                    self._consumer.resume([TopicPartition(*partition)])
+            elif partition not in self._paused and (replicator.state is State.FAILED or now - since > PAUSE_AFTER):
+                self._paused.add(partition)
+                self._consumer.pause([TopicPartition(*partition)])
+        if all(partition in self._paused for partition in self._full):
+            return False
+        self.progress.wait(POLL_TIMEOUT)
+        return True
+
+    def _make(self, move: Move) -> None:
+        replicator = move.replicator
+        partition = replicator.partition
+        if isinstance(move, Join):
+            self.held[partition] = replicator
+            self._assign(partition, move.offset)
+            if move.commit:
+                replicator.request(0.0)
+        elif self.held.get(partition) is not replicator:
+            return
+        elif isinstance(move, Seek):
+            self._unassign(partition)
+            self._assign(partition, move.offset)
+            replicator.buffer.sought()
+        else:
+            self._unassign(partition)
+            del self.held[partition]
+
+    def _assign(self, partition: Partition, offset: int) -> None:
+        self._consumer.incremental_assign([TopicPartition(*partition, offset)])
+
+    def _unassign(self, partition: Partition) -> None:
+        self._full.pop(partition, None)
+        self._paused.discard(partition)
+        self._consumer.incremental_unassign([TopicPartition(*partition)])

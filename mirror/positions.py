@@ -1,0 +1,80 @@
+"""Positions: the next upstream offset of each partition, in a consumer group on the target."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from mirror.errors import ClusterAway, PositionUnstable
+
+REQUEST_TIMEOUT = 10.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The next upstream offset, and the id of the source topic that it belongs to ("" if not known)."""
+
+    offset: int
+    topic_id: str
+
+    def to_commit(self, remote: str, partition: int) -> TopicPartition:
+        """As `send_offsets_to_transaction` takes it. The key is the remote topic: a broker refuses others."""
+        metadata = json.dumps({"topic_id": self.topic_id}, separators=(",", ":"))
+        return TopicPartition(remote, partition, self.offset, metadata=metadata)
+
+    @staticmethod
+    def from_committed(committed: TopicPartition) -> Position | None:
+        """None when nothing was ever committed."""
+        if committed.offset < 0:
+            return None
+        try:
+            topic_id = str(json.loads(committed.metadata or "{}")["topic_id"])
+        except (ValueError, KeyError, TypeError):
+            topic_id = ""  # committed by someone else's tool: the offset counts, recreation can't be told
+        return Position(committed.offset, topic_id)
+
+
+class Positions:
+    """Reads positions. Only a *stable* one may be trusted; an unstable one tells where to start looking."""
+
+    def __init__(self, admin: AdminClient, group: str) -> None:
+        self._admin = admin
+        self._group = group
+
+    def stable(self, remote: str, partition: int) -> Position | None:
+        """The committed position, with no transaction pending on it (OffsetFetch's RequireStable, KIP-447).
+
+        Raises PositionUnstable while one is pending, ClusterAway when the target does not answer.
+        """
+        (found,) = self._fetch([TopicPartition(remote, partition)], require_stable=True)
+        if found.error is not None:
+            if found.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT:
+                raise PositionUnstable(f"the position of {remote}-{partition} is held by an open transaction")
+            raise ClusterAway(f"no position of {remote}-{partition}: {found.error.str()}")
+        return Position.from_committed(found)
+
+    def hints(self, remote_partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Position | None]:
+        """Positions that may be behind the truth (a pending one is not waited for). Raises ClusterAway."""
+        asked = [TopicPartition(remote, partition) for remote, partition in remote_partitions]
+        if not asked:
+            return {}
+        found = self._fetch(asked, require_stable=False)
+        failed = next((f for f in found if f.error is not None), None)
+        if failed is not None:
+            raise ClusterAway(f"no position of {failed.topic}-{failed.partition}: {failed.error.str()}")
+        return {(f.topic, f.partition): Position.from_committed(f) for f in found}
+
+    def _fetch(self, asked: list[TopicPartition], require_stable: bool) -> list[TopicPartition]:
+        request = [ConsumerGroupTopicPartitions(self._group, asked)]
+        try:
+            futures = self._admin.list_consumer_group_offsets(
+                request, require_stable=require_stable, request_timeout=REQUEST_TIMEOUT
+            )
+            result = futures[self._group].result()
+        except KafkaException as error:
+            raise ClusterAway(f"the target gives no positions of group {self._group}: {error.args[0].str()}") from error
+        return list(result.topic_partitions)

@@ -1,0 +1,112 @@
+"""The transactional producer of one partition on the target, and what its errors mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+
+from mirror.clients import LIBRDKAFKA, transactional_properties
+from mirror.errors import ClusterAway, OutcomeUnknown, PartitionError, ProducerFenced, TransactionAborted
+from mirror.settings import Flow
+
+FENCED = frozenset(
+    {
+        KafkaError._FENCED,
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+    }
+)
+
+AWAY = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE})
+
+FENCE_TIMEOUT = 10.0  # seconds; short, so that a drain need not wait for a target that is away
+
+
+class TransactionalProducer:
+    """One incarnation of one `transactional.id`: opened once, and thrown away after any doubt.
+
+    Errors of every step are one of
+    - TransactionAborted: the transaction left no trace, this producer may begin another;
+    - ProducerFenced: a newer incarnation exists;
+    - OutcomeUnknown: this producer must be discarded.
+    """
+
+    def __init__(self, flow: Flow, transactional_id: str, group_metadata: bytes) -> None:
+        self._timeout = flow.transaction_timeout
+        self._group_metadata = group_metadata
+        # A list's method as the callback, not one of ours: no cycle, so the last reference to this object
+        # destroys the librdkafka handle at once.
+        self._disturbances: list[KafkaError] = []
+        properties = transactional_properties(flow, transactional_id)
+        self._producer = Producer({**properties, "error_cb": self._disturbances.append}, logger=LIBRDKAFKA)
+        # The hot path calls these as they are: no wrapper per record.
+        self.produce: Callable[..., None] = self._producer.produce
+        self.begin: Callable[[], None] = self._producer.begin_transaction
+
+    @property
+    def suspect(self) -> bool:
+        """Has a request to the target been disturbed? Then a delayed EndTxn may still be on its way.
+
+        librdkafka has no KIP-890, so such an EndTxn could end a *later* transaction of this incarnation: the
+        producer must not begin another one.
+        """
+        self._producer.poll(0)
+        return bool(self._disturbances)
+
+    def fence(self) -> None:
+        """Abort or wait out what the last incarnation left, and fence it (InitProducerId).
+
+        Raises ClusterAway when the target does not answer, ProducerFenced if a newer incarnation came between,
+        PartitionError when the target refuses.
+        """
+        try:
+            self._producer.init_transactions(min(self._timeout, FENCE_TIMEOUT))
+        except KafkaException as error:
+            cause: KafkaError = error.args[0]
+            if cause.code() in FENCED:
+                raise ProducerFenced(cause.str()) from error
+            away = cause.retriable() or cause.code() in AWAY
+            raise (ClusterAway if away else PartitionError)(
+                f"the target gives no producer id: {cause.str()}"
+            ) from error
+
+    def flush(self) -> None:
+        """Wait until every record has its downstream offset or has failed. Raises OutcomeUnknown if neither."""
+        if self._producer.flush(self._timeout):
+            raise OutcomeUnknown("the target does not acknowledge records")
+
+    def send_position(self, position: TopicPartition) -> None:
+        """Put the position into the open transaction (TxnOffsetCommit)."""
+        self._producer.send_offsets_to_transaction([position], self._group_metadata, self._timeout)
+
+    def commit(self) -> None:
+        """Commit the open transaction. A time-out raises: nobody may guess how it went."""
+        self._producer.commit_transaction(self._timeout)
+
+    def failed(self, cause: Exception) -> PartitionError:
+        """Judge an error between begin and commit; aborts the transaction where that is what it takes."""
+        if isinstance(cause, PartitionError):
+            return cause
+        if not isinstance(cause, KafkaException):
+            return OutcomeUnknown(f"{type(cause).__name__}: {cause}")
+        error: KafkaError = cause.args[0]
+        if error.code() in FENCED:
+            return ProducerFenced(error.str())
+        if error.fatal() or not error.txn_requires_abort():
+            return OutcomeUnknown(error.str())
+        try:
+            self._producer.abort_transaction(self._timeout)
+        except KafkaException as abort_error:
+            fenced = abort_error.args[0].code() in FENCED
+            return (ProducerFenced if fenced else OutcomeUnknown)(f"{error.str()}; {abort_error.args[0].str()}")
+        return TransactionAborted(error.str())
+
+    def discard(self) -> None:
+        """Forget what is queued, so that dropping the last reference ends this incarnation without waiting."""
+        self._producer.purge(blocking=False)
+
+
+def transactional_id(flow: Flow, topic: str, partition: int) -> str:
+    """The fixed id of one source partition: whoever opens it fences every earlier owner."""
+    return f"mirror-{flow.source.alias}-{flow.target.alias}-{topic}-{partition}"

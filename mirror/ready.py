@@ -1,0 +1,44 @@
+"""The queue between a task's poller and its transaction threads."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+import time
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class DelayQueue(Generic[T]):
+    """Hands out each item when it is due: at once, or later when its owner paces or backs off."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, T]] = []
+        self._order = itertools.count()  # first come, first served among those due; items are never compared
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def put(self, item: T, delay: float = 0.0) -> None:
+        """Make `item` due in `delay` seconds."""
+        due = time.monotonic() + delay
+        with self._changed:
+            heapq.heappush(self._heap, (due, next(self._order), item))
+            self._changed.notify()
+
+    def take(self) -> T | None:
+        """Wait for the next due item; None once the queue is closed."""
+        with self._changed:
+            while not self._closed:
+                wait = self._heap[0][0] - time.monotonic() if self._heap else None
+                if wait is not None and wait <= 0:
+                    return heapq.heappop(self._heap)[2]
+                self._changed.wait(wait)
+            return None
+
+    def close(self) -> None:
+        """Let every `take` return None; what is queued is dropped."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()

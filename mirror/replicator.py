@@ -1,0 +1,277 @@
+"""One partition's state machine: fence, load, seek; then copy batch after batch; after any doubt, again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from enum import Enum
+from typing import Protocol
+
+from mirror.backoff import Backoff
+from mirror.buffer import RecordBuffer
+from mirror.errors import (
+    ClusterAway,
+    MirrorError,
+    OutcomeUnknown,
+    ProducerFenced,
+    SourceDataLost,
+    TransactionAborted,
+)
+from mirror.plan import Partition, Topic
+from mirror.positions import Position, Positions
+from mirror.producer import TransactionalProducer, transactional_id
+from mirror.reports import Counters
+from mirror.settings import Flow
+from mirror.transaction import Incarnation
+
+log = logging.getLogger(__name__)
+
+TAIL_SYNC_DELAY = 1.0  # seconds a partition is idle before its last record gets an offset sync
+LOST_RETRY = 30.0  # seconds before a partition whose source data is lost looks again
+
+
+class State(Enum):
+    """A partition's state. STARTING has no producer yet; FAILED waits and tries again; RELEASED is final."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    FAILED = "failed"
+    RELEASED = "released"
+
+
+TRANSITIONS = {
+    State.STARTING: {State.RUNNING, State.FAILED, State.RELEASED},
+    State.RUNNING: {State.STARTING, State.FAILED, State.RELEASED},
+    State.FAILED: {State.RUNNING, State.RELEASED},
+    State.RELEASED: set[State](),
+}
+
+OUTCOMES: dict[type[MirrorError], str] = {
+    TransactionAborted: "aborted",
+    OutcomeUnknown: "unknown",
+    ProducerFenced: "fenced",
+}
+
+
+class Owner(Protocol):
+    """What a replicator needs of its task."""
+
+    flow: Flow
+    positions: Positions
+    group_metadata: bytes
+
+    def wake(self, replicator: Replicator, delay: float) -> None:
+        """Have `step` called in `delay` seconds."""
+
+    def seek(self, replicator: Replicator, offset: int) -> None:
+        """Have the consumer start again at `offset`, then `buffer.sought` called."""
+
+    def make_room(self) -> None:
+        """Keep to the bound on open producers before another is opened."""
+
+    def still_ours(self, partition: Partition) -> bool:
+        """Does the newest plan, read to its end, give the partition to this task?"""
+
+
+class Replicator:
+    """Copies one source partition to the same partition of its remote topic.
+
+    Any thread may call `request`; transaction threads call `step`, of which never two run at once.
+    """
+
+    def __init__(self, owner: Owner, partition: Partition, topic: Topic, start: int, commit_start: bool) -> None:
+        self.partition = partition
+        self.topic = topic
+        self.buffer = RecordBuffer(start)
+        self.state = State.STARTING
+        self.reason = ""
+        self.position = -1  # before it was loaded
+        self.caught_up_to = -1  # upstream offset before which the consumer has seen everything
+        self.last_commit = 0.0  # seconds since the Unix epoch
+        self.last_used = time.monotonic()
+        self.counters = Counters()
+        self._owner = owner
+        self._flow = owner.flow
+        self.start = start
+        self._commit_start = commit_start
+        self._incarnation: Incarnation | None = None
+        self._backoff = Backoff()
+        self._not_before = 0.0  # monotonic: pacing or back-off
+        self._said = ""
+        self._lost = ""
+        self._releasing = False
+        self._lock = threading.Lock()  # guards _running and _wake_at
+        self._running = False
+        self._wake_at: float | None = None
+
+    def request(self, delay: float | None = None) -> None:
+        """Have `step` called: in `delay` seconds, or when pacing and back-off allow it."""
+        now = time.monotonic()
+        with self._lock:
+            due = max(now, self._not_before) if delay is None else now + delay
+            if self._running or (self._wake_at is not None and self._wake_at <= due):
+                return
+            self._wake_at = due
+        self._owner.wake(self, due - now)
+
+    def lost(self, reason: str) -> None:
+        """The consumer can't go on: its offset is not on the source."""
+        self.buffer.invalidate()
+        self._lost = reason
+        self.request(0.0)
+
+    def release(self) -> None:
+        """Let go, after the running transaction if there is one."""
+        self._releasing = True
+        self.buffer.invalidate()
+        self.request(0.0)
+
+    def step(self) -> None:
+        """Do what is due: at most one transaction. Errors end here, for the partition fails alone."""
+        with self._lock:
+            if self._running or self._wake_at is None or self._wake_at > time.monotonic():
+                return
+            self._running = True
+            self._wake_at = None
+        try:
+            self._work()
+        except MirrorError as error:
+            self._recover(error)
+        except Exception as error:  # a defect of ours; the partition must not vanish without a word
+            log.exception("defect", extra=self._where())
+            self._recover(OutcomeUnknown(f"{type(error).__name__}: {error}"))
+        with self._lock:
+            self._running = False
+        wanted = self._wanted()
+        if wanted is not None:
+            self.request(wanted)
+
+    def _wanted(self) -> float | None:
+        """Seconds until the next step; None when only something new gives a reason for one."""
+        if self.state is State.RELEASED:
+            return None
+        if self._releasing or self._lost:
+            return 0.0
+        wait = max(0.0, self._not_before - time.monotonic())
+        if self.state is State.FAILED or self._commit_start:
+            return wait
+        if len(self.buffer):
+            return 0.0 if len(self.buffer) >= self._flow.batch_max_records else wait
+        return TAIL_SYNC_DELAY if self._incarnation and self._incarnation.unsynced_tail else None
+
+    def _work(self) -> None:
+        if self._releasing:
+            self._discard()
+            self._become(State.RELEASED)
+            return
+        if self._lost:
+            reason, self._lost = self._lost, ""
+            raise SourceDataLost(reason)
+        if self._incarnation is not None and self._incarnation.suspect:
+            self._discard()
+        incarnation = self._incarnation or self._take_over()
+        self.last_used = time.monotonic()
+        self._become(State.RUNNING)
+        if self._commit_start:
+            incarnation.commit_start(self.position)
+            self._commit_start = False
+        batch = self.buffer.batch(self._flow.batch_max_records, self._flow.batch_max_bytes)
+        if batch is not None:
+            size = incarnation.copy(batch)
+            self.buffer.committed(batch)
+            self._committed(incarnation, batch.next_offset)
+            self.counters.copied(batch.timestamps, size, int(self.last_commit * 1000))
+        elif incarnation.unsynced_tail and time.monotonic() - incarnation.ended >= TAIL_SYNC_DELAY / 2:
+            incarnation.sync_tail()
+            self._committed(incarnation, self.position)
+
+    def _take_over(self) -> Incarnation:
+        """Fence, then load, then seek. In this order, or an older owner could still move the position."""
+        self._owner.make_room()
+        producer = TransactionalProducer(
+            self._flow, transactional_id(self._flow, *self.partition), self._owner.group_metadata
+        )
+        producer.fence()
+        position = self._owner.positions.stable(self.topic.remote, self.partition.partition)
+        if position is None:
+            position = Position(self.start, self.topic.topic_id)
+        else:
+            self._commit_start = False
+        if position.topic_id not in ("", self.topic.topic_id):
+            raise SourceDataLost(
+                f"source topic was deleted and created again: position {position.offset} belongs to topic id "
+                f"{position.topic_id}, the source now has {self.topic.topic_id}"
+            )
+        self.position = position.offset
+        if not self.buffer.resume_at(position.offset):
+            self._owner.seek(self, position.offset)
+        self._incarnation = Incarnation(self._flow, self.partition, self.topic, producer)
+        return self._incarnation
+
+    def _committed(self, incarnation: Incarnation, position: int) -> None:
+        self.position = position
+        self.last_commit = time.time()
+        self.counters.transactions["committed"] += 1
+        self._not_before = incarnation.ended + min(self._flow.transaction_linger_max, incarnation.duration)
+        self._backoff.reset()
+        self._said = ""
+
+    def _recover(self, error: MirrorError) -> None:
+        """Decide what an error means for the partition; see the tree in errors.py."""
+        outcome = OUTCOMES.get(type(error))
+        if outcome:
+            self.counters.transactions[outcome] += 1
+        if not isinstance(error, TransactionAborted):
+            self._discard()
+        if isinstance(error, ProducerFenced) and not self._owner.still_ours(self.partition):
+            log.info("another task has the partition now", extra=self._where())
+            self._releasing = True
+            return
+        lost = isinstance(error, SourceDataLost)
+        if lost:
+            self.buffer.invalidate()
+        self._not_before = time.monotonic() + (LOST_RETRY if lost else self._backoff.next())
+        self._become(State.FAILED, str(error))
+        self._say(error)
+
+    def _say(self, error: MirrorError) -> None:
+        # An away cluster is said once, by the leader, not once per partition.
+        repeated = self._said == str(error) or isinstance(error, ClusterAway)
+        self._said = str(error)
+        level = logging.DEBUG if repeated else logging.WARNING
+        log.log(level, "partition waits and tries again", extra={**self._where(), "reason": str(error)})
+
+    def _become(self, state: State, reason: str = "") -> None:
+        if state is not self.state and state not in TRANSITIONS[self.state]:
+            raise AssertionError(f"{self.partition} can't go from {self.state.value} to {state.value}")
+        self.state, self.reason = state, reason
+
+    def _discard(self) -> None:
+        if self._incarnation is not None:
+            self._incarnation.discard()
+            self._incarnation = None
+
+    @property
+    def has_producer(self) -> bool:
+        """Is a producer open?"""
+        return self._incarnation is not None
+
+    def close_idle_producer(self) -> bool:
+        """Close the producer unless a step runs; the next record opens another. True if one was closed."""
+        with self._lock:
+            if self._running or self._incarnation is None:
+                return False
+            self._running = True
+        self._discard()
+        if self.state is State.RUNNING:
+            self._become(State.STARTING)
+        with self._lock:
+            self._running = False
+        wanted = self._wanted()
+        if wanted is not None:
+            self.request(wanted)
+        return True
+
+    def _where(self) -> dict[str, object]:
+        return {"flow": self._flow.name, "topic": self.partition.topic, "partition": self.partition.partition}

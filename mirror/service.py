@@ -1,0 +1,104 @@
+"""The service: starts Spark and the flows, answers HTTP, and stops in order."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+import uuid
+from concurrent.futures import Future
+from types import FrameType
+
+from mirror import __version__, clients
+from mirror.errors import MirrorError
+from mirror.flow import FlowRunner
+from mirror.metrics import Metrics
+from mirror.settings import Settings
+from mirror.spark import SparkDriver
+from mirror.web import WebServer
+
+log = logging.getLogger(__name__)
+
+LIVE_WITHIN = 60.0  # seconds in which every flow's loop must have run
+
+
+class Service:
+    """Everything that `mirror run` runs."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._leader = uuid.uuid4().hex
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._spark: Future[SparkDriver] = Future()
+        flows = settings.flows
+        self._runners = [FlowRunner(f, len(flows), self._leader, self._spark.result, self._stopping) for f in flows]
+
+    def run(self) -> None:
+        """Run until SIGTERM, SIGINT or a failure. Raises Superseded, or MirrorError when Spark is gone."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        metrics = Metrics(runner.status for runner in self._runners)
+        web = WebServer(self._settings.http, metrics.registry, self._live, self._ready)
+        log.info("mirror starts", extra={"version": __version__, "port": web.port})
+        for flow in self._settings.flows:
+            for line in clients.overridden(flow):
+                log.warning(line, extra={"flow": flow.name})
+        # Spark takes seconds to start, and its session must not be made by the main thread: that would
+        # replace our SIGINT handler.
+        threading.Thread(target=self._start_spark, daemon=True, name="spark").start()
+        try:
+            for runner in self._runners:
+                runner.start()
+            self._watch()
+            self._stop()
+        finally:
+            web.stop()
+        for runner in self._runners:
+            if runner.failure is not None:
+                raise runner.failure
+
+    def _start_spark(self) -> None:
+        flows = {flow.name: flow for flow in self._settings.flows}
+        try:
+            self._spark.set_result(SparkDriver(self._settings.spark, flows, self._leader, self._settings.log))
+        except Exception as error:
+            reason = str(error).strip().splitlines() or [type(error).__name__]
+            self._spark.set_exception(MirrorError(f"Spark does not start: {reason[0][:300]}"))
+
+    def _watch(self) -> None:
+        while not self._stopping.is_set() and all(r.is_alive() and r.failure is None for r in self._runners):
+            self._wake.wait(0.5)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._stopping.set()
+        self._wake.set()
+
+    def _stop(self) -> None:
+        log.info("stopping")
+        self._stopping.set()
+        deadline = time.monotonic() + self._settings.drain_timeout
+        drained = [runner.drain(deadline) for runner in self._runners]
+        if not all(drained):
+            log.warning("drain timed out, running tasks are killed; the next owner aborts what they left")
+        for runner in self._runners:
+            runner.stop_query()
+        if self._spark.done() and self._spark.exception() is None:
+            self._spark.result().stop()
+        log.info("stopped", extra={"drained": str(all(drained)).lower()})
+
+    def _live(self) -> list[str]:
+        now = time.monotonic()
+        return [
+            f"{r.name}: loop has not run for {now - r.beat:.0f} s" for r in self._runners if now - r.beat > LIVE_WITHIN
+        ]
+
+    def _ready(self) -> list[str]:
+        problems = [f"{r.name}: {r.status.problem}" for r in self._runners if r.status.problem]
+        problems += [f"{r.name}: not running" for r in self._runners if not r.status.active and not r.status.problem]
+        for runner in self._runners:
+            for tally in runner.status.tallies():
+                if tally.report.state == "failed":
+                    problems.append(f"{runner.name}: {tally.report.partition} failed: {tally.report.reason}")
+        return problems

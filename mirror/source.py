@@ -1,0 +1,113 @@
+"""The Spark streaming source `mirror`: a micro-batch is one epoch, each of its partitions one slice.
+
+The source's "offset" is just the epoch's number; positions live on the target. An epoch lasts until the number of
+slices changes or the plan says to stop, so records never wait for Spark's micro-batches. The rows that a task
+yields at its end are receipts, one per topic partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple, dataclass
+from typing import ClassVar
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from mirror import logs
+from mirror.channel import ControlReader
+from mirror.errors import ClusterAway
+from mirror.plan import Plan
+from mirror.settings import Flow, Log
+from mirror.task import SliceTask
+
+FORMAT = "mirror"
+Offset = dict[str, int]
+
+
+@dataclass(frozen=True)
+class SlicePartition(InputPartition):
+    """One slice of an epoch of `count` slices."""
+
+    index: int
+    count: int
+
+
+class MirrorDataSource(DataSource):
+    """`spark.readStream.format("mirror").option("flow", "primary->backup")`, once `bound` to a run's settings."""
+
+    flows: ClassVar[Mapping[str, Flow]]
+    leader: ClassVar[str]
+    log: ClassVar[Log]
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """A receipt, see task.Receipt."""
+        return (
+            "slice INT, topic STRING, partition INT, remote_topic STRING, position BIGINT, records BIGINT, state STRING"
+        )
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
+        """The reader of the flow that the option names."""
+        return EpochReader(self.flows[self.options["flow"]], self.leader, self.log)
+
+
+def bound(flows: Mapping[str, Flow], leader: str, log: Log) -> type[DataSource]:
+    """The source class for one run.
+
+    Settings hold secrets. As attributes of a class made here they travel inside its pickle; as options they would
+    stand in Spark's plans and UI.
+    """
+    return type("BoundMirrorDataSource", (MirrorDataSource,), {"flows": flows, "leader": leader, "log": log})
+
+
+class EpochReader(DataSourceStreamReader):
+    """Lives in a driver-side Python process of its own, so it learns the plan from the control topic, like tasks."""
+
+    def __init__(self, flow: Flow, leader: str, log: Log) -> None:
+        self._flow = flow
+        self._leader = leader
+        self._log = log
+        self._control: ControlReader | None = None
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        """Epochs are counted from 0 in every run."""
+        return {"epoch": 0}
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """The next epoch if there is a plan of ours to run, else `start`: nothing to do."""
+        return {"epoch": start["epoch"] + 1} if self._plan() else start
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """The slices of the newest plan; none if it says to stop by now."""
+        plan = self._plan()
+        count = len(plan.slices) if plan and start != end else 0
+        return [SlicePartition(index, count) for index in range(count)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
+        """Run one slice, in an executor's Python worker; yields its receipts when the epoch ends."""
+        assert isinstance(partition, SlicePartition)
+        logs.configure(self._log)
+        task = SliceTask(self._flow, self._leader, partition.index, partition.count)
+        for receipt in task.run():
+            yield astuple(receipt)
+
+    def stop(self) -> None:
+        """Leave the control topic."""
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+
+    def _plan(self) -> Plan | None:
+        self._control = self._control or ControlReader(self._flow)
+        try:
+            self._control.read_to_end()
+        except ClusterAway:
+            return None
+        plan = self._control.plan
+        return plan if plan and plan.leader == self._leader and not plan.stop else None

@@ -1,0 +1,113 @@
+"""The Spark session that runs the slices."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from mirror.settings import Flow, Log
+from mirror.settings import Spark as SparkSettings
+from mirror.source import FORMAT, bound
+
+# A slice's task lives as long as its epoch, so failures of weeks add up; each is retried by the next attempt.
+TASK_MAX_FAILURES = 1_000_000
+
+LOCAL = re.compile(r"local(?:\[(?P<threads>\*|\d+)(?:,\s*\d+)?\])?")
+
+# The driver moves no records: a small heap and the serial collector keep its memory low.
+DRIVER_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k -XX:+IgnoreUnrecognizedVMOptions"
+
+CONF: Mapping[str, str] = {
+    "spark.app.name": "mirror",
+    "spark.driver.memory": "512m",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.task.maxFailures": str(TASK_MAX_FAILURES),
+    "spark.excludeOnFailure.enabled": "false",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.stopTimeout": "10s",
+    "spark.scheduler.mode": "FAIR",  # flows must not queue behind one another
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+# A second copy of a slice would only fence the first one.
+FIXED: Mapping[str, str] = {"spark.speculation": "false"}
+
+
+def master(configured: str, flows: int) -> str:
+    """The master URL to use: a local one gets at least one thread per flow, and tasks that may fail often."""
+    local = LOCAL.fullmatch(configured)
+    if not local:
+        return configured
+    threads = local["threads"] or "1"
+    cores = (os.cpu_count() or 1) if threads == "*" else int(threads)
+    return f"local[{max(cores, flows)},{TASK_MAX_FAILURES}]"
+
+
+class SparkDriver:
+    """A session and its directory, which holds nothing worth keeping: positions live on the target."""
+
+    def __init__(self, settings: SparkSettings, flows: Mapping[str, Flow], leader: str, log: Log) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="mirror-")
+        self._flows = flows
+        url = master(settings.master, len(flows))
+        if url.startswith("local"):
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = SparkSession.builder.master(url)
+        for key, value in {**self._conf(), **settings.conf, **FIXED}.items():
+            builder = builder.config(key, value)
+        self._session = builder.getOrCreate()
+        if not url.startswith("local"):
+            self._session.sparkContext.addPyFile(str(_package(Path(self._directory.name))))
+        self._session.dataSource.register(bound(flows, leader, log))
+
+    def _conf(self) -> dict[str, str]:
+        log4j = Path(__file__).with_name("log4j2.properties").as_uri()
+        options = f"{DRIVER_JAVA_OPTIONS} -Dlog4j2.configurationFile={log4j}"
+        warehouse = {"spark.sql.warehouse.dir": Path(self._directory.name, "warehouse").as_uri()}
+        return {**CONF, **warehouse, "spark.driver.extraJavaOptions": options}
+
+    def slots(self) -> int:
+        """Tasks that can run at once now, on all executors."""
+        context = self._session.sparkContext._jsc.sc()
+        profile = context.resourceProfileManager().defaultResourceProfile()
+        return int(context.maxNumConcurrentTasks(profile))
+
+    def start(self, flow: Flow, receipts: Callable[[DataFrame, int], None]) -> StreamingQuery:
+        """Start a flow's query; `receipts` is called with each epoch, and runs it by collecting it."""
+        checkpoint = tempfile.mkdtemp(prefix="checkpoint-", dir=self._directory.name)
+        return (
+            self._session.readStream.format(FORMAT)
+            .option("flow", flow.name)
+            .load()
+            .writeStream.queryName(flow.name)
+            .option("checkpointLocation", Path(checkpoint).as_uri())
+            .foreachBatch(receipts)
+            .start()
+        )
+
+    def stop(self) -> None:
+        """End the session and remove its directory."""
+        self._session.stop()
+        self._directory.cleanup()
+
+
+def _package(directory: Path) -> Path:
+    """This package as a zip for executors; what it needs of others (confluent-kafka, pyarrow) is theirs to have."""
+    here = Path(__file__).parent
+    archive = directory / "mirror.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for module in here.glob("*.py"):
+            packed.write(module, f"mirror/{module.name}")
+    return archive

@@ -1,0 +1,134 @@
+"""One slice: a poller, a few transaction threads, and a companion that follows the plan and reports."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+
+from mirror import clients
+from mirror.assignment import Assignment
+from mirror.channel import ChannelWriter, Claim, ControlReader
+from mirror.companion import Companion
+from mirror.errors import ClusterAway, MirrorError
+from mirror.plan import Partition
+from mirror.poller import Poller, Seek
+from mirror.positions import Positions
+from mirror.ready import DelayQueue
+from mirror.replicator import Replicator, State
+from mirror.settings import Flow
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a task leaves of one partition when it ends: a row of the Spark source."""
+
+    slice: int
+    topic: str
+    partition: int
+    remote_topic: str
+    position: int
+    records: int
+    state: str
+
+
+class SliceTask:
+    """Copies the partitions that the newest plan gives to slice `index`, until the plan says to finish."""
+
+    def __init__(self, flow: Flow, leader: str, index: int, count: int) -> None:
+        self.flow = flow
+        self._index = index
+        self._identity = uuid.uuid4().hex
+        self._ready: DelayQueue[Replicator] = DelayQueue()
+        self._room = threading.Lock()
+        self._poller = Poller(flow)
+        self.group_metadata = self._poller.group_metadata
+        self.positions = Positions(clients.admin(flow.target), flow.group)
+        self._writer = ChannelWriter(flow)
+        self._control = ControlReader(flow)
+        self._assignment = Assignment(flow, self._control, leader, index, count, self._identity)
+        self._companion = Companion(self, self._assignment, self._control, self._writer, self._poller.moves)
+
+    def run(self) -> list[Receipt]:
+        """Copy until the plan says to finish. Raises Replaced or ClusterAway: Spark starts the task again."""
+        threads = [
+            threading.Thread(target=self._transact, name=f"transactions-{n}", daemon=True)
+            for n in range(self.flow.transaction_threads)
+        ]
+        try:
+            self._writer.claim(Claim(self._index, self._identity))
+            self._control.read_to_end()
+            for thread in (*threads, self._companion):
+                thread.start()
+            while not self._companion.done.is_set():
+                self._poller.poll()
+            self._drain()
+        finally:
+            self._companion.done.set()
+            self._ready.close()
+            for thread in (*threads, self._companion):
+                if thread.is_alive():
+                    thread.join(self.flow.transaction_timeout)
+            self._companion.report()
+            self._poller.close()
+            self._control.close()
+            self._writer.close(2.0)
+        if self._companion.failure:
+            raise self._companion.failure
+        return [self._receipt(replicator) for replicator in self._poller.held.values()]
+
+    # What replicators ask of their owner.
+
+    def wake(self, replicator: Replicator, delay: float) -> None:
+        """Have `replicator.step` called in `delay` seconds."""
+        self._ready.put(replicator, delay)
+
+    def seek(self, replicator: Replicator, offset: int) -> None:
+        """Have the consumer start again at `offset`."""
+        self._poller.moves.put(Seek(replicator, offset))
+
+    def make_room(self) -> None:
+        """Close the producers unused for longest while too many are open."""
+        with self._room:
+            opened = [r for r in list(self._poller.held.values()) if r.has_producer]
+            excess = len(opened) + 1 - self.flow.producers_max
+            for replicator in sorted(opened, key=lambda r: r.last_used):
+                if excess <= 0:
+                    return
+                excess -= replicator.close_idle_producer()
+
+    def still_ours(self, partition: Partition) -> bool:
+        """Does the newest plan give us the partition? An unreadable plan counts as yes: we only try again."""
+        try:
+            return self._assignment.is_ours(partition)
+        except ClusterAway:
+            return True
+        except MirrorError:
+            return False
+
+    def _transact(self) -> None:
+        while (replicator := self._ready.take()) is not None:
+            replicator.step()
+            self._poller.progress.set()
+
+    def _drain(self) -> None:
+        """Let running transactions end, begin no others."""
+        held = self._poller.held.values()
+        for replicator in held:
+            replicator.release()
+        deadline = time.monotonic() + self.flow.transaction_timeout
+        while any(r.state is not State.RELEASED for r in held) and time.monotonic() < deadline:
+            self._poller.progress.clear()
+            self._poller.progress.wait(0.05)
+
+    def _receipt(self, replicator: Replicator) -> Receipt:
+        return Receipt(
+            slice=self._index,
+            topic=replicator.partition.topic,
+            partition=replicator.partition.partition,
+            remote_topic=replicator.topic.remote,
+            position=replicator.position,
+            records=replicator.counters.records,
+            state=replicator.state.value,
+        )

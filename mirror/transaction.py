@@ -1,0 +1,137 @@
+"""What goes into one transaction: records, their offset syncs and the position, on one producer incarnation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any
+
+from confluent_kafka import KafkaError, Message
+
+from mirror.buffer import Batch
+from mirror.offset_syncs import OffsetSync, SyncMarks
+from mirror.plan import Partition, Topic
+from mirror.positions import Position
+from mirror.producer import TransactionalProducer
+from mirror.settings import Flow
+
+NO_HEADERS: list[Any] = []
+
+
+class Incarnation:
+    """A fenced producer and what it has told the target so far; discarded with the producer after any doubt."""
+
+    def __init__(self, flow: Flow, partition: Partition, topic: Topic, producer: TransactionalProducer) -> None:
+        self._flow = flow
+        self._partition = partition
+        self._topic = topic
+        self._producer = producer
+        self._marks = SyncMarks(flow.offset_lag_max)
+        self._tail: OffsetSync | None = None
+        self.duration = 0.0  # seconds that the last transaction took
+        self.ended = time.monotonic()
+
+    @property
+    def suspect(self) -> bool:
+        """Must this producer not begin another transaction?"""
+        return self._producer.suspect
+
+    @property
+    def unsynced_tail(self) -> bool:
+        """Has the last record of the last batch no offset sync yet?"""
+        return self._tail is not None
+
+    def copy(self, batch: Batch) -> int:
+        """Copy `batch` in one transaction with its position; returns the bytes of keys, values and headers.
+
+        Raises TransactionAborted, ProducerFenced or OutcomeUnknown.
+        """
+        chosen = self._marks.choose(batch.offsets)
+        downstream: dict[int, int] = {}  # by index into the batch
+        size = 0
+
+        def produce() -> None:
+            nonlocal size
+            size = self._produce(batch, chosen, downstream)
+            if chosen:
+                self._producer.flush()
+                for index in chosen:
+                    # A record that was not delivered has no offset; then the commit fails as a whole.
+                    if index in downstream:
+                        self._produce_sync(self._sync(batch, index, downstream))
+
+        self._run(produce, batch.next_offset)
+        self._marks.committed(batch.offsets, chosen)
+        self._tail = None if self._marks.tail_is_synced else self._sync(batch, len(batch.offsets) - 1, downstream)
+        return size
+
+    def commit_start(self, offset: int) -> None:
+        """Commit a position before any record, so that `latest` or a timestamp is resolved only once."""
+        self._run(lambda: None, offset)
+
+    def sync_tail(self) -> None:
+        """Give an idle partition's last record its sync, so that a caught-up group translates exactly."""
+        tail = self._tail
+        if tail is not None:
+            self._run(lambda: self._produce_sync(tail), None)
+            self._marks.tail_synced()
+            self._tail = None
+
+    def discard(self) -> None:
+        """End the producer without waiting for anything."""
+        self._producer.discard()
+
+    def _run(self, produce: Callable[[], None], next_offset: int | None) -> None:
+        producer, begun = self._producer, time.monotonic()
+        try:
+            producer.begin()
+            produce()
+            if next_offset is not None:
+                position = Position(next_offset, self._topic.topic_id)
+                producer.send_position(position.to_commit(self._topic.remote, self._partition.partition))
+            producer.commit()
+        except Exception as error:
+            raise producer.failed(error) from error
+        self.ended = time.monotonic()
+        self.duration = self.ended - begun
+
+    def _produce(self, batch: Batch, chosen: Sequence[int], downstream: dict[int, int]) -> int:
+        """Queue the batch; the records `chosen` and the last one will tell their downstream offset."""
+        produce, remote, number = self._producer.produce, self._topic.remote, self._partition.partition
+        records = zip(batch.messages, batch.timestamps, strict=True)
+        begun, size = 0, sum(map(len, batch.messages))
+        for index in sorted({*chosen, len(batch.messages) - 1}):
+            # The hot loop: no branch or call that the record itself does not need.
+            for message, timestamp in islice(records, index - begun):
+                key, headers = message.key(), message.headers() or NO_HEADERS
+                produce(remote, message.value(), key, number, timestamp=timestamp, headers=headers)
+                if key:
+                    size += len(key)
+                if headers:
+                    size += _headers_size(headers)
+            message, timestamp = next(records)
+            key, headers = message.key(), message.headers() or NO_HEADERS
+            tell = _tell(downstream, index)
+            produce(remote, message.value(), key, number, tell, timestamp=timestamp, headers=headers)
+            size += len(key or b"") + _headers_size(headers)
+            begun = index + 1
+        return size
+
+    def _sync(self, batch: Batch, index: int, downstream: dict[int, int]) -> OffsetSync:
+        return OffsetSync(*self._partition, batch.offsets[index], downstream[index])
+
+    def _produce_sync(self, sync: OffsetSync) -> None:
+        self._producer.produce(self._flow.offset_syncs_topic, sync.value(), sync.key(), 0)
+
+
+def _tell(downstream: dict[int, int], index: int) -> Callable[[KafkaError | None, Message], None]:
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            downstream[index] = message.offset()
+
+    return delivered
+
+
+def _headers_size(headers: Sequence[tuple[str, bytes | None]]) -> int:
+    return sum(len(key) + len(value or b"") for key, value in headers)
