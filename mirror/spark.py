@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import subprocess
 import sys
 import tempfile
+import threading
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import IO
 
+from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -19,6 +27,11 @@ from mirror.source import FORMAT, bound
 
 # A slice's task lives as long as its epoch, so failures of weeks add up; each is retried by the next attempt.
 TASK_MAX_FAILURES = 1_000_000
+
+# What a JVM says at its start whatever it is told, and Spark's first words before it reads a log configuration.
+NOISE = re.compile(
+    rb"WARNING: (Using incubator modules|.*sun\.misc\.Unsafe|.*restricted method|Please consider|Use --enable)"
+)
 
 LOCAL = re.compile(r"local(?:\[(?P<threads>\*|\d+)(?:,\s*\d+)?\])?")
 
@@ -60,17 +73,28 @@ class SparkDriver:
 
     def __init__(self, settings: SparkSettings, flows: Mapping[str, Flow], leader: str, log: Log) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="mirror-")
-        self._flows = flows
+        self._stopping = False
         url = master(settings.master, len(flows))
         if url.startswith("local"):
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        builder = SparkSession.builder.master(url)
-        for key, value in {**self._conf(), **settings.conf, **FIXED}.items():
-            builder = builder.config(key, value)
-        self._session = builder.getOrCreate()
+        conf = SparkConf().setMaster(url).setAll(list({**self._conf(), **settings.conf, **FIXED}.items()))
+        self._session = SparkSession(SparkContext(conf=conf, gateway=self._launch(conf)))
         if not url.startswith("local"):
             self._session.sparkContext.addPyFile(str(_package(Path(self._directory.name))))
         self._session.dataSource.register(bound(flows, leader, log))
+
+    def _launch(self, conf: SparkConf) -> JavaGateway:
+        """Start the JVM in a session of its own: what is sent to our process group must not end it before a drain."""
+        gateway = launch_gateway(conf, {"stderr": subprocess.PIPE, "start_new_session": True})
+        threading.Thread(target=self._relay, args=(gateway.proc.stderr,), daemon=True, name="jvm stderr").start()
+        return gateway
+
+    def _relay(self, lines: IO[bytes]) -> None:
+        """Pass on what the JVM and the Python workers say, but for what says nothing."""
+        for line in lines:
+            if not self._stopping and not NOISE.match(line):
+                sys.stderr.buffer.write(line)
+                sys.stderr.flush()
 
     def _conf(self) -> dict[str, str]:
         log4j = Path(__file__).with_name("log4j2.properties").as_uri()
@@ -98,8 +122,10 @@ class SparkDriver:
         )
 
     def stop(self) -> None:
-        """End the session and remove its directory."""
-        self._session.stop()
+        """End the session and remove its directory. From now on the JVM is not heard: it ends as it likes."""
+        self._stopping = True
+        with contextlib.suppress(Py4JError, ConnectionError):
+            self._session.stop()
         self._directory.cleanup()
 
 
