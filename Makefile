@@ -1,0 +1,52 @@
+# Each target sets up what it needs, on a machine with Java 17+ and the Python that pyproject.toml requires.
+# All that is made stays in the tree: .venv, .cache and the tools' own caches.
+
+VENV = .venv
+RUN = $(VENV)/bin/python -m
+PYTHONS = python3 python3.14 python3.13 python3.12 python3.11 python3.10
+comma = ,
+OLDEST := 3.$(shell sed -n 's/^requires-python = ">=3\.\([0-9]*\)"/\1/p' pyproject.toml)
+
+export MIRROR_CACHE = $(CURDIR)/.cache
+# PySpark would leave half a gigabyte in the home directory; PIP_NO_CACHE_DIR=0 in the environment keeps pip's cache.
+PIP_NO_CACHE_DIR ?= 1
+export PIP_NO_CACHE_DIR
+
+# Sets $python to the first that is new enough and can make a virtual environment, or says what is missing.
+FIND_PYTHON = \
+	python=; missing="no Python $(OLDEST) or newer: install it (Debian/Ubuntu: apt-get install python3 python3-venv; macOS: brew install python)"; \
+	for each in $(PYTHONS); do \
+		$$each -c 'import sys; sys.exit(sys.version_info < ($(subst .,$(comma),$(OLDEST))))' 2>/dev/null || continue; \
+		if $$each -c 'import ensurepip, venv' 2>/dev/null; then python=$$each; break; fi; \
+		missing="$$each can't make virtual environments: install its venv module (Debian/Ubuntu: apt-get install $$each-venv)"; \
+	done; \
+	[ -n "$$python" ] || { echo "$$missing" >&2; exit 1; }
+
+.PHONY: help demo test lint java
+.NOTPARALLEL:
+
+help: ## show the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile
+
+demo: java $(VENV)/ready ## two local clusters, and records copied between them before your eyes
+	@$(RUN) mirror.java kafka_2.13
+	@$(VENV)/bin/mirror demo
+
+test: java $(VENV)/ready ## all tests; ARGS="-k name -x" goes to pytest
+	@$(RUN) mirror.java kafka_2.13
+	@$(RUN) pytest $(ARGS)
+
+lint: $(VENV)/ready ## ruff and mypy
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+	$(RUN) mypy
+
+# Before anything is downloaded.
+java:
+	@$(FIND_PYTHON); $$python -m mirror.java
+
+$(VENV)/ready: pyproject.toml
+	@$(FIND_PYTHON); $(RUN) pip --version >/dev/null 2>&1 || $$python -m venv --clear $(VENV)
+	@echo "installing into $(VENV), once: PySpark alone is 450 MB, this takes some minutes" >&2
+	@$(RUN) pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,127 @@
+"""Java and Kafka's own jars: what has to be on the machine, and what is fetched once.
+
+Only the standard library is imported: before anything is installed, `make` runs this as `python -m mirror.java
+[artifact...]`, which checks Java and fetches what is named.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from mirror.errors import SetupError
+
+KAFKA_VERSION = "4.3.0"
+BROKER = "kafka_2.13"
+MIRROR_MAKER = "connect-mirror"
+
+_JAVA_NEEDED = 17
+_INSTALL_JAVA = (
+    f"install Java {_JAVA_NEEDED} or newer (Debian/Ubuntu: apt-get install openjdk-17-jre-headless; "
+    "macOS: brew install openjdk@17)"
+)
+_FETCH_SECONDS = 900.0
+
+_log = logging.getLogger(__name__)
+
+
+def java() -> str:
+    """The java executable: $JAVA_HOME's, else the PATH's. Raises SetupError if there is none or it is too old."""
+    home = os.environ.get("JAVA_HOME")
+    path = shutil.which("java", path=f"{home}/bin" if home else None)
+    if path is None:
+        where = f"in JAVA_HOME={home}" if home else "on the PATH"
+        raise SetupError(f"no java {where}: {_INSTALL_JAVA}")
+    answer = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(?:1\.)?(\d+)[^"]*"', answer)
+    if found is None:
+        raise SetupError(f"{path} -version names no version: {_INSTALL_JAVA}")
+    if int(found[1]) < _JAVA_NEEDED:
+        raise SetupError(f"{path} is Java {found[1]}, too old: {_INSTALL_JAVA}")
+    return path
+
+
+def cache_dir() -> Path:
+    """Where downloads are kept: $MIRROR_CACHE, else $XDG_CACHE_HOME/mirror, else ~/.cache/mirror."""
+    if own := os.environ.get("MIRROR_CACHE"):
+        return Path(own).absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "mirror"
+
+
+def kafka_jars(artifact: str = BROKER, progress: Callable[[str], object] = _log.info) -> Path:
+    """The folder with the jars of one of Kafka's artifacts and of all it needs, fetched with PySpark's Ivy if need be.
+
+    `artifact` is BROKER (44 MB) or MIRROR_MAKER (34 MB). Processes that ask at once fetch once. `progress` gets one
+    line if there is something to fetch. Raises SetupError if there is no Java or the download fails.
+    """
+    jars = cache_dir() / f"{artifact}-{KAFKA_VERSION}"
+    if jars.is_dir():
+        return jars
+    jars.parent.mkdir(parents=True, exist_ok=True)
+    with jars.with_name(f"{jars.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not jars.is_dir():
+            progress(f"fetching Kafka {KAFKA_VERSION} ({artifact}) into {jars}, once: about half a minute")
+            with tempfile.TemporaryDirectory(prefix="fetching-", dir=jars.parent) as scratch:
+                _fetch(artifact, Path(scratch))
+                (Path(scratch) / "jars").rename(jars)
+    return jars
+
+
+def _fetch(artifact: str, scratch: Path) -> None:
+    """Ivy's `artifact` and its dependencies, in scratch/jars."""
+    ivy = next(_spark_jars().glob("ivy-*.jar"), None)
+    if ivy is None:
+        raise SetupError(f"no Ivy in {_spark_jars()}: install PySpark with pip")
+    command = [java(), "-XX:-UsePerfData", f"-Duser.home={scratch}", "-jar", str(ivy)]
+    command += ["-cache", str(scratch / "cache"), "-confs", "default"]
+    command += ["-dependency", "org.apache.kafka", artifact, KAFKA_VERSION]
+    command += ["-retrieve", f"{scratch}/jars/[artifact]-[revision](-[classifier]).[ext]"]
+    what = f"could not fetch {artifact} {KAFKA_VERSION}"
+    try:
+        ended = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_FETCH_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SetupError(f"{what} within {_FETCH_SECONDS:.0f} s") from error
+    if ended.returncode:
+        said = [line.strip(": \t") for line in ended.stdout.splitlines()]
+        telling = [line for line in said if line and not line.startswith("USE VERBOSE")]
+        raise SetupError(f"{what}; Ivy's last words: {' | '.join(telling[-3:])}")
+
+
+def _spark_jars() -> Path:
+    spark = importlib.util.find_spec("pyspark")
+    if spark is None or spark.origin is None:
+        raise SetupError("PySpark is not installed in this Python")
+    return Path(spark.origin).parent / "jars"
+
+
+def classpath(artifact: str = BROKER) -> str:
+    """The Java class path for `artifact`. Kafka comes without a logging back end, so PySpark's goes first."""
+    names = ("slf4j-api", "log4j-api", "log4j-core", "log4j-slf4j2-impl")
+    logging_jars = [str(jar) for name in names for jar in _spark_jars().glob(f"{name}-[0-9]*.jar")]
+    return os.pathsep.join([*logging_jars, f"{kafka_jars(artifact)}/*"])
+
+
+if __name__ == "__main__":
+    try:
+        java()
+        for name in sys.argv[1:]:
+            kafka_jars(name, progress=lambda line: sys.stderr.write(f"{line}\n"))
+    except SetupError as error:
+        sys.exit(str(error))

@@ -1,0 +1,134 @@
+"""Fixtures for all tests; the rules on skipped tests and on processes left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+import uuid
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+import pytest
+
+from mirror.local_kafka import LocalCluster, start_together
+
+ROOT = Path(__file__).parent.parent
+CANNOT_RUN = "cannot run here:"
+_Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
+_left_behind = pytest.StashKey[list[str]]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep temporary files in the tree, apart for each run; those of a failed run stay until the next."""
+    os.environ.setdefault("MIRROR_CACHE", str(ROOT / ".cache"))
+    if config.option.basetemp is None:
+        runs = ROOT / ".cache" / "tests"
+        runs.mkdir(parents=True, exist_ok=True)
+        for run in runs.iterdir():
+            if run.name.isdigit() and not psutil.pid_exists(int(run.name)):
+                shutil.rmtree(run, ignore_errors=True)
+        config.option.basetemp = str(runs / str(os.getpid()))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _temporary_files_in_the_tree(tmp_path_factory: pytest.TempPathFactory) -> None:
+    os.environ["TMPDIR"] = tempfile.tempdir = str(tmp_path_factory.mktemp("tmp"))
+
+
+@pytest.fixture(scope="session")
+def _clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalCluster, LocalCluster]]:
+    directory = tmp_path_factory.mktemp("clusters")
+    both = LocalCluster("source", directory), LocalCluster("target", directory)
+    start_together(*both)
+    yield both
+    for cluster in both:
+        cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def source_cluster(_clusters: tuple[LocalCluster, LocalCluster]) -> LocalCluster:
+    """A one-broker cluster shared by all tests: leave it running, and name topics with `prefix`."""
+    return _clusters[0]
+
+
+@pytest.fixture(scope="session")
+def target_cluster(_clusters: tuple[LocalCluster, LocalCluster]) -> LocalCluster:
+    """The other shared cluster; started together with `source_cluster`."""
+    return _clusters[1]
+
+
+@pytest.fixture
+def prefix(request: pytest.FixtureRequest) -> str:
+    """A beginning for the names of topics, groups and transactional ids that no other test has."""
+    test = re.sub(r"\W+", "-", request.node.name.removeprefix("test_"))[:60]
+    return f"{test.strip('-')}-{uuid.uuid4().hex[:6]}-"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI, a test that is skipped though it could run has failed."""
+    return _judge_skip((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """The same for a module that is skipped as a whole."""
+    return _judge_skip((yield))
+
+
+def _judge_skip(report: _Report) -> _Report:
+    if os.environ.get("CI") == "true" and report.skipped and not hasattr(report, "wasxfail"):
+        reason = str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
+        if not reason.removeprefix("Skipped: ").startswith(CANNOT_RUN):
+            report.outcome = "failed"
+            report.longrepr = (
+                f"{reason}\nIn CI a test may only be skipped for a reason that begins with '{CANNOT_RUN}'."
+            )
+    return report
+
+
+def _running(temporary: str) -> list[psutil.Process]:
+    """Our descendants, and whatever has the run's temporary directory on its command line, with its descendants."""
+    me = psutil.Process()
+    found = set(me.children(recursive=True))
+    for process in psutil.process_iter(["cmdline"]):
+        if any(temporary in word for word in process.info["cmdline"] or ()):
+            found.add(process)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found.update(process.children(recursive=True))
+    return list(found - {me, *me.parents()})
+
+
+def _alive(process: psutil.Process) -> bool:
+    """A zombie is dead: in a container, perhaps nobody reaps it."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail the run if a process that it started still runs, and end that process."""
+    temporary = session.config.option.basetemp
+    _, left = psutil.wait_procs(_running(temporary), timeout=5)
+    alive = [process for process in left if _alive(process)]
+    session.config.stash[_left_behind] = [str(process) for process in alive]
+    for process in alive:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    if alive:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    elif session.exitstatus == pytest.ExitCode.OK:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Name the processes that were left behind."""
+    for process in config.stash.get(_left_behind, []):
+        terminalreporter.write_line(f"left running by the tests, now killed: {process}", red=True)
