@@ -45,6 +45,10 @@ TARGET_PRODUCER_DEFAULTS: Properties = {
 }
 
 
+# Idempotence is what keeps the order over retries.
+TARGET_PRODUCER: Properties = {"enable.idempotence": True, "acks": "all"}
+
+
 def _base(cluster: Cluster) -> dict[str, Any]:
     return {**DEFAULTS, **cluster.properties}
 
@@ -87,14 +91,8 @@ def transactional_properties(flow: Flow, transactional_id: str) -> dict[str, Any
 
 
 def _fixed_producer(flow: Flow) -> dict[str, Any]:
-    timeout = int(flow.transaction_timeout * 1000)
-    # A message must not outlive its transaction, and idempotence is what keeps the order over retries.
-    return {
-        "enable.idempotence": True,
-        "acks": "all",
-        "transaction.timeout.ms": timeout,
-        "message.timeout.ms": timeout,
-    }
+    timeout = int(flow.transaction_timeout * 1000)  # a message must not outlive its transaction
+    return {**TARGET_PRODUCER, "transaction.timeout.ms": timeout, "message.timeout.ms": timeout}
 
 
 def internal_producer(cluster: Cluster) -> Producer:
@@ -102,8 +100,7 @@ def internal_producer(cluster: Cluster) -> Producer:
     config = {
         **_base(cluster),
         **cluster.producer,
-        "enable.idempotence": True,
-        "acks": "all",
+        **TARGET_PRODUCER,
         "linger.ms": 0,
         "compression.type": "gzip",
         "message.max.bytes": 8 * 1024 * 1024,
@@ -113,8 +110,10 @@ def internal_producer(cluster: Cluster) -> Producer:
 
 
 def admin(cluster: Cluster) -> AdminClient:
-    """An admin client."""
-    return AdminClient(_base(cluster), logger=LIBRDKAFKA)
+    """An admin client; librdkafka makes it of a producer, which must not be a transactional one."""
+    config = {**_base(cluster), **TARGET_PRODUCER}
+    config.pop("transactional.id", None)
+    return AdminClient(config, logger=LIBRDKAFKA)
 
 
 def overridden(flow: Flow) -> list[str]:
@@ -126,8 +125,7 @@ def overridden(flow: Flow) -> list[str]:
         (flow.target, "producer", {**flow.target.properties, **flow.target.producer}, fixed_producer),
     ]
     return [
-        f"clusters.{cluster.alias}: {key}={theirs[key]} is ignored for the {role}: "
-        f"exactly-once needs {str(ours).lower()}"
+        f"clusters.{cluster.alias}: {key} is ignored for the {role}: exactly-once needs {str(ours).lower()}"
         for cluster, role, theirs, fixed in pairs
         for key, ours in fixed.items()
         if key in theirs and str(theirs[key]).lower() != str(ours).lower()

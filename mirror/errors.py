@@ -1,17 +1,17 @@
 """Every error that mirror raises, and who has to act on it.
 
-    MirrorError
-    ├── ConfigError        bad input: exit 2, nothing has been started
-    ├── SetupError         Java or another prerequisite is missing: exit 2
-    ├── PartitionError     the partition fails alone, waits and tries again
-    │   ├── TransactionAborted   the batch left no trace: retry it on the same producer
-    │   ├── ProducerFenced       a newer owner has the partition: let go unless the plan says it is ours
-    │   ├── OutcomeUnknown       discard the producer, then fence, load, seek
-    │   ├── PositionUnstable     a transaction still holds the position: wait and load again
-    │   └── SourceDataLost       the position is not on the source any more: stay failed, say what is lost
-    ├── FlowError          the flow fails and is started again with back-off
-    ├── ClusterAway        a cluster does not answer: wait with back-off
-    └── Superseded         another service leads the flow: this service stops, exit 3
+MirrorError
+├── ConfigError        bad input: exit 2, nothing has been started
+├── SetupError         Java or another prerequisite is missing: exit 2
+├── PartitionError     the partition fails alone, waits and tries again
+│   ├── TransactionAborted   the batch left no trace: retry it on the same producer
+│   ├── ProducerFenced       a newer owner has the partition: let go unless the plan says it is ours
+│   ├── OutcomeUnknown       discard the producer, then fence, load, seek
+│   ├── PositionUnstable     a transaction still holds the position: wait and load again
+│   └── SourceDataLost       the position is not on the source any more: stay failed, say what is lost
+├── FlowError          the flow fails and is started again with back-off
+├── ClusterAway        a cluster does not answer: wait with back-off
+└── Superseded         another service leads the flow: this service stops, exit 3
 """
 
 from __future__ import annotations

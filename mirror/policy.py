@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 
 from mirror.settings import Flow
 
@@ -14,17 +14,12 @@ LITERAL = re.compile(r"[a-zA-Z0-9._-]+")
 INTERNAL = re.compile(r"__.*|\..*|.*[-.]internal")
 
 
-def matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
+def matcher(patterns: Collection[str]) -> Callable[[str], bool]:
     """True for a topic that one of `patterns` names, or matches as a whole as a regular expression."""
-    literals: set[str] = set()
-    expressions: list[str] = []
-    for pattern in patterns:
-        if LITERAL.fullmatch(pattern):
-            literals.add(pattern)
-        else:
-            expressions.append(f"(?:{pattern})")
-    expression = re.compile("|".join(expressions) or r"(?!)")
-    return lambda topic: topic in literals or expression.fullmatch(topic) is not None
+    literals = {pattern for pattern in patterns if LITERAL.fullmatch(pattern)}
+    # Each by itself: joined, a flag or a group number of one would reach into the others.
+    expressions = [re.compile(pattern) for pattern in patterns if pattern not in literals]
+    return lambda topic: topic in literals or any(e.fullmatch(topic) for e in expressions)
 
 
 class ReplicationPolicy:

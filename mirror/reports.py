@@ -31,11 +31,12 @@ class Counters:
     def copied(self, timestamps: Sequence[int], size: int, now: int) -> None:
         """Count a committed batch of `size` bytes, with its replication latency: `now` minus record timestamp, ms.
 
-        Clocks of producers may be ahead of ours; such a record's latency counts as 0.
+        Clocks of producers may be ahead of ours; such a record's latency counts as 0. A record without a timestamp
+        has none.
         """
         self.records += len(timestamps)
         self.bytes += size
-        ages = sorted(max(0, now - timestamp) for timestamp in timestamps)
+        ages = sorted(max(0, now - timestamp) for timestamp in timestamps if timestamp > 0)
         self.latency_sum += sum(ages) / 1000
         below = 0
         for index, bound in enumerate(_BOUNDS_MS):

@@ -85,7 +85,8 @@ class SparkDriver:
 
     def _launch(self, conf: SparkConf) -> JavaGateway:
         """Start the JVM in a session of its own: what is sent to our process group must not end it before a drain."""
-        gateway = launch_gateway(conf, {"stderr": subprocess.PIPE, "start_new_session": True})
+        how = {"stderr": subprocess.PIPE, "start_new_session": True}
+        gateway: JavaGateway = launch_gateway(conf, how)  # type: ignore[no-untyped-call]
         threading.Thread(target=self._relay, args=(gateway.proc.stderr,), daemon=True, name="jvm stderr").start()
         return gateway
 

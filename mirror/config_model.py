@@ -1,0 +1,269 @@
+"""The YAML form: every key, its default, its limits, and the words that tell people what is allowed.
+
+A description completes "must be ...", and so does the JSON schema's. Scalars come as text (see `yaml_marks`).
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+)
+from pydantic_core import PydanticCustomError
+
+_SECONDS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600}
+_BYTES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+# host, host:port or [IPv6]:port, with the listener's name or without, as librdkafka takes them.
+SERVER = re.compile(r"(?:\w+://)?(?P<host>\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::(?P<port>\d{1,5}))?")
+
+NAME = re.compile(r"[a-zA-Z0-9._-]+")  # what a topic's name is made of
+
+
+def _told(text: str, **context: Any) -> PydanticCustomError:
+    """An error whose own words are shown; a ValueError gives way to "must be" and the description."""
+    return PydanticCustomError("told", text, context)
+
+
+def seconds(value: Any) -> float:
+    """A duration such as 10, "500ms", "10s", "5m" or "1h". Raises ValueError."""
+    return _with_unit(value, _SECONDS)
+
+
+def size(value: Any) -> int:
+    """Bytes: 1024, "64KiB", "16MiB", "10MB". Raises ValueError."""
+    return int(_with_unit(value, _BYTES))
+
+
+def _with_unit(value: Any, units: dict[str, float] | dict[str, int]) -> float:
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) ?([a-zA-Z]*)", str(value), re.ASCII)
+    if not match or match[2] not in units:
+        raise ValueError(value)
+    return round(float(match[1]) * units[match[2]], 9)
+
+
+def start(value: Any) -> str | int:
+    """Where a flow starts: earliest, latest, or milliseconds since the epoch, also from an ISO time with its zone.
+
+    Raises ValueError.
+    """
+    text = str(value)
+    if text in ("earliest", "latest"):
+        return text
+    if re.fullmatch(r"\d{1,15}", text, re.ASCII):
+        return int(text)
+    moment = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))  # Python 3.10 does not know Z
+    if moment.tzinfo is None:
+        raise _told('"{value}" has no time zone; write e.g. 2025-01-31T12:00:00Z or ...+01:00', value=text)
+    milliseconds = (moment - _EPOCH) // timedelta(milliseconds=1)
+    if milliseconds < 0:
+        raise ValueError(value)
+    return milliseconds
+
+
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise _told('bad regular expression "{value}": {reason}', value=value, reason=str(error)) from None
+    return value
+
+
+def _alias(value: str) -> str:
+    if not NAME.fullmatch(value):
+        raise _told("a cluster's alias must be made of letters, digits, '.', '_' and '-' only")
+    return value
+
+
+def _defined(value: str, info: ValidationInfo) -> str:
+    aliases = (info.context or {}).get("aliases", [value])
+    if value not in aliases:
+        raise _told('undefined cluster "{value}"; defined: {known}', value=value, known=", ".join(aliases))
+    return value
+
+
+def _servers(value: str) -> str:
+    for server in value.split(","):
+        match = SERVER.fullmatch(server.strip())
+        if not match or int(match["port"] or 1) not in range(1, 65536):
+            raise ValueError(server)
+    return value
+
+
+def _whole(low: int, high: int, also: str = "") -> Any:
+    return Field(ge=low, le=high, description=f"a whole number from {low} to {high}{also}")
+
+
+def _duration(low: str, high: str) -> Any:
+    words = f"a duration from {low} to {high}, such as 500ms, 10s, 5m or 1h (a bare number is seconds)"
+    return Field(ge=seconds(low), le=seconds(high), description=words)
+
+
+def _factor(value: int) -> int:
+    if value != -1 and not 1 <= value <= 32767:
+        raise ValueError(value)
+    return value
+
+
+Duration = Annotated[float, BeforeValidator(seconds), WithJsonSchema({"type": ["number", "string"]})]
+Size = Annotated[
+    int,
+    BeforeValidator(size),
+    WithJsonSchema({"type": ["integer", "string"]}),
+    Field(ge=1, le=2**30, description="a size from 1 to 1GiB, such as 64KiB, 16MiB or 10MB (a bare number is bytes)"),
+]
+Start = Annotated[
+    Literal["earliest", "latest"] | int,
+    BeforeValidator(start),
+    WithJsonSchema({"type": ["string", "integer"]}),
+    Field(
+        description="earliest, latest, a time from 1970 on with its zone such as 2025-01-31T12:00:00Z, "
+        "or milliseconds since 1970"
+    ),
+]
+Factor = Annotated[
+    int,
+    AfterValidator(_factor),
+    Field(description="-1 (the target broker's default) or a whole number from 1 to 32767"),
+]
+_SINGLE = "a single value: text, a number, true or false"
+Property = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"], "description": _SINGLE})]
+Properties = Annotated[dict[str, Property], Field(description="a mapping, e.g. {fetch.min.bytes: 1}, or {}")]
+Text = Annotated[str, Field(min_length=1, description="text, not empty")]
+Alias = Annotated[Text, Field(max_length=100), AfterValidator(_alias)]
+Reference = Annotated[Text, AfterValidator(_defined), Field(description="the alias of a cluster under clusters")]
+Pattern = Annotated[
+    Text,
+    AfterValidator(_pattern),
+    Field(description="a topic's name, or a regular expression that matches the whole name"),
+]
+Separator = Annotated[str, Field(pattern=f"^{NAME.pattern}$", description="letters, digits, '.', '_' and '-' only")]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class Cluster(_Model):
+    """How to reach one cluster. Every other key is a property too."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Property]
+
+    bootstrap_servers: Annotated[
+        str,
+        AfterValidator(_servers),
+        Field(alias="bootstrap.servers", description="a comma-separated list of host:port, e.g. localhost:9092"),
+    ]
+    consumer: Properties = {}
+    producer: Properties = {}
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of every client."""
+        return {"bootstrap.servers": self.bootstrap_servers, **self.__pydantic_extra__}
+
+
+class Ends(BaseModel):
+    """The part of a flow that tells it from others."""
+
+    source: Reference
+    target: Reference
+    group: Annotated[
+        Annotated[str, Field(min_length=1, max_length=249)] | None,
+        Field(description="text of 1 to 249 characters, or null for mirror-<source>-<target>"),
+    ] = None
+
+    @property
+    def position_group(self) -> str:
+        """The consumer group that holds the position."""
+        return self.group or f"mirror-{self.source}-{self.target}"
+
+
+class Flow(_Model, Ends):
+    """One direction of replication."""
+
+    topics: Annotated[
+        list[Pattern],
+        Field(min_length=1, description="a list, e.g. [orders], of topic names and regular expressions, not empty"),
+    ] = [".*"]
+    exclude: Annotated[
+        list[Pattern],
+        Field(description="a list, e.g. [orders], of topic names and regular expressions, or []"),
+    ] = [r".*[\-\.]internal", r".*\.replica", "__.*"]
+    replication_policy: Annotated[Literal["default", "identity"], Field(description="default or identity")] = "default"
+    separator: Separator = "."
+    start: Start = "earliest"
+    replication_factor: Factor = -1
+    internal_replication_factor: Factor = -1
+    refresh_topics_interval: Annotated[Duration, _duration("1s", "24h")] = 10.0
+    tasks_max: Annotated[
+        Annotated[int, Field(ge=1, le=10_000)] | None,
+        Field(description="a whole number from 1 to 10000, or null for as many as there are cores"),
+    ] = None
+    offset_lag_max: Annotated[int, _whole(0, 2**31 - 1)] = 100
+    compression: Annotated[
+        Literal["none", "gzip", "snappy", "lz4", "zstd"], Field(description="none, gzip, snappy, lz4 or zstd")
+    ] = "none"
+    batch_max_records: Annotated[int, _whole(1, 10_000_000)] = 20_000
+    batch_max_bytes: Size = 16 * 2**20
+    transaction_linger_max: Annotated[Duration, _duration("0s", "10s")] = 0.005
+    transaction_timeout: Annotated[Duration, _duration("1s", "15m")] = 60.0
+    transaction_threads: Annotated[int, _whole(1, 256)] = 8
+    producers_max: Annotated[int, _whole(1, 10_000)] = 256
+    producer_idle_timeout: Annotated[Duration, _duration("1s", "24h")] = 300.0
+
+
+class Spark(_Model):
+    """Where Spark runs and what it is told."""
+
+    master: Annotated[Text, Field(description='a Spark master, e.g. "local[*]" or spark://host:7077')] = "local[*]"
+    conf: Annotated[dict[str, Property], Field(description="a mapping, e.g. {spark.executor.cores: 2}, or {}")] = {}
+
+
+class Http(_Model):
+    """Where the service's pages are."""
+
+    host: Annotated[Text, Field(description="an address to listen on, e.g. 0.0.0.0 or localhost")] = "0.0.0.0"
+    port: Annotated[int, _whole(0, 65535, " (0 picks a free one)")] = 9464
+
+
+class Log(_Model):
+    """How log lines look."""
+
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"], Field(description="debug, info, warning or error")
+    ] = "info"
+    format: Annotated[Literal["text", "json"], Field(description="text or json")] = "text"
+
+
+class Root(_Model):
+    """A whole file."""
+
+    clusters: Annotated[
+        dict[
+            Alias,
+            Annotated[
+                Cluster, Field(description="a mapping of librdkafka properties, e.g. {bootstrap.servers: a:9092}")
+            ],
+        ],
+        Field(min_length=1, description="a mapping from alias to cluster, not empty"),
+    ]
+    flows: Annotated[
+        list[Flow],
+        Field(min_length=1, description="a list of flows, e.g. [{source: primary, target: backup}], not empty"),
+    ]
+    spark: Spark = Spark()
+    http: Http = Http()
+    log: Log = Log()
+    drain_timeout: Annotated[Duration, _duration("0s", "1h")] = 10.0
