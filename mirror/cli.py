@@ -57,6 +57,26 @@ def validate(path: Path) -> None:
     click.echo(f"{path}: ok ({len(settings.flows)} flow{'s' * (len(settings.flows) != 1)}: {flows})")
 
 
+@cli.command()
+@click.option(
+    "--seconds", default=80.0, show_default=True, type=click.FloatRange(min=5), help="How long to write records."
+)
+@click.option(
+    "--keep", is_flag=True, help="Leave everything running until Ctrl-C, without the kill and the comparison."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; progress goes to stderr.")
+def demo(seconds: float, keep: bool, as_json: bool) -> None:
+    """Copy records between two local clusters before your eyes: about two minutes.
+
+    \b
+    Exit codes: 0 both clusters are equal, 1 they are not or something failed, 2 Java is missing.
+    Example: mirror demo
+    """
+    from mirror.demo import run  # noqa: PLC0415  # only this verb needs it
+
+    sys.exit(0 if run(seconds, keep, as_json) else 1)
+
+
 def main() -> None:
     """The `mirror` command."""
     try:

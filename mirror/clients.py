@@ -12,6 +12,8 @@ from confluent_kafka.admin import AdminClient
 from mirror.settings import Cluster, Flow
 
 Properties = Mapping[str, Any]
+
+AWAY = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE})
 OnError = Callable[[KafkaError], None]
 
 # librdkafka's own lines go here; by default only what `log_level` or `debug` of the user asks for.
@@ -47,6 +49,11 @@ TARGET_PRODUCER_DEFAULTS: Properties = {
 
 # Idempotence is what keeps the order over retries.
 TARGET_PRODUCER: Properties = {"enable.idempotence": True, "acks": "all"}
+
+
+def is_away(error: KafkaError) -> bool:
+    """Does the error say that a cluster does not answer now, rather than that it refuses?"""
+    return error.code() in AWAY or error.retriable()
 
 
 def _base(cluster: Cluster) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from mirror import clients
 from mirror.assignment import Assignment, find_starts
 from mirror.backoff import Backoff
 from mirror.channel import ChannelWriter, ControlReader
-from mirror.errors import ClusterAway, MirrorError
+from mirror.errors import ClusterAway, MirrorError, PartitionError
 from mirror.plan import Partition, Topic
 from mirror.poller import Join, Leave, Move
 from mirror.replicator import Owner, Replicator, State
@@ -55,6 +55,7 @@ class Companion(threading.Thread):
         self._ends: dict[Partition, int] = {}  # last stable offsets
         self._asked: dict[TopicPartition, Future[Any]] = {}
         self._backoff = Backoff(0.2, 5.0)
+        self._said = ""
         self._retry_at = 0.0
         self._report_at = 0.0
 
@@ -105,11 +106,14 @@ class Companion(threading.Thread):
     def _join(self, joining: dict[Partition, Topic]) -> None:
         try:
             starts = find_starts(self._flow, self._owner.positions, self._source, joining)
-        except ClusterAway as error:
+        except (ClusterAway, PartitionError) as error:
             self._retry_at = time.monotonic() + self._backoff.next()
-            log.debug("partitions wait for their start", extra={"flow": self._flow.name, "reason": str(error)})
+            level = logging.DEBUG if error.away or self._said == str(error) else logging.WARNING
+            self._said = str(error)
+            log.log(level, "partitions wait for their start", extra={"flow": self._flow.name, "reason": str(error)})
             return
         self._backoff.reset()
+        self._said = ""
         for partition, start in starts.items():
             replicator = Replicator(self._owner, partition, joining[partition], start.offset, start.commit)
             self._assigned[partition] = replicator

@@ -21,6 +21,7 @@ class MirrorError(Exception):
     """Base of all; its text is one line for people: where, what, what to do."""
 
     exit_code = 1
+    away = False  # does a cluster not answer? The leader tells that once, so nobody else has to
 
 
 class ConfigError(MirrorError):
@@ -54,6 +55,10 @@ class ProducerFenced(PartitionError):
 class OutcomeUnknown(PartitionError):
     """Nobody knows whether the transaction took effect; only the target can tell."""
 
+    def __init__(self, message: str, away: bool = False) -> None:
+        super().__init__(message)
+        self.away = away
+
 
 class PositionUnstable(PartitionError):
     """The position is held by a transaction that has not ended (KIP-447)."""
@@ -69,6 +74,8 @@ class FlowError(MirrorError):
 
 class ClusterAway(MirrorError):
     """A cluster does not answer; tried again with back-off."""
+
+    away = True
 
 
 class Superseded(MirrorError):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from concurrent.futures import Future
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -15,10 +16,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from mirror import clients
 from mirror.backoff import Backoff
 from mirror.channel import StatusReader
-from mirror.errors import ClusterAway, FlowError, MirrorError, Superseded
+from mirror.errors import ClusterAway, FlowError, MirrorError
 from mirror.leader import Leader
 from mirror.metrics import FlowStatus
-from mirror.plan import Partition, Plan
+from mirror.plan import Partition, Plan, Topic
 from mirror.settings import Flow
 from mirror.spark import SparkDriver
 from mirror.topics import TopicMonitor
@@ -27,13 +28,13 @@ log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 1.0  # seconds between looks at leadership and query
 
-SparkProvider = Callable[[], SparkDriver]  # waits until Spark has started
-
 
 class FlowRunner(threading.Thread):
     """Runs until `stopping` is set or `failure` says why not; then `drain` ends it in order."""
 
-    def __init__(self, flow: Flow, share: int, leader: str, spark: SparkProvider, stopping: threading.Event) -> None:
+    def __init__(
+        self, flow: Flow, share: int, leader: str, spark: Future[SparkDriver], stopping: threading.Event
+    ) -> None:
         super().__init__(daemon=True, name=flow.name)
         self.status = FlowStatus(flow.source.alias, flow.target.alias, leader)
         self.failure: MirrorError | None = None
@@ -45,7 +46,9 @@ class FlowRunner(threading.Thread):
         self._leader = Leader(flow, leader)
         self._monitor = TopicMonitor(flow, clients.admin(flow.source), clients.admin(flow.target))
         self._query: StreamingQuery | None = None
-        self._epoch_running = threading.Event()
+        self._epoch_ended = threading.Event()
+        self._epoch_ended.set()
+        self.drained = threading.Event()
         self._where = {"flow": flow.name}
 
     def run(self) -> None:
@@ -56,39 +59,41 @@ class FlowRunner(threading.Thread):
         while not self._stopping.is_set() and self.failure is None:
             try:
                 self._lead(backoff)
-            except Superseded as error:
-                self.failure = error
             except (ClusterAway, FlowError) as error:
                 self._wait_out(error, backoff)
+            except MirrorError as error:
+                self.failure = error
             except (Py4JError, ConnectionError) as error:
                 self.failure = MirrorError(f"Spark's JVM is gone ({type(error).__name__}): start the service again")
+            except Exception as error:  # a defect of ours; the service must not run on without the flow
+                log.exception("defect", extra=self._where)
+                self.failure = MirrorError(f"flow {self._flow.name}: {type(error).__name__}: {error}")
         self.status.active = False
         follower.join()
 
-    def drain(self, deadline: float) -> bool:
-        """Have the tasks finish before `deadline` (monotonic); True if they did."""
+    def drain(self) -> None:
+        """Have the tasks finish and end the query; sets `drained` when that is done."""
+        self.join()  # or the loop could publish a plan after the stop
         if self.failure is None:
             try:
                 self._leader.stop()
             except MirrorError as error:
                 log.warning("tasks can't be told to stop", extra={**self._where, "reason": str(error)})
-                return False
-        while self._epoch_running.is_set() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        return not self._epoch_running.is_set()
-
-    def stop_query(self) -> None:
-        """End the query; tasks that still run are killed, which the next owner's fencing makes harmless."""
+                return
+        self._epoch_ended.wait()
         if self._query is not None:
-            try:
+            with contextlib.suppress(Py4JError, PySparkException, ConnectionError):
                 self._query.stop()
-            except (Py4JError, PySparkException, ConnectionError) as error:
-                log.debug("query did not stop cleanly", extra={**self._where, "reason": str(error)[:200]})
+        self.drained.set()
 
     def _lead(self, backoff: Backoff) -> None:
         self._monitor.ensure_internal_topics()
         self._leader.take()
-        plan = self._refresh()
+        topics = self._monitor.mirrored()
+        while not self._spark.done():
+            if self._stopping.wait(0.05):
+                return
+        plan = self._publish(topics)
         if self.status.problem != "starting":
             log.info("flow goes on", extra=self._where)
         self.status.problem = ""
@@ -99,7 +104,7 @@ class FlowRunner(threading.Thread):
             self._leader.check()
             self.beat = time.monotonic()
             if self.beat - refreshed >= self._flow.refresh_topics_interval:
-                newer = self._refresh()
+                newer = self._publish(self._monitor.mirrored())
                 if newer.generation != plan.generation:
                     plan = newer
                     self._announce(plan)
@@ -107,10 +112,9 @@ class FlowRunner(threading.Thread):
             self.status.problem = ""
             backoff.reset()
 
-    def _refresh(self) -> Plan:
-        """Look at both clusters, publish the plan that follows."""
-        topics = self._monitor.mirrored()
-        slots = max(1, self._spark().slots() // self._share)
+    def _publish(self, topics: dict[str, Topic]) -> Plan:
+        """Publish the plan that follows from `topics` and Spark's cores, and see to it that it runs."""
+        slots = max(1, self._spark.result().slots() // self._share)
         plan = self._leader.publish(topics, slots, self.status.bytes_per_second())
         self.status.generation = plan.generation
         self.status.forget_all_but(Partition(name, n) for name, t in plan.topics.items() for n in range(t.partitions))
@@ -134,24 +138,24 @@ class FlowRunner(threading.Thread):
         """Start the query, or start it again if it has failed. Raises FlowError for a failure to report."""
         query, self._query = self._query, None
         if query is None:
-            self._query = self._spark().start(self._flow, self._receive)
+            self._query = self._spark.result().start(self._flow, self._receive)
             self.status.active = True
         elif query.isActive:
             self._query = query
         else:
-            self._epoch_running.clear()
+            self._epoch_ended.set()
             self.status.active = False
             failure = query.exception()
             raise FlowError(f"Spark query ended: {_first_line(failure)}")
 
     def _receive(self, receipts: DataFrame, epoch: int) -> None:
         """Run an epoch: collecting its receipts is what runs its tasks."""
-        self._epoch_running.set()
+        self._epoch_ended.clear()
         try:
             for row in receipts.collect():
                 log.debug("receipt", extra={**self._where, "epoch": epoch, **row.asDict()})
         finally:
-            self._epoch_running.clear()
+            self._epoch_ended.set()
 
     def _wait_out(self, error: MirrorError, backoff: Backoff) -> None:
         wait = backoff.next()

@@ -36,7 +36,8 @@ class Leader:
         """Fence whoever led before, then read the newest plan. Raises ClusterAway, Superseded."""
         self.check()
         properties = transactional_properties(self._flow, f"mirror-cluster-{self._flow.group}")
-        producer = Producer({**properties, "message.max.bytes": 8 * 1024 * 1024}, logger=LIBRDKAFKA)
+        big = {"compression.type": "gzip", "message.max.bytes": 8 * 1024 * 1024}  # a plan has every partition
+        producer = Producer({**properties, **big}, logger=LIBRDKAFKA)
         try:
             producer.init_transactions(TIMEOUT)
         except KafkaException as error:

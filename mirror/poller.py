@@ -24,8 +24,6 @@ BUFFER_RECORDS = 200_000  # all buffers of a task together
 BUFFER_BYTES = 256 * 1024 * 1024
 PAUSE_AFTER = 0.5  # seconds that a full buffer holds everything up before only its partition is paused
 
-AWAY = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)  # the leader tells of these
-
 
 @dataclass(frozen=True, slots=True)
 class Join:
@@ -112,7 +110,7 @@ class Poller:
                 replicator.caught_up_to = message.offset()
         elif error.code() == KafkaError._AUTO_OFFSET_RESET and replicator is not None:
             replicator.lost(error.str())
-        elif error.code() not in AWAY:
+        elif not clients.is_away(error):  # which the leader tells
             where = {"flow": self._flow.name, "topic": topic, "partition": number}
             log.warning("source consumer", extra={**where, "reason": error.str()})
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from mirror.errors import ClusterAway, PositionUnstable
+from mirror.clients import is_away
+from mirror.errors import ClusterAway, PartitionError, PositionUnstable
 
 REQUEST_TIMEOUT = 10.0  # seconds
 
@@ -48,24 +49,25 @@ class Positions:
     def stable(self, remote: str, partition: int) -> Position | None:
         """The committed position, with no transaction pending on it (OffsetFetch's RequireStable, KIP-447).
 
-        Raises PositionUnstable while one is pending, ClusterAway when the target does not answer.
+        Raises PositionUnstable while one is pending, ClusterAway when the target does not answer, PartitionError when
+        it refuses.
         """
         (found,) = self._fetch([TopicPartition(remote, partition)], require_stable=True)
         if found.error is not None:
             if found.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT:
                 raise PositionUnstable(f"the position of {remote}-{partition} is held by an open transaction")
-            raise ClusterAway(f"no position of {remote}-{partition}: {found.error.str()}")
+            raise _refused(f"no position of {remote}-{partition}", found.error)
         return Position.from_committed(found)
 
     def hints(self, remote_partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Position | None]:
-        """Positions that may be behind the truth (a pending one is not waited for). Raises ClusterAway."""
+        """Positions that may be behind the truth (a pending one is not waited for). Raises as `stable`."""
         asked = [TopicPartition(remote, partition) for remote, partition in remote_partitions]
         if not asked:
             return {}
         found = self._fetch(asked, require_stable=False)
         failed = next((f for f in found if f.error is not None), None)
         if failed is not None:
-            raise ClusterAway(f"no position of {failed.topic}-{failed.partition}: {failed.error.str()}")
+            raise _refused(f"no position of {failed.topic}-{failed.partition}", failed.error)
         return {(f.topic, f.partition): Position.from_committed(f) for f in found}
 
     def _fetch(self, asked: list[TopicPartition], require_stable: bool) -> list[TopicPartition]:
@@ -76,5 +78,9 @@ class Positions:
             )
             result = futures[self._group].result()
         except KafkaException as error:
-            raise ClusterAway(f"the target gives no positions of group {self._group}: {error.args[0].str()}") from error
+            raise _refused(f"no positions of group {self._group}", error.args[0]) from error
         return list(result.topic_partitions)
+
+
+def _refused(what: str, error: KafkaError) -> ClusterAway | PartitionError:
+    return (ClusterAway if is_away(error) else PartitionError)(f"{what}: {error.str()}")

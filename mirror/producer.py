@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from mirror.clients import LIBRDKAFKA, transactional_properties
+from mirror.clients import LIBRDKAFKA, is_away, transactional_properties
 from mirror.errors import ClusterAway, OutcomeUnknown, PartitionError, ProducerFenced, TransactionAborted
 from mirror.settings import Flow
 
@@ -17,8 +17,6 @@ FENCED = frozenset(
         KafkaError.INVALID_PRODUCER_EPOCH,
     }
 )
-
-AWAY = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE})
 
 FENCE_TIMEOUT = 10.0  # seconds; short, so that a drain need not wait for a target that is away
 
@@ -66,15 +64,13 @@ class TransactionalProducer:
             cause: KafkaError = error.args[0]
             if cause.code() in FENCED:
                 raise ProducerFenced(cause.str()) from error
-            away = cause.retriable() or cause.code() in AWAY
-            raise (ClusterAway if away else PartitionError)(
-                f"the target gives no producer id: {cause.str()}"
-            ) from error
+            kind = ClusterAway if is_away(cause) else PartitionError
+            raise kind(f"the target gives no producer id: {cause.str()}") from error
 
     def flush(self) -> None:
         """Wait until every record has its downstream offset or has failed. Raises OutcomeUnknown if neither."""
         if self._producer.flush(self._timeout):
-            raise OutcomeUnknown("the target does not acknowledge records")
+            raise OutcomeUnknown("the target does not acknowledge records", away=True)
 
     def send_position(self, position: TopicPartition) -> None:
         """Put the position into the open transaction (TxnOffsetCommit)."""
@@ -94,12 +90,13 @@ class TransactionalProducer:
         if error.code() in FENCED:
             return ProducerFenced(error.str())
         if error.fatal() or not error.txn_requires_abort():
-            return OutcomeUnknown(error.str())
+            return OutcomeUnknown(error.str(), is_away(error))
         try:
             self._producer.abort_transaction(self._timeout)
         except KafkaException as abort_error:
-            fenced = abort_error.args[0].code() in FENCED
-            return (ProducerFenced if fenced else OutcomeUnknown)(f"{error.str()}; {abort_error.args[0].str()}")
+            why: KafkaError = abort_error.args[0]
+            both = f"{error.str()}; not aborted either: {why.str()}"
+            return ProducerFenced(both) if why.code() in FENCED else OutcomeUnknown(both, is_away(why))
         return TransactionAborted(error.str())
 
     def discard(self) -> None:

@@ -11,7 +11,6 @@ from typing import Protocol
 from mirror.backoff import Backoff
 from mirror.buffer import RecordBuffer
 from mirror.errors import (
-    ClusterAway,
     MirrorError,
     OutcomeUnknown,
     ProducerFenced,
@@ -236,10 +235,8 @@ class Replicator:
         self._say(error)
 
     def _say(self, error: MirrorError) -> None:
-        # An away cluster is said once, by the leader, not once per partition.
-        repeated = self._said == str(error) or isinstance(error, ClusterAway)
+        level = logging.DEBUG if error.away or self._said == str(error) else logging.WARNING
         self._said = str(error)
-        level = logging.DEBUG if repeated else logging.WARNING
         log.log(level, "partition waits and tries again", extra={**self._where(), "reason": str(error)})
 
     def _become(self, state: State, reason: str = "") -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import threading
 import time
 import uuid
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from types import FrameType
 
 from mirror import __version__, clients
@@ -21,6 +23,7 @@ from mirror.web import WebServer
 log = logging.getLogger(__name__)
 
 LIVE_WITHIN = 60.0  # seconds in which every flow's loop must have run
+SPARK_START_TIMEOUT = 30.0  # seconds that a stop waits for a Spark that is still starting, to end it in order
 
 
 class Service:
@@ -33,7 +36,7 @@ class Service:
         self._wake = threading.Event()
         self._spark: Future[SparkDriver] = Future()
         flows = settings.flows
-        self._runners = [FlowRunner(f, len(flows), self._leader, self._spark.result, self._stopping) for f in flows]
+        self._runners = [FlowRunner(f, len(flows), self._leader, self._spark, self._stopping) for f in flows]
 
     def run(self) -> None:
         """Run until SIGTERM, SIGINT or a failure. Raises Superseded, or MirrorError when Spark is gone."""
@@ -79,14 +82,18 @@ class Service:
         log.info("stopping")
         self._stopping.set()
         deadline = time.monotonic() + self._settings.drain_timeout
-        drained = [runner.drain(deadline) for runner in self._runners]
-        if not all(drained):
-            log.warning("drain timed out, running tasks are killed; the next owner aborts what they left")
         for runner in self._runners:
-            runner.stop_query()
-        if self._spark.done() and self._spark.exception() is None:
-            self._spark.result().stop()
-        log.info("stopped", extra={"drained": str(all(drained)).lower()})
+            threading.Thread(target=runner.drain, daemon=True, name=f"drain {runner.name}").start()
+        drained = all([r.drained.wait(max(0.0, deadline - time.monotonic())) for r in self._runners])
+        if not drained:
+            log.warning("drain timed out, running tasks are killed; the next owner aborts what they left")
+        with contextlib.suppress(MirrorError, FutureTimeout):
+            spark = self._spark.result(SPARK_START_TIMEOUT)
+            if drained:
+                spark.stop()
+            else:
+                spark.kill()
+        log.info("stopped", extra={"drained": str(drained).lower()})
 
     def _live(self) -> list[str]:
         now = time.monotonic()

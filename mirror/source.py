@@ -7,6 +7,7 @@ yields at its end are receipts, one per topic partition.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass
 from typing import ClassVar
@@ -17,10 +18,12 @@ from pyspark.sql.types import StructType
 
 from mirror import logs
 from mirror.channel import ControlReader
-from mirror.errors import ClusterAway
+from mirror.errors import ClusterAway, MirrorError
 from mirror.plan import Plan
 from mirror.settings import Flow, Log
 from mirror.task import SliceTask
+
+log = logging.getLogger(__name__)
 
 FORMAT = "mirror"
 Offset = dict[str, int]
@@ -93,8 +96,15 @@ class EpochReader(DataSourceStreamReader):
         """Run one slice, in an executor's Python worker; yields its receipts when the epoch ends."""
         assert isinstance(partition, SlicePartition)
         logs.configure(self._log)
-        task = SliceTask(self._flow, self._leader, partition.index, partition.count)
-        for receipt in task.run():
+        try:
+            receipts = SliceTask(self._flow, self._leader, partition.index, partition.count).run()
+        except Exception as error:
+            # Spark keeps this to itself, and starts the task again.
+            away = isinstance(error, MirrorError) and error.away
+            where = {"flow": self._flow.name, "slice": partition.index, "reason": f"{type(error).__name__}: {error}"}
+            log.log(logging.DEBUG if away else logging.WARNING, "task failed and starts again", extra=where)
+            raise
+        for receipt in receipts:
             yield astuple(receipt)
 
     def stop(self) -> None:

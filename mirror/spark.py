@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -36,7 +37,9 @@ NOISE = re.compile(
 LOCAL = re.compile(r"local(?:\[(?P<threads>\*|\d+)(?:,\s*\d+)?\])?")
 
 # The driver moves no records: a small heap and the serial collector keep its memory low.
-DRIVER_JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss512k -XX:+IgnoreUnrecognizedVMOptions"
+DRIVER_JAVA_OPTIONS = (
+    "-XX:+UseSerialGC -XX:-UsePerfData -XX:TieredStopAtLevel=1 -Xss512k -XX:+IgnoreUnrecognizedVMOptions"
+)
 
 CONF: Mapping[str, str] = {
     "spark.app.name": "mirror",
@@ -87,6 +90,7 @@ class SparkDriver:
         """Start the JVM in a session of its own: what is sent to our process group must not end it before a drain."""
         how = {"stderr": subprocess.PIPE, "start_new_session": True}
         gateway: JavaGateway = launch_gateway(conf, how)  # type: ignore[no-untyped-call]
+        self._jvm: subprocess.Popen[bytes] = gateway.proc
         threading.Thread(target=self._relay, args=(gateway.proc.stderr,), daemon=True, name="jvm stderr").start()
         return gateway
 
@@ -100,8 +104,9 @@ class SparkDriver:
     def _conf(self) -> dict[str, str]:
         log4j = Path(__file__).with_name("log4j2.properties").as_uri()
         options = f"{DRIVER_JAVA_OPTIONS} -Dlog4j2.configurationFile={log4j}"
-        warehouse = {"spark.sql.warehouse.dir": Path(self._directory.name, "warehouse").as_uri()}
-        return {**CONF, **warehouse, "spark.driver.extraJavaOptions": options}
+        here = Path(self._directory.name)
+        own = {"spark.sql.warehouse.dir": (here / "warehouse").as_uri(), "spark.local.dir": str(here)}
+        return {**CONF, **own, "spark.driver.extraJavaOptions": f"{options} -Djava.io.tmpdir={here}"}
 
     def slots(self) -> int:
         """Tasks that can run at once now, on all executors."""
@@ -127,6 +132,14 @@ class SparkDriver:
         self._stopping = True
         with contextlib.suppress(Py4JError, ConnectionError):
             self._session.stop()
+        self._directory.cleanup()
+
+    def kill(self) -> None:
+        """End the JVM at once, and with it every task."""
+        self._stopping = True
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._jvm.pid, signal.SIGKILL)  # the leader of its own session
+        self._jvm.wait()
         self._directory.cleanup()
 
 
