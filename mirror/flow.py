@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from mirror import clients
 from mirror.backoff import Backoff
 from mirror.channel import StatusReader
-from mirror.errors import ClusterAway, FlowError, MirrorError
+from mirror.errors import ClusterAway, FlowError, MirrorError, Superseded
 from mirror.leader import Leader
 from mirror.metrics import FlowStatus
 from mirror.plan import Partition, Plan, Topic
@@ -74,7 +74,7 @@ class FlowRunner(threading.Thread):
     def drain(self) -> None:
         """Have the tasks finish and end the query; sets `drained` when that is done."""
         self.join()  # or the loop could publish a plan after the stop
-        if self.failure is None:
+        if not isinstance(self.failure, Superseded):
             try:
                 self._leader.stop()
             except MirrorError as error:
@@ -90,9 +90,10 @@ class FlowRunner(threading.Thread):
         self._monitor.ensure_internal_topics()
         self._leader.take()
         topics = self._monitor.mirrored()
-        while not self._spark.done():
-            if self._stopping.wait(0.05):
-                return
+        while not self._spark.done() and not self._stopping.wait(0.05):
+            pass
+        if self._stopping.is_set():
+            return
         plan = self._publish(topics)
         if self.status.problem != "starting":
             log.info("flow goes on", extra=self._where)
