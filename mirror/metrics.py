@@ -119,7 +119,7 @@ class Metrics(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics; see docs/metrics.md."""
+        """All metrics; the README has them in a table."""
         info = InfoMetricFamily("mirror_build", "Version of mirror.")
         info.add_metric((), {"version": __version__})
         yield info

@@ -62,6 +62,7 @@ class Poller:
         self._flow = flow
         self._full: dict[Partition, float] = {}  # since when
         self._paused: set[Partition] = set()
+        self._said: set[tuple[str | None, int, int]] = set()
         self._consumer = clients.source_consumer(flow)
         self.group_metadata: bytes = self._consumer.consumer_group_metadata()
 
@@ -110,7 +111,8 @@ class Poller:
                 replicator.caught_up_to = message.offset()
         elif error.code() == KafkaError._AUTO_OFFSET_RESET and replicator is not None:
             replicator.lost(error.str())
-        elif not clients.is_away(error):  # which the leader tells
+        elif not clients.is_away(error) and (topic, number, error.code()) not in self._said:  # away: the leader tells
+            self._said.add((topic, number, error.code()))
             where = {"flow": self._flow.name, "topic": topic, "partition": number}
             log.warning("source consumer", extra={**where, "reason": error.str()})
 

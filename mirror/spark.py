@@ -78,8 +78,9 @@ class SparkDriver:
         self._directory = tempfile.TemporaryDirectory(prefix="mirror-")
         self._stopping = False
         url = master(settings.master, len(flows))
-        if url.startswith("local"):
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # PySpark reads only the variable. Executors get it too: as a rule they run the driver's image.
+        python = settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+        os.environ["PYSPARK_PYTHON"] = python
         conf = SparkConf().setMaster(url).setAll(list({**self._conf(), **settings.conf, **FIXED}.items()))
         self._session = SparkSession(SparkContext(conf=conf, gateway=self._launch(conf)))
         if not url.startswith("local"):

@@ -16,6 +16,8 @@ import psutil
 import pytest
 
 from mirror.local_kafka import LocalCluster, start_together
+from tests.harness.pair import Pair
+from tests.harness.service import Service
 
 ROOT = Path(__file__).parent.parent
 CANNOT_RUN = "cannot run here:"
@@ -68,6 +70,32 @@ def prefix(request: pytest.FixtureRequest) -> str:
     """A beginning for the names of topics, groups and transactional ids that no other test has."""
     test = re.sub(r"\W+", "-", request.node.name.removeprefix("test_"))[:60]
     return f"{test.strip('-')}-{uuid.uuid4().hex[:6]}-"
+
+
+@pytest.fixture
+def pair(source_cluster: LocalCluster, target_cluster: LocalCluster, prefix: str) -> Pair:
+    """The shared clusters with a flow of this test's own, for services that it starts itself."""
+    alias = f"s{uuid.uuid4().hex[:6]}"
+    return Pair(source_cluster.bootstrap, target_cluster.bootstrap, alias, prefix)
+
+
+@pytest.fixture(scope="session")
+def shared_service(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
+    """A service that all tests share: leave it running. It mirrors what begins with `shared-`."""
+    pair = Pair(source_cluster.bootstrap, target_cluster.bootstrap, "shared", "shared-")
+    with pair.service(tmp_path_factory.mktemp("shared")) as service:
+        pair.topic("first")
+        yield service.await_plan()
+        assert service.terminate() == 0, service.tail()
+        assert not service.noise
+
+
+@pytest.fixture
+def shared(source_cluster: LocalCluster, target_cluster: LocalCluster, shared_service: Service, prefix: str) -> Pair:
+    """Topics of this test's own that the shared service mirrors."""
+    return Pair(source_cluster.bootstrap, target_cluster.bootstrap, "shared", f"shared-{prefix}")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,0 +1,116 @@
+"""What the demo prints: events one below the other, and under them a table that is drawn in place on a terminal."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TextIO
+
+import click
+
+PLAIN_INTERVAL = 5.0  # seconds between the lines where nothing can be drawn in place
+MARGIN = " " * 7  # under the events' text
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """How one topic stands."""
+
+    topic: str
+    written: int
+    copied: int
+    p50: float | None  # seconds
+    p99: float | None
+
+    @property
+    def lag(self) -> int:
+        """Records on their way. What was copied may be known before its writing is."""
+        return max(0, self.written - self.copied)
+
+
+class Screen:
+    """Draws whole frames in one write, so that nothing flickers."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._terminal = out.isatty() and os.environ.get("TERM") != "dumb"
+        self._colour = self._terminal and "NO_COLOR" not in os.environ
+        self._begun = time.monotonic()
+        self._table: list[str] = []  # as it stands on the terminal
+        self._plain_at = 0.0
+
+    @property
+    def clock(self) -> str:
+        """Minutes and seconds since the beginning."""
+        seconds = int(time.monotonic() - self._begun)
+        return f"{seconds // 60}:{seconds % 60:02}"
+
+    def say(self, text: str, colour: str | None = None) -> None:
+        """Tell of an event, above the table."""
+        first, *more = text.splitlines()
+        clock = self._styled(f"{self.clock:>5}", dim=True)
+        lines = [f"{clock}  {self._styled(first, fg=colour)}", *(f"{'':5}  {line}" for line in more)]
+        self._draw(lines, self._table)
+
+    def line(self, text: str = "", bold: bool = False, colour: str | None = None) -> None:
+        """A line of its own."""
+        self._draw([self._styled(text, bold=bold, fg=colour)], self._table)
+
+    def show(self, state: str, rows: Sequence[Row]) -> None:
+        """Draw the table anew, or print a line of it every few seconds."""
+        size = shutil.get_terminal_size()
+        if self._terminal and size.lines > len(rows) + 6:
+            self._draw([], [self._fitted(line, size.columns) for line in self._lines(state, rows)])
+        elif time.monotonic() >= self._plain_at:
+            if not self._plain_at:
+                self._draw([f"{MARGIN}from now on: state, and records on backup (lag, latency p50/p99) by topic"], [])
+            self._plain_at = time.monotonic() + PLAIN_INTERVAL
+            topics = "  ".join(f"{r.topic} {r.copied:,} (lag {r.lag:,}, {_ms(r.p50)}/{_ms(r.p99)})" for r in rows)
+            self._draw([f"{self.clock:>5}  {state:<8}  {topics}"], [])
+
+    def clear(self) -> None:
+        """Take the table away."""
+        self._draw([], [])
+
+    def _lines(self, state: str, rows: Sequence[Row]) -> list[tuple[str, bool]]:
+        """The table's lines and whether each is a heading."""
+        body = [
+            f"{MARGIN}{r.topic:<10}{r.written:>12,}{r.copied:>12,}{r.lag:>9,}{_ms(r.p50):>14}{_ms(r.p99):>10}"
+            for r in rows
+        ]
+        heads = f"{MARGIN}{'topic':<10}{'written':>12}{'on backup':>12}{'lag':>9}{'latency p50':>14}{'p99':>10}"
+        return [
+            ("", False),
+            (f"{self.clock:>5}  service: {state}", True),
+            ("", False),
+            (heads, True),
+            *((line, False) for line in body),
+        ]
+
+    def _fitted(self, line: tuple[str, bool], columns: int) -> str:
+        """A longer line would wrap, and the next frame would start at the wrong height."""
+        text, heading = line
+        return self._styled(text[: columns - 1], bold=heading)
+
+    def _draw(self, above: list[str], table: list[str]) -> None:
+        """Replace the table by lines that stay and a new table."""
+        if not self._terminal:
+            self._out.write("".join(f"{line}\n" for line in above))
+        else:
+            up = f"\x1b[{len(self._table)}A" if self._table else ""
+            lines = "".join(f"{line}\x1b[K\n" for line in (*above, *table))
+            self._out.write(f"\x1b[?2026h\r{up}{lines}\x1b[J\x1b[?2026l")
+            self._table = table
+        self._out.flush()
+
+    def _styled(self, text: str, bold: bool = False, dim: bool = False, fg: str | None = None) -> str:
+        return click.style(text, bold=bold or None, dim=dim or None, fg=fg) if self._colour and text else text
+
+
+def _ms(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

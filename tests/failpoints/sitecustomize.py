@@ -1,0 +1,108 @@
+"""Kills or stops a Spark worker at a chosen step of a transaction, without a line in mirror for it.
+
+Python runs this at its start where this folder is on PYTHONPATH, in a service under test and in the Python workers it
+has. MIRROR_FAILPOINTS names a folder. A file in it that is named after a step arms it; in it stand a count and a
+signal, such as `3 SIGKILL`. The worker that reaches the step for the third time renames the file to `<step>.<pid>` and
+sends itself the signal. Only one can rename it, so each file acts once, whatever processes there are.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import wraps
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+FOLDER = Path(os.environ.get("MIRROR_FAILPOINTS", "/nonexistent"))
+
+_seen: Counter[str] = Counter()
+
+
+def reached(step: str) -> None:
+    """Send this process the signal if it is time to."""
+    armed = FOLDER / step
+    try:
+        nth, name = armed.read_text().split()
+        _seen[step] += 1
+        if _seen[step] < int(nth):
+            return
+        armed.rename(FOLDER / f"{step}.{os.getpid()}")
+    except OSError:
+        return
+    os.kill(os.getpid(), signal.Signals[name])
+
+
+def _around(function: Callable[..., Any], before: str | None, after: str | None) -> Callable[..., Any]:
+    @wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if before:
+            reached(before)
+        answer = function(*args, **kwargs)
+        if after:
+            reached(after)
+        return answer
+
+    return wrapped
+
+
+def _patch_producer(module: ModuleType) -> None:
+    producer = module.TransactionalProducer
+    producer.fence = _around(producer.fence, "before-fence", "after-fence")
+    producer.send_position = _around(producer.send_position, None, "after-offsets")
+    producer.commit = _around(producer.commit, None, "after-commit")
+
+
+def _patch_transaction(module: ModuleType) -> None:
+    produce = module.Incarnation._produce
+
+    def delivered(incarnation: Any, *args: Any) -> Any:
+        """Have the records on the target before the step counts as reached."""
+        answer = produce(incarnation, *args)
+        if (FOLDER / "after-produce").exists():
+            incarnation._producer.flush()
+        return answer
+
+    module.Incarnation._produce = _around(delivered, "before-produce", "after-produce")
+
+
+PATCHES = {"mirror.producer": _patch_producer, "mirror.transaction": _patch_transaction}
+
+
+class _Finder(MetaPathFinder):
+    """Patches the modules when they are imported: a worker may have none of them at its start."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name not in PATCHES:
+            return None
+        sys.meta_path.remove(self)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            sys.meta_path.insert(0, self)
+        if spec is not None and spec.loader is not None:
+            _patch_after(spec.loader, PATCHES[name])
+        return spec
+
+
+def _patch_after(loader: Loader, patch: Callable[[ModuleType], None]) -> None:
+    execute = loader.exec_module
+
+    def execute_and_patch(module: ModuleType) -> None:
+        execute(module)
+        patch(module)
+
+    loader.exec_module = execute_and_patch  # type: ignore[method-assign]
+
+
+if "MIRROR_FAILPOINTS" in os.environ:
+    sys.meta_path.insert(0, _Finder())

@@ -1,0 +1,220 @@
+"""The judge: reads both clusters with consumers of its own and compares them; shares nothing with mirror."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka.admin import OffsetSpec
+
+from tests.harness import topics
+from tests.harness.waiting import TooLate, until
+
+Headers = tuple[tuple[str, bytes | None], ...]
+Content = tuple[bytes | None, bytes | None, Headers, int]
+
+TIMEOUT = 60.0  # seconds
+
+
+class Record(NamedTuple):
+    """A record as a consumer sees it."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int  # ms since the Unix epoch
+
+    @property
+    def content(self) -> Content:
+        """All that has to be the same on both sides."""
+        return self.key, self.value, self.headers, self.timestamp
+
+
+Records = dict[int, list[Record]]  # by partition
+
+
+class Reader:
+    """Reads a topic on and on; `records` has all that was read."""
+
+    def __init__(self, bootstrap: str, topic: str, isolation: str = "read_committed") -> None:
+        self.records: Records = {number: [] for number in range(topics.partitions(bootstrap, topic))}
+        self._topic = topic
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": f"oracle-{uuid.uuid4().hex}",
+                "isolation.level": isolation,
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "check.crcs": True,
+                "fetch.wait.max.ms": 10,  # an end is told only after this
+                "log_level": 0,
+            }
+        )
+        self._next = dict.fromkeys(self.records, OFFSET_BEGINNING)
+
+    def to_end(self, timeout: float = TIMEOUT) -> Records:
+        """Read every partition up to its end as it is now: with read_committed, the last stable offset."""
+        deadline = time.monotonic() + timeout
+        # Assigned anew, so that each partition tells its end once more.
+        self._consumer.assign([TopicPartition(self._topic, number, at) for number, at in self._next.items()])
+        missing = set(self.records)
+        while missing:
+            for message in self._consumer.consume(10_000, 0.05):
+                error = message.error()
+                if error is None:
+                    self._add(message)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    missing.discard(message.partition())
+                    self._next[message.partition()] = message.offset()
+                elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
+                    raise KafkaException(error)
+            if time.monotonic() > deadline:
+                raise TooLate(f"no end of {self._topic} {sorted(missing)} within {timeout:g} s")
+        self._consumer.unassign()
+        return self.records
+
+    def _add(self, message: Message) -> None:
+        headers = tuple(message.headers() or ())
+        record = Record(message.offset(), message.key(), message.value(), headers, message.timestamp()[1])
+        known = self.records[message.partition()]
+        assert not known or known[-1].offset < record.offset, f"{self._topic} gives offset {record.offset} again"
+        known.append(record)
+        self._next[message.partition()] = record.offset + 1
+
+    def close(self) -> None:
+        """End the consumer."""
+        self._consumer.close()
+
+
+def read(bootstrap: str, topic: str, isolation: str = "read_committed") -> Records:
+    """All records of a topic, by partition, up to its end as it is now."""
+    with contextlib.closing(Reader(bootstrap, topic, isolation)) as reader:
+        return reader.to_end()
+
+
+def assert_same(source: str, target: str, topic: str, remote_topic: str) -> Records:
+    """Partition by partition, the same records in the same order; returns the source's."""
+    records = read(source, topic)
+    compare(records, read(target, remote_topic))
+    return records
+
+
+def await_same(source: str, target: str, topic: str, remote_topic: str, timeout: float = TIMEOUT) -> Records:
+    """Wait until the target has as many records as the source has now, then compare; returns the source's."""
+    deadline = time.monotonic() + timeout
+    records = read(source, topic)
+    until(f"{remote_topic} exists", lambda: topics.partitions(target, remote_topic) >= len(records), timeout)
+    with contextlib.closing(Reader(target, remote_topic)) as reader:
+
+        def complete() -> bool:
+            copied = reader.to_end()
+            return all(len(copied[number]) >= len(expected) for number, expected in records.items())
+
+        # When it is late, the comparison says what is missing.
+        with contextlib.suppress(TooLate):
+            until("as many on the target", complete, max(0.0, deadline - time.monotonic()))
+        compare(records, reader.records)
+    return records
+
+
+def compare(source: Records, target: Records) -> None:
+    """Raise AssertionError with all that is wrong, if anything is."""
+    wrong = [] if source.keys() == target.keys() else [f"partitions: {sorted(source)} became {sorted(target)}"]
+    for number in sorted(source.keys() & target.keys()):
+        wrong += _differences(number, source[number], target[number])
+    assert not wrong, "\n".join(wrong)
+
+
+def _differences(number: int, source: Sequence[Record], target: Sequence[Record]) -> list[str]:
+    wanted, found = [record.content for record in source], [record.content for record in target]
+    if wanted == found:
+        return []
+    missing, extra = Counter(wanted) - Counter(found), Counter(found) - Counter(wanted)
+    known = set(wanted)
+    duplicated = sum(count for content, count in extra.items() if content in known)
+    foreign = sum(extra.values()) - duplicated
+    where = next(
+        (i for i, (a, b) in enumerate(zip(wanted, found, strict=False)) if a != b), min(map(len, (wanted, found)))
+    )
+    counts = f"{sum(missing.values())} lost, {duplicated} duplicated, {foreign} not from the source"
+    if not missing and not extra:
+        counts = f"reordered ({sum(a != b for a, b in zip(wanted, found, strict=True))} out of place)"
+    return [
+        f"partition {number}: {len(source)} on the source, {len(target)} on the target: {counts}; first difference:",
+        f"  source {_shown(source, where)}",
+        f"  target {_shown(target, where)}",
+    ]
+
+
+def _shown(records: Sequence[Record], index: int) -> str:
+    return f"{records[index]!r:.300}" if index < len(records) else "has ended"
+
+
+# Positions and transactions.
+
+
+def committed_position(bootstrap: str, group: str, remote_topic: str, partition: int) -> int | None:
+    """The position that a group holds on the target, once no transaction is pending on it; None: none."""
+    request = [ConsumerGroupTopicPartitions(group, [TopicPartition(remote_topic, partition)])]
+    admin = topics.admin(bootstrap)
+
+    def fetch() -> tuple[int] | None:
+        answer = admin.list_consumer_group_offsets(request, require_stable=True, request_timeout=10)
+        (found,) = answer[group].result().topic_partitions
+        if found.error is not None:
+            assert found.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT, found.error
+            return None
+        return (found.offset,)
+
+    found = until(f"a stable position of {remote_topic}-{partition}", fetch)
+    return None if not found or found[0] < 0 else found[0]
+
+
+def assert_positions(source: str, target: str, topic: str, remote_topic: str, group: str) -> None:
+    """Of an idle flow: each position is after the last record, and not after the source's last stable offset."""
+    stable = ends(source, topic, IsolationLevel.READ_COMMITTED)
+    for number, records in read(source, topic).items():
+        position = committed_position(target, group, remote_topic, number)
+        if records:
+            assert position is not None, f"{remote_topic}-{number} has no position"
+            assert records[-1].offset < position <= stable[number], (
+                f"{remote_topic}-{number}: position {position}, but the source's last record is at "
+                f"{records[-1].offset} and its last stable offset {stable[number]}"
+            )
+
+
+def ends(bootstrap: str, topic: str, isolation: IsolationLevel) -> dict[int, int]:
+    """By partition: the last stable offset with READ_COMMITTED, else the high watermark."""
+    numbers = range(topics.partitions(bootstrap, topic))
+    asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in numbers}
+    futures = topics.admin(bootstrap).list_offsets(asked, isolation_level=isolation, request_timeout=TIMEOUT)
+    return {tp.partition: future.result().offset for tp, future in futures.items()}
+
+
+def hanging(bootstrap: str, topic: str) -> dict[int, int]:
+    """Partitions with an open transaction, and how many offsets it holds back. For topics nobody writes to now."""
+    stable = ends(bootstrap, topic, IsolationLevel.READ_COMMITTED)
+    high = ends(bootstrap, topic, IsolationLevel.READ_UNCOMMITTED)
+    return {number: high[number] - stable[number] for number in high if high[number] != stable[number]}
+
+
+def count(records: Mapping[int, Sequence[Record]], condition: Callable[[Record], bool] = lambda _: True) -> int:
+    """Records of all partitions that meet a condition."""
+    return sum(condition(record) for each in records.values() for record in each)

@@ -1,0 +1,71 @@
+"""A source and a target cluster with what one service mirrors between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.harness import configuration, oracle, topics
+from tests.harness.load import Made, produce
+from tests.harness.service import Service
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Topics whose names begin with `prefix` flow from `source` to `target`; the source is called `alias`."""
+
+    source: str
+    target: str
+    alias: str
+    prefix: str
+
+    @property
+    def group(self) -> str:
+        """The position's group."""
+        return configuration.group(self.alias)
+
+    @property
+    def flow(self) -> str:
+        """The flow's name in the log."""
+        return f"{self.alias}->backup"
+
+    def settings(self, flow: Mapping[str, Any] | None = None, **top: Any) -> configuration.Settings:
+        """The configuration that mirrors them."""
+        return configuration.one_flow(
+            self.source, self.target, [f"{self.prefix}.*"], alias=self.alias, flow=flow, **top
+        )
+
+    def service(self, directory: Path, flow: Mapping[str, Any] | None = None, **top: Any) -> Service:
+        """A service that mirrors them, not started yet."""
+        return Service(self.settings(flow, **top), directory)
+
+    def topic(self, name: str, partitions: int = 1, **config: object) -> str:
+        """Create a topic on the source; returns its whole name."""
+        return topics.create(self.source, self.prefix + name, partitions, **config)
+
+    def produce(self, topic: str, *records: Made, partition: int = 0, timestamp: int = 0, **config: object) -> None:
+        """Produce to the source and wait until it stands there."""
+        produce(self.source, topic, list(records), partition, timestamp, **config)
+
+    def remote(self, topic: str) -> str:
+        """The name of a topic on the target."""
+        return f"{self.alias}.{topic}"
+
+    def copied(self, topic: str) -> oracle.Records:
+        """What the target has of a topic now."""
+        if not topics.partitions(self.target, self.remote(topic)):
+            return {}
+        return oracle.read(self.target, self.remote(topic))
+
+    def await_same(self, topic: str, timeout: float = oracle.TIMEOUT) -> oracle.Records:
+        """Wait until the target has what the source has now, and compare; returns the source's records."""
+        return oracle.await_same(self.source, self.target, topic, self.remote(topic), timeout)
+
+    def assert_settled(self, topic: str) -> None:
+        """Of an idle flow: both sides the same, the position in its place, no transaction left open."""
+        oracle.assert_same(self.source, self.target, topic, self.remote(topic))
+        oracle.assert_positions(self.source, self.target, topic, self.remote(topic), self.group)
+        hanging = oracle.hanging(self.target, self.remote(topic))
+        assert not hanging, f"open transactions on {self.remote(topic)}: {hanging}"

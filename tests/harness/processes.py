@@ -1,0 +1,40 @@
+"""Processes that share a mark in their environment: a service's JVM and Python workers have sessions of their own."""
+
+from __future__ import annotations
+
+import contextlib
+
+import psutil
+
+MARK = "MIRROR_TEST_MARK"
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """Running processes that inherited MARK=`mark`, however they were started."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.status() != psutil.STATUS_ZOMBIE and process.environ().get(MARK) == mark:
+                found.append(process)
+    return found
+
+
+def command_holds(process: psutil.Process, *words: str) -> bool:
+    """Does the command line hold each of `words` within one of its own?"""
+    with contextlib.suppress(psutil.Error):
+        line = process.cmdline()
+        return all(any(word in part for part in line) for word in words)
+    return False
+
+
+def kill_marked(mark: str) -> None:
+    """SIGKILL to all of them, until none is left."""
+    for _ in range(5):
+        found = marked(mark)
+        if not found:
+            return
+        for process in found:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(found, timeout=5)
+    raise AssertionError(f"processes survive SIGKILL: {marked(mark)}")

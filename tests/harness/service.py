@@ -1,0 +1,218 @@
+"""`mirror run` as a process of its own."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import psutil
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from tests.harness import processes
+from tests.harness.waiting import TooLate, until
+
+T = TypeVar("T")
+Event = dict[str, Any]
+
+START_TIMEOUT = 60.0  # seconds until the plan stands, Spark included
+STOP_TIMEOUT = 40.0  # seconds for a drain and Spark's end
+
+
+class Service:
+    """Runs from `start` (or `with`) until it ends or is ended; `close` leaves no process behind, whatever happened."""
+
+    def __init__(
+        self, settings: Mapping[str, Any], directory: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.file = directory / f"mirror-{uuid.uuid4().hex[:8]}.yaml"
+        self.file.write_text(yaml.safe_dump(dict(settings)))
+        self.lines: list[str] = []  # all that it has written
+        self.events: list[Event] = []  # its log, parsed
+        self.noise: list[str] = []  # lines that are no log lines of mirror
+        self._mark = uuid.uuid4().hex
+        self._environment = {**os.environ, **(environment or {}), processes.MARK: self._mark}
+        self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+
+    def start(self) -> Service:
+        """Start, and return once it answers HTTP; Spark is not up by then."""
+        atexit.register(self.close)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "mirror", "run", "-c", str(self.file)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=self._environment,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True, name="service log")
+        self._reader.start()
+        self.wait_for_event("mirror starts")
+        return self
+
+    def await_plan(self, timeout: float = START_TIMEOUT) -> Service:
+        """Wait until it leads its flow and has written a plan of at least one topic."""
+        self.wait_for("a plan with topics", lambda: any(e.get("topics") for e in self.find("plan")), timeout)
+        return self
+
+    # What it says.
+
+    def _read(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
+        for line in self._process.stdout:
+            text = line.rstrip("\n")
+            self.lines.append(text)
+            event = None
+            with contextlib.suppress(ValueError):
+                event = json.loads(text)
+            if isinstance(event, dict) and "msg" in event:
+                self.events.append(event)
+            else:
+                self.noise.append(text)
+
+    def find(self, message: str, **fields: object) -> list[Event]:
+        """The log's events with this message and these fields."""
+        wanted = {"msg": message, **fields}.items()
+        return [event for event in list(self.events) if wanted <= event.items()]
+
+    def wait_for(self, description: str, condition: Callable[[], T], timeout: float = 30.0) -> T:
+        """The first true answer of `condition`; fails with the log's end if it is late or the service ends before."""
+
+        def answer() -> T | None:
+            ended = self.exit_code is not None
+            found = condition()
+            assert found or not ended, f"ended with exit code {self.exit_code}"
+            return found or None
+
+        try:
+            found = until(description, answer, timeout)
+        except AssertionError as error:
+            raise TooLate(f"{description}: {error}\n{self.tail()}") from None
+        assert found is not None
+        return found
+
+    def wait_for_event(self, message: str, timeout: float = 30.0, **fields: object) -> Event:
+        """The first event with this message and these fields."""
+        return self.wait_for(f"log line {message!r} {fields}", lambda: self.find(message, **fields), timeout)[0]
+
+    def tail(self, lines: int = 40) -> str:
+        """The last lines of what it has written."""
+        return "\n".join(self.lines[-lines:])
+
+    # What it tells over HTTP.
+
+    @property
+    def port(self) -> int:
+        """Of its HTTP server."""
+        return int(self.find("mirror starts")[0]["port"])
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body of a path."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def metrics(self) -> list[Sample]:
+        """All samples of /metrics."""
+        return [s for family in text_string_to_metric_families(self.get("/metrics")[1]) for s in family.samples]
+
+    def metric(self, name: str, **labels: object) -> float:
+        """The sum of the samples with this name and these labels; NaN, which compares false, if there is none."""
+        wanted = {key: str(value) for key, value in labels.items()}.items()
+        found = [s.value for s in self.metrics() if s.name == name and wanted <= s.labels.items()]
+        return sum(found) if found else math.nan
+
+    # How it ends.
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return None if self._process is None else self._process.poll()
+
+    @property
+    def pid(self) -> int:
+        """Of the service itself."""
+        assert self._process is not None
+        return self._process.pid
+
+    def terminate(self, how: signal.Signals = signal.SIGTERM, timeout: float = STOP_TIMEOUT) -> int:
+        """A signal to the service's process alone; returns the exit code."""
+        assert self._process is not None
+        self._process.send_signal(how)
+        return self.wait(timeout)
+
+    def wait(self, timeout: float = STOP_TIMEOUT) -> int:
+        """The exit code, once it has ended."""
+        assert self._process is not None and self._reader is not None
+        try:
+            code = self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise TooLate(f"does not end within {timeout:g} s\n{self.tail()}") from None
+        # The JVM may hold the pipe a little longer.
+        self._reader.join(timeout)
+        return code
+
+    def kill(self) -> None:
+        """SIGKILL to the service's process alone. Its JVM and workers notice by themselves."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        """SIGKILL to whatever is left of it."""
+        processes.kill_marked(self._mark)
+        if self._process is not None:
+            self._process.wait()
+        if self._reader is not None:
+            self._reader.join(10)
+        atexit.unregister(self.close)
+
+    def __enter__(self) -> Service:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.close()
+        if error is not None:
+            print(f"--- log of {self.file.name}\n{self.tail(200)}")
+
+    # Its processes.
+
+    def processes(self) -> list[psutil.Process]:
+        """All that belong to it and run."""
+        return processes.marked(self._mark)
+
+    @property
+    def jvm_pid(self) -> int:
+        """Of Spark's driver."""
+        (jvm,) = [p for p in self.processes() if processes.command_holds(p, "java", "org.apache.spark.deploy")]
+        return jvm.pid
+
+    def worker_pids(self) -> list[int]:
+        """Of the Python workers that run slices: children of pyspark.daemon."""
+        # Spark has other daemons, for what it asks of the data source on the driver.
+        daemons = {p.pid for p in self.processes() if processes.command_holds(p, "pyspark.worker")}
+        return sorted(p.pid for p in self.processes() if p.ppid() in daemons)

@@ -1,0 +1,92 @@
+"""A Spark standalone cluster of local processes, from PySpark's own jars."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import uuid
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from mirror.java import java
+from mirror.local_kafka import free_port
+from tests.harness import processes
+from tests.harness.waiting import until
+
+
+class SparkCluster:
+    """A master and workers of one core each, all their files in `directory`."""
+
+    def __init__(self, directory: Path, workers: int) -> None:
+        self.url = f"spark://127.0.0.1:{free_port()}"
+        self._directory = directory
+        self._workers = workers
+        self._mark = uuid.uuid4().hex
+        self._log = directory / "spark.log"
+
+    def executors(self) -> dict[int, list[int]]:
+        """The Python workers of each executor, both by process id."""
+        found = processes.marked(self._mark)
+        executors = {p.pid: p for p in found if processes.command_holds(p, "CoarseGrainedExecutorBackend")}
+        daemons = [p for p in found if processes.command_holds(p, "pyspark.daemon") and p.ppid() in executors]
+        return {
+            pid: [p.pid for daemon in daemons if daemon.ppid() == pid for p in found if p.ppid() == daemon.pid]
+            for pid in executors
+        }
+
+    def kill(self, pid: int) -> None:
+        """SIGKILL to one executor."""
+        psutil.Process(pid).kill()
+
+    def __enter__(self) -> SparkCluster:
+        try:
+            host, port = self.url.removeprefix("spark://").split(":")
+            self._start("master.Master", "--host", host, "--port", port, "--webui-port", "0")
+            self._await("I have been elected leader", 1)
+            for number in range(self._workers):
+                place = ["--work-dir", str(self._directory / f"work-{number}"), "--webui-port", "0"]
+                self._start("worker.Worker", "--host", host, "--cores", "1", "--memory", "1g", *place, self.url)
+            self._await("Registering worker", self._workers)
+        except BaseException:
+            processes.kill_marked(self._mark)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        processes.kill_marked(self._mark)
+
+    def _start(self, name: str, *arguments: str) -> None:
+        spark = find_spec("pyspark")
+        assert spark is not None and spark.origin is not None
+        home = Path(spark.origin).parent
+        environment = {
+            **os.environ,
+            processes.MARK: self._mark,
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_DIRS": str(self._directory / "local"),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
+        # What the tasks need of mirror, the service has to ship.
+        environment.pop("PYTHONPATH", None)
+        options = [f"-Djava.io.tmpdir={self._directory}", "-Xmx256m", "-XX:-UsePerfData"]
+        # Spark's own options for newer Javas, without its launcher.
+        options += ["--add-opens=java.base/sun.nio.ch=ALL-UNNAMED", "--add-opens=java.base/java.lang=ALL-UNNAMED"]
+        with self._log.open("ab") as log:
+            subprocess.Popen(
+                [java(), *options, "-cp", f"{home}/jars/*", f"org.apache.spark.deploy.{name}", *arguments],
+                cwd=self._directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def _await(self, words: str, times: int) -> None:
+        try:
+            until(f"{words!r} in the log", lambda: self._log.read_text(errors="replace").count(words) >= times)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self._log.read_text(errors='replace')[-3000:]}") from None

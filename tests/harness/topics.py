@@ -1,0 +1,46 @@
+"""Topics for tests."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+
+TIMEOUT = 30.0
+
+
+@cache
+def admin(bootstrap: str) -> AdminClient:
+    """An admin client that keeps still; one for each cluster, for a request dies with the last reference to it."""
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+
+def create(bootstrap: str, topic: str, partitions: int = 1, **config: object) -> str:
+    """Create a topic; `config` keys with _ for each dot. Returns its name."""
+    named = {key.replace("_", "."): str(value) for key, value in config.items()}
+    admin(bootstrap).create_topics([NewTopic(topic, partitions, config=named)])[topic].result(TIMEOUT)
+    return topic
+
+
+def grow(bootstrap: str, topic: str, partitions: int) -> None:
+    """Add partitions up to this many."""
+    admin(bootstrap).create_partitions([NewPartitions(topic, partitions)])[topic].result(TIMEOUT)
+
+
+def delete(bootstrap: str, topic: str) -> None:
+    """Delete a topic."""
+    admin(bootstrap).delete_topics([topic])[topic].result(TIMEOUT)
+
+
+def partitions(bootstrap: str, topic: str) -> int:
+    """How many the topic has; 0: there is no such topic."""
+    found = admin(bootstrap).list_topics(timeout=TIMEOUT).topics.get(topic)
+    return len(found.partitions) if found and found.error is None else 0
+
+
+def config(bootstrap: str, topic: str) -> dict[str, str]:
+    """The topic's configuration, defaults included."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    entries: dict[str, Any] = admin(bootstrap).describe_configs([resource])[resource].result(TIMEOUT)
+    return {name: entry.value for name, entry in entries.items()}

@@ -1,0 +1,27 @@
+"""Waiting for a condition, never for a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+INTERVAL = 0.05  # seconds between two looks
+
+
+class TooLate(AssertionError):
+    """A condition did not come true in time."""
+
+
+def until(description: str, condition: Callable[[], T], timeout: float = 30.0) -> T:
+    """The first true answer of `condition`. Raises TooLate after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            raise TooLate(f"not within {timeout:g} s: {description} (last answer: {answer!r:.300})")
+        time.sleep(INTERVAL)

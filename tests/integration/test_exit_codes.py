@@ -1,0 +1,62 @@
+"""What the command line answers without any cluster."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.harness import configuration
+
+
+def mirror(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mirror", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    file = tmp_path / "mirror.yaml"
+    settings = configuration.one_flow("127.0.0.1:1", "127.0.0.1:2", ["a.*"], alias="primary")
+    file.write_text(yaml.safe_dump(settings))
+    return file
+
+
+def test_validate_says_ok(good: Path) -> None:
+    ended = mirror("validate", "-c", good)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout == f"{good}: ok (1 flow: primary->backup)\n"
+
+
+@pytest.mark.parametrize("verb", ["validate", "run"])
+def test_a_bad_configuration_is_exit_2_and_one_line_a_problem(good: Path, verb: str) -> None:
+    good.write_text(good.read_text().replace("refresh_topics_interval: 1s", "refresh_topics_interval: soon"))
+    ended = mirror(verb, "-c", good)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith(f"{good}:") and "flows[0].refresh_topics_interval" in line
+
+
+def test_a_missing_file_is_exit_2(tmp_path: Path) -> None:
+    ended = mirror("run", "-c", tmp_path / "none.yaml")
+    assert ended.returncode == 2
+    assert len(ended.stderr.splitlines()) == 1 and "none.yaml" in ended.stderr
+
+
+def test_wrong_use_is_exit_2(good: Path) -> None:
+    for arguments in (["run"], ["run", "-c"], ["walk", "-c", good]):
+        ended = mirror(*arguments)
+        assert ended.returncode == 2 and "Traceback" not in ended.stderr, ended.stderr
+
+
+def test_a_port_in_use_is_exit_2(good: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        good.write_text(good.read_text().replace("port: 0", f"port: {port}"))
+        ended = mirror("run", "-c", good)
+    assert ended.returncode == 2
+    assert f"127.0.0.1:{port}" in ended.stderr and "Traceback" not in ended.stderr

@@ -1,0 +1,77 @@
+"""Topics and partitions that appear while the service runs."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+
+from tests.harness import oracle, topics
+from tests.harness.follower import Follower
+from tests.harness.load import Load, Made
+from tests.harness.pair import Pair
+from tests.harness.service import Service
+from tests.harness.waiting import until
+
+WINDOWS = 3
+
+
+def claims(pair: Pair) -> list[tuple[bytes | None, bytes | None]]:
+    """What tasks have claimed: a new one would be the mark of a new epoch."""
+    records = oracle.read(pair.target, f"mirror-control.{pair.alias}.internal")[0]
+    return [(r.key, r.value) for r in records if r.key and r.key.startswith(b"claim/")]
+
+
+def generations(pair: Pair) -> list[int]:
+    records = oracle.read(pair.target, f"mirror-control.{pair.alias}.internal")[0]
+    return [json.loads(r.value)["generation"] for r in records if r.key == b"plan" and r.value]
+
+
+def test_new_topics_and_partitions_do_not_disturb_running_ones(shared: Pair, shared_service: Service) -> None:
+    running = shared.topic("running", 2)
+    grown = shared.topic("grown", 1)
+    for partition in (0, 1):
+        shared.produce(running, Made(None, b"first"), partition=partition)
+    shared.await_same(running)
+    until("the remote topic", lambda: topics.partitions(shared.target, shared.remote(grown)) == 1)
+    workers, claimed, planned = shared_service.worker_pids(), claims(shared), generations(shared)
+    assert len(workers) == len(claimed) == 2
+
+    still, changing = [], []
+    with (
+        Load(shared.source, {running: 2}, rate=400) as load,
+        Follower(shared.target, shared.remote(running), 0) as follower,
+    ):
+        load.wait_for(200)
+        for window in range(WINDOWS):
+            # As long as a window with a change: until a topic appears, were there one.
+            begun = time.monotonic()
+            until("a quiet window", lambda begun=begun: time.monotonic() > begun + 2.5)  # type: ignore[misc]
+            still.append(follower.largest_gap(begun))
+
+            begun = time.monotonic()
+            new = shared.topic(f"new-{window}", 2)
+            shared.produce(new, Made(None, b"hello"), partition=1)
+            topics.grow(shared.source, grown, window + 2)
+            shared.produce(grown, Made(None, b"hello"), partition=window + 1)
+            for topic in (new, grown):
+                until(f"{topic} grows", lambda topic=topic: arrived(shared, topic))  # type: ignore[misc]
+            until("a window of the same length", lambda begun=begun: time.monotonic() > begun + 2.5)  # type: ignore[misc]
+            changing.append(follower.largest_gap(begun))
+            shared.await_same(new)
+        load.stop()
+    shared.await_same(grown)
+    shared.await_same(running)
+    shared.assert_settled(running)
+    assert len(shared.copied(grown)) == WINDOWS + 1
+
+    print(f"largest gaps, seconds: still {still}, changing {changing}")
+    assert statistics.median(changing) < 5 * statistics.median(still)
+    assert shared_service.worker_pids() == workers
+    assert claims(shared) == claimed, "the same tasks run: no new epoch"
+    assert generations(shared)[: len(planned)] == planned
+    assert len(generations(shared)) > len(planned)
+
+
+def arrived(pair: Pair, topic: str) -> bool:
+    return oracle.count(pair.copied(topic)) == oracle.count(oracle.read(pair.source, topic))

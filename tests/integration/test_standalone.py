@@ -1,0 +1,45 @@
+"""On a Spark standalone cluster, slices run on all workers, and a lost executor loses nothing."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tests.harness.load import Load
+from tests.harness.pair import Pair
+from tests.harness.spark_cluster import SparkCluster
+
+
+def test_an_executor_is_killed_under_load(pair: Pair, tmp_path: Path) -> None:
+    topic = pair.topic("spread", 4)
+    with SparkCluster(tmp_path, workers=2) as cluster:
+        spark = {
+            "master": cluster.url,
+            "conf": {
+                "spark.pyspark.python": sys.executable,
+                "spark.driver.host": "127.0.0.1",
+                "spark.executor.memory": "512m",
+                "spark.executor.cores": "1",
+            },
+        }
+        with Load(pair.source, {topic: 4}, rate=2_000) as load, pair.service(tmp_path, spark=spark) as service:
+
+            def spread() -> bool:
+                return sorted(len(workers) for workers in cluster.executors().values()) == [1, 1]
+
+            service.wait_for("a Python worker on each of two executors", spread, 90)
+            before = set(cluster.executors())
+            counted = "mirror_source_records_total"
+            service.wait_for(
+                "every partition copied",
+                lambda: all(service.metric(counted, partition=number) > 100 for number in range(4)),
+                60,
+            )
+            cluster.kill(min(before))
+            service.wait_for("another executor has taken its place", spread, 90)
+            assert len(set(cluster.executors()) - before) == 1
+            load.stop()
+            pair.await_same(topic)
+            assert service.terminate() == 0, service.tail()
+            print(service.tail())
+    pair.assert_settled(topic)

@@ -1,0 +1,96 @@
+"""A source with transactions: what is aborted never appears, what is open holds back what follows."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator
+
+from confluent_kafka import IsolationLevel, Producer
+
+from tests.harness import oracle
+from tests.harness.load import Load, Made, producer
+from tests.harness.pair import Pair
+from tests.harness.service import Service
+from tests.harness.waiting import until
+
+
+@contextlib.contextmanager
+def transactional(pair: Pair) -> Iterator[Producer]:
+    to = producer(pair.source, transactional_id=f"test-{uuid.uuid4().hex}", message_timeout_ms=30_000)
+    to.init_transactions(30)
+    to.begin_transaction()
+    yield to
+
+
+def put(to: Producer, topic: str, values: list[bytes], partition: int = 0) -> None:
+    for value in values:
+        to.produce(topic, value, partition=partition)
+    assert to.flush(30) == 0
+
+
+def values(records: oracle.Records, partition: int = 0) -> list[bytes | None]:
+    return [record.value for record in records[partition]]
+
+
+def test_committed_and_aborted(shared: Pair) -> None:
+    topic = shared.topic("mixed", 2)
+    with Load(shared.source, {topic: 2}, transaction=7, abort_every=3) as load:
+        load.wait_for(3_000)
+        counts = load.stop()
+    assert counts.aborted.total() > 0
+    source = shared.await_same(topic)
+    assert oracle.count(source) == counts.total, "the judge itself does not see aborted records"
+    shared.assert_settled(topic)
+
+
+def test_an_open_transaction_holds_back_what_follows(shared: Pair) -> None:
+    topic = shared.topic("open", 2)
+    shared.produce(topic, Made(None, b"before"))
+    with transactional(shared) as to:
+        put(to, topic, [b"open 1", b"open 2"])
+        shared.produce(topic, Made(None, b"after"))
+        shared.produce(topic, Made(None, b"witness"), partition=1)
+        # When the other partition is there, this one could be too.
+        shared.await_same(topic)
+        assert values(shared.copied(topic)) == [b"before"]
+        shared.assert_settled(topic)
+        to.commit_transaction(30)
+    shared.await_same(topic)
+    assert values(shared.copied(topic)) == [b"before", b"open 1", b"open 2", b"after"]
+    shared.assert_settled(topic)
+
+
+def test_an_aborted_transaction_lets_go_of_what_follows(shared: Pair) -> None:
+    topic = shared.topic("aborted")
+    with transactional(shared) as to:
+        put(to, topic, [b"never"] * 10)
+        shared.produce(topic, Made(None, b"after"))
+        to.abort_transaction(30)
+    shared.await_same(topic)
+    assert values(shared.copied(topic)) == [b"after"]
+
+
+def test_a_tail_of_nothing_but_aborted_records_is_no_lag(shared: Pair, shared_service: Service) -> None:
+    topic = shared.topic("tail", 2)
+    shared.produce(topic, Made(None, b"one"))
+    # Partition 0 has a record before the aborted ones, partition 1 nothing else.
+    for _ in range(3):
+        with transactional(shared) as to:
+            put(to, topic, [b"never"] * 5, 0)
+            put(to, topic, [b"never"] * 5, 1)
+            to.abort_transaction(30)
+    # The markers are written a little after the transaction has ended.
+    until(
+        "the stable ends of the source",
+        lambda: oracle.ends(shared.source, topic, IsolationLevel.READ_COMMITTED) == {0: 19, 1: 18},
+    )
+    shared.await_same(topic)
+    for partition in (0, 1):
+        shared_service.wait_for(
+            "no lag",
+            lambda partition=partition: (  # type: ignore[misc]
+                shared_service.metric("mirror_source_topic_partition_lag", topic=topic, partition=partition) == 0
+            ),
+        )
+    shared.assert_settled(topic)
