@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from mirror.channel import ControlReader
 from mirror.errors import ClusterAway, MirrorError
-from mirror.plan import Partition, Plan, Topic
+from mirror.plan import Partition, Topic
 from mirror.positions import Positions
 from mirror.settings import Flow
 
@@ -45,9 +45,15 @@ class Assignment:
         if self._control.claims.get(self._index) != self.task:
             raise Replaced(f"flow {self._flow.name}: slice {self._index} has a newer task")
         plan = self._control.plan
-        if plan is None or plan.stop or plan.leader != self.leader or len(plan.slices) != self._count:
+        if plan is None or not self.stands:
             return None
         return {partition: plan.topics[partition.topic] for partition in plan.slices[self._index]}
+
+    @property
+    def stands(self) -> bool:
+        """Does the newest plan still have this epoch?"""
+        plan = self._control.plan
+        return plan is not None and plan.leader == self.leader and not plan.stop and len(plan.slices) == self._count
 
     def is_ours(self, partition: Partition) -> bool:
         """Does the newest plan, read to its end, give us the partition? Raises ClusterAway, Replaced."""
@@ -58,7 +64,7 @@ class Assignment:
     @property
     def generation(self) -> int:
         """Of the newest plan; 0 when there is none."""
-        plan: Plan | None = self._control.plan
+        plan = self._control.plan
         return plan.generation if plan else 0
 
 
@@ -80,9 +86,9 @@ def find_starts(
         else:
             seen_first = partition.partition < topic.initial
             fresh[partition] = _spec(flow) if seen_first else OffsetSpec.earliest()
-    offsets = list_offsets(source, fresh)
+    offsets = _list_offsets(flow, source, fresh)
     # A timestamp after the newest record has no offset: it means the end.
-    ends = list_offsets(source, {p: OffsetSpec.latest() for p, offset in offsets.items() if offset < 0})
+    ends = _list_offsets(flow, source, {p: OffsetSpec.latest() for p, offset in offsets.items() if offset < 0})
     pinned = flow.start != "earliest"
     for partition, offset in {**offsets, **ends}.items():
         starts[partition] = Start(offset, commit=pinned)
@@ -97,11 +103,8 @@ def _spec(flow: Flow) -> OffsetSpec:
     return OffsetSpec.for_timestamp(flow.start)
 
 
-def list_offsets(admin: AdminClient, specs: Mapping[Partition, OffsetSpec]) -> dict[Partition, int]:
-    """Offsets that the source answers, `latest` being the last stable offset; without partitions it does not have.
-
-    Raises ClusterAway.
-    """
+def _list_offsets(flow: Flow, admin: AdminClient, specs: Mapping[Partition, OffsetSpec]) -> dict[Partition, int]:
+    """Offsets that the source answers, `latest` being the last stable offset; without partitions it does not have."""
     if not specs:
         return {}
     asked = {TopicPartition(*partition): spec for partition, spec in specs.items()}
@@ -112,5 +115,5 @@ def list_offsets(admin: AdminClient, specs: Mapping[Partition, OffsetSpec]) -> d
             offsets[Partition(tp.topic, tp.partition)] = int(future.result().offset)
         except KafkaException as error:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise ClusterAway(f"the source gives no offsets: {error.args[0].str()}") from error
+                raise ClusterAway(flow.source.alias, f"no offsets: {error.args[0].str()}") from error
     return offsets

@@ -46,6 +46,7 @@ class ControlReader:
     def __init__(self, flow: Flow) -> None:
         self.plan: Plan | None = None
         self.claims: dict[int, str] = {}
+        self._cluster = flow.target.alias
         self._topic = flow.control_topic
         self._reached = 0
         self._lock = threading.Lock()
@@ -65,7 +66,8 @@ class ControlReader:
             while self._reached < end:
                 error = self._take(0.1)
                 if time.monotonic() > deadline:
-                    raise ClusterAway(f"{self._topic} can't be read to its end: {error or 'no answer in time'}")
+                    reason = f"{self._topic} can't be read to its end: {error or 'no answer in time'}"
+                    raise ClusterAway(self._cluster, reason)
 
     def close(self) -> None:
         """Leave the topic."""
@@ -76,7 +78,7 @@ class ControlReader:
         try:
             return int(self._consumer.get_watermark_offsets(TopicPartition(self._topic, 0), READ_TIMEOUT)[1])
         except KafkaException as error:
-            raise ClusterAway(f"{self._topic} can't be read: {error.args[0].str()}") from error
+            raise ClusterAway(self._cluster, f"{self._topic} can't be read: {error.args[0].str()}") from error
 
     def _take(self, timeout: float) -> str | None:
         """None if something changed; else why not ("" for nothing new)."""
@@ -118,7 +120,8 @@ class ChannelWriter:
         left = self._producer.flush(READ_TIMEOUT)
         if left or failed:
             self._producer.purge()
-            raise ClusterAway(f"{self._flow.control_topic} takes no claim: {failed or 'no answer in time'}")
+            reason = f"{self._flow.control_topic} takes no claim: {failed or 'no answer in time'}"
+            raise ClusterAway(self._flow.target.alias, reason)
 
     def report(self, reports: Iterator[Report]) -> None:
         """Queue reports. One that is lost is replaced by the next: counters are cumulative."""
@@ -144,13 +147,15 @@ class StatusReader:
             _, end = self._consumer.get_watermark_offsets(TopicPartition(self._topic, 0), READ_TIMEOUT)
         except KafkaException as error:
             self._consumer.close()
-            raise ClusterAway(f"{self._topic} can't be read: {error.args[0].str()}") from error
+            reason = f"{self._topic} can't be read: {error.args[0].str()}"
+            raise ClusterAway(flow.target.alias, reason) from error
         self._consumer.assign([TopicPartition(self._topic, 0, end)])
 
     def poll(self, timeout: float) -> list[Report]:
         """Reports that come within `timeout` seconds."""
         messages = self._consumer.consume(1000, timeout)
-        return [Report.decode(m.value()) for m in messages if m.error() is None and m.value() is not None]
+        reports = (Report.decode(m.value()) for m in messages if m.error() is None and m.value() is not None)
+        return [report for report in reports if report is not None]
 
     def close(self) -> None:
         """Leave the topic."""

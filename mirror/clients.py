@@ -60,7 +60,7 @@ def _base(cluster: Cluster) -> dict[str, Any]:
     return {**DEFAULTS, **cluster.properties}
 
 
-def source_consumer(flow: Flow, on_error: OnError | None = None) -> Consumer:
+def source_consumer(flow: Flow) -> Consumer:
     """A consumer on the source that is only ever given explicit offsets.
 
     Its `group.id` is the position's group, never joined or committed to on the source: it is there because
@@ -73,8 +73,6 @@ def source_consumer(flow: Flow, on_error: OnError | None = None) -> Consumer:
         **SOURCE_CONSUMER,
         "group.id": flow.group,
     }
-    if on_error:
-        config["error_cb"] = on_error
     return Consumer(config, logger=LIBRDKAFKA)
 
 
@@ -86,7 +84,7 @@ def internal_consumer(cluster: Cluster, group: str) -> Consumer:
 
 def transactional_properties(flow: Flow, transactional_id: str) -> dict[str, Any]:
     """The target producer's properties for one `transactional.id`."""
-    return {
+    properties = {
         **TARGET_PRODUCER_DEFAULTS,
         "compression.type": flow.compression,
         "queue.buffering.max.messages": max(100_000, 2 * flow.batch_max_records),
@@ -95,6 +93,11 @@ def transactional_properties(flow: Flow, transactional_id: str) -> dict[str, Any
         **_fixed_producer(flow),
         "transactional.id": transactional_id,
     }
+    # librdkafka refuses a transaction that is shorter than one request.
+    if "socket.timeout.ms" in properties:
+        longest = properties["transaction.timeout.ms"] - 100
+        properties["socket.timeout.ms"] = min(int(properties["socket.timeout.ms"]), longest)
+    return properties
 
 
 def _fixed_producer(flow: Flow) -> dict[str, Any]:
@@ -116,10 +119,12 @@ def internal_producer(cluster: Cluster) -> Producer:
     return Producer(config, logger=LIBRDKAFKA)
 
 
-def admin(cluster: Cluster) -> AdminClient:
+def admin(cluster: Cluster, on_error: OnError | None = None) -> AdminClient:
     """An admin client; librdkafka makes it of a producer, which must not be a transactional one."""
     config = {**_base(cluster), **TARGET_PRODUCER}
     config.pop("transactional.id", None)
+    if on_error:
+        config["error_cb"] = on_error
     return AdminClient(config, logger=LIBRDKAFKA)
 
 

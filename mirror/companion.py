@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 FOLLOW_TIMEOUT = 0.2  # seconds; a new plan wakes it at once
 REPORT_INTERVAL = 1.0  # seconds
+REPORT_ALL_INTERVAL = 10.0  # seconds
 
 
 class Companion(threading.Thread):
@@ -58,6 +59,8 @@ class Companion(threading.Thread):
         self._said = ""
         self._retry_at = 0.0
         self._report_at = 0.0
+        self._said_of: dict[Partition, tuple[object, ...]] = {}
+        self._all_said_at = 0.0
 
     def run(self) -> None:
         """Until the task has to finish, which is when `done` gets set."""
@@ -68,7 +71,7 @@ class Companion(threading.Thread):
                     self._report_at = time.monotonic() + REPORT_INTERVAL
                     self._close_idle_producers()
                     self._ask_ends()
-                    self._writer.report(self._reports())
+                    self._writer.report(self._news())
                 self._control.poll(FOLLOW_TIMEOUT)
         except MirrorError as error:
             self.failure = error
@@ -141,11 +144,23 @@ class Companion(threading.Thread):
             else {}
         )
 
+    def _news(self) -> Iterator[Report]:
+        """What has changed since it was last said, and everything now and then, as a sign of life."""
+        everything = time.monotonic() - self._all_said_at > REPORT_ALL_INTERVAL
+        if everything:
+            self._all_said_at = time.monotonic()
+            self._said_of.clear()
+        for report in self._reports():
+            gist = (report.state, report.reason, report.position, report.lag, report.last_commit)
+            if self._said_of.get(report.partition) != gist:
+                self._said_of[report.partition] = gist
+                yield report
+
     def _reports(self) -> Iterator[Report]:
         for partition, replicator in list(self._assigned.items()):
             yield Report(
                 leader=self._assignment.leader,
-                incarnation=self._assignment.task,
+                incarnation=replicator.identity,
                 generation=self._assignment.generation,
                 partition=partition,
                 remote=replicator.topic.remote,

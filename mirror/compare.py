@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
-from mirror.errors import ClusterAway
+from mirror.errors import MirrorError
 
 TIMEOUT = 30.0  # seconds for an answer of a cluster
 FETCH = 5_000  # records taken at once
@@ -40,7 +40,7 @@ class Counts:
 def compare_topic(source: Properties, target: Properties, topic: str, remote: str, number: Number) -> Iterator[Counts]:
     """The counts of each partition in turn; both clusters are read from the beginning to the end as it is then.
 
-    `source` and `target` are librdkafka properties. Raises ClusterAway when a cluster does not answer.
+    `source` and `target` are librdkafka properties. Raises MirrorError when a cluster does not answer.
     """
     with contextlib.closing(_consumer(source)) as ours, contextlib.closing(_consumer(target)) as theirs:
         ours_count, theirs_count = _partitions(ours, topic), _partitions(theirs, remote)
@@ -121,5 +121,5 @@ def _records(consumer: Consumer, topic: str, partition: int) -> Iterator[Message
             elif error.code() == KafkaError._PARTITION_EOF:
                 return
             elif not error.retriable():
-                raise ClusterAway(f"{topic}-{partition} can't be read: {error.str()}")
-    raise ClusterAway(f"{topic}-{partition} can't be read: no answer within {TIMEOUT:.0f} s")
+                raise MirrorError(f"{topic}-{partition} can't be read: {error.str()}")
+    raise MirrorError(f"{topic}-{partition} can't be read: no answer within {TIMEOUT:.0f} s")

@@ -77,6 +77,10 @@ class ClusterAway(MirrorError):
 
     away = True
 
+    def __init__(self, cluster: str, reason: str) -> None:
+        super().__init__(f"cluster {cluster} does not answer: {reason}")
+        self.cluster = cluster
+
 
 class Superseded(MirrorError):
     """Another service has taken the flow over (KIP-618's fencing of leaders)."""

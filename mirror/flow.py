@@ -13,13 +13,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from mirror import clients
 from mirror.backoff import Backoff
 from mirror.channel import StatusReader
 from mirror.errors import ClusterAway, FlowError, MirrorError, Superseded
 from mirror.leader import Leader
-from mirror.metrics import FlowStatus
-from mirror.plan import Partition, Plan, Topic
+from mirror.metrics import SILENCE, FlowStatus
+from mirror.plan import Topic
 from mirror.settings import Flow
 from mirror.spark import SparkDriver
 from mirror.topics import TopicMonitor
@@ -27,6 +26,7 @@ from mirror.topics import TopicMonitor
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 1.0  # seconds between looks at leadership and query
+STEADY_AFTER = 60.0  # seconds without a failure after which back-off begins small again
 
 
 class FlowRunner(threading.Thread):
@@ -44,11 +44,12 @@ class FlowRunner(threading.Thread):
         self._spark = spark
         self._stopping = stopping
         self._leader = Leader(flow, leader)
-        self._monitor = TopicMonitor(flow, clients.admin(flow.source), clients.admin(flow.target))
+        self._monitor = TopicMonitor(flow)
         self._query: StreamingQuery | None = None
         self._epoch_ended = threading.Event()
         self._epoch_ended.set()
         self.drained = threading.Event()
+        self._waited_for = ""  # what the last warning was about: each reason is said once
         self._where = {"flow": flow.name}
 
     def run(self) -> None:
@@ -69,71 +70,88 @@ class FlowRunner(threading.Thread):
                 log.exception("defect", extra=self._where)
                 self.failure = MirrorError(f"flow {self._flow.name}: {type(error).__name__}: {error}")
         self.status.active = False
+        if self.failure is not None:
+            self.status.problem = str(self.failure)
+            log.error("flow stops", extra={**self._where, "reason": str(self.failure)})
         follower.join()
+        if isinstance(self.failure, Superseded):
+            self._end_query()  # its tasks have seen the new leader's plan
 
     def drain(self) -> None:
         """Have the tasks finish and end the query; sets `drained` when that is done."""
         self.join()  # or the loop could publish a plan after the stop
         if not isinstance(self.failure, Superseded):
-            try:
-                self._leader.stop()
-            except MirrorError as error:
-                log.warning("tasks can't be told to stop", extra={**self._where, "reason": str(error)})
-                return
+            self._order_stop()
+        self._end_query()
+        self.drained.set()
+
+    def _end_query(self) -> None:
         self._epoch_ended.wait()
         if self._query is not None:
             with contextlib.suppress(Py4JError, PySparkException, ConnectionError):
                 self._query.stop()
-        self.drained.set()
+
+    def _order_stop(self) -> None:
+        """Tell the tasks to stop, as often as it takes; whoever waits for us has a deadline."""
+        backoff = Backoff(0.2, 2.0)
+        while True:
+            try:
+                self._leader.stop()
+                return
+            except Superseded:
+                return  # the new leader's plan ends our tasks
+            except MirrorError as error:
+                log.debug("tasks can't be told to stop yet", extra={**self._where, "reason": str(error)})
+                time.sleep(backoff.next())
 
     def _lead(self, backoff: Backoff) -> None:
         self._monitor.ensure_internal_topics()
-        self._leader.take()
+        self._leader.check()
         topics = self._monitor.mirrored()
         while not self._spark.done() and not self._stopping.wait(0.05):
-            pass
+            self.beat = time.monotonic()
         if self._stopping.is_set():
             return
-        plan = self._publish(topics)
-        if self.status.problem != "starting":
+        slots = self._slots()
+        # Only now: who leads must not be fenced by a service that can't take its place.
+        self._leader.take()
+        self._publish(topics, slots)
+        if self._waited_for:
             log.info("flow goes on", extra=self._where)
-        self.status.problem = ""
-        self._announce(plan)
-        refreshed = time.monotonic()
+        self._waited_for = self.status.problem = ""
+        led = refreshed = time.monotonic()
         while not self._stopping.wait(CHECK_INTERVAL):
             self._keep_query()
             self._leader.check()
+            self._look_for_silence()
             self.beat = time.monotonic()
-            if self.beat - refreshed >= self._flow.refresh_topics_interval:
-                newer = self._publish(self._monitor.mirrored())
-                if newer.generation != plan.generation:
-                    plan = newer
-                    self._announce(plan)
+            if self.beat - led > STEADY_AFTER:
+                backoff.reset()
+            slots, before = self._slots(), slots
+            if slots != before or self.beat - refreshed >= self._flow.refresh_topics_interval:
+                self._publish(self._monitor.mirrored(), slots)
                 refreshed = time.monotonic()
-            self.status.problem = ""
-            backoff.reset()
 
-    def _publish(self, topics: dict[str, Topic]) -> Plan:
-        """Publish the plan that follows from `topics` and Spark's cores, and see to it that it runs."""
-        slots = max(1, self._spark.result().slots() // self._share)
+    def _slots(self) -> int:
+        """This flow's share of the tasks that Spark can run at once."""
+        return max(1, self._spark.result().slots() // self._share)
+
+    def _publish(self, topics: dict[str, Topic], slots: int) -> None:
+        """Publish the plan that follows from `topics` and `slots`, and see to it that it runs."""
         plan = self._leader.publish(topics, slots, self.status.bytes_per_second())
-        self.status.generation = plan.generation
-        self.status.forget_all_but(Partition(name, n) for name, t in plan.topics.items() for n in range(t.partitions))
+        if plan.generation != self.status.generation:
+            partitions = [p for s in plan.slices for p in s]
+            self.status.planned(plan.generation, partitions)
+            counts = {"topics": len(plan.topics), "partitions": len(partitions), "slices": len(plan.slices)}
+            log.info("plan", extra={**self._where, "generation": plan.generation, **counts})
         self._keep_query()
-        return plan
 
-    def _announce(self, plan: Plan) -> None:
-        partitions = sum(topic.partitions for topic in plan.topics.values())
-        log.info(
-            "plan",
-            extra={
-                **self._where,
-                "generation": plan.generation,
-                "topics": len(plan.topics),
-                "partitions": partitions,
-                "slices": len(plan.slices),
-            },
-        )
+    def _look_for_silence(self) -> None:
+        """A task that can't even start says nothing, and neither does Spark."""
+        silent = self.status.silent()
+        if silent and not self.status.problem:
+            log.warning("partitions without a task", extra={**self._where, "partitions": silent})
+        self.status.problem = f"{silent} partitions have had no task for {SILENCE:.0f} s" if silent else ""
 
     def _keep_query(self) -> None:
         """Start the query, or start it again if it has failed. Raises FlowError for a failure to report."""
@@ -159,12 +177,13 @@ class FlowRunner(threading.Thread):
             self._epoch_ended.set()
 
     def _wait_out(self, error: MirrorError, backoff: Backoff) -> None:
-        wait = backoff.next()
-        if str(error) != self.status.problem:
-            self.status.problem = str(error)
+        reason = error.cluster if isinstance(error, ClusterAway) else str(error)
+        if reason != self._waited_for:
+            self._waited_for = reason
             log.warning("flow waits and tries again", extra={**self._where, "reason": str(error)})
+        self.status.problem = str(error)
         self.beat = time.monotonic()
-        self._stopping.wait(wait)
+        self._stopping.wait(backoff.next())
 
     def _follow_status(self) -> None:
         reader: StatusReader | None = None

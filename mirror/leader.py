@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException, Producer
 
 from mirror.channel import PLAN_KEY, ControlReader
 from mirror.clients import LIBRDKAFKA, transactional_properties
-from mirror.errors import ClusterAway, Superseded
+from mirror.errors import ClusterAway, FlowError, Superseded
 from mirror.plan import Partition, Plan, Topic, assign, merge_initial, slice_count
 from mirror.producer import FENCED
 from mirror.settings import Flow
@@ -19,10 +19,10 @@ TIMEOUT = 10.0  # seconds for each step of a transaction
 
 
 class Leader:
-    """Leads one flow: `take` once, then `publish` plans until Superseded is raised.
+    """Leads one flow: `take`, then `publish` at once, then `check` now and then.
 
-    A leader that was fenced never fences back: before it opens another producer it reads the control topic to the
-    end, and somebody else's plan that is newer than what it knew as leader ends it.
+    Before it opens a producer, which fences all others, it reads the control topic to the end: somebody else's plan
+    that is newer than what it knew as leader ends it. So of two services the one whose plan came last goes on.
     """
 
     def __init__(self, flow: Flow, identity: str) -> None:
@@ -30,10 +30,11 @@ class Leader:
         self._identity = identity
         self._producer: Producer | None = None
         self._generation: int | None = None  # of the newest plan while we led; None: never led
+        self._slots = 0  # that the newest plan was made for
         self.control = ControlReader(flow)
 
     def take(self) -> None:
-        """Fence whoever led before, then read the newest plan. Raises ClusterAway, Superseded."""
+        """Fence whoever led before, then read the newest plan. Raises ClusterAway, FlowError, Superseded."""
         self.check()
         properties = transactional_properties(self._flow, f"mirror-cluster-{self._flow.group}")
         big = {"compression.type": "gzip", "message.max.bytes": 8 * 1024 * 1024}  # a plan has every partition
@@ -61,7 +62,9 @@ class Leader:
         ours = previous is not None and previous.leader == self._identity and not previous.stop
         partitions = [Partition(name, n) for name, topic in topics.items() for n in range(topic.partitions)]
         before = previous.slices if previous else ()
-        count = slice_count(slots, self._flow.tasks_max, len(partitions), len(before) if ours else 0)
+        current = len(before) if ours and slots == self._slots else 0
+        count = slice_count(slots, self._flow.tasks_max, len(partitions), current)
+        self._slots = slots
         plan = Plan(
             leader=self._identity,
             generation=previous.generation + 1 if previous else 1,
@@ -73,15 +76,10 @@ class Leader:
         return self._write(plan)
 
     def stop(self) -> None:
-        """Order every task to finish its transactions and return. Raises ClusterAway, Superseded."""
+        """Order every task to finish its transactions and return. Raises ClusterAway, FlowError, Superseded."""
         plan = self.control.plan
         if plan is not None and plan.leader == self._identity and not plan.stop:
             self._write(plan.stopped())
-
-    def close(self) -> None:
-        """Let go of the control topic; the leadership itself stays until somebody takes it."""
-        self._producer = None
-        self.control.close()
 
     def _write(self, plan: Plan) -> Plan:
         if self._producer is None:
@@ -99,8 +97,9 @@ class Leader:
         self.control.read_to_end()
         return plan
 
-    def _judge(self, error: KafkaException) -> ClusterAway | Superseded:
+    def _judge(self, error: KafkaException) -> ClusterAway | FlowError:
         cause = error.args[0]
         if cause.code() in FENCED:
-            return Superseded(f"flow {self._flow.name}: another service leads it now ({cause.str()})")
-        return ClusterAway(f"cluster {self._flow.target.alias}: leadership of {self._flow.name}: {cause.str()}")
+            # That proves nothing: who fenced us may be gone before its first plan. `check` decides, by the plan.
+            return FlowError(f"flow {self._flow.name}: fenced by another service")
+        return ClusterAway(self._flow.target.alias, cause.str())

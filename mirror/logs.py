@@ -16,9 +16,11 @@ def configure(log: Log) -> None:
     """Send mirror's log to stderr; other libraries' only from WARNING on. May be called again."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log.format == "json" else TextFormatter())
+    # py4j logs every lost connection of a JVM that ends, on its own logger and on the root; the service itself
+    # tells what that means.
+    handler.addFilter(lambda record: record.name != "root")
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("mirror").setLevel(log.level.upper())
-    # py4j logs every lost connection of a JVM that ends; the service itself tells what that means.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 

@@ -25,20 +25,26 @@ from mirror.reports import LATENCY_BUCKETS, OUTCOMES, Counters, Report
 STATES = ("starting", "running", "failed")
 FLOW = ("source", "target")
 PARTITION = (*FLOW, "topic", "partition")
+SILENCE = 30.0  # seconds without a report after which a partition has no task; tasks report each within 10
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Tally:
     """A partition's newest report, and what its earlier incarnations had counted: the sum never goes back."""
 
     report: Report
+    seen: float  # monotonic
     earlier: Counters = field(default_factory=Counters)
+    ended: frozenset[str] = frozenset()  # earlier incarnations; what they still say is old
 
-    def absorb(self, report: Report) -> None:
-        """Take a newer report."""
-        if report.incarnation != self.report.incarnation:
-            self.earlier = _sum(self.earlier, self.report.counters)
-        self.report = report
+    def absorb(self, report: Report) -> Tally:
+        """With a newer report."""
+        now = time.monotonic()
+        if report.incarnation in self.ended:
+            return self
+        if report.incarnation == self.report.incarnation:
+            return Tally(report, now, self.earlier, self.ended)
+        return Tally(report, now, self.total, self.ended | {self.report.incarnation})
 
     @property
     def total(self) -> Counters:
@@ -67,6 +73,7 @@ class FlowStatus:
         self._leader = leader
         self._lock = threading.Lock()
         self._tallies: dict[Partition, Tally] = {}
+        self._planned: dict[Partition, float] = {}  # since when
         self._rates: dict[Partition, tuple[float, int, float]] = {}  # when, bytes then, bytes per second
 
     def absorb(self, reports: Iterable[Report]) -> None:
@@ -76,10 +83,7 @@ class FlowStatus:
                 if report.leader != self._leader:
                     continue
                 tally = self._tallies.get(report.partition)
-                if tally is None:
-                    self._tallies[report.partition] = Tally(report)
-                else:
-                    tally.absorb(report)
+                self._tallies[report.partition] = tally.absorb(report) if tally else Tally(report, time.monotonic())
                 self._rate(report.partition)
 
     def _rate(self, partition: Partition) -> None:
@@ -88,12 +92,21 @@ class FlowStatus:
         if now - when >= 10 or partition not in self._rates:
             self._rates[partition] = (now, total, (total - before) / (now - when))
 
-    def forget_all_but(self, partitions: Iterable[Partition]) -> None:
-        """Drop partitions that are not mirrored any more."""
-        kept = set(partitions)
+    def planned(self, generation: int, partitions: Iterable[Partition]) -> None:
+        """There is a newer plan; partitions that are not in it are not mirrored any more."""
         with self._lock:
-            self._tallies = {p: t for p, t in self._tallies.items() if p in kept}
-            self._rates = {p: r for p, r in self._rates.items() if p in kept}
+            self.generation = generation
+            now = time.monotonic()
+            self._planned = {partition: self._planned.get(partition, now) for partition in partitions}
+            self._tallies = {p: t for p, t in self._tallies.items() if p in self._planned}
+            self._rates = {p: r for p, r in self._rates.items() if p in self._planned}
+
+    def silent(self) -> int:
+        """How many partitions of the plan no task has reported for a while."""
+        before = time.monotonic() - SILENCE
+        with self._lock:
+            seen = {partition: tally.seen for partition, tally in self._tallies.items()}
+            return sum(max(since, seen.get(partition, 0.0)) < before for partition, since in self._planned.items())
 
     def bytes_per_second(self) -> dict[Partition, float]:
         """Of each partition, over the last ten seconds or more."""

@@ -99,8 +99,8 @@ def merge_initial(topics: Mapping[str, Topic], previous: Plan | None) -> dict[st
 def slice_count(slots: int, tasks_max: int | None, partitions: int, current: int) -> int:
     """How many slices to run on `slots` free cores.
 
-    An epoch ends when the count changes, which pauses every partition. So a running count (`current`, 0 at the
-    start) is kept unless it no longer fits or could at least double.
+    An epoch ends when the count changes, which pauses every partition. So with the same cores a running count
+    (`current`, else 0) is kept unless it could at least double.
     """
     most = max(1, min(slots, tasks_max or slots))
     wanted = min(most, max(partitions, 2))

@@ -42,8 +42,9 @@ class Position:
 class Positions:
     """Reads positions. Only a *stable* one may be trusted; an unstable one tells where to start looking."""
 
-    def __init__(self, admin: AdminClient, group: str) -> None:
+    def __init__(self, admin: AdminClient, cluster: str, group: str) -> None:
         self._admin = admin
+        self._cluster = cluster
         self._group = group
 
     def stable(self, remote: str, partition: int) -> Position | None:
@@ -56,7 +57,7 @@ class Positions:
         if found.error is not None:
             if found.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT:
                 raise PositionUnstable(f"the position of {remote}-{partition} is held by an open transaction")
-            raise _refused(f"no position of {remote}-{partition}", found.error)
+            raise self._failed(f"no position of {remote}-{partition}", found.error)
         return Position.from_committed(found)
 
     def hints(self, remote_partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Position | None]:
@@ -67,7 +68,7 @@ class Positions:
         found = self._fetch(asked, require_stable=False)
         failed = next((f for f in found if f.error is not None), None)
         if failed is not None:
-            raise _refused(f"no position of {failed.topic}-{failed.partition}", failed.error)
+            raise self._failed(f"no position of {failed.topic}-{failed.partition}", failed.error)
         return {(f.topic, f.partition): Position.from_committed(f) for f in found}
 
     def _fetch(self, asked: list[TopicPartition], require_stable: bool) -> list[TopicPartition]:
@@ -78,9 +79,9 @@ class Positions:
             )
             result = futures[self._group].result()
         except KafkaException as error:
-            raise _refused(f"no positions of group {self._group}", error.args[0]) from error
+            raise self._failed(f"no positions of group {self._group}", error.args[0]) from error
         return list(result.topic_partitions)
 
-
-def _refused(what: str, error: KafkaError) -> ClusterAway | PartitionError:
-    return (ClusterAway if is_away(error) else PartitionError)(f"{what}: {error.str()}")
+    def _failed(self, what: str, error: KafkaError) -> ClusterAway | PartitionError:
+        text = f"{what}: {error.str()}"
+        return ClusterAway(self._cluster, text) if is_away(error) else PartitionError(text)

@@ -31,6 +31,7 @@ class TransactionalProducer:
     """
 
     def __init__(self, flow: Flow, transactional_id: str, group_metadata: bytes) -> None:
+        self._cluster = flow.target.alias
         self._timeout = flow.transaction_timeout
         self._group_metadata = group_metadata
         # A list's method as the callback, not one of ours: no cycle, so the last reference to this object
@@ -64,8 +65,8 @@ class TransactionalProducer:
             cause: KafkaError = error.args[0]
             if cause.code() in FENCED:
                 raise ProducerFenced(cause.str()) from error
-            kind = ClusterAway if is_away(cause) else PartitionError
-            raise kind(f"the target gives no producer id: {cause.str()}") from error
+            reason = f"no producer id: {cause.str()}"
+            raise (ClusterAway(self._cluster, reason) if is_away(cause) else PartitionError(reason)) from error
 
     def flush(self) -> None:
         """Wait until every record has its downstream offset or has failed. Raises OutcomeUnknown if neither."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import uuid
 from enum import Enum
 from typing import Protocol
 
@@ -82,6 +83,7 @@ class Replicator:
     def __init__(self, owner: Owner, partition: Partition, topic: Topic, start: int, commit_start: bool) -> None:
         self.partition = partition
         self.topic = topic
+        self.identity = uuid.uuid4().hex[:16]
         self.buffer = RecordBuffer(start)
         self.state = State.STARTING
         self.reason = ""

@@ -73,9 +73,12 @@ class Report:
         return json.dumps(asdict(self), separators=(",", ":")).encode()
 
     @staticmethod
-    def decode(value: bytes) -> Report:
-        """The report that `encode` wrote."""
-        raw = json.loads(value)
-        raw["partition"] = Partition(*raw["partition"])
-        raw["counters"] = Counters(**raw["counters"])
-        return Report(**raw)
+    def decode(value: bytes) -> Report | None:
+        """The report that `encode` wrote; None for one of another version of mirror."""
+        try:
+            raw = json.loads(value)
+            raw["partition"] = Partition(*raw["partition"])
+            raw["counters"] = Counters(**raw["counters"])
+            return Report(**raw)
+        except (ValueError, TypeError, KeyError):
+            return None

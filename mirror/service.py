@@ -12,9 +12,12 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from types import FrameType
 
+from py4j.protocol import Py4JJavaError
+
 from mirror import __version__, clients
-from mirror.errors import MirrorError
+from mirror.errors import MirrorError, Superseded
 from mirror.flow import FlowRunner
+from mirror.java import java
 from mirror.metrics import Metrics
 from mirror.settings import Settings
 from mirror.spark import SparkDriver
@@ -39,7 +42,11 @@ class Service:
         self._runners = [FlowRunner(f, len(flows), self._leader, self._spark, self._stopping) for f in flows]
 
     def run(self) -> None:
-        """Run until SIGTERM, SIGINT or a failure. Raises Superseded, or MirrorError when Spark is gone."""
+        """Run until SIGTERM, SIGINT or a failure.
+
+        Raises SetupError without Java, Superseded when no flow is left to lead, MirrorError for other failures.
+        """
+        java()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         metrics = Metrics(runner.status for runner in self._runners)
@@ -58,20 +65,28 @@ class Service:
             self._stop()
         finally:
             web.stop()
-        for runner in self._runners:
-            if runner.failure is not None:
-                raise runner.failure
+        failures = [runner.failure for runner in self._runners if runner.failure is not None]
+        failures.sort(key=lambda failure: isinstance(failure, Superseded))
+        if self._spark.done() and self._spark.exception() is not None:
+            self._spark.result()
+        if failures:
+            raise failures[0]
 
     def _start_spark(self) -> None:
         flows = {flow.name: flow for flow in self._settings.flows}
         try:
             self._spark.set_result(SparkDriver(self._settings.spark, flows, self._leader, self._settings.log))
         except Exception as error:
-            reason = str(error).strip().splitlines() or [type(error).__name__]
-            self._spark.set_exception(MirrorError(f"Spark does not start: {reason[0][:300]}"))
+            said = str(error.java_exception if isinstance(error, Py4JJavaError) else error).strip()
+            reason = said.splitlines()[0][:300] if said else type(error).__name__
+            self._spark.set_exception(MirrorError(f"Spark does not start: {reason}"))
 
     def _watch(self) -> None:
-        while not self._stopping.is_set() and all(r.is_alive() and r.failure is None for r in self._runners):
+        """Until there is reason to stop. A flow that another service leads is none while others run."""
+        while not self._stopping.is_set() and any(runner.is_alive() for runner in self._runners):
+            failed = any(r.failure and not isinstance(r.failure, Superseded) for r in self._runners)
+            if failed or (self._spark.done() and self._spark.exception() is not None):
+                return
             self._wake.wait(0.5)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:

@@ -8,6 +8,7 @@ yields at its end are receipts, one per topic partition.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass
 from typing import ClassVar
@@ -26,6 +27,7 @@ from mirror.task import SliceTask
 log = logging.getLogger(__name__)
 
 FORMAT = "mirror"
+RETRY_DELAY = 1.0  # seconds; Spark itself starts a failed task again at once
 Offset = dict[str, int]
 
 
@@ -103,6 +105,7 @@ class EpochReader(DataSourceStreamReader):
             away = isinstance(error, MirrorError) and error.away
             where = {"flow": self._flow.name, "slice": partition.index, "reason": f"{type(error).__name__}: {error}"}
             log.log(logging.DEBUG if away else logging.WARNING, "task failed and starts again", extra=where)
+            time.sleep(RETRY_DELAY)
             raise
         for receipt in receipts:
             yield astuple(receipt)

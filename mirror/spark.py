@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import signal
@@ -25,6 +26,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from mirror.settings import Flow, Log
 from mirror.settings import Spark as SparkSettings
 from mirror.source import FORMAT, bound
+from mirror.yaml_marks import SECRET
 
 # A slice's task lives as long as its epoch, so failures of weeks add up; each is retried by the next attempt.
 TASK_MAX_FAILURES = 1_000_000
@@ -34,7 +36,7 @@ NOISE = re.compile(
     rb"WARNING: (Using incubator modules|.*sun\.misc\.Unsafe|.*restricted method|Please consider|Use --enable)"
 )
 
-LOCAL = re.compile(r"local(?:\[(?P<threads>\*|\d+)(?:,\s*\d+)?\])?")
+LOCAL = re.compile(r"local(?:\[\s*(?P<threads>\*|\d+)\s*(?:,\s*\d+\s*)?\])?")
 
 # The driver moves no records: a small heap and the serial collector keep its memory low.
 DRIVER_JAVA_OPTIONS = (
@@ -51,7 +53,6 @@ CONF: Mapping[str, str] = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.stopTimeout": "10s",
-    "spark.scheduler.mode": "FAIR",  # flows must not queue behind one another
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -67,32 +68,48 @@ def master(configured: str, flows: int) -> str:
     if not local:
         return configured
     threads = local["threads"] or "1"
-    cores = (os.cpu_count() or 1) if threads == "*" else int(threads)
+    cores = _cores() if threads == "*" else int(threads)
     return f"local[{max(cores, flows)},{TASK_MAX_FAILURES}]"
+
+
+def _cores() -> int:
+    """What this process may use: a container's share is less than the machine has."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = map(int, Path("/sys/fs/cgroup/cpu.max").read_text().split())
+        cores = min(cores, math.ceil(quota / period))
+    return max(1, cores)
 
 
 class SparkDriver:
     """A session and its directory, which holds nothing worth keeping: positions live on the target."""
 
     def __init__(self, settings: SparkSettings, flows: Mapping[str, Flow], leader: str, log: Log) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="mirror-")
+        self._directory = tempfile.TemporaryDirectory(prefix="mirror-", ignore_cleanup_errors=True)
         self._stopping = False
         url = master(settings.master, len(flows))
         # PySpark reads only the variable. Executors get it too: as a rule they run the driver's image.
         python = settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
         os.environ["PYSPARK_PYTHON"] = python
-        conf = SparkConf().setMaster(url).setAll(list({**self._conf(), **settings.conf, **FIXED}.items()))
+        local = url.startswith("local")
+        conf = SparkConf().setAll(list({**self._conf(local), **settings.conf, **FIXED}.items())).setMaster(url)
         self._session = SparkSession(SparkContext(conf=conf, gateway=self._launch(conf)))
-        if not url.startswith("local"):
+        if not local:
             self._session.sparkContext.addPyFile(str(_package(Path(self._directory.name))))
         self._session.dataSource.register(bound(flows, leader, log))
 
     def _launch(self, conf: SparkConf) -> JavaGateway:
         """Start the JVM in a session of its own: what is sent to our process group must not end it before a drain."""
-        how = {"stderr": subprocess.PIPE, "start_new_session": True}
-        gateway: JavaGateway = launch_gateway(conf, how)  # type: ignore[no-untyped-call]
+        # What is given here stands on the command line. The context gets all of `conf` before it starts.
+        told = [(key, value) for key, value in conf.getAll() if not SECRET.search(key)]
+        lines, stderr = os.pipe()  # read from the start: a JVM that can't start says why
+        threading.Thread(target=self._relay, args=(os.fdopen(lines, "rb"),), daemon=True, name="jvm stderr").start()
+        try:
+            how = {"stderr": stderr, "start_new_session": True}
+            gateway: JavaGateway = launch_gateway(SparkConf(loadDefaults=False).setAll(told), how)  # type: ignore[no-untyped-call]
+        finally:
+            os.close(stderr)
         self._jvm: subprocess.Popen[bytes] = gateway.proc
-        threading.Thread(target=self._relay, args=(gateway.proc.stderr,), daemon=True, name="jvm stderr").start()
         return gateway
 
     def _relay(self, lines: IO[bytes]) -> None:
@@ -102,11 +119,13 @@ class SparkDriver:
                 sys.stderr.buffer.write(line)
                 sys.stderr.flush()
 
-    def _conf(self) -> dict[str, str]:
+    def _conf(self, local: bool) -> dict[str, str]:
         log4j = Path(__file__).with_name("log4j2.properties").as_uri()
         options = f"{DRIVER_JAVA_OPTIONS} -Dlog4j2.configurationFile={log4j}"
         here = Path(self._directory.name)
-        own = {"spark.sql.warehouse.dir": (here / "warehouse").as_uri(), "spark.local.dir": str(here)}
+        own = {"spark.sql.warehouse.dir": (here / "warehouse").as_uri()}
+        if local:
+            own["spark.local.dir"] = str(here)
         return {**CONF, **own, "spark.driver.extraJavaOptions": f"{options} -Djava.io.tmpdir={here}"}
 
     def slots(self) -> int:

@@ -44,7 +44,7 @@ class SliceTask:
         self._room = threading.Lock()
         self._poller = Poller(flow)
         self.group_metadata = self._poller.group_metadata
-        self.positions = Positions(clients.admin(flow.target), flow.group)
+        self.positions = Positions(clients.admin(flow.target), flow.target.alias, flow.group)
         self._writer = ChannelWriter(flow)
         self._control = ControlReader(flow)
         self._assignment = Assignment(flow, self._control, leader, index, count, self._identity)
@@ -57,6 +57,9 @@ class SliceTask:
             for n in range(self.flow.transaction_threads)
         ]
         try:
+            self._control.read_to_end()
+            if not self._assignment.stands:
+                return []
             self._writer.claim(Claim(self._index, self._identity))
             self._control.read_to_end()
             for thread in (*threads, self._companion):

@@ -1,174 +1,121 @@
-"""Topics: which ones the source has for a flow, and remote and internal ones made on the target."""
+"""Which topics the source has for a flow, and their remote topics on the target."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewPartitions, NewTopic, ResourceType
+from confluent_kafka.admin import NewPartitions, NewTopic
 
-from mirror.errors import ClusterAway, FlowError
+from mirror.cluster import ClusterAdmin, Refusals
+from mirror.errors import FlowError
 from mirror.plan import Topic
 from mirror.policy import ReplicationPolicy
 from mirror.settings import Flow
 
 log = logging.getLogger(__name__)
 
-TIMEOUT = 10.0  # seconds for an answer of a cluster
-
-# MirrorMaker's config.properties.exclude: what belongs to a cluster, not to its data.
+# MirrorMaker's config.properties.exclude, and what else belongs to a cluster rather than to its data.
 EXCLUDED_CONFIGS = frozenset(
     {
         "follower.replication.throttled.replicas",
         "leader.replication.throttled.replicas",
+        "message.downconversion.enable",
+        "message.format.version",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
         "message.timestamp.difference.max.ms",
         "message.timestamp.type",
-        "unclean.leader.election.enable",
         "min.insync.replicas",
+        "unclean.leader.election.enable",
     }
 )
+EXCLUDED_PREFIXES = ("confluent.", "local.retention.", "remote.")
 
 # A report or plan must not wait for hours to be compacted away, or a new reader reads for long.
 INTERNAL_CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.1"}
 
-T = TypeVar("T")
-
-
-def _ask(cluster: str, what: Callable[[], T]) -> T:
-    try:
-        return what()
-    except KafkaException as error:
-        raise ClusterAway(f"cluster {cluster}: {error.args[0].str()}") from error
-
 
 class TopicMonitor:
-    """Looks at both clusters of a flow; raises ClusterAway when one does not answer."""
+    """Looks at both clusters of a flow. Raises ClusterAway when one does not answer."""
 
-    def __init__(self, flow: Flow, source: AdminClient, target: AdminClient) -> None:
+    def __init__(self, flow: Flow) -> None:
         self._flow = flow
-        self._source = source
-        self._target = target
+        self._source = ClusterAdmin(flow.source)
+        self._target = ClusterAdmin(flow.target)
         self._policy = ReplicationPolicy(flow)
         self._refused: set[str] = set()
 
     def ensure_internal_topics(self) -> None:
         """Make the control, status and offset-syncs topics where they are missing. Raises FlowError if refused."""
+        existing = self._target.partitions()
         names = [self._flow.control_topic, self._flow.status_topic, self._flow.offset_syncs_topic]
-        existing = self._metadata(self._target, self._flow.target.alias)
-        missing = [
-            NewTopic(name, 1, self._flow.internal_replication_factor, config=INTERNAL_CONFIG)
-            for name in names
-            if name not in existing
-        ]
-        for name, error in self._create(missing):
+        factor = self._flow.internal_replication_factor
+        missing = [NewTopic(name, 1, factor, config=INTERNAL_CONFIG) for name in names if name not in existing]
+        for name, error in self._create(missing).items():
             raise FlowError(f"topic {name} can't be created on {self._flow.target.alias}: {error.str()}")
 
     def mirrored(self) -> dict[str, Topic]:
-        """The source's topics that the flow mirrors and whose remote topic stands ready, by name."""
-        partitions = {
-            name: count
-            for name, count in self._metadata(self._source, self._flow.source.alias).items()
-            if self._policy.is_mirrored(name)
-        }
-        ready = self._ensure_remote_topics(partitions)
-        ids = self._topic_ids(sorted(ready))
+        """The source's topics that the flow mirrors, by name, with the partitions that stand ready on the target."""
+        all_topics = self._source.partitions()
+        partitions = self._ready({name: n for name, n in all_topics.items() if self._policy.is_mirrored(name)})
+        ids = self._source.topic_ids(sorted(partitions))
         return {
-            name: Topic(self._policy.remote_topic(name), ids[name], partitions[name], partitions[name])
-            for name in sorted(ready)
-            if name in ids
+            name: Topic(self._policy.remote_topic(name), topic_id, partitions[name], partitions[name])
+            for name, topic_id in sorted(ids.items())
         }
 
-    def _metadata(self, admin: AdminClient, alias: str) -> dict[str, int]:
-        topics = _ask(alias, lambda: admin.list_topics(timeout=TIMEOUT)).topics
-        return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
-
-    def _topic_ids(self, names: list[str]) -> dict[str, str]:
-        """By name; without those that are gone again."""
-        if not names:
-            return {}
-        futures = self._source.describe_topics(TopicCollection(names), request_timeout=TIMEOUT)
-        ids = {}
-        for name, future in futures.items():
-            try:
-                ids[name] = str(future.result().topic_id)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise ClusterAway(f"cluster {self._flow.source.alias}: {error.args[0].str()}") from error
-        return ids
-
-    def _ensure_remote_topics(self, partitions: dict[str, int]) -> set[str]:
-        """Create and grow remote topics; returns the source topics that can be copied."""
+    def _ready(self, partitions: dict[str, int]) -> dict[str, int]:
+        """Create and grow remote topics; returns how many partitions of each can be copied."""
         remote = {name: self._policy.remote_topic(name) for name in partitions}
-        existing = self._metadata(self._target, self._flow.target.alias)
+        existing = self._target.partitions()
         missing = [name for name in partitions if remote[name] not in existing]
         short = [n for n in partitions if n not in missing and existing[remote[n]] < partitions[n]]
         configs = self._configs(missing)
         factor = self._flow.replication_factor
-        failed = dict(self._create(NewTopic(remote[n], partitions[n], factor, config=configs[n]) for n in missing))
-        failed.update(self._grow(NewPartitions(remote[n], partitions[n]) for n in short))
-        for name, error in failed.items():
-            if name not in self._refused:
-                log.error(
-                    "remote topic can't be created or grown, its source topic is not mirrored",
-                    extra={"flow": self._flow.name, "topic": name, "reason": error.str()},
-                )
-        self._refused = set(failed)
-        return {name for name in partitions if remote[name] not in failed}
+        refused = self._create(NewTopic(remote[n], partitions[n], factor, config=configs.get(n, {})) for n in missing)
+        refused |= self._grow(NewPartitions(remote[n], partitions[n]) for n in short)
+        self._tell(refused)
+        return {
+            name: existing[remote[name]] if remote[name] in refused else count
+            for name, count in partitions.items()
+            if remote[name] not in refused or remote[name] in existing
+        }
 
     def _configs(self, names: list[str]) -> dict[str, dict[str, str]]:
-        """What was set on the source topics themselves, for their remote topics."""
-        configs: dict[str, dict[str, str]] = {name: {} for name in names}
-        if not names:
-            return configs
-        futures = self._source.describe_configs(
-            [ConfigResource(ResourceType.TOPIC, name) for name in names], request_timeout=TIMEOUT
-        )
-        for resource, future in futures.items():
-            try:
-                entries = future.result().values()
-            except KafkaException as error:
-                log.warning(
-                    "topic configuration can't be read, the remote topic gets the target's defaults",
-                    extra={"flow": self._flow.name, "topic": resource.name, "reason": error.args[0].str()},
-                )
-                continue
-            configs[resource.name] = {
-                entry.name: entry.value
-                for entry in entries
-                if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-                and not entry.is_sensitive
-                and entry.name not in EXCLUDED_CONFIGS
-            }
-        return configs
+        configs, refused = self._source.topic_configs(names)
+        for name, error in refused.items():
+            log.warning(
+                "topic configuration can't be read, the remote topic gets the target's defaults",
+                extra={"flow": self._flow.name, "topic": name, "reason": error.str()},
+            )
+        return {name: {k: v for k, v in own.items() if _belongs_to_data(k)} for name, own in configs.items()}
 
-    def _create(self, topics: Iterable[NewTopic]) -> list[tuple[str, KafkaError]]:
+    def _create(self, topics: Iterable[NewTopic]) -> Refusals:
         wanted = list(topics)
         for topic in wanted:
-            log.info(
-                "creating topic",
-                extra={"flow": self._flow.name, "topic": topic.topic, "partitions": topic.num_partitions},
-            )
-        return self._failures(self._target.create_topics(wanted, request_timeout=TIMEOUT) if wanted else {})
+            if topic.topic not in self._refused:
+                where = {"flow": self._flow.name, "topic": topic.topic, "partitions": topic.num_partitions}
+                log.info("creating topic", extra=where)
+        return self._target.create_topics(wanted)
 
-    def _grow(self, topics: Iterable[NewPartitions]) -> list[tuple[str, KafkaError]]:
+    def _grow(self, topics: Iterable[NewPartitions]) -> Refusals:
         wanted = list(topics)
         for topic in wanted:
-            log.info(
-                "adding partitions",
-                extra={"flow": self._flow.name, "topic": topic.topic, "partitions": topic.new_total_count},
-            )
-        return self._failures(self._target.create_partitions(wanted, request_timeout=TIMEOUT) if wanted else {})
+            if topic.topic not in self._refused:
+                where = {"flow": self._flow.name, "topic": topic.topic, "partitions": topic.new_total_count}
+                log.info("adding partitions", extra=where)
+        return self._target.create_partitions(wanted)
 
-    def _failures(self, futures: dict[str, Any]) -> list[tuple[str, KafkaError]]:
-        failures = []
-        for name, future in futures.items():
-            try:
-                future.result()
-            except KafkaException as failure:
-                error: KafkaError = failure.args[0]
-                # Another service's leader may have been quicker.
-                if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    failures.append((name, error))
-        return failures
+    def _tell(self, refused: Refusals) -> None:
+        """Once for each topic: what is refused is asked again at every look."""
+        for name in refused.keys() - self._refused:
+            log.error(
+                "the target refuses to create or grow the topic; partitions without a remote one are not mirrored",
+                extra={"flow": self._flow.name, "topic": name, "reason": refused[name].str()},
+            )
+        self._refused = set(refused)
+
+
+def _belongs_to_data(key: str) -> bool:
+    return key not in EXCLUDED_CONFIGS and not key.startswith(EXCLUDED_PREFIXES)

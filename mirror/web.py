@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,11 +15,24 @@ from mirror.settings import Http
 Health = Callable[[], list[str]]  # what is wrong; empty: all is well
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, handler)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that goes away is no event."""
+
+
 class WebServer:
     """Answers until stopped. `live` must not depend on any cluster; `ready` may."""
 
     def __init__(self, http: Http, registry: CollectorRegistry, live: Health, ready: Health) -> None:
         class Handler(BaseHTTPRequestHandler):
+            timeout = 10  # seconds; an idle connection must not hold its thread
+
             def do_GET(self) -> None:  # http.server's name
                 path = self.path.partition("?")[0]
                 if path == "/metrics":
@@ -41,10 +55,9 @@ class WebServer:
                 """Scrapes and probes are not events."""
 
         try:
-            self._server = ThreadingHTTPServer((http.host, http.port), Handler)
+            self._server = _Server((http.host, http.port), Handler)
         except OSError as error:
             raise SetupError(f"http: can't listen on {http.host}:{http.port}: {error.strerror}") from error
-        self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True, name="http")
         self._thread.start()

@@ -1,0 +1,100 @@
+"""What is asked of one cluster's admin interface, with errors in mirror's own terms."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import ConfigResource, ConfigSource, NewPartitions, NewTopic, ResourceType
+
+from mirror import clients
+from mirror.clients import is_away
+from mirror.errors import ClusterAway
+from mirror.settings import Cluster
+
+TIMEOUT = 5.0  # seconds for an answer; less than a drain may take
+
+T = TypeVar("T")
+Refusals = dict[str, KafkaError]  # by topic
+
+
+class ClusterAdmin:
+    """Every method raises ClusterAway when the cluster does not answer."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._alias = cluster.alias
+        # "Transport failure" is all that a request says; why connections fail is told to the callback.
+        self._why: deque[KafkaError] = deque(maxlen=1)
+        self._admin = clients.admin(cluster, self._on_error)
+
+    def partitions(self) -> dict[str, int]:
+        """All topics and how many partitions they have."""
+        topics = self._ask(lambda: self._admin.list_topics(timeout=TIMEOUT)).topics
+        return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
+
+    def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
+        """Topic ids (KIP-516) by name, without topics that are gone."""
+        wanted = TopicCollection(list(names))
+        if not wanted.topic_names:
+            return {}
+        futures = self._admin.describe_topics(wanted, request_timeout=TIMEOUT)
+        refused: Refusals = {}
+        return {name: str(topic.topic_id) for name, topic in self._results(futures, refused).items()}
+
+    def topic_configs(self, names: Iterable[str]) -> tuple[dict[str, dict[str, str]], Refusals]:
+        """What was set on each topic itself; and the topics whose configuration may not be read."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        if not resources:
+            return {}, {}
+        futures = self._admin.describe_configs(resources, request_timeout=TIMEOUT)
+        refused: Refusals = {}
+        described = self._results({resource.name: future for resource, future in futures.items()}, refused)
+        own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        configs = {
+            name: {e.name: e.value for e in entries.values() if e.source == own and not e.is_sensitive}
+            for name, entries in described.items()
+        }
+        return configs, refused
+
+    def create_topics(self, topics: Iterable[NewTopic]) -> Refusals:
+        """Create topics; those that are there already are fine. Returns what the cluster refuses."""
+        wanted = list(topics)
+        refused: Refusals = {}
+        if wanted:
+            self._results(self._admin.create_topics(wanted, request_timeout=TIMEOUT), refused)
+        return {n: error for n, error in refused.items() if error.code() != KafkaError.TOPIC_ALREADY_EXISTS}
+
+    def create_partitions(self, topics: Iterable[NewPartitions]) -> Refusals:
+        """Add partitions. Returns what the cluster refuses."""
+        wanted = list(topics)
+        refused: Refusals = {}
+        if wanted:
+            self._results(self._admin.create_partitions(wanted, request_timeout=TIMEOUT), refused)
+        return refused
+
+    def _results(self, futures: Mapping[str, Any], refused: Refusals) -> dict[str, Any]:
+        results = {}
+        for name, future in futures.items():
+            try:
+                results[name] = self._ask(future.result)
+            except KafkaException as error:
+                refused[name] = error.args[0]
+        return results
+
+    def _ask(self, what: Callable[[], T]) -> T:
+        try:
+            return what()
+        except KafkaException as error:
+            if not is_away(error.args[0]):
+                raise
+            self._admin.poll(0)
+            reason = self._why[-1] if self._why else error.args[0]
+            # Without times and addresses of the moment: a reason that goes on is said once.
+            raise ClusterAway(self._alias, re.sub(r" \(after \d+ms.*\)$", "", reason.str())) from error
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._why.append(error)
