@@ -1,41 +1,47 @@
 # docker build -t mirror .
+# docker run -v $PWD/mirror.yaml:/etc/mirror/mirror.yaml:ro -p 9464:9464 --stop-timeout 30 mirror
+#
+# Runs as any user, and with --read-only as long as /tmp can be written to (--tmpfs /tmp).
 FROM debian:bookworm-slim AS build
 
 RUN apt-get update \
     && apt-get install -y --no-install-recommends python3-pip python3-venv \
     && rm -rf /var/lib/apt/lists/*
-# The dependencies apart from the package: a change of the code is then a layer of kilobytes, not of 700 MB.
 RUN python3 -m venv --without-pip /opt/mirror
-ENV PIP="python3 -m pip --python /opt/mirror/bin/python --no-cache-dir --disable-pip-version-check"
+ENV PIP_PYTHON=/opt/mirror/bin/python PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_PROGRESS_BAR=off
+# The dependencies apart from the package: a change of the code is then a layer of kilobytes, not of 700 MB.
 COPY pyproject.toml /src/
 RUN python3 -c "import tomllib; print(*tomllib.load(open('/src/pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" \
         > /src/dependencies.txt \
-    && $PIP install -r /src/dependencies.txt
+    && pip install -r /src/dependencies.txt
 COPY README.md /src/
 COPY mirror /src/mirror
-RUN $PIP install --no-deps --prefix /package /src
+RUN pip install --no-deps --prefix /package /src
+
 
 FROM debian:bookworm-slim
 
-RUN apt-get update \
-    && apt-get install -y --no-install-recommends ca-certificates openjdk-17-jre-headless python3 tini \
-    && rm -rf /var/lib/apt/lists/* \
-    && useradd --uid 10001 --no-create-home --home-dir /tmp --shell /usr/sbin/nologin mirror
+# libnss-unknown: Spark refuses to start for a uid without a name, such as one that OpenShift makes up.
+# The user comes before it, or its uid would count as taken.
+RUN useradd --uid 10001 --no-create-home --home-dir /tmp --shell /usr/sbin/nologin mirror \
+    && apt-get update \
+    && apt-get install -y --no-install-recommends \
+        ca-certificates libnss-unknown openjdk-17-jre-headless python3 tini \
+    && rm -rf /var/lib/apt/lists/* /tmp/*
 COPY --from=build /opt/mirror /opt/mirror
 COPY --from=build /package /opt/mirror
 
-ENV PATH=/opt/mirror/bin:$PATH \
-    PYTHONUNBUFFERED=1
 # Only /tmp is written to, and nothing there is worth keeping.
+ENV PATH=/opt/mirror/bin:$PATH HOME=/tmp LANG=C.UTF-8 PYTHONUNBUFFERED=1
 WORKDIR /tmp
 # By number: Kubernetes' runAsNonRoot can't look a name up.
 USER 10001:10001
 EXPOSE 9464
-STOPSIGNAL SIGTERM
-# For `http.port` as it is by default; Kubernetes has its own probes and ignores this.
+# Asks the default `http.port`. Kubernetes has its own probes and ignores this.
 HEALTHCHECK --interval=15s --timeout=5s --start-period=60s \
     CMD ["python3", "-I", "-S", "-c", "import http.client, sys; c = http.client.HTTPConnection('127.0.0.1', 9464, timeout=4); c.request('GET', '/livez'); sys.exit(c.getresponse().status != 200)"]
-# tini: reaps Spark's orphans, and passes SIGTERM on to the service alone, which then drains.
+# tini reaps what Spark orphans, and passes SIGTERM on to the service alone, which then drains.
+STOPSIGNAL SIGTERM
 ENTRYPOINT ["tini", "--", "mirror"]
 CMD ["run", "-c", "/etc/mirror/mirror.yaml"]
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from mirror.channel import ControlReader
-from mirror.errors import ClusterAway, MirrorError
+from mirror.errors import MirrorError
 from mirror.plan import Partition, Topic
 from mirror.positions import Positions
 from mirror.settings import Flow
@@ -23,10 +24,10 @@ class Replaced(MirrorError):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a partition's consumer starts. `commit`: no position stands yet, and this one must not be lost."""
+    """Where a partition's consumer starts; `known`: where a committed position says, perhaps an old one."""
 
     offset: int
-    commit: bool
+    known: bool
 
 
 class Assignment:
@@ -74,7 +75,7 @@ def find_starts(
     """Where to begin to look at each partition: its committed position, else where the flow's `start` points.
 
     A committed position may still be behind a pending one; the replicator loads again once it has fenced.
-    Without partitions that the source does not know (any more). Raises ClusterAway.
+    Without partitions of which the source gives no offset now. Raises ClusterAway or PartitionError for the target.
     """
     hints = positions.hints((topic.remote, p.partition) for p, topic in joining.items())
     starts: dict[Partition, Start] = {}
@@ -82,17 +83,14 @@ def find_starts(
     for partition, topic in joining.items():
         position = hints[topic.remote, partition.partition]
         if position is not None:
-            starts[partition] = Start(position.offset, commit=False)
+            starts[partition] = Start(position.offset, known=True)
         else:
             seen_first = partition.partition < topic.initial
             fresh[partition] = _spec(flow) if seen_first else OffsetSpec.earliest()
-    offsets = _list_offsets(flow, source, fresh)
+    offsets = _list_offsets(source, fresh)
     # A timestamp after the newest record has no offset: it means the end.
-    ends = _list_offsets(flow, source, {p: OffsetSpec.latest() for p, offset in offsets.items() if offset < 0})
-    pinned = flow.start != "earliest"
-    for partition, offset in {**offsets, **ends}.items():
-        starts[partition] = Start(offset, commit=pinned)
-    return starts
+    offsets |= _list_offsets(source, {p: OffsetSpec.latest() for p, offset in offsets.items() if offset < 0})
+    return starts | {p: Start(offset, known=False) for p, offset in offsets.items() if offset >= 0}
 
 
 def _spec(flow: Flow) -> OffsetSpec:
@@ -103,17 +101,14 @@ def _spec(flow: Flow) -> OffsetSpec:
     return OffsetSpec.for_timestamp(flow.start)
 
 
-def _list_offsets(flow: Flow, admin: AdminClient, specs: Mapping[Partition, OffsetSpec]) -> dict[Partition, int]:
-    """Offsets that the source answers, `latest` being the last stable offset; without partitions it does not have."""
+def _list_offsets(admin: AdminClient, specs: Mapping[Partition, OffsetSpec]) -> dict[Partition, int]:
+    """Offsets on the source, `latest` being the last stable one; without partitions that give none now."""
     if not specs:
         return {}
     asked = {TopicPartition(*partition): spec for partition, spec in specs.items()}
     futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=REQUEST_TIMEOUT)
     offsets = {}
     for tp, future in futures.items():
-        try:
+        with contextlib.suppress(KafkaException):
             offsets[Partition(tp.topic, tp.partition)] = int(future.result().offset)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise ClusterAway(flow.source.alias, f"no offsets: {error.args[0].str()}") from error
     return offsets

@@ -24,7 +24,7 @@ class Batch:
 
 
 class RecordBuffer:
-    """Every record from `start` up to the last one given, without a hole; the poller adds, one thread takes.
+    """Every record between two upstream offsets, without a hole; the poller adds at the end, one thread takes.
 
     A batch stays in the buffer until it is committed, so that a retry needs no second fetch.
     """
@@ -52,6 +52,18 @@ class RecordBuffer:
             self._messages.extend(messages)
             self.size += sum(map(len, messages))
             self._to = messages[-1].offset() + 1
+
+    def reached(self, offset: int) -> None:
+        """The consumer is at the source's end, and there was no record up to `offset` that it did not give."""
+        with self._lock:
+            if self._accepting:
+                self._to = max(self._to, offset)
+
+    @property
+    def drained_to(self) -> int | None:
+        """The offset before which every record has been taken; None while some wait or the consumer has to seek."""
+        with self._lock:
+            return self._to if self._accepting and not self._messages else None
 
     def batch(self, max_records: int, max_bytes: int) -> Batch | None:
         """The next batch, which stays in the buffer; at least one record, however large."""
@@ -89,10 +101,10 @@ class RecordBuffer:
         with self._lock:
             self._reset(-1)
 
-    def sought(self) -> None:
-        """The consumer starts again where it was asked to; records from before can't come any more."""
+    def sought(self, offset: int) -> None:
+        """The consumer starts again at `offset`; records from before can't come any more."""
         with self._lock:
-            self._accepting = True
+            self._accepting = self._from == offset  # or a newer seek is under way
 
     def _reset(self, offset: int) -> None:
         self._messages = []

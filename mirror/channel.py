@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -123,7 +123,7 @@ class ChannelWriter:
             reason = f"{self._flow.control_topic} takes no claim: {failed or 'no answer in time'}"
             raise ClusterAway(self._flow.target.alias, reason)
 
-    def report(self, reports: Iterator[Report]) -> None:
+    def report(self, reports: Iterable[Report]) -> None:
         """Queue reports. One that is lost is replaced by the next: counters are cumulative."""
         for report in reports:
             try:

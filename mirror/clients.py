@@ -44,8 +44,12 @@ TARGET_PRODUCER_DEFAULTS: Properties = {
     "retry.backoff.ms": 1,
     "retry.backoff.max.ms": 50,
     "queue.buffering.max.kbytes": 1048576,
+    "message.max.bytes": 1_000_000_000,  # what is too large is the target topic's to say
 }
 
+
+# An idempotent client asks for a producer id, which nobody has to allow an admin client.
+PRODUCER_ONLY = frozenset({"transactional.id", "enable.idempotence"})
 
 # Idempotence is what keeps the order over retries.
 TARGET_PRODUCER: Properties = {"enable.idempotence": True, "acks": "all"}
@@ -102,7 +106,14 @@ def transactional_properties(flow: Flow, transactional_id: str) -> dict[str, Any
 
 def _fixed_producer(flow: Flow) -> dict[str, Any]:
     timeout = int(flow.transaction_timeout * 1000)  # a message must not outlive its transaction
-    return {**TARGET_PRODUCER, "transaction.timeout.ms": timeout, "message.timeout.ms": timeout}
+    return {
+        **TARGET_PRODUCER,
+        "transaction.timeout.ms": timeout,
+        "message.timeout.ms": timeout,
+        # A lost connection is only logged, and must be noticed: see producer.Disturbances.
+        "log_level": 6,
+        "log.connection.close": True,
+    }
 
 
 def internal_producer(cluster: Cluster) -> Producer:
@@ -114,6 +125,7 @@ def internal_producer(cluster: Cluster) -> Producer:
         "linger.ms": 0,
         "compression.type": "gzip",
         "message.max.bytes": 8 * 1024 * 1024,
+        "message.timeout.ms": 10_000,  # an old report is worth nothing
     }
     config.pop("transactional.id", None)
     return Producer(config, logger=LIBRDKAFKA)
@@ -121,8 +133,7 @@ def internal_producer(cluster: Cluster) -> Producer:
 
 def admin(cluster: Cluster, on_error: OnError | None = None) -> AdminClient:
     """An admin client; librdkafka makes it of a producer, which must not be a transactional one."""
-    config = {**_base(cluster), **TARGET_PRODUCER}
-    config.pop("transactional.id", None)
+    config = {key: value for key, value in _base(cluster).items() if key not in PRODUCER_ONLY}
     if on_error:
         config["error_cb"] = on_error
     return AdminClient(config, logger=LIBRDKAFKA)

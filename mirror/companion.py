@@ -69,7 +69,7 @@ class Companion(threading.Thread):
                 self._follow()
                 if time.monotonic() >= self._report_at:
                     self._report_at = time.monotonic() + REPORT_INTERVAL
-                    self._close_idle_producers()
+                    self._tend()
                     self._ask_ends()
                     self._writer.report(self._news())
                 self._control.poll(FOLLOW_TIMEOUT)
@@ -104,28 +104,43 @@ class Companion(threading.Thread):
     def _let_go(self) -> None:
         for replicator in [r for r in self._leaving if r.state is State.RELEASED]:
             self._leaving.remove(replicator)
+            self._writer.report([self._report(replicator)])  # its last transaction counts too
             self._moves.put(Leave(replicator))
 
     def _join(self, joining: dict[Partition, Topic]) -> None:
         try:
             starts = find_starts(self._flow, self._owner.positions, self._source, joining)
         except (ClusterAway, PartitionError) as error:
-            self._retry_at = time.monotonic() + self._backoff.next()
-            level = logging.DEBUG if error.away or self._said == str(error) else logging.WARNING
-            self._said = str(error)
-            log.log(level, "partitions wait for their start", extra={"flow": self._flow.name, "reason": str(error)})
+            self._wait_to_join(str(error), logging.DEBUG if error.away else logging.WARNING)
             return
-        self._backoff.reset()
-        self._said = ""
+        missing = len(joining) - len(starts)
+        if missing:
+            self._wait_to_join(
+                f"the source gives no offsets of {missing} partitions, e.g. "
+                f"{next(p for p in joining if p not in starts)}",
+                logging.WARNING,
+            )
+        else:
+            self._backoff.reset()
+            self._said = ""
         for partition, start in starts.items():
-            replicator = Replicator(self._owner, partition, joining[partition], start.offset, start.commit)
+            replicator = Replicator(self._owner, partition, joining[partition], start)
             self._assigned[partition] = replicator
-            self._moves.put(Join(replicator, start.offset, start.commit))
+            self._moves.put(Join(replicator))
 
-    def _close_idle_producers(self) -> None:
-        before = time.monotonic() - self._flow.producer_idle_timeout
+    def _wait_to_join(self, reason: str, level: int) -> None:
+        self._retry_at = time.monotonic() + self._backoff.next()
+        if reason != self._said:
+            self._said = reason
+            log.log(level, "partitions wait for their start", extra={"flow": self._flow.name, "reason": reason})
+
+    def _tend(self) -> None:
+        """What a partition without records needs now and then."""
+        now = time.monotonic()
         for replicator in self._assigned.values():
-            if replicator.has_producer and replicator.last_used < before:
+            if now >= replicator.refresh_at:
+                replicator.request(0.0)
+            elif replicator.has_producer and replicator.last_used < now - self._flow.producer_idle_timeout:
                 replicator.close_idle_producer()
 
     def _ask_ends(self) -> None:
@@ -157,27 +172,28 @@ class Companion(threading.Thread):
                 yield report
 
     def _reports(self) -> Iterator[Report]:
-        for partition, replicator in list(self._assigned.items()):
-            yield Report(
-                leader=self._assignment.leader,
-                incarnation=replicator.identity,
-                generation=self._assignment.generation,
-                partition=partition,
-                remote=replicator.topic.remote,
-                state=replicator.state.value,
-                reason=replicator.reason,
-                position=replicator.position,
-                lag=self._lag(replicator),
-                last_commit=replicator.last_commit,
-                counters=replicator.counters,
-            )
+        return map(self._report, list(self._assigned.values()))
+
+    def _report(self, replicator: Replicator) -> Report:
+        return Report(
+            leader=self._assignment.leader,
+            incarnation=replicator.identity,
+            generation=self._assignment.generation,
+            partition=replicator.partition,
+            remote=replicator.topic.remote,
+            state=replicator.state.value,
+            reason=replicator.reason,
+            position=replicator.position,
+            lag=self._lag(replicator),
+            last_commit=replicator.last_commit,
+            counters=replicator.counters,
+        )
 
     def _lag(self, replicator: Replicator) -> int:
         """Records up to the last stable offset; markers and aborted records at the end do not count."""
         end = self._ends.get(replicator.partition)
         if end is None:
             return -1
-        reached = replicator.position if replicator.position >= 0 else replicator.start
-        if not len(replicator.buffer):
-            reached = max(reached, replicator.caught_up_to)
-        return max(0, end - reached)
+        drained_to = replicator.buffer.drained_to
+        position = replicator.position if replicator.position >= 0 else replicator.start.offset
+        return max(0, end - (position if drained_to is None else max(position, drained_to)))

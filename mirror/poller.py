@@ -27,11 +27,9 @@ PAUSE_AFTER = 0.5  # seconds that a full buffer holds everything up before only 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Begin to consume a partition at `offset`; `commit`: its start is to be committed before any record."""
+    """Begin to consume a partition."""
 
     replicator: Replicator
-    offset: int
-    commit: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +81,14 @@ class Poller:
 
     def _dispatch(self, messages: Sequence[Message]) -> None:
         runs: dict[tuple[str, int], list[Message]] = {}
+        ends: list[Message] = []
         for message in messages:
             error = message.error()
             if error is not None:
-                self._on_error(message, error)
+                if error.code() == KafkaError._PARTITION_EOF:
+                    ends.append(message)
+                else:
+                    self._on_error(message, error)
                 continue
             key = (message.topic(), message.partition())
             run = runs.get(key)
@@ -102,14 +104,15 @@ class Poller:
                 replicator.request()
                 if self._is_full(replicator):
                     self._full.setdefault(partition, time.monotonic())
+        for end in ends:  # after the records before them
+            replicator = self.held.get(Partition(end.topic(), end.partition()))
+            if replicator is not None:
+                replicator.caught_up(end.offset())
 
     def _on_error(self, message: Message, error: KafkaError) -> None:
         topic, number = message.topic(), message.partition()
         replicator = self.held.get(Partition(topic, number)) if topic is not None else None
-        if error.code() == KafkaError._PARTITION_EOF:
-            if replicator is not None:
-                replicator.caught_up_to = message.offset()
-        elif error.code() == KafkaError._AUTO_OFFSET_RESET and replicator is not None:
+        if error.code() == KafkaError._AUTO_OFFSET_RESET and replicator is not None:
             replicator.lost(error.str())
         elif not clients.is_away(error) and (topic, number, error.code()) not in self._said:  # away: the leader tells
             self._said.add((topic, number, error.code()))
@@ -152,15 +155,14 @@ class Poller:
         partition = replicator.partition
         if isinstance(move, Join):
             self.held[partition] = replicator
-            self._assign(partition, move.offset)
-            if move.commit:
-                replicator.request(0.0)
+            self._assign(partition, replicator.start.offset)
+            replicator.begin()
         elif self.held.get(partition) is not replicator:
             return
         elif isinstance(move, Seek):
             self._unassign(partition)
             self._assign(partition, move.offset)
-            replicator.buffer.sought()
+            replicator.buffer.sought(move.offset)
         else:
             self._unassign(partition)
             del self.held[partition]
@@ -170,5 +172,7 @@ class Poller:
 
     def _unassign(self, partition: Partition) -> None:
         self._full.pop(partition, None)
-        self._paused.discard(partition)
+        if partition in self._paused:  # librdkafka would keep it paused over the next assignment
+            self._paused.discard(partition)
+            self._consumer.resume([TopicPartition(*partition)])
         self._consumer.incremental_unassign([TopicPartition(*partition)])

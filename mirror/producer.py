@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
@@ -21,6 +22,21 @@ FENCED = frozenset(
 FENCE_TIMEOUT = 10.0  # seconds; short, so that a drain need not wait for a target that is away
 
 
+class Disturbances(list[object]):
+    """What has come between a producer and the target: a client's logger and error callback at once.
+
+    librdkafka only logs that a connection was closed, it tells no callback. A list and nothing of the producer's
+    own, so that no cycle keeps the librdkafka handle.
+    """
+
+    def log(self, level: int, text: str, *args: object) -> None:
+        """As logging.Logger.log: librdkafka gives facility, client and line."""
+        if args and args[0] == "FAIL":
+            self.append(args[-1])
+        if level >= logging.WARNING:
+            LIBRDKAFKA.debug(text, *args)
+
+
 class TransactionalProducer:
     """One incarnation of one `transactional.id`: opened once, and thrown away after any doubt.
 
@@ -34,11 +50,9 @@ class TransactionalProducer:
         self._cluster = flow.target.alias
         self._timeout = flow.transaction_timeout
         self._group_metadata = group_metadata
-        # A list's method as the callback, not one of ours: no cycle, so the last reference to this object
-        # destroys the librdkafka handle at once.
-        self._disturbances: list[KafkaError] = []
+        self._disturbances = Disturbances()
         properties = transactional_properties(flow, transactional_id)
-        self._producer = Producer({**properties, "error_cb": self._disturbances.append}, logger=LIBRDKAFKA)
+        self._producer = Producer({**properties, "error_cb": self._disturbances.append}, logger=self._disturbances)
         # The hot path calls these as they are: no wrapper per record.
         self.produce: Callable[..., None] = self._producer.produce
         self.begin: Callable[[], None] = self._producer.begin_transaction
@@ -102,7 +116,8 @@ class TransactionalProducer:
 
     def discard(self) -> None:
         """Forget what is queued, so that dropping the last reference ends this incarnation without waiting."""
-        self._producer.purge(blocking=False)
+        self._producer.purge()
+        self._producer.poll(0)  # or the callbacks of what was purged would stay
 
 
 def transactional_id(flow: Flow, topic: str, partition: int) -> str:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
 import uuid
 from enum import Enum
 from typing import Protocol
 
+from mirror.assignment import Start
 from mirror.backoff import Backoff
 from mirror.buffer import RecordBuffer
 from mirror.errors import (
     MirrorError,
     OutcomeUnknown,
+    PartitionError,
     ProducerFenced,
     SourceDataLost,
     TransactionAborted,
@@ -27,7 +30,8 @@ from mirror.transaction import Incarnation
 
 log = logging.getLogger(__name__)
 
-TAIL_SYNC_DELAY = 1.0  # seconds a partition is idle before its last record gets an offset sync
+SETTLE_DELAY = 1.0  # seconds a partition is idle before it commits what it owes
+REFRESH_INTERVAL = 24 * 3600.0  # seconds between commits of an idle partition's position
 LOST_RETRY = 30.0  # seconds before a partition whose source data is lost looks again
 
 
@@ -80,22 +84,22 @@ class Replicator:
     Any thread may call `request`; transaction threads call `step`, of which never two run at once.
     """
 
-    def __init__(self, owner: Owner, partition: Partition, topic: Topic, start: int, commit_start: bool) -> None:
+    def __init__(self, owner: Owner, partition: Partition, topic: Topic, start: Start) -> None:
         self.partition = partition
         self.topic = topic
         self.identity = uuid.uuid4().hex[:16]
-        self.buffer = RecordBuffer(start)
+        self.buffer = RecordBuffer(start.offset)
         self.state = State.STARTING
         self.reason = ""
-        self.position = -1  # before it was loaded
-        self.caught_up_to = -1  # upstream offset before which the consumer has seen everything
+        self.position = start.offset if start.known else -1
         self.last_commit = 0.0  # seconds since the Unix epoch
         self.last_used = time.monotonic()
         self.counters = Counters()
         self._owner = owner
         self._flow = owner.flow
         self.start = start
-        self._commit_start = commit_start
+        self.refresh_at = time.monotonic() + random.uniform(0, REFRESH_INTERVAL)
+        self._pin_start = not start.known and owner.flow.start != "earliest"
         self._incarnation: Incarnation | None = None
         self._backoff = Backoff()
         self._not_before = 0.0  # monotonic: pacing or back-off
@@ -116,11 +120,21 @@ class Replicator:
             self._wake_at = due
         self._owner.wake(self, due - now)
 
+    def begin(self) -> None:
+        """The partition is consumed from now on."""
+        if self._pin_start:
+            self.request()
+
+    def caught_up(self, offset: int) -> None:
+        """The consumer is at the source's end, which is `offset`."""
+        self.buffer.reached(offset)
+        if self.has_producer:
+            self.request(SETTLE_DELAY)
+
     def lost(self, reason: str) -> None:
-        """The consumer can't go on: its offset is not on the source."""
-        self.buffer.invalidate()
+        """The consumer can't go on after what is buffered: its offset is not on the source."""
         self._lost = reason
-        self.request(0.0)
+        self.request()
 
     def release(self) -> None:
         """Let go, after the running transaction if there is one."""
@@ -152,21 +166,21 @@ class Replicator:
         """Seconds until the next step; None when only something new gives a reason for one."""
         if self.state is State.RELEASED:
             return None
-        if self._releasing or self._lost:
+        if self._releasing:
             return 0.0
         wait = max(0.0, self._not_before - time.monotonic())
-        if self.state is State.FAILED or self._commit_start:
+        if self.state is State.FAILED or self._pin_start or self._lost:
             return wait
         if len(self.buffer):
             return 0.0 if len(self.buffer) >= self._flow.batch_max_records else wait
-        return TAIL_SYNC_DELAY if self._incarnation and self._incarnation.unsynced_tail else None
+        return SETTLE_DELAY if self._incarnation and self._incarnation.unsynced_tail else None
 
     def _work(self) -> None:
         if self._releasing:
             self._discard()
             self._become(State.RELEASED)
             return
-        if self._lost:
+        if self._lost and not len(self.buffer):
             reason, self._lost = self._lost, ""
             raise SourceDataLost(reason)
         if self._incarnation is not None and self._incarnation.suspect:
@@ -174,18 +188,28 @@ class Replicator:
         incarnation = self._incarnation or self._take_over()
         self.last_used = time.monotonic()
         self._become(State.RUNNING)
-        if self._commit_start:
-            incarnation.commit_start(self.position)
-            self._commit_start = False
         batch = self.buffer.batch(self._flow.batch_max_records, self._flow.batch_max_bytes)
         if batch is not None:
             size = incarnation.copy(batch)
             self.buffer.committed(batch)
             self._committed(incarnation, batch.next_offset)
             self.counters.copied(batch.timestamps, size, int(self.last_commit * 1000))
-        elif incarnation.unsynced_tail and time.monotonic() - incarnation.ended >= TAIL_SYNC_DELAY / 2:
-            incarnation.sync_tail()
-            self._committed(incarnation, self.position)
+        else:
+            self._settle(incarnation)
+
+    def _settle(self, incarnation: Incarnation) -> None:
+        """Commit what an idle partition still owes the target: a pinned start, a sync, a position past markers.
+
+        The broker forgets the position of a group without members when it is not committed for
+        `offsets.retention.minutes`, so that it is committed again now and then too.
+        """
+        idle = time.monotonic() - incarnation.ended >= SETTLE_DELAY / 2
+        drained_to = self.buffer.drained_to
+        position = self.position if drained_to is None else max(self.position, drained_to)
+        owes = incarnation.unsynced_tail or position > self.position
+        if self._pin_start or time.monotonic() >= self.refresh_at or (idle and owes):
+            incarnation.settle(position)
+            self._committed(incarnation, position)
 
     def _take_over(self) -> Incarnation:
         """Fence, then load, then seek. In this order, or an older owner could still move the position."""
@@ -196,9 +220,12 @@ class Replicator:
         producer.fence()
         position = self._owner.positions.stable(self.topic.remote, self.partition.partition)
         if position is None:
-            position = Position(self.start, self.topic.topic_id)
+            if self.position >= 0:
+                self._releasing = True  # and joined anew: where to start has to be found again
+                raise PartitionError(f"position {self.position} is gone from group {self._flow.group}")
+            position = Position(self.start.offset, self.topic.topic_id)
         else:
-            self._commit_start = False
+            self._pin_start = False
         if position.topic_id not in ("", self.topic.topic_id):
             raise SourceDataLost(
                 f"source topic was deleted and created again: position {position.offset} belongs to topic id "
@@ -213,6 +240,8 @@ class Replicator:
     def _committed(self, incarnation: Incarnation, position: int) -> None:
         self.position = position
         self.last_commit = time.time()
+        self.refresh_at = time.monotonic() + REFRESH_INTERVAL
+        self._pin_start = False
         self.counters.transactions["committed"] += 1
         self._not_before = incarnation.ended + min(self._flow.transaction_linger_max, incarnation.duration)
         self._backoff.reset()
@@ -227,7 +256,7 @@ class Replicator:
             self._discard()
         if isinstance(error, ProducerFenced) and not self._owner.still_ours(self.partition):
             log.info("another task has the partition now", extra=self._where())
-            self._releasing = True
+            self.release()
             return
         lost = isinstance(error, SourceDataLost)
         if lost:
@@ -262,6 +291,7 @@ class Replicator:
             if self._running or self._incarnation is None:
                 return False
             self._running = True
+            self._wake_at = None  # a step that comes due meanwhile does nothing; `_wanted` asks again below
         self._discard()
         if self.state is State.RUNNING:
             self._become(State.STARTING)

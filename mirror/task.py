@@ -8,10 +8,9 @@ import uuid
 from dataclasses import dataclass
 
 from mirror import clients
-from mirror.assignment import Assignment
+from mirror.assignment import Assignment, Replaced
 from mirror.channel import ChannelWriter, Claim, ControlReader
 from mirror.companion import Companion
-from mirror.errors import ClusterAway, MirrorError
 from mirror.plan import Partition
 from mirror.poller import Poller, Seek
 from mirror.positions import Positions
@@ -42,6 +41,8 @@ class SliceTask:
         self._identity = uuid.uuid4().hex
         self._ready: DelayQueue[Replicator] = DelayQueue()
         self._room = threading.Lock()
+        # Failed partitions may wait for long at each try: they must leave threads for the others.
+        self._for_failed = threading.Semaphore(max(1, flow.transaction_threads // 2))
         self._poller = Poller(flow)
         self.group_metadata = self._poller.group_metadata
         self.positions = Positions(clients.admin(flow.target), flow.target.alias, flow.group)
@@ -73,6 +74,8 @@ class SliceTask:
             for thread in (*threads, self._companion):
                 if thread.is_alive():
                     thread.join(self.flow.transaction_timeout)
+            for replicator in self._poller.held.values():
+                replicator.close_idle_producer()  # a Python worker is used again, and must not keep it
             self._companion.report()
             self._poller.close()
             self._control.close()
@@ -105,14 +108,20 @@ class SliceTask:
         """Does the newest plan give us the partition? An unreadable plan counts as yes: we only try again."""
         try:
             return self._assignment.is_ours(partition)
-        except ClusterAway:
-            return True
-        except MirrorError:
+        except Replaced:
             return False
+        except Exception:  # whatever it is, the fence decides at the next try
+            return True
 
     def _transact(self) -> None:
         while (replicator := self._ready.take()) is not None:
+            failed = replicator.state is State.FAILED
+            if failed and not self._for_failed.acquire(blocking=False):
+                self._ready.put(replicator, 0.05)
+                continue
             replicator.step()
+            if failed:
+                self._for_failed.release()
             self._poller.progress.set()
 
     def _drain(self) -> None:

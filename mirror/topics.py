@@ -30,6 +30,8 @@ EXCLUDED_CONFIGS = frozenset(
         "unclean.leader.election.enable",
     }
 )
+# The limit is on a batch of records, and batches are not those of the source; Kafka's own default.
+BATCH_BYTES = 1_048_588
 EXCLUDED_PREFIXES = ("confluent.", "local.retention.", "remote.")
 
 # A report or plan must not wait for hours to be compacted away, or a new reader reads for long.
@@ -89,7 +91,7 @@ class TopicMonitor:
                 "topic configuration can't be read, the remote topic gets the target's defaults",
                 extra={"flow": self._flow.name, "topic": name, "reason": error.str()},
             )
-        return {name: {k: v for k, v in own.items() if _belongs_to_data(k)} for name, own in configs.items()}
+        return {name: {k: v for k, v in own.items() if _belongs_to_data(k, v)} for name, own in configs.items()}
 
     def _create(self, topics: Iterable[NewTopic]) -> Refusals:
         wanted = list(topics)
@@ -117,5 +119,7 @@ class TopicMonitor:
         self._refused = set(refused)
 
 
-def _belongs_to_data(key: str) -> bool:
+def _belongs_to_data(key: str, value: str) -> bool:
+    if key == "max.message.bytes":
+        return int(value) >= BATCH_BYTES
     return key not in EXCLUDED_CONFIGS and not key.startswith(EXCLUDED_PREFIXES)

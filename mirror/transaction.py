@@ -66,15 +66,15 @@ class Incarnation:
         self._tail = None if self._marks.tail_is_synced else self._sync(batch, len(batch.offsets) - 1, downstream)
         return size
 
-    def commit_start(self, offset: int) -> None:
-        """Commit a position before any record, so that `latest` or a timestamp is resolved only once."""
-        self._run(lambda: None, offset)
+    def settle(self, position: int) -> None:
+        """Commit a position without records, and the sync of the last record if it has none yet.
 
-    def sync_tail(self) -> None:
-        """Give an idle partition's last record its sync, so that a caught-up group translates exactly."""
+        So a caught-up consumer group translates exactly, and the position is behind no markers or aborted records.
+        Raises as `copy`.
+        """
         tail = self._tail
-        if tail is not None:
-            self._run(lambda: self._produce_sync(tail), None)
+        self._run(lambda: self._produce_sync(tail) if tail else None, position)
+        if tail:
             self._marks.tail_synced()
             self._tail = None
 
@@ -82,14 +82,13 @@ class Incarnation:
         """End the producer without waiting for anything."""
         self._producer.discard()
 
-    def _run(self, produce: Callable[[], None], next_offset: int | None) -> None:
+    def _run(self, produce: Callable[[], None], next_offset: int) -> None:
         producer, begun = self._producer, time.monotonic()
         try:
             producer.begin()
             produce()
-            if next_offset is not None:
-                position = Position(next_offset, self._topic.topic_id)
-                producer.send_position(position.to_commit(self._topic.remote, self._partition.partition))
+            position = Position(next_offset, self._topic.topic_id)
+            producer.send_position(position.to_commit(self._topic.remote, self._partition.partition))
             producer.commit()
         except Exception as error:
             raise producer.failed(error) from error

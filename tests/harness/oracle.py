@@ -52,7 +52,6 @@ class Reader:
     """Reads a topic on and on; `records` has all that was read."""
 
     def __init__(self, bootstrap: str, topic: str, isolation: str = "read_committed") -> None:
-        self.records: Records = {number: [] for number in range(topics.partitions(bootstrap, topic))}
         self._topic = topic
         self._consumer = Consumer(
             {
@@ -67,6 +66,9 @@ class Reader:
                 "log_level": 0,
             }
         )
+        # Also for speed: assigned before it knows the leaders, a consumer looks for them only half a second later.
+        metadata = self._consumer.list_topics(topic, timeout=TIMEOUT).topics[topic]
+        self.records: Records = {number: [] for number in sorted(metadata.partitions)}
         self._next = dict.fromkeys(self.records, OFFSET_BEGINNING)
 
     def to_end(self, timeout: float = TIMEOUT) -> Records:

@@ -66,6 +66,7 @@ class SparkCluster:
             **os.environ,
             processes.MARK: self._mark,
             "SPARK_HOME": str(home),
+            "SPARK_SCALA_VERSION": "2.13",
             "SPARK_LOCAL_DIRS": str(self._directory / "local"),
             "SPARK_LOCAL_IP": "127.0.0.1",
         }

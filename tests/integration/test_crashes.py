@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.failpoints.arm import Failpoints
 from tests.harness.load import Load, mixed
 from tests.harness.pair import Pair
 from tests.harness.service import Service
@@ -98,16 +99,14 @@ def test_kills_at_random_moments(pair: Pair, tmp_path: Path, run: int) -> None:
 
 
 def test_a_superseded_task_wakes_up_in_the_middle_of_a_transaction(pair: Pair, tmp_path: Path) -> None:
-    failpoints = tmp_path / "failpoints"
-    failpoints.mkdir()
+    failpoints = Failpoints(tmp_path)
     topic = pair.topic("zombie", 2)
     with ExitStack() as stack:
         load = stack.enter_context(Load(pair.source, {topic: 2}, rate=RATE))
-        first = stack.enter_context(Service(pair.settings(), tmp_path, failpoint_environment(failpoints)))
+        first = stack.enter_context(Service(pair.settings(), tmp_path, failpoints.environment))
         await_progress(first)
         # Everything is in the open transaction but its end.
-        (failpoints / "after-offsets").write_text("1 SIGSTOP")
-        worker = int(until("a stopped worker", lambda: list(failpoints.glob("after-offsets.*")))[0].suffix[1:])
+        worker = failpoints.send("SIGSTOP", "after-offsets")
         others = [process for process in first.processes() if process.pid != worker]
         for process in others:
             process.suspend()
@@ -124,10 +123,3 @@ def test_a_superseded_task_wakes_up_in_the_middle_of_a_transaction(pair: Pair, t
         assert second.terminate() == 0
         pair.assert_settled(topic)
         assert_ended_tidily(first, second)
-
-
-def failpoint_environment(folder: Path) -> dict[str, str]:
-    """What a service needs to have failpoints."""
-    ours = str(Path(__file__).parent.parent / "failpoints")
-    path = os.pathsep.join(filter(None, (ours, os.environ.get("PYTHONPATH"))))
-    return {"MIRROR_FAILPOINTS": str(folder), "PYTHONPATH": path}

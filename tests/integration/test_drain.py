@@ -23,6 +23,10 @@ def drain_time(service: Service) -> float:
     return (moments[1] - moments[0]).total_seconds()
 
 
+def await_copying(service: Service) -> None:
+    service.wait_for("records copied", lambda: service.metric("mirror_source_records_total") > 5_000, 60)
+
+
 def end(service: Service, how: signal.Signals) -> None:
     assert service.terminate(how) == 0, service.tail()
     assert not [line for line in service.lines if UNCLEAN.search(line)], service.tail()
@@ -37,11 +41,7 @@ def test_a_drain_under_load_leaves_nothing_open_and_loses_nothing(pair: Pair, tm
     with Load(pair.source, {topic: 4}, rate=5_000) as load:
         for how in (signal.SIGTERM, signal.SIGINT):
             with pair.service(tmp_path) as service:
-                service.wait_for(
-                    "records copied",
-                    lambda s=service: s.metric("mirror_source_records_total") > 5_000,
-                    60,  # type: ignore[misc]
-                )
+                await_copying(service)
                 end(service, how)
             assert not oracle.hanging(pair.target, pair.remote(topic)), how
             counts.append(oracle.count(pair.copied(topic)))

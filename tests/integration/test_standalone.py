@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from tests.harness.load import Load
@@ -16,7 +15,6 @@ def test_an_executor_is_killed_under_load(pair: Pair, tmp_path: Path) -> None:
         spark = {
             "master": cluster.url,
             "conf": {
-                "spark.pyspark.python": sys.executable,
                 "spark.driver.host": "127.0.0.1",
                 "spark.executor.memory": "512m",
                 "spark.executor.cores": "1",

@@ -27,6 +27,23 @@ def values(pair: Pair, topic: str, partition: int = 0) -> list[bytes | None]:
     return [record.value for record in pair.copied(topic).get(partition, [])]
 
 
+def await_values(pair: Pair, topic: str, wanted: list[Made], partition: int = 0) -> None:
+    expected = [each.value for each in wanted]
+    until(f"{pair.alias} has all that it should, and nothing else", lambda: values(pair, topic, partition) == expected)
+
+
+def await_position(pair: Pair, topic: str, partition: int) -> int:
+    """The position that is committed before there is any record."""
+
+    def position() -> tuple[int] | None:
+        at = committed_position(pair.target, pair.group, pair.remote(topic), partition)
+        return None if at is None else (at,)
+
+    found = until(f"{pair.alias} has a position in {topic}-{partition}", position, 60)
+    assert found
+    return found[0]
+
+
 def together(flows: dict[Pair, str | int]) -> Settings:
     """One service for several flows; each begins at its `start`."""
     all_of_them: Settings = {"clusters": {}, "flows": []}
@@ -76,48 +93,36 @@ def test_starts(source_cluster: LocalCluster, target_cluster: LocalCluster, pref
     with Service(settings, tmp_path) as service:
         early.await_same(topic)
         early.await_same(gaps)
-        for pair, first, side in ((late, 10, 3), (at, 5, 3)):
-            for partition, start in ((0, first), (1, side)):
-                # What is committed before any record comes does not depend on when it comes.
-                service.wait_for(
-                    f"{pair.alias} has a position",
-                    lambda p=pair, n=partition: held(p, topic, n) is not None,  # type: ignore[misc]
-                )
-                position = held(pair, topic, partition)
-                assert position == start or (pair is at and position == 10), f"{pair.alias} {partition}"
-        early.produce(topic, *made("new", range(5)))
-        expected = {early: range(10), late: range(0), at: range(5, 10)}
-        new = [record.value for record in made("new", range(5))]
-        for pair, old in expected.items():
-            wanted = [record.value for record in made("old", old)] + new
-            until(f"{pair.alias} has what it should", lambda p=pair, w=wanted: values(p, topic) == w)  # type: ignore[misc]
+        assert [await_position(late, topic, partition) for partition in (0, 1)] == [10, 3]
+        # After the newest record there is no offset for a time: that means the end.
+        assert await_position(at, topic, 1) == 3
+        await_values(at, topic, made("old", range(5, 10)))
+        new = made("new", range(5))
+        early.produce(topic, *new)
+        old = {early: made("old", range(10)), late: [], at: made("old", range(5, 10))}
+        for pair, before in old.items():
+            await_values(pair, topic, before + new)
         # A topic that appears while a flow runs was never seen: it is copied as a whole.
         appeared = early.topic("appeared")
         early.produce(appeared, *made("at once", range(20)))
-        for pair in expected:
+        for pair in old:
             pair.await_same(appeared)
         assert service.terminate() == 0, service.tail()
 
-    early.produce(topic, *made("down", range(5)))
-    early.produce(topic, *made("down side", range(2)), partition=1)
+    down, side = made("down", range(5)), made("down side", range(2))
+    early.produce(topic, *down)
+    early.produce(topic, *side, partition=1)
     unseen = early.topic("unseen")
     early.produce(unseen, *made("unseen", range(20)))
-    down = [record.value for record in made("down", range(5))]
-    with Service(settings, tmp_path):
-        for pair, old in expected.items():
-            wanted = [record.value for record in made("old", old)] + new + down
-            until(f"{pair.alias} missed nothing", lambda p=pair, w=wanted: values(p, topic) == w, 60)  # type: ignore[misc]
+    with Service(settings, tmp_path) as service:
+        for pair, before in old.items():
             pair.await_same(unseen)
-        side = [record.value for record in made("down side", range(2))]
+            await_values(pair, topic, before + new + down)
         for pair in (late, at):
-            until(f"{pair.alias} missed nothing", lambda p=pair: values(p, topic, 1) == side)  # type: ignore[misc]
+            await_values(pair, topic, side, partition=1)
 
     left = early.copied(gaps)[0]
     assert {record.key for record in left if record.value is None} == set(KEYS[:3]), "tombstones"
     assert oracle.read(source, gaps)[0][-1].offset > len(left), "there were gaps"
     assert topics.config(target, early.remote(gaps))["cleanup.policy"] == "compact"
     oracle.assert_positions(source, target, gaps, early.remote(gaps), early.group)
-
-
-def held(pair: Pair, topic: str, partition: int) -> int | None:
-    return committed_position(pair.target, pair.group, pair.remote(topic), partition)

@@ -86,11 +86,8 @@ def test_a_tail_of_nothing_but_aborted_records_is_no_lag(shared: Pair, shared_se
         lambda: oracle.ends(shared.source, topic, IsolationLevel.READ_COMMITTED) == {0: 19, 1: 18},
     )
     shared.await_same(topic)
-    for partition in (0, 1):
-        shared_service.wait_for(
-            "no lag",
-            lambda partition=partition: (  # type: ignore[misc]
-                shared_service.metric("mirror_source_topic_partition_lag", topic=topic, partition=partition) == 0
-            ),
-        )
+    lag = "mirror_source_topic_partition_lag"
+    shared_service.wait_for(
+        "no lag", lambda: [shared_service.metric(lag, topic=topic, partition=number) for number in (0, 1)] == [0, 0]
+    )
     shared.assert_settled(topic)

@@ -1,0 +1,1 @@
+"""Ends Spark workers at chosen steps of a transaction, see sitecustomize.py."""

@@ -1,0 +1,32 @@
+"""Arms failpoints in a service under test."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tests.harness.waiting import until
+
+
+class Failpoints:
+    """Failpoints of the services that are started with `environment`; see sitecustomize.py."""
+
+    def __init__(self, directory: Path) -> None:
+        self._folder = directory / "failpoints"
+        self._folder.mkdir()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a service needs to have failpoints."""
+        path = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return {"MIRROR_FAILPOINTS": str(self._folder), "PYTHONPATH": os.pathsep.join(path)}
+
+    def send(self, signal: str, step: str, nth: int = 1, timeout: float = 30.0) -> int:
+        """Have the worker that reaches `step` for the n-th time from now on send itself a signal; returns its pid."""
+        armed = self._folder / step
+        whole = armed.with_suffix(".new")  # a reader must not find half a file
+        whole.write_text(f"{nth} {signal}")
+        whole.rename(armed)
+        (done,) = until(f"{signal} at {step}", lambda: list(self._folder.glob(f"{step}.[0-9]*")), timeout)
+        done.unlink()
+        return int(done.suffix[1:])

@@ -1,0 +1,123 @@
+"""Brokers that stop, are killed, hang or are not there yet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mirror.local_kafka import LocalCluster, start_together
+from tests.harness.load import Load, Made
+from tests.harness.pair import Pair
+
+ALIAS = "away"
+TRANSACTION_TIMEOUT = 5  # seconds
+PARTITIONS = 4
+FLOOD = 8 + PARTITIONS  # lines that an incident may be worth
+
+
+class Both:
+    """Two clusters of these tests' own, and the service between them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.source, self.target = LocalCluster("source", directory), LocalCluster("target", directory)
+        start_together(self.source, self.target)
+        self.flow = Pair(self.source.bootstrap, self.target.bootstrap, ALIAS, f"{ALIAS}-")
+        self.service = self.flow.service(directory, {"transaction_timeout": f"{TRANSACTION_TIMEOUT}s"})
+
+    def cluster(self, role: str) -> LocalCluster:
+        return self.source if role == "source" else self.target
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    running = Both(tmp_path_factory.mktemp("both"))
+    try:
+        with running.service as service:
+            running.flow.topic("first")
+            service.await_plan()
+            yield running
+            assert service.terminate() == 0, service.tail()
+            assert not service.noise, service.tail()
+    finally:
+        running.source.kill()
+        running.target.kill()
+
+
+def survives(both: Both, name: str, incident: Callable[[], None]) -> None:
+    """Under load, everything goes on after `incident`, with few words about it."""
+    topic = both.flow.topic(name, PARTITIONS)
+    said = len(both.service.lines)
+    try:
+        with Load(both.flow.source, {topic: PARTITIONS}, rate=1_000) as load:
+            load.wait_for(1_000)
+            incident()
+            load.wait_for(load.counts.total + 2_000)
+            load.stop()
+            both.flow.await_same(topic)
+        both.flow.assert_settled(topic)
+        both.service.wait_for("ready", lambda: both.service.get("/readyz")[0] == 200)
+        assert len(both.service.lines) - said <= FLOOD, "a flood of log lines"
+    finally:
+        print("\n".join(both.service.lines[said:]))
+
+
+@pytest.mark.parametrize("role", ["target", "source"])
+def test_a_broker_is_killed_and_comes_back(both: Both, role: str) -> None:
+    def incident() -> None:
+        both.cluster(role).kill()
+        both.cluster(role).start()
+
+    survives(both, f"{role}-killed", incident)
+
+
+@pytest.mark.parametrize("role", ["target", "source"])
+def test_a_broker_restarts_in_order(both: Both, role: str) -> None:
+    survives(both, f"{role}-restarted", both.cluster(role).restart)
+
+
+def test_the_target_hangs_for_longer_than_a_transaction_may_take(both: Both) -> None:
+    def incident() -> None:
+        both.target.pause()
+        time.sleep(TRANSACTION_TIMEOUT + 3)  # nothing answers that could be waited for
+        both.target.resume()
+
+    survives(both, "hanging", incident)
+
+
+def starts_without(late: LocalCluster, flow: Pair, directory: Path, produce_first: bool) -> None:
+    """A service that is started before one of its clusters says so once, and goes on by itself."""
+    topic = flow.topic("early") if produce_first else ""
+    try:
+        with flow.service(directory) as service:
+            service.wait_for_event("flow waits and tries again", 60)
+            assert service.get("/livez")[0] == 200
+            assert service.get("/readyz")[0] == 503
+            said = len(service.lines)
+            time.sleep(5)  # a flood would need time, too
+            assert len(service.lines) <= said + 1, service.tail()
+            late.start()
+            topic = topic or flow.topic("early")
+            flow.produce(topic, *(Made(None, b"%d" % number) for number in range(100)))
+            flow.await_same(topic)
+            flow.assert_settled(topic)
+            assert len(service.find("flow goes on")) == 1, service.tail()
+            service.wait_for("ready", lambda: service.get("/readyz")[0] == 200)
+            assert service.terminate() == 0
+            assert not service.noise
+    finally:
+        late.kill()
+
+
+def test_the_target_comes_late(source_cluster: LocalCluster, prefix: str, tmp_path: Path) -> None:
+    late = LocalCluster("late", tmp_path)
+    flow = Pair(source_cluster.bootstrap, late.bootstrap, "early", prefix)
+    starts_without(late, flow, tmp_path, produce_first=True)
+
+
+def test_the_source_comes_late(target_cluster: LocalCluster, prefix: str, tmp_path: Path) -> None:
+    late = LocalCluster("late", tmp_path)
+    flow = Pair(late.bootstrap, target_cluster.bootstrap, "late", prefix)
+    starts_without(late, flow, tmp_path, produce_first=False)

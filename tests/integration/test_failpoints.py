@@ -1,0 +1,57 @@
+"""A worker that is killed between any two steps of a transaction: the next one loses and doubles nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from mirror.local_kafka import LocalCluster
+from tests.failpoints.arm import Failpoints
+from tests.harness.load import Load, Made
+from tests.harness.pair import Pair
+from tests.harness.service import Service
+
+ALIAS = "failpoints"
+
+
+@pytest.fixture(scope="module")
+def failpoints(tmp_path_factory: pytest.TempPathFactory) -> Failpoints:
+    return Failpoints(tmp_path_factory.mktemp("failpoints"))
+
+
+@pytest.fixture(scope="module")
+def flow(source_cluster: LocalCluster, target_cluster: LocalCluster) -> Pair:
+    return Pair(source_cluster.bootstrap, target_cluster.bootstrap, ALIAS, f"{ALIAS}-")
+
+
+@pytest.fixture(scope="module")
+def service(flow: Pair, failpoints: Failpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with Service(flow.settings(), tmp_path_factory.mktemp("service"), failpoints.environment) as running:
+        flow.topic("first")
+        yield running.await_plan()
+        assert running.terminate() == 0, running.tail()
+        assert not running.noise, running.tail()
+
+
+@pytest.mark.parametrize("step", ["before-produce", "after-produce", "after-offsets", "after-commit"])
+def test_killed_in_a_transaction(flow: Pair, service: Service, failpoints: Failpoints, step: str) -> None:
+    topic = flow.topic(step, 2)
+    with Load(flow.source, {topic: 2}, rate=1_000) as load:
+        load.wait_for(1_000)
+        failpoints.send("SIGKILL", step, nth=2)
+        load.wait_for(load.counts.total + 1_000)
+        load.stop()
+        flow.await_same(topic)
+    flow.assert_settled(topic)
+    assert service.exit_code is None
+
+
+@pytest.mark.parametrize("step", ["before-fence", "after-fence"])
+def test_killed_while_taking_over(flow: Pair, service: Service, failpoints: Failpoints, step: str) -> None:
+    topic = flow.topic(step)
+    flow.produce(topic, Made(None, b"wakes the partition"))
+    failpoints.send("SIGKILL", step)
+    flow.await_same(topic)
+    flow.assert_settled(topic)
+    assert service.exit_code is None

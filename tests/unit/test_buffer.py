@@ -1,0 +1,198 @@
+"""The buffer between consumer and transactions: no hole, nothing twice."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from confluent_kafka import Message
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from mirror.buffer import RecordBuffer
+
+
+def message(offset: int, value: bytes | None = b"v") -> Message:
+    return Message(topic="t", partition=0, offset=offset, value=value, timestamp=(1, 1000 + offset))
+
+
+def run(first: int, last: int) -> list[Message]:
+    return [message(offset) for offset in range(first, last)]
+
+
+def offsets(buffer: RecordBuffer) -> list[int]:
+    batch = buffer.batch(10**6, 10**9)
+    return batch.offsets if batch else []
+
+
+def test_a_batch_stays_until_it_is_committed() -> None:
+    buffer = RecordBuffer(5)
+    buffer.append(run(5, 15))
+    batch = buffer.batch(4, 10**6)
+    assert batch is not None and buffer.batch(4, 10**6) == batch
+    assert (batch.offsets, batch.timestamps, batch.next_offset) == ([5, 6, 7, 8], [1005, 1006, 1007, 1008], 9)
+    buffer.committed(batch)
+    assert offsets(buffer) == list(range(9, 15))
+    assert (len(buffer), buffer.size) == (6, 6)
+
+
+def test_what_comes_again_is_dropped() -> None:
+    buffer = RecordBuffer(0)
+    buffer.append(run(0, 5))
+    buffer.append(run(3, 8))
+    buffer.append(run(2, 4))
+    assert offsets(buffer) == list(range(8))
+
+
+def test_a_batch_ends_before_too_many_bytes_but_has_one_record() -> None:
+    buffer = RecordBuffer(0)
+    buffer.append([message(offset, b"x" * size) for offset, size in enumerate((10, 10, 100, 1))])
+    assert [taken(buffer, most) for most in (9, 19, 20, 119, 120, 121)] == [1, 1, 2, 2, 3, 4]
+
+
+def test_null_values_count_for_nothing() -> None:
+    buffer = RecordBuffer(0)
+    buffer.append([message(0, None), message(1, b"xx"), message(2, None)])
+    assert buffer.size == 2 and taken(buffer, 2) == 3
+
+
+def taken(buffer: RecordBuffer, most: int) -> int:
+    batch = buffer.batch(100, most)
+    return len(batch.messages) if batch else 0
+
+
+def test_resuming_within_needs_no_seek() -> None:
+    buffer = RecordBuffer(0)
+    buffer.append(run(0, 10))
+    assert buffer.resume_at(4)
+    assert offsets(buffer) == list(range(4, 10)) and buffer.size == 6
+    assert buffer.resume_at(10)
+    buffer.append(run(10, 12))
+    assert offsets(buffer) == [10, 11]
+
+
+def test_resuming_elsewhere_takes_nothing_from_before_the_seek() -> None:
+    buffer = RecordBuffer(5)
+    buffer.append(run(5, 10))
+    assert not buffer.resume_at(2)
+    buffer.append(run(10, 12))
+    assert offsets(buffer) == [] and buffer.drained_to is None
+    buffer.sought(2)
+    buffer.append(run(2, 4))
+    assert offsets(buffer) == [2, 3]
+
+
+def test_a_seek_that_a_newer_one_replaced_opens_nothing() -> None:
+    buffer = RecordBuffer(5)
+    assert not buffer.resume_at(2)
+    assert not buffer.resume_at(1)
+    buffer.sought(2)
+    buffer.append(run(2, 4))
+    assert offsets(buffer) == []
+    buffer.sought(1)
+    buffer.append(run(1, 4))
+    assert offsets(buffer) == [1, 2, 3]
+
+
+def test_the_sources_end_is_reached_only_with_nothing_left_and_no_seek_under_way() -> None:
+    buffer = RecordBuffer(0)
+    buffer.append(run(0, 3))
+    buffer.reached(5)  # 3 and 4 are markers
+    assert buffer.drained_to is None
+    batch = buffer.batch(10, 10**6)
+    assert batch is not None
+    buffer.committed(batch)
+    assert buffer.drained_to == 5
+    assert not buffer.resume_at(9)
+    buffer.reached(20)
+    assert buffer.drained_to is None
+    buffer.sought(9)
+    assert buffer.drained_to == 9
+
+
+def test_after_invalidate_everything_needs_a_seek() -> None:
+    buffer = RecordBuffer(0)
+    buffer.append(run(0, 10))
+    batch = buffer.batch(5, 10**6)
+    buffer.invalidate()
+    assert batch is not None
+    buffer.committed(batch)
+    assert len(buffer) == 0 and buffer.size == 0
+    assert not buffer.resume_at(5)
+
+
+class Copying(RuleBasedStateMachine):
+    """One partition: a consumer that gives records again, transactions with all outcomes, another owner between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buffer = RecordBuffer(0)
+        self.fetched = 0  # the consumer's position
+        self.position = 0  # the truth, on the target
+        self.seeks: deque[int] = deque()  # asked for, not made yet
+
+    @rule(back=st.integers(0, 3), count=st.integers(1, 10))
+    def fetch(self, back: int, count: int) -> None:
+        first = max(0, self.fetched - back)
+        self.fetched = max(self.fetched, first + count)
+        self.buffer.append(run(first, first + count))
+
+    @rule(most=st.integers(1, 10), applied=st.booleans(), known=st.booleans())
+    def transact(self, most: int, applied: bool, known: bool) -> None:
+        batch = self.buffer.batch(most, 10**6)
+        if batch is None:
+            return
+        assert batch.offsets == list(range(self.position, batch.next_offset)), "what comes next, and nothing else"
+        if applied:
+            self.position = batch.next_offset
+        if applied and known:
+            self.buffer.committed(batch)
+        else:
+            self.take_over()
+
+    @rule(copied=st.integers(0, 20))
+    def another_owner_was_here(self, copied: int) -> None:
+        self.position += copied
+        self.take_over()
+
+    @rule()
+    def forget(self) -> None:
+        self.buffer.invalidate()
+        self.take_over()
+
+    def take_over(self) -> None:
+        if not self.buffer.resume_at(self.position):
+            self.seeks.append(self.position)
+
+    @precondition(lambda self: self.seeks)
+    @rule()
+    def make_a_seek(self) -> None:
+        self.fetched = self.seeks.popleft()
+        self.buffer.sought(self.fetched)
+
+    @invariant()
+    def what_is_held_follows_the_position(self) -> None:
+        held = offsets(self.buffer)
+        assert held == list(range(self.position, self.position + len(held)))
+        assert self.buffer.size == len(held) == len(self.buffer)
+
+
+TestCopying = Copying.TestCase
+TestCopying.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=20), st.integers(1, 7), st.integers(1, 30))
+def test_batches_are_the_records_in_order(gaps: list[int], most: int, most_bytes: int) -> None:
+    at, sent = 0, []
+    buffer = RecordBuffer(0)
+    for gap in gaps:
+        at += gap
+        sent.append(at)
+        buffer.append([message(at, b"x" * gap)])
+    seen: list[int] = []
+    while (batch := buffer.batch(most, most_bytes)) is not None:
+        assert len(batch.messages) <= most
+        assert len(batch.messages) == 1 or sum(map(len, batch.messages)) <= most_bytes
+        seen += batch.offsets
+        buffer.committed(batch)
+    assert seen == sent

@@ -1,0 +1,68 @@
+"""Log lines: one event, one line, whatever is in it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror.logs import JsonFormatter, TextFormatter
+
+FORMATTERS = [TextFormatter(), JsonFormatter()]
+
+
+def record(message: str = "plan", level: int = logging.INFO, **fields: object) -> logging.LogRecord:
+    made = logging.getLogger("mirror.test").makeRecord("mirror.test", level, "file", 1, message, (), None)
+    made.__dict__.update(fields)
+    made.created = 1_800_000_000.25
+    return made
+
+
+def test_text() -> None:
+    line = TextFormatter().format(record(flow="a->b", partitions=3, reason="no answer", empty="", none=None))
+    assert line == '2027-01-15T08:00:00.250Z INFO plan flow=a->b partitions=3 reason="no answer" empty=""'
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("a=b", '"a=b"'), ('say "x"', '"say \\"x\\""'), ("two\nlines", '"two lines"'), ("日本", "日本"), (1.5, "1.5")],
+)
+def test_text_values_that_need_quotes_get_them(value: object, shown: str) -> None:
+    assert TextFormatter().format(record(v=value)).endswith(f" plan v={shown}")
+
+
+def test_json() -> None:
+    line = JsonFormatter().format(record(level=logging.WARNING, flow="a->b", partitions=3, none=None))
+    assert json.loads(line) == {
+        "ts": "2027-01-15T08:00:00.250Z",
+        "level": "WARNING",
+        "msg": "plan",
+        "flow": "a->b",
+        "partitions": 3,
+    }
+
+
+@pytest.mark.parametrize("formatter", FORMATTERS, ids=["text", "json"])
+@given(value=st.text(), number=st.integers() | st.floats() | st.binary())
+def test_an_event_is_one_line(formatter: logging.Formatter, value: str, number: Any) -> None:
+    assert len(formatter.format(record(value=value, number=number)).splitlines()) == 1
+
+
+def failed() -> logging.LogRecord:
+    try:
+        raise ValueError("why")
+    except ValueError:
+        made = record("defect")
+        made.exc_info = sys.exc_info()
+        return made
+
+
+def test_a_defects_traceback_is_kept() -> None:
+    assert "ValueError: why" in TextFormatter().format(failed())
+    line = JsonFormatter().format(failed())
+    assert json.loads(line)["exception"].endswith("ValueError: why") and "\n" not in line

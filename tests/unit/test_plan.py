@@ -1,0 +1,128 @@
+"""Plans: what travels, how partitions are dealt, where they begin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror.plan import Partition, Plan, Slice, Topic, assign, merge_initial, slice_count
+
+names = st.text("abcdefgh._-", min_size=1, max_size=8)
+partitions = st.builds(Partition, names, st.integers(0, 20))
+topics = st.dictionaries(names, st.builds(Topic, names, names, st.integers(1, 50), st.integers(0, 50)), max_size=5)
+slices = st.lists(st.frozensets(partitions, max_size=6), max_size=4).map(tuple)
+plans = st.builds(Plan, leader=names, generation=st.integers(1), topics=topics, slices=slices, stop=st.booleans())
+weights = st.dictionaries(partitions, st.floats(0, 1e9))
+
+
+@given(plans)
+def test_a_plan_survives_its_travel(plan: Plan) -> None:
+    assert Plan.decode(plan.encode()) == plan
+
+
+def test_a_large_plan_stays_small() -> None:
+    wanted = [Partition(f"topic-{n}", p) for n in range(100) for p in range(100)]
+    plan = Plan("leader", 1, {}, assign(wanted, 8, (), {}))
+    assert len(plan.encode()) < 60_000
+
+
+@given(plans)
+def test_a_stopped_plan_says_nothing_else_than_before(plan: Plan) -> None:
+    stopped = Plan.decode(plan.stopped().encode())
+    assert stopped.stop
+    assert (stopped.slices, stopped.topics, stopped.generation) == (plan.slices, plan.topics, plan.generation)
+
+
+@given(st.sets(partitions, max_size=40), st.integers(1, 5), slices, weights)
+def test_each_partition_is_in_exactly_one_slice(
+    wanted: set[Partition], count: int, previous: tuple[Slice, ...], weight: dict[Partition, float]
+) -> None:
+    owned = disjoint(previous)
+    dealt = assign(wanted, count, owned, weight)
+    assert len(dealt) == count
+    assert sorted(p for each in dealt for p in each) == sorted(wanted)
+
+
+@given(st.sets(partitions, max_size=40), st.sets(partitions, max_size=40), st.integers(1, 5), weights)
+def test_who_has_a_partition_keeps_it(
+    before: set[Partition], after: set[Partition], count: int, weight: dict[Partition, float]
+) -> None:
+    dealt = assign(before, count, (), weight)
+    again = assign(after, count, dealt, {})
+    for old, new in zip(dealt, again, strict=True):
+        assert old & after <= new
+
+
+@given(st.sets(partitions, min_size=1, max_size=40), st.integers(1, 5), weights)
+def test_slices_are_balanced(wanted: set[Partition], count: int, weight: dict[Partition, float]) -> None:
+    # Dealing the heaviest first to the lightest: no slice is heavier than the lightest by more than one partition.
+    dealt = assign(wanted, count, (), weight)
+    known = [w for w in weight.values() if w > 0]
+    floor = sum(known) / len(known) / 10 if known else 1.0
+    loads = [[max(weight.get(p, 0.0), floor) for p in each] for each in dealt]
+    lightest = min(map(sum, loads))
+    for load in loads:
+        assert not load or sum(load) - min(load) <= lightest * (1 + 1e-9) + 1e-9
+
+
+@given(st.sets(partitions, max_size=40), st.integers(1, 5))
+def test_without_weights_slices_differ_by_one_partition_at_most(wanted: set[Partition], count: int) -> None:
+    sizes = [len(each) for each in assign(wanted, count, (), {})]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_new_partition_goes_to_the_lightest_slice() -> None:
+    busy, quiet, new = Partition("busy", 0), Partition("quiet", 0), Partition("new", 0)
+    dealt = assign([busy, quiet, new], 2, (frozenset({busy}), frozenset({quiet})), {busy: 1e6, quiet: 1.0})
+    assert dealt == (frozenset({busy}), frozenset({quiet, new}))
+
+
+@given(st.integers(0, 100), st.none() | st.integers(1, 50), st.integers(0, 200), st.integers(0, 100))
+def test_never_more_slices_than_slots_or_tasks(slots: int, most: int | None, partitions: int, current: int) -> None:
+    count = slice_count(slots, most, partitions, current)
+    assert 1 <= count <= max(1, min(slots, most or slots))
+
+
+def test_a_running_count_changes_only_for_a_reason() -> None:
+    assert slice_count(8, None, 100, 0) == 8
+    assert slice_count(8, 3, 100, 0) == 3
+    assert slice_count(8, None, 1, 0) == 2, "a second slice costs little, a change costs a pause"
+    assert slice_count(1, None, 100, 0) == 1
+    assert slice_count(8, None, 7, 4) == 4, "not worth a pause"
+    assert slice_count(8, None, 8, 4) == 8, "could double"
+    assert slice_count(3, None, 100, 4) == 3, "no longer fits"
+    assert slice_count(8, None, 2, 8) == 8, "topics went, but slices are cheap"
+
+
+def topic(partitions: int, topic_id: str = "id") -> Topic:
+    return Topic("remote", topic_id, partitions, partitions)
+
+
+def plan(known: Mapping[str, Topic]) -> Plan:
+    return Plan("leader", 1, known, ())
+
+
+def test_initial_partitions_are_those_of_the_first_plan() -> None:
+    first = merge_initial({"a": topic(2)}, None)
+    assert first["a"].initial == 2
+    grown = merge_initial({"a": topic(5), "new": topic(3)}, plan(first))
+    assert (grown["a"].partitions, grown["a"].initial) == (5, 2)
+    assert grown["new"].initial == 0
+    again = merge_initial({"a": topic(6), "new": topic(4)}, plan(grown))
+    assert (again["a"].initial, again["new"].initial) == (2, 0)
+
+
+def test_a_recreated_topic_is_a_new_one() -> None:
+    assert merge_initial({"a": topic(2, "second")}, plan({"a": topic(2, "first")}))["a"].initial == 0
+
+
+def disjoint(previous: tuple[Slice, ...]) -> tuple[Slice, ...]:
+    """No plan has a partition twice."""
+    seen: set[Partition] = set()
+    result = []
+    for each in previous:
+        result.append(frozenset(each - seen))
+        seen |= each
+    return tuple(result)

@@ -1,0 +1,60 @@
+"""The delay queue: items come when they are due, in order, and end with the queue."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mirror.ready import DelayQueue
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=8))
+@settings(max_examples=20, deadline=None)
+def test_items_come_when_due_and_not_before(hundredths: list[int]) -> None:
+    queue: DelayQueue[tuple[int, float]] = DelayQueue()
+    for index, delay in enumerate(hundredths):
+        queue.put((index, time.monotonic() + delay / 100), delay / 100)
+    came = []
+    for _ in hundredths:
+        item = queue.take()
+        assert item is not None
+        assert time.monotonic() >= item[1] - 1e-6
+        came.append(item[1])
+    assert came == sorted(came)
+
+
+def test_first_come_first_served_among_those_due() -> None:
+    queue: DelayQueue[object] = DelayQueue()
+    items = [object() for _ in range(20)]  # which can't be compared
+    for item in items:
+        queue.put(item, -1.0)
+    assert [queue.take() for _ in items] == items
+
+
+def test_a_waiting_taker_gets_what_is_due_sooner() -> None:
+    queue: DelayQueue[str] = DelayQueue()
+    taken: list[str | None] = []
+    taker = threading.Thread(target=lambda: taken.append(queue.take()))
+    queue.put("in an hour", 3600)
+    taker.start()
+    queue.put("now")
+    taker.join(10)
+    assert taken == ["now"]
+
+
+def test_closing_lets_every_taker_go() -> None:
+    queue: DelayQueue[str] = DelayQueue()
+    taken: list[str | None] = []
+    takers = [threading.Thread(target=lambda: taken.append(queue.take())) for _ in range(5)]
+    queue.put("in an hour", 3600)
+    for taker in takers:
+        taker.start()
+    queue.close()
+    for taker in takers:
+        taker.join(10)
+    assert taken == [None] * 5
+    queue.put("too late")
+    assert queue.take() is None
