@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import NewPartitions, NewTopic
 
 from mirror.cluster import ClusterAdmin, Refusals
@@ -33,6 +34,9 @@ EXCLUDED_CONFIGS = frozenset(
 # The limit is on a batch of records, and batches are not those of the source; Kafka's own default.
 BATCH_BYTES = 1_048_588
 EXCLUDED_PREFIXES = ("confluent.", "local.retention.", "remote.")
+
+# What the source took, the target must not refuse for its age; Kafka 4 refuses what is an hour ahead (KIP-1030).
+ANY_TIME = {"message.timestamp.before.max.ms": str(2**63 - 1), "message.timestamp.after.max.ms": str(2**63 - 1)}
 
 # A report or plan must not wait for hours to be compacted away, or a new reader reads for long.
 INTERNAL_CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.1"}
@@ -74,8 +78,7 @@ class TopicMonitor:
         missing = [name for name in partitions if remote[name] not in existing]
         short = [n for n in partitions if n not in missing and existing[remote[n]] < partitions[n]]
         configs = self._configs(missing)
-        factor = self._flow.replication_factor
-        refused = self._create(NewTopic(remote[n], partitions[n], factor, config=configs.get(n, {})) for n in missing)
+        refused = self._create_remote({remote[n]: (partitions[n], configs.get(n, {})) for n in missing})
         refused |= self._grow(NewPartitions(remote[n], partitions[n]) for n in short)
         self._tell(refused)
         return {
@@ -83,6 +86,16 @@ class TopicMonitor:
             for name, count in partitions.items()
             if remote[name] not in refused or remote[name] in existing
         }
+
+    def _create_remote(self, wanted: dict[str, tuple[int, dict[str, str]]]) -> Refusals:
+        """Create remote topics, given how many partitions and which configuration each has."""
+        factor = self._flow.replication_factor
+        refused = self._create(NewTopic(t, n, factor, config={**own, **ANY_TIME}) for t, (n, own) in wanted.items())
+        # Brokers before Kafka 3.6 don't know ANY_TIME, and don't need it.
+        older = [topic for topic, error in refused.items() if error.code() == KafkaError.INVALID_CONFIG]
+        for topic in older:
+            del refused[topic]
+        return refused | self._create(NewTopic(t, wanted[t][0], factor, config=wanted[t][1]) for t in older)
 
     def _configs(self, names: list[str]) -> dict[str, dict[str, str]]:
         configs, refused = self._source.topic_configs(names)
