@@ -18,6 +18,7 @@ from mirror.settings import Flow
 
 PLAN_KEY = b"plan"
 CLAIM_KEY = b"claim/"
+UNKNOWN = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
 READ_TIMEOUT = 10.0  # seconds to read a channel to its end
 
 
@@ -62,7 +63,7 @@ class ControlReader:
         """Take everything up to the topic's end as it is now. Raises ClusterAway when it does not answer."""
         deadline = time.monotonic() + READ_TIMEOUT
         with self._lock:
-            end = self._end()
+            end = self._end(deadline)
             while self._reached < end:
                 error = self._take(0.1)
                 if time.monotonic() > deadline:
@@ -74,11 +75,17 @@ class ControlReader:
         with self._lock:
             self._consumer.close()
 
-    def _end(self) -> int:
-        try:
-            return int(self._consumer.get_watermark_offsets(TopicPartition(self._topic, 0), READ_TIMEOUT)[1])
-        except KafkaException as error:
-            raise ClusterAway(self._cluster, f"{self._topic} can't be read: {error.args[0].str()}") from error
+    def _end(self, deadline: float) -> int:
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                return int(self._consumer.get_watermark_offsets(TopicPartition(self._topic, 0), max(0.1, left))[1])
+            except KafkaException as error:
+                cause: KafkaError = error.args[0]
+                # A topic that was just created is not known to every broker at once.
+                if cause.code() not in UNKNOWN or left <= 0:
+                    raise ClusterAway(self._cluster, f"{self._topic} can't be read: {cause.str()}") from error
+                self._consumer.poll(0.1)
 
     def _take(self, timeout: float) -> str | None:
         """None if something changed; else why not ("" for nothing new)."""

@@ -101,6 +101,11 @@ class FlowStatus:
             self._tallies = {p: t for p, t in self._tallies.items() if p in self._planned}
             self._rates = {p: r for p, r in self._rates.items() if p in self._planned}
 
+    def unreported(self) -> tuple[int, int]:
+        """How many partitions of the plan no task has ever reported, and how many there are."""
+        with self._lock:
+            return sum(partition not in self._tallies for partition in self._planned), len(self._planned)
+
     def silent(self) -> int:
         """How many partitions of the plan no task has reported for a while."""
         before = time.monotonic() - SILENCE

@@ -120,6 +120,9 @@ class Service:
         problems = [f"{r.name}: {r.status.problem}" for r in self._runners if r.status.problem]
         problems += [f"{r.name}: not running" for r in self._runners if not r.status.active and not r.status.problem]
         for runner in self._runners:
+            unreported, planned = runner.status.unreported()
+            if unreported:
+                problems.append(f"{runner.name}: {unreported} of {planned} partitions have no task yet")
             for tally in runner.status.tallies():
                 if tally.report.state == "failed":
                     problems.append(f"{runner.name}: {tally.report.partition} failed: {tally.report.reason}")

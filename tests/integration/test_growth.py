@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 import time
 
 from tests.harness import oracle, topics
@@ -64,7 +63,8 @@ def test_new_topics_and_partitions_do_not_disturb_running_ones(shared: Pair, sha
     assert len(shared.copied(grown)) == WINDOWS + 1
 
     print(f"largest gaps, seconds: still {still}, changing {changing}")
-    assert statistics.median(changing) < 5 * statistics.median(still)
+    # A machine that is busy with something else is slow now and then; an epoch's end would be a pause every time.
+    assert min(changing) < 3 * max(still)
     assert shared_service.worker_pids() == workers
     assert claims(shared) == claimed, "the same tasks run: no new epoch"
     assert generations(shared)[: len(planned)] == planned

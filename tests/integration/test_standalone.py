@@ -20,7 +20,7 @@ def test_an_executor_is_killed_under_load(pair: Pair, tmp_path: Path) -> None:
                 "spark.executor.cores": "1",
             },
         }
-        with Load(pair.source, {topic: 4}, rate=2_000) as load, pair.service(tmp_path, spark=spark) as service:
+        with Load(pair.source, {topic: 4}, rate=1_000) as load, pair.service(tmp_path, spark=spark) as service:
 
             def spread() -> bool:
                 return sorted(len(workers) for workers in cluster.executors().values()) == [1, 1]

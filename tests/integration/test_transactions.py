@@ -35,8 +35,8 @@ def values(records: oracle.Records, partition: int = 0) -> list[bytes | None]:
 
 def test_committed_and_aborted(shared: Pair) -> None:
     topic = shared.topic("mixed", 2)
-    with Load(shared.source, {topic: 2}, transaction=7, abort_every=3) as load:
-        load.wait_for(3_000)
+    with Load(shared.source, {topic: 2}, transaction=20, abort_every=3) as load:
+        load.wait_for(1_000)
         counts = load.stop()
     assert counts.aborted.total() > 0
     source = shared.await_same(topic)
