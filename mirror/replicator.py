@@ -99,6 +99,7 @@ class Replicator:
         self._flow = owner.flow
         self.start = start
         self.refresh_at = time.monotonic() + random.uniform(0, REFRESH_INTERVAL)
+        self._stands = start.known  # has a position ever been committed?
         self._pin_start = not start.known and owner.flow.start != "earliest"
         self._incarnation: Incarnation | None = None
         self._backoff = Backoff()
@@ -220,12 +221,12 @@ class Replicator:
         producer.fence()
         position = self._owner.positions.stable(self.topic.remote, self.partition.partition)
         if position is None:
-            if self.position >= 0:
+            if self._stands:
                 self._releasing = True  # and joined anew: where to start has to be found again
                 raise PartitionError(f"position {self.position} is gone from group {self._flow.group}")
             position = Position(self.start.offset, self.topic.topic_id)
         else:
-            self._pin_start = False
+            self._stands, self._pin_start = True, False
         if position.topic_id not in ("", self.topic.topic_id):
             raise SourceDataLost(
                 f"source topic was deleted and created again: position {position.offset} belongs to topic id "
@@ -241,7 +242,7 @@ class Replicator:
         self.position = position
         self.last_commit = time.time()
         self.refresh_at = time.monotonic() + REFRESH_INTERVAL
-        self._pin_start = False
+        self._stands, self._pin_start = True, False
         self.counters.transactions["committed"] += 1
         self._not_before = incarnation.ended + min(self._flow.transaction_linger_max, incarnation.duration)
         self._backoff.reset()
