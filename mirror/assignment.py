@@ -87,6 +87,10 @@ def find_starts(
         else:
             seen_first = partition.partition < topic.initial
             fresh[partition] = _spec(flow) if seen_first else OffsetSpec.earliest()
+    if fresh:
+        # librdkafka looks for leaders in its cache, where a partition that was just added is missing for minutes.
+        with contextlib.suppress(KafkaException):
+            source.list_topics(timeout=REQUEST_TIMEOUT)
     offsets = _list_offsets(source, fresh)
     # A timestamp after the newest record has no offset: it means the end.
     offsets |= _list_offsets(source, {p: OffsetSpec.latest() for p, offset in offsets.items() if offset < 0})

@@ -80,6 +80,16 @@ def source_consumer(flow: Flow) -> Consumer:
     return Consumer(config, logger=LIBRDKAFKA)
 
 
+def position_reader(cluster: Cluster, group: str, isolation: str) -> Consumer:
+    """A consumer that only asks for committed offsets of `group`; with read_committed for stable ones (KIP-447).
+
+    Not an admin client: librdkafka's `ListConsumerGroupOffsets` dereferences a null pointer when the coordinator
+    moves or loads, or waits for it for ever (librdkafka 2.16.1).
+    """
+    config = {**_base(cluster), **SOURCE_CONSUMER, "isolation.level": isolation, "group.id": group}
+    return Consumer(config, logger=LIBRDKAFKA)
+
+
 def internal_consumer(cluster: Cluster, group: str) -> Consumer:
     """A consumer for one of mirror's own topics; says when it has read to the end."""
     config = {**_base(cluster), **SOURCE_CONSUMER, "auto.offset.reset": "earliest", "group.id": group}

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from mirror.clients import is_away
+from mirror.clients import is_away, position_reader
 from mirror.errors import ClusterAway, PartitionError, PositionUnstable
+from mirror.settings import Cluster
 
 REQUEST_TIMEOUT = 10.0  # seconds
 
@@ -42,10 +42,16 @@ class Position:
 class Positions:
     """Reads positions. Only a *stable* one may be trusted; an unstable one tells where to start looking."""
 
-    def __init__(self, admin: AdminClient, cluster: str, group: str) -> None:
-        self._admin = admin
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self._cluster = cluster.alias
         self._group = group
+        self._stable = position_reader(cluster, group, "read_committed")
+        self._latest = position_reader(cluster, group, "read_uncommitted")
+
+    def close(self) -> None:
+        """End the clients."""
+        self._stable.close()
+        self._latest.close()
 
     def stable(self, remote: str, partition: int) -> Position | None:
         """The committed position, with no transaction pending on it (OffsetFetch's RequireStable, KIP-447).
@@ -53,7 +59,7 @@ class Positions:
         Raises PositionUnstable while one is pending, ClusterAway when the target does not answer, PartitionError when
         it refuses.
         """
-        (found,) = self._fetch([TopicPartition(remote, partition)], require_stable=True)
+        (found,) = self._fetch(self._stable, [TopicPartition(remote, partition)])
         if found.error is not None:
             if found.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT:
                 raise PositionUnstable(f"the position of {remote}-{partition} is held by an open transaction")
@@ -65,22 +71,17 @@ class Positions:
         asked = [TopicPartition(remote, partition) for remote, partition in remote_partitions]
         if not asked:
             return {}
-        found = self._fetch(asked, require_stable=False)
+        found = self._fetch(self._latest, asked)
         failed = next((f for f in found if f.error is not None), None)
         if failed is not None:
             raise self._failed(f"no position of {failed.topic}-{failed.partition}", failed.error)
         return {(f.topic, f.partition): Position.from_committed(f) for f in found}
 
-    def _fetch(self, asked: list[TopicPartition], require_stable: bool) -> list[TopicPartition]:
-        request = [ConsumerGroupTopicPartitions(self._group, asked)]
+    def _fetch(self, reader: Consumer, asked: list[TopicPartition]) -> list[TopicPartition]:
         try:
-            futures = self._admin.list_consumer_group_offsets(
-                request, require_stable=require_stable, request_timeout=REQUEST_TIMEOUT
-            )
-            result = futures[self._group].result()
+            return list(reader.committed(asked, REQUEST_TIMEOUT))
         except KafkaException as error:
             raise self._failed(f"no positions of group {self._group}", error.args[0]) from error
-        return list(result.topic_partitions)
 
     def _failed(self, what: str, error: KafkaError) -> ClusterAway | PartitionError:
         text = f"{what}: {error.str()}"

@@ -64,7 +64,7 @@ class TransactionalProducer:
         librdkafka has no KIP-890, so such an EndTxn could end a *later* transaction of this incarnation: the
         producer must not begin another one.
         """
-        self._producer.poll(0)
+        self._serve()
         return bool(self._disturbances)
 
     def fence(self) -> None:
@@ -117,7 +117,14 @@ class TransactionalProducer:
     def discard(self) -> None:
         """Forget what is queued, so that dropping the last reference ends this incarnation without waiting."""
         self._producer.purge()
-        self._producer.poll(0)  # or the callbacks of what was purged would stay
+        self._serve()  # or the callbacks of what was purged would stay
+
+    def _serve(self) -> None:
+        """Serve callbacks. `poll` raises a fatal error once, though there is an error callback."""
+        try:
+            self._producer.poll(0)
+        except KafkaException as error:
+            self._disturbances.append(error.args[0])
 
 
 def transactional_id(flow: Flow, topic: str, partition: int) -> str:

@@ -94,6 +94,8 @@ class SparkDriver:
         local = url.startswith("local")
         conf = SparkConf().setAll(list({**self._conf(local), **settings.conf, **FIXED}.items())).setMaster(url)
         self._session = SparkSession(SparkContext(conf=conf, gateway=self._launch(conf)))
+        # Its answer to a JVM that is gone is a stack trace on stderr.
+        self._session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
         if not local:
             self._session.sparkContext.addPyFile(str(_package(Path(self._directory.name))))
         self._session.dataSource.register(bound(flows, leader, log))

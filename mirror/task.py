@@ -7,7 +7,6 @@ import time
 import uuid
 from dataclasses import dataclass
 
-from mirror import clients
 from mirror.assignment import Assignment, Replaced
 from mirror.channel import ChannelWriter, Claim, ControlReader
 from mirror.companion import Companion
@@ -45,7 +44,7 @@ class SliceTask:
         self._for_failed = threading.Semaphore(max(1, flow.transaction_threads // 2))
         self._poller = Poller(flow)
         self.group_metadata = self._poller.group_metadata
-        self.positions = Positions(clients.admin(flow.target), flow.target.alias, flow.group)
+        self.positions = Positions(flow.target, flow.group)
         self._writer = ChannelWriter(flow)
         self._control = ControlReader(flow)
         self._assignment = Assignment(flow, self._control, leader, index, count, self._identity)
@@ -78,6 +77,7 @@ class SliceTask:
                 replicator.close_idle_producer()  # a Python worker is used again, and must not keep it
             self._companion.report()
             self._poller.close()
+            self.positions.close()
             self._control.close()
             self._writer.close(2.0)
         if self._companion.failure:

@@ -27,6 +27,20 @@ def command_holds(process: psutil.Process, *words: str) -> bool:
     return False
 
 
+def children(parent: psutil.Process, *words: str) -> list[psutil.Process]:
+    """Of a process that may be gone already: its children that run and whose command lines hold `words`."""
+    with contextlib.suppress(psutil.Error):
+        return [child for child in parent.children() if is_alive(child) and command_holds(child, *words)]
+    return []
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """A zombie is dead: in a container, perhaps nobody reaps it."""
+    with contextlib.suppress(psutil.Error):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
 def kill_marked(mark: str) -> None:
     """SIGKILL to all of them, until none is left."""
     for _ in range(5):

@@ -213,6 +213,7 @@ class Service:
 
     def worker_pids(self) -> list[int]:
         """Of the Python workers that run slices: children of pyspark.daemon."""
-        # Spark has other daemons, for what it asks of the data source on the driver.
-        daemons = {p.pid for p in self.processes() if processes.command_holds(p, "pyspark.worker")}
-        return sorted(p.pid for p in self.processes() if p.ppid() in daemons)
+        # The driver has other daemons, for what it asks of the data source itself.
+        jvm = psutil.Process(self.jvm_pid)
+        daemons = processes.children(jvm, "pyspark.daemon", "pyspark.worker")
+        return sorted(worker.pid for daemon in daemons for worker in processes.children(daemon))

@@ -30,11 +30,14 @@ class SparkCluster:
     def executors(self) -> dict[int, list[int]]:
         """The Python workers of each executor, both by process id."""
         found = processes.marked(self._mark)
-        executors = {p.pid: p for p in found if processes.command_holds(p, "CoarseGrainedExecutorBackend")}
-        daemons = [p for p in found if processes.command_holds(p, "pyspark.daemon") and p.ppid() in executors]
+        executors = [p for p in found if processes.command_holds(p, "CoarseGrainedExecutorBackend")]
         return {
-            pid: [p.pid for daemon in daemons if daemon.ppid() == pid for p in found if p.ppid() == daemon.pid]
-            for pid in executors
+            executor.pid: [
+                worker.pid
+                for daemon in processes.children(executor, "pyspark.daemon", "pyspark.worker")
+                for worker in processes.children(daemon)
+            ]
+            for executor in executors
         }
 
     def kill(self, pid: int) -> None:

@@ -21,6 +21,9 @@ def until(description: str, condition: Callable[[], T], timeout: float = 30.0) -
     while True:
         answer = condition()
         if answer:
+            took = time.monotonic() - deadline + timeout
+            if took > 0.5:
+                print(f"   {time.strftime('%X')} {took:.1f} s {description[:80]}", flush=True)
             return answer
         if time.monotonic() > deadline:
             raise TooLate(f"not within {timeout:g} s: {description} (last answer: {answer!r:.300})")
