@@ -25,13 +25,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from tests.harness import processes
-from tests.harness.waiting import TooLate, until
+from tests.harness.waiting import PATIENCE, TooLate, until
 
 T = TypeVar("T")
 Event = dict[str, Any]
-
-START_TIMEOUT = 60.0  # seconds until the plan stands, Spark included
-STOP_TIMEOUT = 40.0  # seconds for a drain and Spark's end
 
 
 class Service:
@@ -68,7 +65,7 @@ class Service:
         self.wait_for_event("mirror starts")
         return self
 
-    def await_plan(self, timeout: float = START_TIMEOUT) -> Service:
+    def await_plan(self, timeout: float = PATIENCE) -> Service:
         """Wait until it leads its flow and has written a plan of at least one topic."""
         self.wait_for("a plan with topics", lambda: any(e.get("topics") for e in self.find("plan")), timeout)
         return self
@@ -93,7 +90,7 @@ class Service:
         wanted = {"msg": message, **fields}.items()
         return [event for event in list(self.events) if wanted <= event.items()]
 
-    def wait_for(self, description: str, condition: Callable[[], T], timeout: float = 30.0) -> T:
+    def wait_for(self, description: str, condition: Callable[[], T], timeout: float = 60.0) -> T:
         """The first true answer of `condition`; fails with the log's end if it is late or the service ends before."""
 
         def answer() -> T | None:
@@ -109,7 +106,7 @@ class Service:
         assert found is not None
         return found
 
-    def wait_for_event(self, message: str, timeout: float = 30.0, **fields: object) -> Event:
+    def wait_for_event(self, message: str, timeout: float = 60.0, **fields: object) -> Event:
         """The first event with this message and these fields."""
         return self.wait_for(f"log line {message!r} {fields}", lambda: self.find(message, **fields), timeout)[0]
 
@@ -155,13 +152,13 @@ class Service:
         assert self._process is not None
         return self._process.pid
 
-    def terminate(self, how: signal.Signals = signal.SIGTERM, timeout: float = STOP_TIMEOUT) -> int:
+    def terminate(self, how: signal.Signals = signal.SIGTERM, timeout: float = PATIENCE) -> int:
         """A signal to the service's process alone; returns the exit code."""
         assert self._process is not None
         self._process.send_signal(how)
         return self.wait(timeout)
 
-    def wait(self, timeout: float = STOP_TIMEOUT) -> int:
+    def wait(self, timeout: float = PATIENCE) -> int:
         """The exit code, once it has ended."""
         assert self._process is not None and self._reader is not None
         try:

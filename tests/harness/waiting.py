@@ -9,13 +9,14 @@ from typing import TypeVar
 T = TypeVar("T")
 
 INTERVAL = 0.05  # seconds between two looks
+PATIENCE = 120.0  # seconds for what takes ten on an idle machine
 
 
 class TooLate(AssertionError):
     """A condition did not come true in time."""
 
 
-def until(description: str, condition: Callable[[], T], timeout: float = 30.0) -> T:
+def until(description: str, condition: Callable[[], T], timeout: float = 60.0) -> T:
     """The first true answer of `condition`. Raises TooLate after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while True:
