@@ -102,48 +102,24 @@ def test_a_superseded_task_wakes_up_in_the_middle_of_a_transaction(pair: Pair, t
     failpoints = Failpoints(tmp_path)
     topic = pair.topic("zombie", 2)
     with ExitStack() as stack:
-        print(time.strftime("%T"), "load = stack.enter_context(Load(pair.source, {topic: 2}, rate=RATE))")
         load = stack.enter_context(Load(pair.source, {topic: 2}, rate=RATE))
-        print(
-            time.strftime("%T"),
-            "first = stack.enter_context(Service(pair.settings(), tmp_path, failpoints.environment))",
-        )
         first = stack.enter_context(Service(pair.settings(), tmp_path, failpoints.environment))
-        print(time.strftime("%T"), "await_progress(first)")
         await_progress(first)
         # Everything is in the open transaction but its end.
-        print(time.strftime("%T"), 'worker = failpoints.send("SIGSTOP", "after-offsets")')
         worker = failpoints.send("SIGSTOP", "after-offsets")
-        print(time.strftime("%T"), "others = [process for process in first.processes() if process.pid != worker]")
         others = [process for process in first.processes() if process.pid != worker]
-        print(time.strftime("%T"), "for process in others:")
         for process in others:
-            print(time.strftime("%T"), "process.suspend()")
             process.suspend()
-        print(time.strftime("%T"), "second = stack.enter_context(pair.service(tmp_path))")
         second = stack.enter_context(pair.service(tmp_path))
-        print(time.strftime("%T"), "await_progress(second)")
         await_progress(second)
-        print(time.strftime("%T"), "for process in (psutil.Process(worker), *others):")
         for process in (psutil.Process(worker), *others):
-            print(time.strftime("%T"), "process.resume()")
             process.resume()
-        print(time.strftime("%T"), "assert first.wait() == 3, first.tail()")
         assert first.wait() == 3, first.tail()
-        print(time.strftime("%T"), 'assert "another service leads it now" in first.lines[-1]')
         assert "another service leads it now" in first.lines[-1]
-        print(time.strftime("%T"), 'assert first.find("another task has the partition now"), first.tail()')
         assert first.find("another task has the partition now"), first.tail()
-        print(time.strftime("%T"), "await_progress(second)")
         await_progress(second)
-        print(time.strftime("%T"), "load.stop()")
         load.stop()
-        print(time.strftime("%T"), "pair.await_same(topic)")
         pair.await_same(topic)
-        print(time.strftime("%T"), "assert second.terminate() == 0")
         assert second.terminate() == 0
-        print(time.strftime("%T"), "pair.assert_settled(topic)")
         pair.assert_settled(topic)
-        print(time.strftime("%T"), "assert_ended_tidily(first, second)")
         assert_ended_tidily(first, second)
-        print(first.tail(), second.tail())
