@@ -7,7 +7,7 @@ import logging
 from confluent_kafka import KafkaException, Producer
 
 from mirror.channel import PLAN_KEY, ControlReader
-from mirror.clients import LIBRDKAFKA, transactional_properties
+from mirror.clients import DEFAULTS, LIBRDKAFKA, transactional_properties
 from mirror.errors import ClusterAway, FlowError, Superseded
 from mirror.plan import Partition, Plan, Topic, assign, merge_initial, slice_count
 from mirror.producer import FENCED
@@ -37,7 +37,8 @@ class Leader:
         """Fence whoever led before, then read the newest plan. Raises ClusterAway, FlowError, Superseded."""
         self.check()
         properties = transactional_properties(self._flow, f"mirror-cluster-{self._flow.group}")
-        big = {"compression.type": "gzip", "message.max.bytes": 8 * 1024 * 1024}  # a plan has every partition
+        # A plan has every partition. And a disturbed leader needs no telling: it reads before it writes again.
+        big = {"compression.type": "gzip", "message.max.bytes": 8 * 1024 * 1024, "log_level": DEFAULTS["log_level"]}
         producer = Producer({**properties, **big}, logger=LIBRDKAFKA)
         try:
             producer.init_transactions(TIMEOUT)

@@ -65,6 +65,7 @@ def test_each_offset_is_near_a_sync_without_a_gap(given_batches: list[list[int]]
         assert marks.tail_is_synced == (synced[-1] == batch[-1])
         if pause and not marks.tail_is_synced:
             marks.tail_synced()
+            assert marks.tail_is_synced
             synced.append(batch[-1])
     assert synced == sorted(set(synced))
     offsets = [offset for batch in given_batches for offset in batch]
