@@ -151,17 +151,24 @@ class Replicator:
             self._running = True
             self._wake_at = None
         try:
+            self._attempt()
+        except Exception:  # a defect of the recovery itself; what is still wanted is tried again after the back-off
+            log.exception("defect", extra=self._where())
+        finally:
+            with self._lock:
+                self._running = False
+        wanted = self._wanted()
+        if wanted is not None:
+            self.request(wanted)
+
+    def _attempt(self) -> None:
+        try:
             self._work()
         except MirrorError as error:
             self._recover(error)
         except Exception as error:  # a defect of ours; the partition must not vanish without a word
             log.exception("defect", extra=self._where())
             self._recover(OutcomeUnknown(f"{type(error).__name__}: {error}"))
-        with self._lock:
-            self._running = False
-        wanted = self._wanted()
-        if wanted is not None:
-            self.request(wanted)
 
     def _wanted(self) -> float | None:
         """Seconds until the next step; None when only something new gives a reason for one."""
@@ -250,6 +257,7 @@ class Replicator:
 
     def _recover(self, error: MirrorError) -> None:
         """Decide what an error means for the partition; see the tree in errors.py."""
+        self._not_before = time.monotonic() + self._backoff.next()
         outcome = OUTCOMES.get(type(error))
         if outcome:
             self.counters.transactions[outcome] += 1
@@ -259,10 +267,9 @@ class Replicator:
             log.info("another task has the partition now", extra=self._where())
             self.release()
             return
-        lost = isinstance(error, SourceDataLost)
-        if lost:
+        if isinstance(error, SourceDataLost):
             self.buffer.invalidate()
-        self._not_before = time.monotonic() + (LOST_RETRY if lost else self._backoff.next())
+            self._not_before = time.monotonic() + LOST_RETRY
         self._become(State.FAILED, str(error))
         self._say(error)
 
