@@ -9,6 +9,7 @@ Prints one JSON object. Figures are of this machine, with both brokers, Spark an
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -22,7 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from mirror.local_kafka import LocalCluster, start_together
@@ -98,7 +99,9 @@ class Count:
         futures = self._admin.list_offsets(
             {p: OffsetSpec.latest() for p in self._partitions}, isolation_level=IsolationLevel.READ_COMMITTED
         )
-        return sum(future.result().offset for future in futures.values())
+        with contextlib.suppress(KafkaException):  # a partition that was just created has no leader yet
+            return sum(future.result().offset for future in futures.values())
+        return 0
 
 
 def visible(target: LocalCluster, topic: str, partitions: int) -> int:
