@@ -1,0 +1,242 @@
+"""What is compared: each system copies topics from one cluster to `<alias>.<topic>` on the other."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+
+from mirror.java import MIRROR_MAKER, classpath, java
+from mirror.local_kafka import LocalCluster, free_port
+from tests.harness import processes, topics
+
+STOP_SECONDS = 60.0
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to copy: under an alias of its own, each run meets nothing that an earlier one left."""
+
+    source: LocalCluster
+    target: LocalCluster
+    directory: Path
+    topics: Mapping[str, int]  # partitions of each
+    alias: str
+    compression: str = "none"
+    pattern: str = ""  # of topics that may come later
+
+    @staticmethod
+    def new(source: LocalCluster, target: LocalCluster, directory: Path, topics: Mapping[str, int], **more: str) -> Job:
+        """A job with a fresh alias."""
+        return Job(source, target, directory, topics, f"r{next(_numbers)}x{uuid.uuid4().hex[:4]}", **more)
+
+    def remote(self, topic: str) -> str:
+        """Its name on the target."""
+        return f"{self.alias}.{topic}"
+
+
+class System(ABC):
+    """A system that copies from `start` to `stop`; a context manager."""
+
+    name: str
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self._mark = uuid.uuid4().hex
+        self._started: list[subprocess.Popen[bytes]] = []
+        self.log = job.directory / f"{self.name.replace(' ', '-')}-{job.alias}.log"
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start it, or one more of it."""
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL to what is left after a minute."""
+        for process in self._started:
+            process.send_signal(signal.SIGTERM)
+        for process in self._started:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_SECONDS)
+        self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL to all its processes."""
+        processes.kill_marked(self._mark)
+        for process in self._started:
+            process.wait()
+        self._started = []
+
+    def processes(self) -> list[psutil.Process]:
+        """All that run for it."""
+        return processes.marked(self._mark)
+
+    def _run(self, command: Sequence[str]) -> None:
+        with self.log.open("ab") as log:
+            self._started.append(
+                subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, processes.MARK: self._mark},
+                    start_new_session=True,
+                )
+            )
+
+    def __enter__(self) -> System:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class Mirror(System):
+    """This service at its defaults; compression and topics are what the job says."""
+
+    name = "mirror"
+
+    def start(self) -> None:
+        """`mirror run`."""
+        flow = {"source": self.job.alias, "target": "backup", "topics": [self.job.pattern or "|".join(self.job.topics)]}
+        config = {
+            "clusters": {
+                self.job.alias: {"bootstrap.servers": self.job.source.bootstrap},
+                "backup": {"bootstrap.servers": self.job.target.bootstrap},
+            },
+            "flows": [{**flow, "compression": self.job.compression, **self.extra()}],
+            "http": {"host": "127.0.0.1", "port": 0},
+        }
+        file = self.job.directory / f"mirror-{self.job.alias}.yaml"
+        file.write_text(yaml.safe_dump(config))
+        self._run([sys.executable, "-m", "mirror", "run", "-c", str(file)])
+
+    def extra(self) -> dict[str, Any]:
+        """More keys of the flow, as JSON in $BENCH_FLOW: for experiments."""
+        found: dict[str, Any] = json.loads(os.environ.get("BENCH_FLOW", "{}"))
+        return found
+
+
+class MirrorMaker(System):
+    """MirrorMaker 2 in dedicated mode, exactly-once, otherwise at its defaults."""
+
+    name = "mm2"
+    tuning: Mapping[str, object] = {}
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self._rest = free_port()
+
+    def start(self) -> None:
+        """One node."""
+        alias = self.job.alias
+        file = self.job.directory / f"{self.name}-{alias}.properties"
+        properties: dict[str, object] = {
+            "clusters": f"{alias}, backup",
+            f"{alias}.bootstrap.servers": self.job.source.bootstrap,
+            "backup.bootstrap.servers": self.job.target.bootstrap,
+            f"{alias}->backup.enabled": "true",
+            f"{alias}->backup.topics": self.job.pattern or "|".join(self.job.topics),
+            f"backup->{alias}.enabled": "false",
+            f"backup->{alias}.emit.heartbeats.enabled": "false",
+            "backup.exactly.once.source.support": "enabled",
+            f"{alias}.consumer.isolation.level": "read_committed",
+            "dedicated.mode.enable.internal.rest": "true",
+            "listeners": f"http://127.0.0.1:{self._rest}",
+            "replication.factor": 1,
+            "refresh.topics.interval.seconds": 10,  # mirror's default; MirrorMaker's is ten minutes
+            "tasks.max": max(2, min(4, sum(self.job.topics.values()))),
+            **{
+                f"{topic}.replication.factor": 1
+                for topic in ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic")
+            },
+            **{f"{storage}.storage.replication.factor": 1 for storage in ("offset", "status", "config")},
+            "backup.producer.compression.type": self.job.compression,
+            **{key.format(source=alias): value for key, value in self.tuning.items()},
+        }
+        file.write_text("".join(f"{key} = {value}\n" for key, value in properties.items()))
+        log4j = self.job.directory / "mm2-log4j2.properties"
+        log4j.write_text("rootLogger.level = error\n")
+        options = ["-Xms256m", "-Xmx2g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"]  # its own script's
+        options.append(f"-Dlog4j2.configurationFile={log4j}")
+        main = "org.apache.kafka.connect.mirror.MirrorMaker"
+        self._run([java(), *options, "-cp", classpath(MIRROR_MAKER), main, str(file)])
+
+
+class TunedMirrorMaker(MirrorMaker):
+    """MirrorMaker 2 exactly-once at the best tuning found: see docs/performance.md."""
+
+    name = "mm2-tuned"
+    tuning: Mapping[str, object] = {
+        "{source}.consumer.max.poll.records": 20000,
+        "{source}.consumer.max.partition.fetch.bytes": 8388608,
+        "{source}.consumer.fetch.max.bytes": 67108864,
+        "{source}.consumer.receive.buffer.bytes": 1048576,
+        "backup.producer.batch.size": 1048576,
+        "backup.producer.buffer.memory": 134217728,
+        "backup.producer.max.request.size": 16777216,
+        "backup.producer.send.buffer.bytes": 1048576,
+    }
+
+
+class Limit(System):
+    """The limit: processes that consume and produce, without transactions, offsets or Spark."""
+
+    name = "limit"
+
+    def start(self) -> None:
+        """As many processes as cores, each with its share of the partitions."""
+        partitions = [(topic, number) for topic, count in self.job.topics.items() for number in range(count)]
+        for topic, count in self.job.topics.items():
+            topics.create(self.job.target.bootstrap, self.job.remote(topic), count)
+        count = min(os.cpu_count() or 1, len(partitions))
+        for index in range(count):
+            share = [[topic, number, self.job.remote(topic)] for topic, number in partitions[index::count]]
+            settings = [self.job.source.bootstrap, self.job.target.bootstrap, self.job.compression]
+            self._run([sys.executable, "-m", "tests.bench.limit", *settings, json.dumps(share)])
+
+
+SYSTEMS: dict[str, Callable[[Job], System]] = {s.name: s for s in (Mirror, MirrorMaker, TunedMirrorMaker, Limit)}
+
+
+class Usage:
+    """CPU seconds and memory of a system's processes, sampled while it runs."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._cpu: dict[int, float] = {}
+        self.peak = 0  # bytes, proportional set size of all processes
+        self._looked = 0.0
+
+    def look(self, every: float = 1.0) -> None:
+        """Take a sample, at most one `every` seconds."""
+        if time.monotonic() - self._looked < every:
+            return
+        self._looked = time.monotonic()
+        memory = 0
+        for process in self._system.processes():
+            with contextlib.suppress(psutil.Error):
+                times = process.cpu_times()
+                self._cpu[process.pid] = times.user + times.system
+                memory += process.memory_full_info().pss
+        self.peak = max(self.peak, memory)
+
+    @property
+    def cpu(self) -> float:
+        """Seconds so far, of all processes that were seen."""
+        return sum(self._cpu.values())
