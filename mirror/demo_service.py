@@ -17,8 +17,9 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from mirror.child import spawn
 from mirror.errors import MirrorError
-from mirror.local_kafka import _DIE_WITH_PARENT, _starter, free_port
+from mirror.local_kafka import free_port
 
 LATENCY = "mirror_source_replication_latency_seconds"
 WINDOW = 10.0  # seconds of which the latency is shown
@@ -56,17 +57,7 @@ class DemoService:
         """Start it; `refresh` tells when it runs."""
         here = {"TMPDIR": str(self._temporary), "SPARK_LOCAL_DIRS": str(self._temporary)}
         command = [sys.executable, "-m", "mirror", "run", "-c", str(self.config)]
-        shim = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid())]
-        with self.log.open("ab") as log:
-            self._process = _starter.submit(
-                subprocess.Popen,
-                [*shim, *command],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **here},
-                start_new_session=True,
-            ).result()
+        self._process = spawn(command, self.log, environment=here)
         self._history.clear()
         self.state = "starting"
 

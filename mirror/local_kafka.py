@@ -1,7 +1,7 @@
 """Real Kafka brokers on this machine, for the demo, the benchmark and the tests.
 
 They listen on loopback only, keep everything under the directory they are given, and never outlive the process that
-started them: on Linux however it ends, elsewhere unless it is killed.
+started them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ import atexit
 import base64
 import contextlib
 import logging
-import os
 import random
 import signal
 import socket
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -25,6 +23,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from mirror.child import spawn
 from mirror.errors import SetupError
 from mirror.java import classpath, java
 
@@ -39,20 +38,6 @@ appender.out.layout.type = PatternLayout
 appender.out.layout.pattern = %d %p %c{1}: %m%n
 """
 
-# A preexec_fn is not safe in a program with threads, so a small Python asks for the signal and then becomes the broker.
-# The second look at the parent is for one that died before the request.
-_DIE_WITH_PARENT = """\
-import ctypes, os, sys
-if sys.platform == "linux":
-    PR_SET_PDEATHSIG, SIGKILL = 1, 9
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL)
-    if os.getppid() != int(sys.argv[1]):
-        sys.exit("the parent process is gone")
-os.execv(sys.argv[2], sys.argv[2:])
-"""
-
-# Linux sends the death signal when the *thread* that forked ends: this one lasts as long as the process.
-_starter = ThreadPoolExecutor(1, thread_name_prefix="broker-starter")
 _ports_taken: set[int] = set()
 _log = logging.getLogger(__name__)
 
@@ -118,17 +103,7 @@ class Broker:
         command = [java(), "-XX:-UsePerfData", f"-XX:ErrorFile={self._directory}/crash.log"]
         command += [f"-D{key}={self._directory}/{name}" for key, name in files.items()]
         command += ["-cp", classpath(), *arguments]
-        shim = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid())]
-        with self.log.open("ab") as log:
-            return _starter.submit(
-                subprocess.Popen,
-                [*shim, *command],
-                cwd=self._directory,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            ).result()
+        return spawn(command, self.log, self._directory)
 
     def _await_ready(self) -> None:
         assert self.process is not None

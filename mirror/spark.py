@@ -23,6 +23,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from mirror.scratch import Scratch
 from mirror.settings import Flow, Log
 from mirror.settings import Spark as SparkSettings
 from mirror.source import FORMAT, bound
@@ -75,17 +76,25 @@ def master(configured: str, flows: int) -> str:
 def _cores() -> int:
     """What this process may use: a container's share is less than the machine has."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with contextlib.suppress(OSError, ValueError):
-        quota, period = map(int, Path("/sys/fs/cgroup/cpu.max").read_text().split())
-        cores = min(cores, math.ceil(quota / period))
+    for quota, period in (_quota("cpu.max"), _quota("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        if quota > 0:
+            cores = min(cores, math.ceil(quota / period))
     return max(1, cores)
+
+
+def _quota(*files: str) -> tuple[int, int]:
+    """Microseconds of CPU in each period of so many, from the files of cgroup v2 or v1; -1: no limit."""
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = map(int, " ".join((Path("/sys/fs/cgroup") / file).read_text() for file in files).split())
+        return quota, period
+    return -1, 1
 
 
 class SparkDriver:
     """A session and its directory, which holds nothing worth keeping: positions live on the target."""
 
     def __init__(self, settings: SparkSettings, flows: Mapping[str, Flow], leader: str, log: Log) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="mirror-", ignore_cleanup_errors=True)
+        self._scratch = Scratch()
         self._stopping = False
         url = master(settings.master, len(flows))
         # PySpark reads only the variable. Executors get it too: as a rule they run the driver's image.
@@ -97,7 +106,7 @@ class SparkDriver:
         # Its answer to a JVM that is gone is a stack trace on stderr.
         self._session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
         if not local:
-            self._session.sparkContext.addPyFile(str(_package(Path(self._directory.name))))
+            self._session.sparkContext.addPyFile(str(_package(self._scratch.path)))
         self._session.dataSource.register(bound(flows, leader, log))
 
     def _launch(self, conf: SparkConf) -> JavaGateway:
@@ -124,7 +133,7 @@ class SparkDriver:
     def _conf(self, local: bool) -> dict[str, str]:
         log4j = Path(__file__).with_name("log4j2.properties").as_uri()
         options = f"{DRIVER_JAVA_OPTIONS} -Dlog4j2.configurationFile={log4j}"
-        here = Path(self._directory.name)
+        here = self._scratch.path
         own = {"spark.sql.warehouse.dir": (here / "warehouse").as_uri()}
         if local:
             own["spark.local.dir"] = str(here)
@@ -138,7 +147,7 @@ class SparkDriver:
 
     def start(self, flow: Flow, receipts: Callable[[DataFrame, int], None]) -> StreamingQuery:
         """Start a flow's query; `receipts` is called with each epoch, and runs it by collecting it."""
-        checkpoint = tempfile.mkdtemp(prefix="checkpoint-", dir=self._directory.name)
+        checkpoint = tempfile.mkdtemp(prefix="checkpoint-", dir=self._scratch.path)
         return (
             self._session.readStream.format(FORMAT)
             .option("flow", flow.name)
@@ -154,7 +163,7 @@ class SparkDriver:
         self._stopping = True
         with contextlib.suppress(Py4JError, ConnectionError):
             self._session.stop()
-        self._directory.cleanup()
+        self._scratch.remove()
 
     def kill(self) -> None:
         """End the JVM at once, and with it every task."""
@@ -162,7 +171,7 @@ class SparkDriver:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._jvm.pid, signal.SIGKILL)  # the leader of its own session
         self._jvm.wait()
-        self._directory.cleanup()
+        self._scratch.remove()
 
 
 def _package(directory: Path) -> Path:

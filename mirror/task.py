@@ -119,9 +119,11 @@ class SliceTask:
             if failed and not self._for_failed.acquire(blocking=False):
                 self._ready.put(replicator, 0.05)
                 continue
-            replicator.step()
-            if failed:
-                self._for_failed.release()
+            try:
+                replicator.step()
+            finally:
+                if failed:
+                    self._for_failed.release()
             self._poller.progress.set()
 
     def _drain(self) -> None:
