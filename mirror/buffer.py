@@ -65,6 +65,13 @@ class RecordBuffer:
         with self._lock:
             return self._to if self._accepting and not self._messages else None
 
+    @property
+    def head_timestamp(self) -> int | None:
+        """Of the first record that waits, ms since the Unix epoch; None if none waits or it has no timestamp."""
+        with self._lock:
+            timestamp = self._messages[0].timestamp()[1] if self._messages else 0
+        return int(timestamp) if timestamp > 0 else None
+
     def batch(self, max_records: int, max_bytes: int) -> Batch | None:
         """The next batch, which stays in the buffer; at least one record, however large."""
         with self._lock:

@@ -54,6 +54,7 @@ class Companion(threading.Thread):
         self._assigned: dict[Partition, Replicator] = {}
         self._leaving: list[Replicator] = []
         self._ends: dict[Partition, int] = {}  # last stable offsets
+        self._caught_up: dict[Partition, float] = {}  # when each last had no lag, seconds since the Unix epoch
         self._asked: dict[TopicPartition, Future[Any]] = {}
         self._backoff = Backoff(0.2, 5.0)
         self._said = ""
@@ -95,6 +96,7 @@ class Companion(threading.Thread):
             if topic is None or topic.topic_id != replicator.topic.topic_id or replicator.state is State.RELEASED:
                 replicator.release()
                 self._leaving.append(self._assigned.pop(partition))
+                self._caught_up.pop(partition, None)
         self._let_go()
         held = {r.partition for r in self._leaving} | self._assigned.keys()
         joining = {p: topic for p, topic in wanted.items() if p not in held}
@@ -166,7 +168,7 @@ class Companion(threading.Thread):
             self._all_said_at = time.monotonic()
             self._said_of.clear()
         for report in self._reports():
-            gist = (report.state, report.reason, report.position, report.lag, report.last_commit)
+            gist = (report.state, report.reason, report.position, report.lag, report.last_commit, report.behind_since)
             if self._said_of.get(report.partition) != gist:
                 self._said_of[report.partition] = gist
                 yield report
@@ -175,6 +177,7 @@ class Companion(threading.Thread):
         return map(self._report, list(self._assigned.values()))
 
     def _report(self, replicator: Replicator) -> Report:
+        lag = self._lag(replicator)
         return Report(
             leader=self._assignment.leader,
             incarnation=replicator.identity,
@@ -184,7 +187,8 @@ class Companion(threading.Thread):
             state=replicator.state.value,
             reason=replicator.reason,
             position=replicator.position,
-            lag=self._lag(replicator),
+            lag=lag,
+            behind_since=self._behind_since(replicator, lag),
             last_commit=replicator.last_commit,
             counters=replicator.counters,
         )
@@ -197,3 +201,18 @@ class Companion(threading.Thread):
         drained_to = replicator.buffer.drained_to
         position = replicator.position if replicator.position >= 0 else replicator.start.offset
         return max(0, end - (position if drained_to is None else max(position, drained_to)))
+
+    def _behind_since(self, replicator: Replicator, lag: int) -> float:
+        """When the next record came: by its timestamp, but not before the partition was last caught up.
+
+        Records may have timestamps of long ago, and one whose fetch is still to come shows none.
+        """
+        if lag <= 0:
+            if lag == 0:
+                self._caught_up[replicator.partition] = time.time()
+            return float(lag)
+        timestamp = replicator.buffer.head_timestamp
+        known = [timestamp / 1000] if timestamp is not None else []
+        if replicator.partition in self._caught_up:
+            known.append(self._caught_up[replicator.partition])
+        return max(known, default=-1.0)

@@ -161,6 +161,7 @@ def _settings(root: model.Root) -> settings.Settings:
         flows=tuple(_flow(flow, clusters) for flow in root.flows),
         spark=settings.Spark(**root.spark.model_dump()),
         http=settings.Http(**root.http.model_dump()),
+        metrics=settings.Metrics(**root.metrics.model_dump()),
         log=settings.Log(**root.log.model_dump()),
         drain_timeout=root.drain_timeout,
     )

@@ -238,6 +238,14 @@ class Http(_Model):
     port: Annotated[int, _whole(0, 65535, " (0 picks a free one)")] = 9464
 
 
+class Metrics(_Model):
+    """How much /metrics tells."""
+
+    labels: Annotated[
+        Literal["partition", "topic"], Field(description="partition (a series for each) or topic (for many partitions)")
+    ] = "partition"
+
+
 class Log(_Model):
     """How log lines look."""
 
@@ -265,5 +273,6 @@ class Root(_Model):
     ]
     spark: Spark = Spark()
     http: Http = Http()
+    metrics: Metrics = Metrics()
     log: Log = Log()
     drain_timeout: Annotated[Duration, _duration("0s", "1h")] = 10.0

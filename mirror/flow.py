@@ -16,8 +16,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from mirror.backoff import Backoff
 from mirror.channel import StatusReader
 from mirror.errors import ClusterAway, FlowError, MirrorError, Superseded
+from mirror.flow_status import SILENCE, FlowStatus
 from mirror.leader import Leader
-from mirror.metrics import SILENCE, FlowStatus
 from mirror.plan import Topic
 from mirror.settings import Flow
 from mirror.spark import SparkDriver
@@ -69,8 +69,9 @@ class FlowRunner(threading.Thread):
             except Exception as error:  # a defect of ours; the service must not run on without the flow
                 log.exception("defect", extra=self._where)
                 self.failure = MirrorError(f"flow {self._flow.name}: {type(error).__name__}: {error}")
-        self.status.active = False
+        self.status.active = self.status.leads = False
         if self.failure is not None:
+            self.status.failed = True
             self.status.problem = str(self.failure)
             log.error("flow stops", extra={**self._where, "reason": str(self.failure)})
         follower.join()
@@ -115,6 +116,7 @@ class FlowRunner(threading.Thread):
         slots = self._slots()
         # Only now: who leads must not be fenced by a service that can't take its place.
         self._leader.take()
+        self.status.leads = True
         self._publish(topics, slots)
         if self._waited_for:
             log.info("flow goes on", extra=self._where)
@@ -140,9 +142,8 @@ class FlowRunner(threading.Thread):
         """Publish the plan that follows from `topics` and `slots`, and see to it that it runs."""
         plan = self._leader.publish(topics, slots, self.status.bytes_per_second())
         if plan.generation != self.status.generation:
-            partitions = [p for s in plan.slices for p in s]
-            self.status.planned(plan.generation, partitions)
-            counts = {"topics": len(plan.topics), "partitions": len(partitions), "slices": len(plan.slices)}
+            self.status.planned(plan.generation, plan.slices)
+            counts = {"topics": len(plan.topics), "partitions": self.status.size, "slices": len(plan.slices)}
             log.info("plan", extra={**self._where, "generation": plan.generation, **counts})
         self._keep_query()
 

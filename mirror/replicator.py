@@ -54,7 +54,6 @@ TRANSITIONS = {
 OUTCOMES: dict[type[MirrorError], str] = {
     TransactionAborted: "aborted",
     OutcomeUnknown: "unknown",
-    ProducerFenced: "fenced",
 }
 
 
@@ -195,15 +194,15 @@ class Replicator:
             self._discard()
         incarnation = self._incarnation or self._take_over()
         self.last_used = time.monotonic()
-        self._become(State.RUNNING)
         batch = self.buffer.batch(self._flow.batch_max_records, self._flow.batch_max_bytes)
         if batch is not None:
             size = incarnation.copy(batch)
             self.buffer.committed(batch)
-            self._committed(incarnation, batch.next_offset)
-            self.counters.copied(batch.timestamps, size, int(self.last_commit * 1000))
+            self._committed(incarnation, batch.next_offset, len(batch.messages))
+            self.counters.copied(batch.timestamps, size, int(self.last_commit * 1000), incarnation.duration)
         else:
             self._settle(incarnation)
+        self._become(State.RUNNING)  # only now: a failed partition has not recovered while it tries
 
     def _settle(self, incarnation: Incarnation) -> None:
         """Commit what an idle partition still owes the target: a pinned start, a sync, a position past markers.
@@ -245,12 +244,12 @@ class Replicator:
         self._incarnation = Incarnation(self._flow, self.partition, self.topic, producer)
         return self._incarnation
 
-    def _committed(self, incarnation: Incarnation, position: int) -> None:
+    def _committed(self, incarnation: Incarnation, position: int, records: int = 0) -> None:
         self.position = position
         self.last_commit = time.time()
         self.refresh_at = time.monotonic() + REFRESH_INTERVAL
         self._stands, self._pin_start = True, False
-        self.counters.transactions["committed"] += 1
+        self.counters.committed(records, incarnation.duration)
         self._not_before = incarnation.ended + min(self._flow.transaction_linger_max, incarnation.duration)
         self._backoff.reset()
         self._said = ""
@@ -261,6 +260,7 @@ class Replicator:
         outcome = OUTCOMES.get(type(error))
         if outcome:
             self.counters.transactions[outcome] += 1
+        self.counters.fenced += isinstance(error, ProducerFenced)
         if not isinstance(error, TransactionAborted):
             self._discard()
         if isinstance(error, ProducerFenced) and not self._owner.still_ours(self.partition):
@@ -270,6 +270,7 @@ class Replicator:
         if isinstance(error, SourceDataLost):
             self.buffer.invalidate()
             self._not_before = time.monotonic() + LOST_RETRY
+        self.counters.retries += 1
         self._become(State.FAILED, str(error))
         self._say(error)
 

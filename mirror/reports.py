@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from mirror.plan import Partition
 
-# Upper bounds of the replication latency histogram, seconds.
+# Upper bounds of the histograms of replication latency and of transactions' durations, seconds.
 LATENCY_BUCKETS = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600,
 )  # fmt: skip
 _BOUNDS_MS = [bound * 1000 for bound in LATENCY_BUCKETS]
+SIZE_BUCKETS = (1, 10, 100, 1_000, 10_000, 100_000)  # records in a transaction
 
-OUTCOMES = ("committed", "aborted", "unknown", "fenced")
+OUTCOMES = ("committed", "aborted", "unknown")  # of transactions
+LOST = ("truncated", "recreated", "refused")  # why upstream offsets were passed over without a copy
 
 
 @dataclass(slots=True)
@@ -25,19 +28,35 @@ class Counters:
     records: int = 0
     bytes: int = 0  # keys, values and headers
     transactions: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
+    fenced: int = 0  # producers that a newer one has fenced
+    retries: int = 0  # attempts after a failure
+    lost: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LOST, 0))  # offsets, by reason
     latency_buckets: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BUCKETS) + 1))
     latency_sum: float = 0.0  # seconds
+    age_sum: float = 0.0  # seconds from the records' timestamps to the begin of their transactions
+    duration_buckets: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BUCKETS) + 1))
+    duration_sum: float = 0.0  # seconds
+    size_buckets: list[int] = field(default_factory=lambda: [0] * (len(SIZE_BUCKETS) + 1))
 
-    def copied(self, timestamps: Sequence[int], size: int, now: int) -> None:
-        """Count a committed batch of `size` bytes, with its replication latency: `now` minus record timestamp, ms.
+    def committed(self, records: int, duration: float) -> None:
+        """Count a committed transaction of so many records, perhaps none, that took `duration` seconds."""
+        self.transactions["committed"] += 1
+        self.duration_buckets[bisect_left(LATENCY_BUCKETS, duration)] += 1
+        self.duration_sum += duration
+        self.size_buckets[bisect_left(SIZE_BUCKETS, records)] += 1
 
-        Clocks of producers may be ahead of ours; such a record's latency counts as 0. A record without a timestamp
-        has none.
+    def copied(self, timestamps: Sequence[int], size: int, now: int, duration: float = 0.0) -> None:
+        """Count a batch of `size` bytes, with its replication latency: `now` minus record timestamp, ms.
+
+        Its transaction took `duration` seconds. Clocks of producers may be ahead of ours; such a record's latency
+        counts as 0. A record without a timestamp has none.
         """
         self.records += len(timestamps)
         self.bytes += size
         ages = sorted(max(0, now - timestamp) for timestamp in timestamps if timestamp > 0)
-        self.latency_sum += sum(ages) / 1000
+        latency = sum(ages) / 1000
+        self.latency_sum += latency
+        self.age_sum += max(0.0, latency - len(ages) * duration)
         below = 0
         for index, bound in enumerate(_BOUNDS_MS):
             upto = bisect_right(ages, bound, lo=below)
@@ -46,6 +65,28 @@ class Counters:
             if below == len(ages):
                 return
         self.latency_buckets[-1] += len(ages) - below
+
+    def plus(self, other: Counters) -> Counters:
+        """Both together."""
+        return self._combined(other, 1)
+
+    def minus(self, other: Counters) -> Counters:
+        """What was counted since `other`, an earlier state of the same."""
+        return self._combined(other, -1)
+
+    def _combined(self, other: Counters, sign: int) -> Counters:
+        return Counters(*[_added(getattr(self, name), getattr(other, name), sign) for name in _COUNTERS])
+
+
+_COUNTERS = [each.name for each in fields(Counters)]
+
+
+def _added(a: Any, b: Any, sign: int) -> Any:
+    if isinstance(a, list):
+        return [x + sign * y for x, y in zip(a, b, strict=True)]
+    if isinstance(a, dict):
+        return {key: a.get(key, 0) + sign * b.get(key, 0) for key in a | b}
+    return a + sign * b
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +102,7 @@ class Report:
     reason: str
     position: int  # next upstream offset; -1 before it is known
     lag: int  # records up to the source's last stable offset; -1 before it is known
+    behind_since: float  # seconds since the Unix epoch: when the next record came; 0: no lag, -1: not known
     last_commit: float  # seconds since the Unix epoch; 0: none yet
     counters: Counters
 
@@ -70,7 +112,9 @@ class Report:
 
     def encode(self) -> bytes:
         """The record value, JSON."""
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
+        raw = {name: getattr(self, name) for name in _REPORT}  # asdict would copy each list
+        raw["counters"] = {name: getattr(self.counters, name) for name in _COUNTERS}
+        return json.dumps(raw, separators=(",", ":")).encode()
 
     @staticmethod
     def decode(value: bytes) -> Report | None:
@@ -82,3 +126,6 @@ class Report:
             return Report(**raw)
         except (ValueError, TypeError, KeyError):
             return None
+
+
+_REPORT = [each.name for each in fields(Report)]

@@ -21,7 +21,7 @@ from mirror.java import java
 from mirror.metrics import Metrics
 from mirror.settings import Settings
 from mirror.spark import SparkDriver
-from mirror.web import WebServer
+from mirror.web import WebServer, health, metrics
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +49,9 @@ class Service:
         java()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        metrics = Metrics(runner.status for runner in self._runners)
-        web = WebServer(self._settings.http, metrics.registry, self._live, self._ready)
+        registry = Metrics((runner.status for runner in self._runners), self._settings.metrics.labels).registry
+        routes = {"/metrics": metrics(registry), "/livez": health(self._live), "/readyz": health(self._ready)}
+        web = WebServer(self._settings.http, routes)
         log.info("mirror starts", extra={"version": __version__, "port": web.port})
         for flow in self._settings.flows:
             for line in clients.overridden(flow):
@@ -120,9 +121,9 @@ class Service:
         problems = [f"{r.name}: {r.status.problem}" for r in self._runners if r.status.problem]
         problems += [f"{r.name}: not running" for r in self._runners if not r.status.active and not r.status.problem]
         for runner in self._runners:
-            unreported, planned = runner.status.unreported()
+            unreported = len(runner.status.unreported())
             if unreported:
-                problems.append(f"{runner.name}: {unreported} of {planned} partitions have no task yet")
+                problems.append(f"{runner.name}: {unreported} of {runner.status.size} partitions have no task yet")
             for tally in runner.status.tallies():
                 if tally.report.state == "failed":
                     problems.append(f"{runner.name}: {tally.report.partition} failed: {tally.report.reason}")

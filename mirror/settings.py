@@ -80,10 +80,17 @@ class Spark:
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """Where `/metrics`, `/livez` and `/readyz` are served; port 0 picks a free one."""
+    """Where the status page, `/metrics`, `/livez` and `/readyz` are served; port 0 picks a free one."""
 
     host: str
     port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """How much `/metrics` tells: a series for each partition, or one for each topic."""
+
+    labels: Literal["partition", "topic"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,5 +108,6 @@ class Settings:
     flows: tuple[Flow, ...]
     spark: Spark
     http: Http
+    metrics: Metrics
     log: Log
     drain_timeout: float

@@ -1,18 +1,64 @@
-"""`/metrics`, `/livez` and `/readyz` over HTTP."""
+"""The service's pages over HTTP: `/metrics`, `/livez`, `/readyz`, and the status page."""
 
 from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
 
 from mirror.errors import SetupError
 from mirror.settings import Http
 
+TEXT = "text/plain; charset=utf-8"
+
 Health = Callable[[], list[str]]  # what is wrong; empty: all is well
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a client asks for."""
+
+    query: Mapping[str, list[str]]
+    accept: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What it gets."""
+
+    content_type: str
+    body: bytes
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Route = Callable[[Request], Answer]
+
+
+def metrics(registry: CollectorRegistry) -> Route:
+    """All metrics, in Prometheus' text format or OpenMetrics, as the client accepts."""
+
+    def answer(request: Request) -> Answer:
+        encode, content_type = choose_encoder(request.accept)
+        return Answer(content_type, encode(registry))
+
+    return answer
+
+
+def health(check: Health) -> Route:
+    """200 and "ok", or 503 and what is wrong."""
+
+    def answer(_: Request) -> Answer:
+        problems = check()
+        return Answer(TEXT, ("\n".join(problems or ["ok"]) + "\n").encode(), 503 if problems else 200)
+
+    return answer
 
 
 class _Server(ThreadingHTTPServer):
@@ -27,29 +73,31 @@ class _Server(ThreadingHTTPServer):
 
 
 class WebServer:
-    """Answers until stopped. `live` must not depend on any cluster; `ready` may."""
+    """Answers GET by path until stopped."""
 
-    def __init__(self, http: Http, registry: CollectorRegistry, live: Health, ready: Health) -> None:
+    def __init__(self, http: Http, routes: Mapping[str, Route]) -> None:
         class Handler(BaseHTTPRequestHandler):
             timeout = 10  # seconds; an idle connection must not hold its thread
+            server_version, sys_version = "mirror", ""
 
             def do_GET(self) -> None:  # http.server's name
-                path = self.path.partition("?")[0]
-                if path == "/metrics":
-                    self._answer(200, CONTENT_TYPE_LATEST, generate_latest(registry))
-                elif path in ("/livez", "/readyz"):
-                    problems = live() if path == "/livez" else ready()
-                    text = "\n".join(problems or ["ok"]) + "\n"
-                    self._answer(503 if problems else 200, "text/plain; charset=utf-8", text.encode())
+                url = urlsplit(self.path)
+                route = routes.get(url.path)
+                if route is None:
+                    answer = Answer(TEXT, f"try {', '.join(routes)}\n".encode(), 404)
                 else:
-                    self._answer(404, "text/plain; charset=utf-8", b"try /metrics, /livez or /readyz\n")
-
-            def _answer(self, status: int, content_type: str, body: bytes) -> None:
-                self.send_response(status)
-                self.send_header("Content-Type", content_type)
-                self.send_header("Content-Length", str(len(body)))
+                    answer = route(Request(parse_qs(url.query), self.headers.get("Accept", "")))
+                self.send_response(answer.status)
+                for name, value in {
+                    "Content-Type": answer.content_type,
+                    "Content-Length": str(len(answer.body)),
+                    "Cache-Control": "no-store",
+                    "X-Content-Type-Options": "nosniff",
+                    **answer.headers,
+                }.items():
+                    self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(body)
+                self.wfile.write(answer.body)
 
             def log_message(self, format: str, *args: object) -> None:
                 """Scrapes and probes are not events."""

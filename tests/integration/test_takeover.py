@@ -35,7 +35,7 @@ def test_a_second_service_takes_over(pair: Pair, tmp_path: Path) -> None:
             second.wait_for("it still leads", lambda: time.monotonic() > until_settled)
             (before, after) = plans(pair)
             assert before == alone and after[0] != alone[0] and after[1] == alone[1] + 1
-            assert second.metric("mirror_flow_active") == 1
+            assert second.metric("mirror_flow_leader") == 1
 
             load.stop()
             pair.await_same(topic)

@@ -66,7 +66,7 @@ def cluster(*properties: str) -> str:
 
 # name: (file, place, words that must be in the problem). Each file has that one problem only.
 BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "empty file": ("", "1: ", ("empty", "clusters, flows, spark, http, log, drain_timeout")),
+    "empty file": ("", "1: ", ("empty", "clusters, flows, spark, http, metrics, log, drain_timeout")),
     "only comments": ("# nothing\n", "1: ", ("empty", "a mapping with the keys clusters")),
     "top level is a list": ("- a\n", "1: ", ("not a mapping", "clusters, flows, spark")),
     "top level is text": ("clusters\n", "1: ", ("not a mapping", "clusters, flows")),

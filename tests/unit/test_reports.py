@@ -1,8 +1,7 @@
-"""Reports and their counters, from a task to Prometheus."""
+"""Reports and their counters, and what the service makes of them."""
 
 from __future__ import annotations
 
-import math
 import time
 from bisect import bisect_left
 from dataclasses import replace
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.metrics import SILENCE, FlowStatus, Metrics
+from mirror.flow_status import SILENCE, FlowStatus
 from mirror.plan import Partition
 from mirror.reports import LATENCY_BUCKETS, Counters, Report
 
@@ -35,6 +34,7 @@ def report(records: int = 0, partition: int = 0, incarnation: str = "one", leade
         reason="",
         position=records,
         lag=4,
+        behind_since=1.0,
         last_commit=1.5,
         counters=counters,
     )
@@ -68,68 +68,104 @@ def test_batches_add_up(batches: list[list[int]]) -> None:
     assert (apart.records, apart.bytes) == (together.records, together.bytes)
 
 
-def scraped(status: FlowStatus) -> dict[str, float]:
-    """Sums over labels, by sample name."""
-    sums: dict[str, float] = {}
-    for metric in Metrics([status]).collect():
-        for sample in metric.samples:
-            sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
-    return sums
-
-
-def test_counters_do_not_go_back_when_a_partition_changes_hands() -> None:
-    status = FlowStatus("primary", "backup", "us")
-    status.absorb([report(10), report(25)])
-    assert scraped(status)["mirror_source_records_total"] == 25
-    status.absorb([report(3, incarnation="two")])
-    assert scraped(status)["mirror_source_records_total"] == 28
-    status.absorb([report(5, incarnation="two"), report(1, partition=1)])
-    assert scraped(status)["mirror_source_records_total"] == 31
-    assert scraped(status)["mirror_source_bytes_total"] == 310
-    status.absorb([report(25)])  # late, of the first incarnation: old
-    assert scraped(status)["mirror_source_records_total"] == 31
-
-
 def test_another_leaders_tasks_do_not_count() -> None:
     status = FlowStatus("primary", "backup", "us")
     status.absorb([report(10, leader="them")])
     assert status.tallies() == []
 
 
-def test_prometheus_buckets_are_cumulative() -> None:
-    status = FlowStatus("primary", "backup", "us")
-    counters = Counters()
-    counters.copied([NOW, NOW - 15, NOW - 3_000, NOW - 10**7], 0, NOW)
-    status.absorb([replace(report(), counters=counters)])
-    (family,) = [m for m in Metrics([status]).collect() if m.name == "mirror_source_replication_latency_seconds"]
-    buckets = {float(s.labels["le"]): s.value for s in family.samples if s.name.endswith("_bucket")}
-    assert (buckets[0.001], buckets[0.01], buckets[0.02], buckets[5.0], buckets[600.0], buckets[math.inf]) == (
-        1, 1, 2, 3, 3, 4,
-    )  # fmt: skip
-    assert list(buckets.values()) == sorted(buckets.values())
-
-
-def test_what_is_not_known_yet_is_no_sample() -> None:
-    status = FlowStatus("primary", "backup", "us")
-    status.absorb([replace(report(), lag=-1, last_commit=0.0)])
-    assert not {"mirror_source_topic_partition_lag", "mirror_last_commit_timestamp_seconds"} & scraped(status).keys()
-
-
 def test_partitions_that_left_the_plan_are_forgotten() -> None:
     status = FlowStatus("primary", "backup", "us")
     status.absorb([report(1), report(1, partition=1)])
-    status.planned(2, [Partition("topic", 1)])
+    status.planned(2, [[Partition("topic", 1)]])
     assert [tally.report.partition for tally in status.tallies()] == [Partition("topic", 1)]
 
 
 def test_partitions_without_a_report_are_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     status = FlowStatus("primary", "backup", "us")
-    status.planned(1, [Partition("topic", 0), Partition("topic", 1)])
+    status.planned(1, [[Partition("topic", 0)], [Partition("topic", 1)]])
     assert status.silent() == 0
     later = time.monotonic() + SILENCE + 1
     monkeypatch.setattr(time, "monotonic", lambda: later)
     status.absorb([report(1)])
     assert status.silent() == 1
+
+
+def test_only_its_last_word_counts_for_an_incarnation_that_ended() -> None:
+    status = FlowStatus("primary", "backup", "us")
+    status.absorb([report(10), report(25), report(3, incarnation="two")])
+    assert [tally.total.records for tally in status.tallies()] == [28]
+    status.absorb([report(30), report(5, incarnation="two")])
+    assert [tally.total.records for tally in status.tallies()] == [30]
+
+
+@given(st.lists(ages, min_size=1, max_size=4))
+def test_what_was_counted_since(batches: list[list[int]]) -> None:
+    earlier, later = Counters(), Counters()
+    for number, batch in enumerate(batches):
+        for counters in (earlier, later) if number == 0 else (later,):
+            counters.copied([NOW - age for age in batch], 3, NOW, duration=0.25)
+            counters.committed(len(batch), 0.25)
+    later.fenced, later.lost["refused"] = 2, 7
+    since = later.minus(earlier)
+    assert since.transactions["committed"] == len(batches) - 1 == sum(since.duration_buckets) == sum(since.size_buckets)
+    assert (since.records, since.fenced, since.lost["refused"]) == (sum(map(len, batches[1:])), 2, 7)
+    again = earlier.plus(since)
+    assert again.age_sum == pytest.approx(later.age_sum) and again.latency_sum == pytest.approx(later.latency_sum)
+    assert replace(again, age_sum=0, latency_sum=0) == replace(later, age_sum=0, latency_sum=0)
+
+
+def test_age_is_latency_without_the_transaction() -> None:
+    counters = Counters()
+    counters.copied([NOW - 1000, NOW - 3000, -1], 0, NOW, duration=0.5)
+    assert (counters.latency_sum, counters.age_sum) == (4.0, 3.0)
+    counters.copied([NOW - 100], 0, NOW, duration=0.5)  # the producer's clock is ahead of ours
+    assert counters.age_sum == 3.0
+
+
+def test_a_transaction_is_in_the_bucket_of_its_duration_and_size() -> None:
+    counters = Counters()
+    counters.committed(0, 0.001)
+    counters.committed(10, 0.0011)
+    counters.committed(1_000_000, 10_000.0)
+    assert counters.transactions == {"committed": 3, "aborted": 0, "unknown": 0}
+    assert [index for index, count in enumerate(counters.duration_buckets) if count] == [0, 1, 18]
+    assert counters.size_buckets == [1, 1, 0, 0, 0, 0, 1]
+
+
+def failed(reason: str) -> Report:
+    return replace(report(), state="failed", reason=reason)
+
+
+def test_failures_and_recoveries_are_remembered() -> None:
+    status = FlowStatus("primary", "backup", "us")
+    status.absorb([report(1), failed("too large"), failed("too large"), failed("denied"), report(2), report(3)])
+    events = [(event.state, event.reason) for event in status.events()]
+    assert events == [("running", ""), ("failed", "denied"), ("failed", "too large")]
+
+
+def test_a_flow_says_what_it_waits_for() -> None:
+    status = FlowStatus("primary", "backup", "us")
+    assert (status.state, status.problem) == ("starting", "starting")
+    status.active, status.problem = True, ""
+    assert (status.state, status.events()) == ("running", [])
+    status.problem = "cluster backup does not answer"
+    assert status.state == "waiting"
+    status.problem = ""
+    assert status.state == "running"
+    assert [event.reason for event in status.events()] == ["", "cluster backup does not answer"]
+    status.failed, status.problem = True, "another service leads it now"
+    assert status.state == "failed"
+
+
+def test_a_state_has_a_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    status = FlowStatus("primary", "backup", "us")
+    clock = [1_000.0]
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    for state, moment in (("running", 1_000.0), ("failed", 1_010.0), ("failed", 1_020.0)):
+        clock[0] = moment
+        status.absorb([replace(report(), state=state)])
+    assert status.tallies()[0].since == 1_010.0
 
 
 def test_a_report_of_another_version_is_passed_over() -> None:
