@@ -19,9 +19,11 @@ from mirror.errors import MirrorError, Superseded
 from mirror.flow import FlowRunner
 from mirror.java import java
 from mirror.metrics import Metrics
+from mirror.overview import overview
+from mirror.page import files, page
 from mirror.settings import Settings
 from mirror.spark import SparkDriver
-from mirror.web import WebServer, health, metrics
+from mirror.web import Answer, Route, WebServer, health, metrics
 
 log = logging.getLogger(__name__)
 
@@ -49,9 +51,7 @@ class Service:
         java()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        registry = Metrics((runner.status for runner in self._runners), self._settings.metrics.labels).registry
-        routes = {"/metrics": metrics(registry), "/livez": health(self._live), "/readyz": health(self._ready)}
-        web = WebServer(self._settings.http, routes)
+        web = WebServer(self._settings.http, self._routes())
         log.info("mirror starts", extra={"version": __version__, "port": web.port})
         for flow in self._settings.flows:
             for line in clients.overridden(flow):
@@ -72,6 +72,17 @@ class Service:
             self._spark.result()
         if failures:
             raise failures[0]
+
+    def _routes(self) -> dict[str, Route]:
+        flows = [runner.status for runner in self._runners]
+        return {
+            "/": lambda request: page(overview(flows), request),
+            "/status": lambda _: Answer("application/json", overview(flows).json()),
+            "/metrics": metrics(Metrics(flows, self._settings.metrics.labels).registry),
+            "/livez": health(self._live),
+            "/readyz": health(self._ready),
+            **files(),
+        }
 
     def _start_spark(self) -> None:
         flows = {flow.name: flow for flow in self._settings.flows}
