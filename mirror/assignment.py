@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from mirror.channel import ControlReader
 from mirror.errors import MirrorError
+from mirror.orders import Orders, is_paused
 from mirror.plan import Partition, Topic
 from mirror.positions import Positions
 from mirror.settings import Flow
@@ -55,6 +56,15 @@ class Assignment:
         """Does the newest plan still have this epoch?"""
         plan = self._control.plan
         return plan is not None and plan.leader == self.leader and not plan.stop and len(plan.slices) == self._count
+
+    @property
+    def orders(self) -> Orders:
+        """What people have ordered; another object after every change."""
+        return self._control.orders
+
+    def is_paused(self, partition: Partition) -> bool:
+        """Has somebody ordered that the partition is not to be copied now?"""
+        return is_paused(self._control.orders, partition)
 
     def is_ours(self, partition: Partition) -> bool:
         """Does the newest plan, read to its end, give us the partition? Raises ClusterAway, Replaced."""

@@ -1,23 +1,25 @@
-"""The control topic (plans, claims) and the status topic (reports), both compacted and on the target."""
+"""The control topic (plans, claims, orders) and the status topic (reports), both compacted and on the target."""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from mirror.clients import internal_consumer, internal_producer
-from mirror.errors import ClusterAway
+from mirror.clients import internal_consumer, internal_producer, is_away
+from mirror.errors import ClusterAway, FlowError
+from mirror.orders import KEY, Order, Scope
 from mirror.plan import Plan
 from mirror.reports import Report
 from mirror.settings import Flow
 
 PLAN_KEY = b"plan"
 CLAIM_KEY = b"claim/"
+ORDER_KEY = KEY.encode()
 UNKNOWN = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
 READ_TIMEOUT = 10.0  # seconds to read a channel to its end
 
@@ -39,7 +41,7 @@ class Claim:
 
 
 class ControlReader:
-    """Follows a flow's control topic from its beginning; `plan` and `claims` are the newest it has seen.
+    """Follows a flow's control topic from its beginning; `plan`, `claims` and `orders` are the newest it has seen.
 
     Safe to be used by several threads.
     """
@@ -47,6 +49,7 @@ class ControlReader:
     def __init__(self, flow: Flow) -> None:
         self.plan: Plan | None = None
         self.claims: dict[int, str] = {}
+        self.orders: Mapping[Scope, Order] = {}  # replaced as a whole by every change
         self._cluster = flow.target.alias
         self._topic = flow.control_topic
         self._reached = 0
@@ -55,7 +58,7 @@ class ControlReader:
         self._consumer.assign([TopicPartition(self._topic, 0, 0)])
 
     def poll(self, timeout: float) -> bool:
-        """Take what comes within `timeout` seconds; True if the plan or a claim changed."""
+        """Take what comes within `timeout` seconds; True if something changed."""
         with self._lock:
             return self._take(timeout) is None
 
@@ -63,7 +66,7 @@ class ControlReader:
         """Take everything up to the topic's end as it is now. Raises ClusterAway when it does not answer."""
         deadline = time.monotonic() + READ_TIMEOUT
         with self._lock:
-            end = self._end(deadline)
+            end = _end(self._consumer, self._topic, self._cluster, deadline)
             while self._reached < end:
                 error = self._take(0.1)
                 if time.monotonic() > deadline:
@@ -74,18 +77,6 @@ class ControlReader:
         """Leave the topic."""
         with self._lock:
             self._consumer.close()
-
-    def _end(self, deadline: float) -> int:
-        while True:
-            left = deadline - time.monotonic()
-            try:
-                return int(self._consumer.get_watermark_offsets(TopicPartition(self._topic, 0), max(0.1, left))[1])
-            except KafkaException as error:
-                cause: KafkaError = error.args[0]
-                # A topic that was just created is not known to every broker at once.
-                if cause.code() not in UNKNOWN or left <= 0:
-                    raise ClusterAway(self._cluster, f"{self._topic} can't be read: {cause.str()}") from error
-                self._consumer.poll(0.1)
 
     def _take(self, timeout: float) -> str | None:
         """None if something changed; else why not ("" for nothing new)."""
@@ -98,36 +89,50 @@ class ControlReader:
             return str(message.error().str())
         self._reached = message.offset() + 1
         key, value = message.key() or b"", message.value()
-        if value is None:
+        if key.startswith(ORDER_KEY):
+            self._take_order(Scope.decode(key), value)
+        elif value is None:
             return ""
-        if key == PLAN_KEY:
+        elif key == PLAN_KEY:
             self.plan = Plan.decode(value)
         elif key.startswith(CLAIM_KEY):
             self.claims[int(key[len(CLAIM_KEY) :])] = json.loads(value)["task"]
         return None
 
+    def _take_order(self, scope: Scope, value: bytes | None) -> None:
+        others = {each: order for each, order in self.orders.items() if each != scope}
+        self.orders = others if value is None else others | {scope: Order.decode(value)}
+
 
 class ChannelWriter:
-    """A task's voice: its claim on the control topic, its reports on the status topic."""
+    """Writes claims and orders to the control topic, reports to the status topic.
+
+    The leader's plans are in transactions of its own producer, which these plain writes do not disturb.
+    """
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
         self._producer: Producer = internal_producer(flow.target)
 
     def claim(self, claim: Claim) -> None:
-        """Write a claim and wait until it stands. Raises ClusterAway."""
-        failed: list[KafkaError] = []
-        self._producer.produce(
-            self._flow.control_topic,
-            claim.encode(),
-            claim.key(),
-            0,
-            on_delivery=lambda error, _: failed.append(error) if error else None,
-        )
+        """Write a claim and wait until it stands. Raises ClusterAway, FlowError when the target refuses it."""
+        self._control({claim.key(): claim.encode()})
+
+    def order(self, changes: Mapping[Scope, Order | None]) -> None:
+        """Write orders, None lifts one, and wait until they stand. Raises ClusterAway, FlowError."""
+        self._control({scope.key(): order.encode() if order else None for scope, order in changes.items()})
+
+    def _control(self, records: Mapping[bytes, bytes | None]) -> None:
+        topic, failed = self._flow.control_topic, list[KafkaError]()
+        for key, value in records.items():
+            self._producer.produce(topic, value, key, 0, lambda error, _: failed.append(error) if error else None)
         left = self._producer.flush(READ_TIMEOUT)
-        if left or failed:
+        if left:
             self._producer.purge()
-            reason = f"{self._flow.control_topic} takes no claim: {failed or 'no answer in time'}"
+        reason = f"{topic} takes no record: {failed[0].str() if failed else 'no answer in time'}"
+        if failed and not is_away(failed[0]) and failed[0].code() != KafkaError._MSG_TIMED_OUT:
+            raise FlowError(f"flow {self._flow.name}: {reason}")
+        if left or failed:
             raise ClusterAway(self._flow.target.alias, reason)
 
     def report(self, reports: Iterable[Report]) -> None:
@@ -148,15 +153,13 @@ class StatusReader:
     """Follows a flow's status topic from its end."""
 
     def __init__(self, flow: Flow) -> None:
-        self._topic = flow.status_topic
         self._consumer: Consumer = internal_consumer(flow.target, flow.group)
         try:
-            _, end = self._consumer.get_watermark_offsets(TopicPartition(self._topic, 0), READ_TIMEOUT)
-        except KafkaException as error:
+            end = _end(self._consumer, flow.status_topic, flow.target.alias, time.monotonic() + READ_TIMEOUT)
+        except ClusterAway:
             self._consumer.close()
-            reason = f"{self._topic} can't be read: {error.args[0].str()}"
-            raise ClusterAway(flow.target.alias, reason) from error
-        self._consumer.assign([TopicPartition(self._topic, 0, end)])
+            raise
+        self._consumer.assign([TopicPartition(flow.status_topic, 0, end)])
 
     def poll(self, timeout: float) -> list[Report]:
         """Reports that come within `timeout` seconds."""
@@ -167,3 +170,17 @@ class StatusReader:
     def close(self) -> None:
         """Leave the topic."""
         self._consumer.close()
+
+
+def _end(consumer: Consumer, topic: str, cluster: str, deadline: float) -> int:
+    """The end of a channel as it is now. Raises ClusterAway."""
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), max(0.1, left))[1])
+        except KafkaException as error:
+            cause: KafkaError = error.args[0]
+            # A topic that was just created is not known to every broker at once.
+            if cause.code() not in UNKNOWN or left <= 0:
+                raise ClusterAway(cluster, f"{topic} can't be read: {cause.str()}") from error
+            consumer.poll(0.1)

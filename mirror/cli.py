@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
 from mirror import __version__, config, logs
-from mirror.errors import MirrorError
+from mirror.errors import ConfigError, MirrorError
+from mirror.settings import Flow, Log, Settings
 
 CONFIG = click.option(
     "-c",
@@ -19,6 +23,8 @@ CONFIG = click.option(
     metavar="FILE",
     help="The YAML configuration; see config.example.yaml.",
 )
+FLOW = click.option("--flow", metavar="SOURCE->TARGET", help="Which flow; needed when the file has several.")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -75,6 +81,99 @@ def demo(seconds: float, keep: bool, as_json: bool) -> None:
     from mirror.demo import run  # noqa: PLC0415  # only this verb needs it
 
     sys.exit(0 if run(seconds, keep, as_json) else 1)
+
+
+def _ordering(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of pause and resume."""
+    options = [
+        CONFIG,
+        FLOW,
+        click.option("--topic", metavar="TOPIC", help="Only this topic, by its name on the source."),
+        click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Only this partition of the topic."),
+        click.option(
+            "--timeout",
+            default=60.0,
+            show_default=True,
+            type=click.FloatRange(min=0),
+            help="Seconds to wait for the tasks' answer.",
+        ),
+        AS_JSON,
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@cli.command()
+@_ordering
+def pause(**options: Any) -> None:
+    """Stop copying a flow, a topic or a partition, until it is resumed.
+
+    Running transactions are finished, positions stay, all others go on. The order survives restarts, and new
+    partitions follow it too. A later order replaces all earlier ones for what it names.
+
+    \b
+    Exit codes: 0 paused (or it will be when a service runs), 1 not followed in time, 2 bad use.
+    Example: mirror pause -c mirror.yaml --topic orders
+    """
+    _order(paused=True, **options)
+
+
+@cli.command()
+@_ordering
+def resume(**options: Any) -> None:
+    """Copy a flow, a topic or a partition again, from where it was paused.
+
+    \b
+    Exit codes: 0 resumed (or it will be when a service runs), 1 not followed in time, 2 bad use.
+    Example: mirror resume -c mirror.yaml --topic orders --partition 3
+    """
+    _order(paused=False, **options)
+
+
+def _order(
+    path: Path,
+    flow: str | None,
+    topic: str | None,
+    partition: int | None,
+    timeout: float,
+    as_json: bool,
+    paused: bool,
+) -> None:
+    from mirror import pause as verb  # noqa: PLC0415
+    from mirror.orders import Scope  # noqa: PLC0415
+
+    if partition is not None and topic is None:
+        raise click.UsageError("--partition needs --topic")
+    outcome = verb.give(_one_flow(_load(path), flow), Scope(topic, partition), paused, timeout)
+    if as_json:
+        waiting = [str(each) for each in outcome.waiting]
+        _print_json(
+            {"flow": outcome.flow, "topic": topic, "partition": partition, "paused": paused}
+            | {"partitions": outcome.partitions, "waiting": waiting, "served": outcome.served}
+        )
+    else:
+        click.echo(str(outcome), err=outcome.failed)
+    sys.exit(1 if outcome.failed else 0)
+
+
+def _load(path: Path) -> Settings:
+    """The settings, for a command that is over soon: of its log only warnings are shown."""
+    settings = config.load(path)
+    logs.configure(Log("warning", settings.log.format))
+    return settings
+
+
+def _one_flow(settings: Settings, name: str | None) -> Flow:
+    found = [flow for flow in settings.flows if name in (None, flow.name)]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(flow.name for flow in settings.flows)
+    raise ConfigError([f"--flow {name}: no such flow; there are {names}" if name else f"--flow is needed: {names}"])
+
+
+def _print_json(result: object) -> None:
+    click.echo(json.dumps(result))
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -53,6 +53,8 @@ class Companion(threading.Thread):
         self._source = clients.admin(owner.flow.source)
         self._assigned: dict[Partition, Replicator] = {}
         self._leaving: list[Replicator] = []
+        self._resting: dict[Partition, Replicator] = {}  # paused
+        self._orders = assignment.orders
         self._ends: dict[Partition, int] = {}  # last stable offsets
         self._caught_up: dict[Partition, float] = {}  # when each last had no lag, seconds since the Unix epoch
         self._asked: dict[TopicPartition, Future[Any]] = {}
@@ -92,22 +94,36 @@ class Companion(threading.Thread):
             self.done.set()
             return
         for partition, replicator in list(self._assigned.items()):
-            topic = wanted.get(partition)
-            if topic is None or topic.topic_id != replicator.topic.topic_id or replicator.state is State.RELEASED:
-                replicator.release()
-                self._leaving.append(self._assigned.pop(partition))
+            if _is_over(replicator, wanted):
+                self._release(self._assigned.pop(partition))
                 self._caught_up.pop(partition, None)
+            elif self._assignment.is_paused(partition):
+                self._release(self._assigned.pop(partition), State.PAUSED)
+        for partition, replicator in list(self._resting.items()):
+            if _is_over(replicator, wanted) or not self._assignment.is_paused(partition):
+                self._release(self._resting.pop(partition))
+                log.info("partition not paused any more", extra=self._where(replicator))
         self._let_go()
-        held = {r.partition for r in self._leaving} | self._assigned.keys()
+        if self._orders is not self._assignment.orders:  # who gave the new one waits for an answer
+            self._orders = self._assignment.orders
+            self._report_at = self._all_said_at = 0.0
+        held = {r.partition for r in self._leaving} | self._assigned.keys() | self._resting.keys()
         joining = {p: topic for p, topic in wanted.items() if p not in held}
         if joining and time.monotonic() >= self._retry_at:
             self._join(joining)
 
     def _let_go(self) -> None:
-        for replicator in [r for r in self._leaving if r.state is State.RELEASED]:
+        for replicator in [r for r in self._leaving if r.state in (State.RELEASED, State.PAUSED)]:
             self._leaving.remove(replicator)
             self._writer.report([self._report(replicator)])  # its last transaction counts too
             self._moves.put(Leave(replicator))
+            if replicator.state is State.PAUSED:
+                self._resting[replicator.partition] = replicator
+                log.info("partition paused", extra={**self._where(replicator), "position": replicator.position})
+
+    def _release(self, replicator: Replicator, into: State = State.RELEASED) -> None:
+        replicator.release(into)
+        self._leaving.append(replicator)
 
     def _join(self, joining: dict[Partition, Topic]) -> None:
         try:
@@ -127,8 +143,11 @@ class Companion(threading.Thread):
             self._said = ""
         for partition, start in starts.items():
             replicator = Replicator(self._owner, partition, joining[partition], start)
-            self._assigned[partition] = replicator
-            self._moves.put(Join(replicator))
+            if self._assignment.is_paused(partition):
+                self._release(replicator, State.PAUSED)
+            else:
+                self._assigned[partition] = replicator
+                self._moves.put(Join(replicator))
 
     def _wait_to_join(self, reason: str, level: int) -> None:
         self._retry_at = time.monotonic() + self._backoff.next()
@@ -139,7 +158,7 @@ class Companion(threading.Thread):
     def _tend(self) -> None:
         """What a partition without records needs now and then."""
         now = time.monotonic()
-        for replicator in self._assigned.values():
+        for replicator in (*self._assigned.values(), *self._resting.values()):
             if now >= replicator.refresh_at:
                 replicator.request(0.0)
             elif replicator.has_producer and replicator.last_used < now - self._flow.producer_idle_timeout:
@@ -154,7 +173,7 @@ class Companion(threading.Thread):
                 self._ends[Partition(tp.topic, tp.partition)] = future.result().offset
             except KafkaException:
                 self._ends.pop(Partition(tp.topic, tp.partition), None)
-        asked = {TopicPartition(*partition): OffsetSpec.latest() for partition in self._assigned}
+        asked = {TopicPartition(*partition): OffsetSpec.latest() for partition in (*self._assigned, *self._resting)}
         self._asked = (
             self._source.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=5.0)
             if asked
@@ -174,7 +193,7 @@ class Companion(threading.Thread):
                 yield report
 
     def _reports(self) -> Iterator[Report]:
-        return map(self._report, list(self._assigned.values()))
+        return map(self._report, [*self._assigned.values(), *self._resting.values()])
 
     def _report(self, replicator: Replicator) -> Report:
         lag = self._lag(replicator)
@@ -192,6 +211,10 @@ class Companion(threading.Thread):
             last_commit=replicator.last_commit,
             counters=replicator.counters,
         )
+
+    def _where(self, replicator: Replicator) -> dict[str, object]:
+        topic, partition = replicator.partition
+        return {"flow": self._flow.name, "topic": topic, "partition": partition}
 
     def _lag(self, replicator: Replicator) -> int:
         """Records up to the last stable offset; markers and aborted records at the end do not count."""
@@ -216,3 +239,9 @@ class Companion(threading.Thread):
         if replicator.partition in self._caught_up:
             known.append(self._caught_up[replicator.partition])
         return max(known, default=-1.0)
+
+
+def _is_over(replicator: Replicator, wanted: Mapping[Partition, Topic]) -> bool:
+    """Is the replicator not one for what is wanted (any more)?"""
+    topic = wanted.get(replicator.partition)
+    return topic is None or topic.topic_id != replicator.topic.topic_id or replicator.state is State.RELEASED

@@ -36,18 +36,23 @@ LOST_RETRY = 30.0  # seconds before a partition whose source data is lost looks 
 
 
 class State(Enum):
-    """A partition's state. STARTING has no producer yet; FAILED waits and tries again; RELEASED is final."""
+    """A partition's state. STARTING has no producer yet; FAILED waits and tries again; RELEASED is final.
+
+    PAUSED is too: copying goes on with another replicator. Until then this one only keeps the position alive.
+    """
 
     STARTING = "starting"
     RUNNING = "running"
     FAILED = "failed"
+    PAUSED = "paused"
     RELEASED = "released"
 
 
 TRANSITIONS = {
-    State.STARTING: {State.RUNNING, State.FAILED, State.RELEASED},
-    State.RUNNING: {State.STARTING, State.FAILED, State.RELEASED},
-    State.FAILED: {State.RUNNING, State.RELEASED},
+    State.STARTING: {State.RUNNING, State.FAILED, State.PAUSED, State.RELEASED},
+    State.RUNNING: {State.STARTING, State.FAILED, State.PAUSED, State.RELEASED},
+    State.FAILED: {State.RUNNING, State.PAUSED, State.RELEASED},
+    State.PAUSED: {State.RELEASED},
     State.RELEASED: set[State](),
 }
 
@@ -105,7 +110,7 @@ class Replicator:
         self._not_before = 0.0  # monotonic: pacing or back-off
         self._said = ""
         self._lost = ""
-        self._releasing = False
+        self._releasing: State | None = None  # what it becomes after the running transaction
         self._lock = threading.Lock()  # guards _running and _wake_at
         self._running = False
         self._wake_at: float | None = None
@@ -136,9 +141,9 @@ class Replicator:
         self._lost = reason
         self.request()
 
-    def release(self) -> None:
-        """Let go, after the running transaction if there is one."""
-        self._releasing = True
+    def release(self, into: State = State.RELEASED) -> None:
+        """Let go, after the running transaction if there is one; PAUSED: the partition stays ours."""
+        self._releasing = into
         self.buffer.invalidate()
         self.request(0.0)
 
@@ -174,7 +179,7 @@ class Replicator:
         if self.state is State.RELEASED:
             return None
         if self._releasing:
-            return 0.0
+            return None if self.state is self._releasing else 0.0
         wait = max(0.0, self._not_before - time.monotonic())
         if self.state is State.FAILED or self._pin_start or self._lost:
             return wait
@@ -184,8 +189,10 @@ class Replicator:
 
     def _work(self) -> None:
         if self._releasing:
+            if self.state is self._releasing and time.monotonic() >= self.refresh_at:
+                self._keep_position()
             self._discard()
-            self._become(State.RELEASED)
+            self._become(self._releasing)
             return
         if self._lost and not len(self.buffer):
             reason, self._lost = self._lost, ""
@@ -218,6 +225,14 @@ class Replicator:
             incarnation.settle(position)
             self._committed(incarnation, position)
 
+    def _keep_position(self) -> None:
+        """Commit the position of a paused partition again, or the broker would forget it: see `_settle`."""
+        self.refresh_at = time.monotonic() + REFRESH_INTERVAL
+        if self._stands:
+            incarnation = self._take_over()
+            incarnation.settle(self.position)
+            self._committed(incarnation, self.position)
+
     def _take_over(self) -> Incarnation:
         """Fence, then load, then seek. In this order, or an older owner could still move the position."""
         self._owner.make_room()
@@ -228,7 +243,7 @@ class Replicator:
         position = self._owner.positions.stable(self.topic.remote, self.partition.partition)
         if position is None:
             if self._stands:
-                self._releasing = True  # and joined anew: where to start has to be found again
+                self._releasing = State.RELEASED  # and joined anew: where to start has to be found again
                 raise PartitionError(f"position {self.position} is gone from group {self._flow.group}")
             position = Position(self.start.offset, self.topic.topic_id)
         else:
@@ -266,6 +281,10 @@ class Replicator:
         if isinstance(error, ProducerFenced) and not self._owner.still_ours(self.partition):
             log.info("another task has the partition now", extra=self._where())
             self.release()
+            return
+        if self.state is State.PAUSED:
+            self.refresh_at = self._not_before
+            self._say(error)
             return
         if isinstance(error, SourceDataLost):
             self.buffer.invalidate()

@@ -1,0 +1,85 @@
+"""`mirror pause` and `mirror resume`: write an order, and wait until the tasks of the service report it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from dataclasses import dataclass
+
+from mirror.channel import ChannelWriter, ControlReader, StatusReader
+from mirror.errors import ConfigError
+from mirror.orders import Scope, changes
+from mirror.plan import Partition
+from mirror.policy import ReplicationPolicy
+from mirror.replicator import State
+from mirror.settings import Flow
+from mirror.topics import TopicMonitor
+
+SILENCE = 15.0  # seconds without a report after which no service runs: tasks report everything within 10
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What has become of an order: it stands in any case."""
+
+    flow: str
+    scope: Scope
+    paused: bool
+    partitions: int  # that it is about now
+    waiting: tuple[Partition, ...]  # of which no task has reported it in time
+    served: bool  # does a service run the flow?
+
+    @property
+    def failed(self) -> bool:
+        """Does a service run, and yet the order was not followed in time?"""
+        return self.served and bool(self.waiting)
+
+    def __str__(self) -> str:
+        done, head = "paused" if self.paused else "resumed", f"{self.flow}: {self.scope}"
+        if not self.served:
+            return f"{head}: will be {done} when a service runs (no task has reported; the order stands)"
+        if self.waiting:
+            some = ", ".join(map(str, self.waiting[:5])) + (", ..." if len(self.waiting) > 5 else "")
+            return (
+                f"{head}: the order stands, but {len(self.waiting)} of {self.partitions} partitions have not reported "
+                f"it in time ({some}): they follow when they can, see mirror status"
+            )
+        if not self.partitions:
+            return f"{head}: no partition is copied there now; those that come will be {done}"
+        return f"{head}: {done} ({self.partitions} partition{'s' * (self.partitions != 1)})"
+
+
+def give(flow: Flow, scope: Scope, paused: bool, timeout: float) -> Outcome:
+    """Order `scope` of a flow to be paused or copied, and wait up to `timeout` seconds for the tasks' answer.
+
+    Raises ConfigError for a topic that the flow does not mirror, ClusterAway or FlowError if the order can't be
+    written.
+    """
+    if scope.topic is not None and not ReplicationPolicy(flow).is_mirrored(scope.topic):
+        raise ConfigError([f"flow {flow.name} does not mirror topic {scope.topic}: see its topics and exclude"])
+    TopicMonitor(flow).ensure_internal_topics()
+    with closing(ControlReader(flow)) as control, closing(StatusReader(flow)) as status:
+        control.read_to_end()
+        ChannelWriter(flow).order(changes(control.orders, scope, paused))
+        return _await(flow, scope, paused, timeout, control, status)
+
+
+def _await(
+    flow: Flow, scope: Scope, paused: bool, timeout: float, control: ControlReader, status: StatusReader
+) -> Outcome:
+    begun, served = time.monotonic(), False
+    followed: set[Partition] = set()
+    while True:
+        control.poll(0)
+        plan = control.plan
+        running = plan is not None and not plan.stop
+        wanted = {p for each in plan.slices for p in each if scope.covers(Scope(*p))} if plan else set()
+        waiting = tuple(sorted(wanted - followed))
+        patience = timeout if served else min(timeout, SILENCE)
+        if not running or not waiting or time.monotonic() - begun > patience:
+            return Outcome(flow.name, scope, paused, len(wanted), waiting, running and (served or not waiting))
+        for report in status.poll(0.2):
+            if plan is not None and report.leader == plan.leader:
+                served = True
+                follows = (report.state == State.PAUSED.value) is paused and report.state != State.RELEASED.value
+                (followed.add if follows else followed.discard)(report.partition)

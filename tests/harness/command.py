@@ -1,0 +1,24 @@
+"""One-shot commands of `mirror`, as people and programs start them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+Ended = subprocess.CompletedProcess[str]
+
+
+def mirror(*arguments: str | Path | int, timeout: float = 120.0) -> Ended:
+    """Run a command to its end."""
+    command = [sys.executable, "-m", "mirror", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def answer(*arguments: str | Path | int, code: int = 0) -> Any:
+    """What a command prints with --json, after it ended with this exit code."""
+    ended = mirror(*arguments, "--json")
+    assert ended.returncode == code, ended.stdout + ended.stderr
+    return json.loads(ended.stdout)

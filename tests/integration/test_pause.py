@@ -1,0 +1,93 @@
+"""Pause and resume: a topic, a partition and a flow, while the service runs and over its restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.harness import oracle, topics
+from tests.harness.command import answer, mirror
+from tests.harness.load import Load
+from tests.harness.pair import Pair
+from tests.harness.service import Service
+from tests.harness.waiting import PATIENCE, until
+
+
+def partitions_in(service: Service, state: str) -> float:
+    return service.metric("mirror_partitions", state=state)
+
+
+def position(pair: Pair, topic: str, partition: int) -> int | None:
+    return oracle.committed_position(pair.target, pair.group, pair.remote(topic), partition)
+
+
+def count(pair: Pair, topic: str, partition: int | None = None) -> int:
+    return sum(len(records) for number, records in pair.copied(topic).items() if partition in (None, number))
+
+
+def test_a_paused_topic_stays_paused_over_a_restart_while_another_goes_on(pair: Pair, tmp_path: Path) -> None:
+    held, free = pair.topic("held", 2), pair.topic("free", 2)
+    service = pair.service(tmp_path)
+    with Load(pair.source, {held: 2, free: 2}, rate=600) as load:
+        with service:
+            service.wait_for("both copied", lambda: count(pair, held) > 100 < count(pair, free), PATIENCE)
+            said = answer("pause", "-c", service.file, "--topic", held)
+            assert said == {
+                "flow": pair.flow,
+                "topic": held,
+                "partition": None,
+                "paused": True,
+                "partitions": 2,
+                "waiting": [],
+                "served": True,
+            }
+            paused_at = [position(pair, held, number) for number in (0, 1)]
+            copied, others = count(pair, held), count(pair, free)
+            assert partitions_in(service, "paused") == 2
+            assert service.get("/readyz") == (200, "ok\n"), "who is paused has not failed"
+            lag = service.metric("mirror_source_topic_partition_lag", topic=held)
+            service.wait_for("the other goes on", lambda: count(pair, free) > others + 600)
+            service.wait_for(
+                "lag is still told", lambda: service.metric("mirror_source_topic_partition_lag", topic=held) > lag + 300
+            )
+            # New partitions of a paused topic are paused too.
+            topics.grow(pair.source, held, 3)
+            service.wait_for("a third one paused", lambda: partitions_in(service, "paused") == 3)
+            service.kill()
+        with pair.service(tmp_path) as service:
+            others = count(pair, free)
+            service.wait_for("the other goes on", lambda: count(pair, free) > others + 300, PATIENCE)
+            service.wait_for("still paused", lambda: partitions_in(service, "paused") == 3)
+            assert [position(pair, held, number) for number in (0, 1)] == paused_at
+            assert count(pair, held) == copied
+
+            ended = mirror("resume", "-c", service.file, "--topic", held, "--partition", 1)
+            assert (ended.returncode, ended.stdout) == (0, f"{pair.flow}: partition {held}-1: resumed (1 partition)\n")
+            service.wait_for("one partition goes on", lambda: count(pair, held, 1) > 300)
+            assert position(pair, held, 0) == paused_at[0]
+            assert answer("resume", "-c", service.file)["partitions"] == 5
+            load.stop()
+            pair.await_same(held)
+            pair.await_same(free)
+            assert service.terminate() == 0, service.tail()
+    pair.assert_settled(held)
+    pair.assert_settled(free)
+
+
+def test_an_order_without_a_service_stands(pair: Pair, tmp_path: Path) -> None:
+    topic = pair.topic("later")
+    service = pair.service(tmp_path)
+    ended = mirror("pause", "-c", service.file)
+    assert ended.returncode == 0, ended.stderr
+    assert "when a service runs" in ended.stdout
+    with Load(pair.source, {topic: 1}, rate=100) as load, service:
+        load.wait_for(50)
+        service.wait_for("paused from the first", lambda: partitions_in(service, "paused") == 1, PATIENCE)
+        assert position(pair, topic, 0) is None
+        assert answer("resume", "-c", service.file)["waiting"] == []
+        load.stop()
+        pair.await_same(topic)
+    wrong = mirror("pause", "-c", service.file, "--topic", "nobody-mirrors-this")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "does not mirror topic nobody-mirrors-this" in wrong.stderr
+    assert mirror("pause", "-c", service.file, "--partition", 1).returncode == 2
+    until("nothing left", lambda: not service.processes())
