@@ -157,6 +157,19 @@ def _order(
     sys.exit(1 if outcome.failed else 0)
 
 
+@cli.command()
+def schema() -> None:
+    """Print the JSON schema of the configuration file, for editors.
+
+    \b
+    Exit code: 0.
+    Example: mirror schema > mirror.schema.json
+    """
+    from mirror import schema as verb  # noqa: PLC0415
+
+    click.echo(json.dumps(verb.schema(), indent=2))
+
+
 def _load(path: Path) -> Settings:
     """The settings, for a command that is over soon: of its log only warnings are shown."""
     settings = config.load(path)

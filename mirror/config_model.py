@@ -22,6 +22,7 @@ from pydantic_core import PydanticCustomError
 
 _SECONDS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600}
 _BYTES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_AMOUNT = r"\d{1,15}(?:\.\d{1,9})?"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 # host, host:port or [IPv6]:port, with the listener's name or without, as librdkafka takes them.
@@ -46,7 +47,7 @@ def size(value: Any) -> int:
 
 
 def _with_unit(value: Any, units: dict[str, float] | dict[str, int]) -> float:
-    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) ?([a-zA-Z]*)", str(value), re.ASCII)
+    match = re.fullmatch(rf"({_AMOUNT}) ?([a-zA-Z]*)", str(value), re.ASCII)
     if not match or match[2] not in units:
         raise ValueError(value)
     return round(float(match[1]) * units[match[2]], 9)
@@ -104,6 +105,12 @@ def _whole(low: int, high: int, also: str = "") -> Any:
     return Field(ge=low, le=high, description=f"a whole number from {low} to {high}{also}")
 
 
+def _amount(units: dict[str, float] | dict[str, int], number: str) -> WithJsonSchema:
+    """The JSON schema of an amount with one of `units`."""
+    pattern = f"^{_AMOUNT} ?({'|'.join(units)})$"
+    return WithJsonSchema({"type": [number, "string"], "pattern": pattern})
+
+
 def _duration(low: str, high: str) -> Any:
     words = f"a duration from {low} to {high}, such as 500ms, 10s, 5m or 1h (a bare number is seconds)"
     return Field(ge=seconds(low), le=seconds(high), description=words)
@@ -115,17 +122,17 @@ def _factor(value: int) -> int:
     return value
 
 
-Duration = Annotated[float, BeforeValidator(seconds), WithJsonSchema({"type": ["number", "string"]})]
+Duration = Annotated[float, BeforeValidator(seconds), _amount(_SECONDS, "number")]
 Size = Annotated[
     int,
     BeforeValidator(size),
-    WithJsonSchema({"type": ["integer", "string"]}),
+    _amount(_BYTES, "integer"),
     Field(ge=1, le=2**30, description="a size from 1 to 1GiB, such as 64KiB, 16MiB or 10MB (a bare number is bytes)"),
 ]
 Start = Annotated[
     Literal["earliest", "latest"] | int,
     BeforeValidator(start),
-    WithJsonSchema({"type": ["string", "integer"]}),
+    WithJsonSchema({"type": ["string", "integer"], "pattern": r"^(earliest|latest|\d{1,15}|\d{4}-\d\d-\d\d.*)$"}),
     Field(
         description="earliest, latest, a time from 1970 on with its zone such as 2025-01-31T12:00:00Z, "
         "or milliseconds since 1970"
@@ -134,6 +141,7 @@ Start = Annotated[
 Factor = Annotated[
     int,
     AfterValidator(_factor),
+    WithJsonSchema({"type": "integer", "minimum": -1, "maximum": 32767, "not": {"const": 0}}),
     Field(description="-1 (the target broker's default) or a whole number from 1 to 32767"),
 ]
 _SINGLE = "a single value: text, a number, true or false"
