@@ -149,23 +149,57 @@ class ChannelWriter:
         self._producer.flush(timeout)
 
 
-class StatusReader:
-    """Follows a flow's status topic from its end."""
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A report, and when it was written: seconds since the Unix epoch, by the clock of the task or the broker."""
 
-    def __init__(self, flow: Flow) -> None:
+    report: Report
+    at: float
+
+
+class StatusReader:
+    """Follows a flow's status topic from its end, or from `back` records before it."""
+
+    def __init__(self, flow: Flow, back: int = 0) -> None:
+        self._cluster, self._topic = flow.target.alias, flow.status_topic
         self._consumer: Consumer = internal_consumer(flow.target, flow.group)
         try:
-            end = _end(self._consumer, flow.status_topic, flow.target.alias, time.monotonic() + READ_TIMEOUT)
+            self._end = _end(self._consumer, self._topic, self._cluster, time.monotonic() + READ_TIMEOUT)
         except ClusterAway:
             self._consumer.close()
             raise
-        self._consumer.assign([TopicPartition(flow.status_topic, 0, end)])
+        self._next = max(0, self._end - back)
+        self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
 
     def poll(self, timeout: float) -> list[Report]:
         """Reports that come within `timeout` seconds."""
-        messages = self._consumer.consume(1000, timeout)
-        reports = (Report.decode(m.value()) for m in messages if m.error() is None and m.value() is not None)
-        return [report for report in reports if report is not None]
+        return [heard.report for heard in self._hear(timeout)]
+
+    def history(self) -> list[Heard]:
+        """All reports up to the topic's end as it was at the start, oldest first. Raises ClusterAway."""
+        found: list[Heard] = []
+        deadline = time.monotonic() + READ_TIMEOUT
+        while self._next < self._end:
+            heard = self._hear(0.1)
+            found += heard
+            if heard:
+                deadline = time.monotonic() + READ_TIMEOUT
+            elif time.monotonic() > deadline:
+                raise ClusterAway(self._cluster, f"{self._topic} can't be read to its end")
+        return found
+
+    def _hear(self, timeout: float) -> list[Heard]:
+        found = []
+        for message in self._consumer.consume(1000, timeout):
+            error = message.error()
+            if error is None:
+                self._next = message.offset() + 1
+                report = None if message.value() is None else Report.decode(message.value())
+                if report is not None:
+                    found.append(Heard(report, message.timestamp()[1] / 1000))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._next = message.offset()
+        return found
 
     def close(self) -> None:
         """Leave the topic."""

@@ -23,7 +23,7 @@ CONFIG = click.option(
     metavar="FILE",
     help="The YAML configuration; see config.example.yaml.",
 )
-FLOW = click.option("--flow", metavar="SOURCE->TARGET", help="Which flow; needed when the file has several.")
+FLOW = click.option("--flow", metavar="SOURCE->TARGET", help="Only this flow, e.g. 'primary->backup'.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
@@ -158,6 +158,28 @@ def _order(
 
 
 @cli.command()
+@CONFIG
+@FLOW
+@click.option("--partitions", is_flag=True, help="A line for each partition, not for each topic.")
+@AS_JSON
+def status(path: Path, flow: str | None, partitions: bool, as_json: bool) -> None:
+    """Show how flows stand, from what their tasks report on the target: works from anywhere, without HTTP.
+
+    \b
+    Exit codes: 0 all is well, 1 something failed, is silent or does not run, 2 bad use.
+    Example: mirror status -c mirror.yaml --partitions
+    """
+    from mirror import status as verb  # noqa: PLC0415
+
+    views = [verb.look(each) for each in _flows(_load(path), flow)]
+    if as_json:
+        _print_json({"well": all(view.well for view in views), "flows": [view.as_dict() for view in views]})
+    else:
+        click.echo("\n\n".join(verb.shown(view, partitions) for view in views))
+    sys.exit(0 if all(view.well for view in views) else 1)
+
+
+@cli.command()
 def schema() -> None:
     """Print the JSON schema of the configuration file, for editors.
 
@@ -177,12 +199,19 @@ def _load(path: Path) -> Settings:
     return settings
 
 
-def _one_flow(settings: Settings, name: str | None) -> Flow:
+def _flows(settings: Settings, name: str | None) -> list[Flow]:
+    """The flow of this name, or all without a name."""
     found = [flow for flow in settings.flows if name in (None, flow.name)]
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(flow.name for flow in settings.flows)
-    raise ConfigError([f"--flow {name}: no such flow; there are {names}" if name else f"--flow is needed: {names}"])
+    if not found:
+        raise ConfigError([f"--flow {name}: no such flow; there are {', '.join(f.name for f in settings.flows)}"])
+    return found
+
+
+def _one_flow(settings: Settings, name: str | None) -> Flow:
+    found = _flows(settings, name)
+    if len(found) > 1:
+        raise ConfigError([f"--flow is needed, one of {', '.join(flow.name for flow in found)}"])
+    return found[0]
 
 
 def _print_json(result: object) -> None:
