@@ -6,10 +6,11 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from mirror.channel import ControlReader
+from mirror.cluster import list_offsets
 from mirror.errors import MirrorError
 from mirror.orders import Orders, is_paused
 from mirror.plan import Partition, Topic
@@ -101,9 +102,9 @@ def find_starts(
         # librdkafka looks for leaders in its cache, where a partition that was just added is missing for minutes.
         with contextlib.suppress(KafkaException):
             source.list_topics(timeout=REQUEST_TIMEOUT)
-    offsets = _list_offsets(source, fresh)
+    offsets = list_offsets(source, fresh)
     # A timestamp after the newest record has no offset: it means the end.
-    offsets |= _list_offsets(source, {p: OffsetSpec.latest() for p, offset in offsets.items() if offset < 0})
+    offsets |= list_offsets(source, {p: OffsetSpec.latest() for p, offset in offsets.items() if offset < 0})
     return starts | {p: Start(offset, known=False) for p, offset in offsets.items() if offset >= 0}
 
 
@@ -113,16 +114,3 @@ def _spec(flow: Flow) -> OffsetSpec:
     if flow.start == "latest":
         return OffsetSpec.latest()
     return OffsetSpec.for_timestamp(flow.start)
-
-
-def _list_offsets(admin: AdminClient, specs: Mapping[Partition, OffsetSpec]) -> dict[Partition, int]:
-    """Offsets on the source, `latest` being the last stable one; without partitions that give none now."""
-    if not specs:
-        return {}
-    asked = {TopicPartition(*partition): spec for partition, spec in specs.items()}
-    futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=REQUEST_TIMEOUT)
-    offsets = {}
-    for tp, future in futures.items():
-        with contextlib.suppress(KafkaException):
-            offsets[Partition(tp.topic, tp.partition)] = int(future.result().offset)
-    return offsets

@@ -90,9 +90,9 @@ def position_reader(cluster: Cluster, group: str, isolation: str) -> Consumer:
     return Consumer(config, logger=LIBRDKAFKA)
 
 
-def internal_consumer(cluster: Cluster, group: str) -> Consumer:
+def internal_consumer(cluster: Cluster, group: str, reset: str = "earliest") -> Consumer:
     """A consumer for one of mirror's own topics; says when it has read to the end."""
-    config = {**_base(cluster), **SOURCE_CONSUMER, "auto.offset.reset": "earliest", "group.id": group}
+    config = {**_base(cluster), **SOURCE_CONSUMER, "auto.offset.reset": reset, "group.id": group}
     return Consumer(config, logger=LIBRDKAFKA)
 
 

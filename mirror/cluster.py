@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import ConfigResource, ConfigSource, NewPartitions, NewTopic, ResourceType
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    ConfigSource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 
 from mirror import clients
 from mirror.clients import is_away
 from mirror.errors import ClusterAway
+from mirror.plan import Partition
 from mirror.settings import Cluster
 
 TIMEOUT = 5.0  # seconds for an answer; less than a drain may take
+OFFSETS_TIMEOUT = 10.0  # seconds
 
 T = TypeVar("T")
 Refusals = dict[str, KafkaError]  # by topic
@@ -59,6 +70,13 @@ class ClusterAdmin:
         }
         return configs, refused
 
+    def offsets(self, asked: Mapping[Partition, OffsetSpec], stable: bool = True) -> dict[Partition, int]:
+        """As `list_offsets`. Raises ClusterAway when it gives not even one."""
+        found = list_offsets(self._admin, asked, stable)
+        if asked and not found:
+            self.partitions()  # which says why
+        return found
+
     def create_topics(self, topics: Iterable[NewTopic]) -> Refusals:
         """Create topics; those that are there already are fine. Returns what the cluster refuses."""
         wanted = list(topics)
@@ -98,3 +116,19 @@ class ClusterAdmin:
     def _on_error(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._why.append(error)
+
+
+def list_offsets(
+    admin: AdminClient, asked: Mapping[Partition, OffsetSpec], stable: bool = True
+) -> dict[Partition, int]:
+    """Offsets, without partitions that give none now; `stable`: the latest is the last stable offset."""
+    if not asked:
+        return {}
+    specs = {TopicPartition(*partition): spec for partition, spec in asked.items()}
+    isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
+    futures = admin.list_offsets(specs, isolation_level=isolation, request_timeout=OFFSETS_TIMEOUT)
+    offsets = {}
+    for tp, future in futures.items():
+        with contextlib.suppress(KafkaException):
+            offsets[Partition(tp.topic, tp.partition)] = int(future.result().offset)
+    return offsets

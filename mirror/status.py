@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -13,16 +14,17 @@ from typing import Any
 from mirror.channel import ControlReader, Heard, StatusReader
 from mirror.cluster import ClusterAdmin
 from mirror.errors import ClusterAway
-from mirror.metrics import SILENCE
+from mirror.flow_status import SILENCE
 from mirror.plan import Partition, Plan
 from mirror.replicator import State
+from mirror.reports import Report
 from mirror.settings import Flow
 from mirror.tables import Cell, figure, table
 
 RECENT = 25  # reports of each partition that are read: more than in the ten seconds in which each is repeated
 WELL = (State.STARTING.value, State.PAUSED.value, State.RUNNING.value)
 # The worst first.
-STATES = ("silent", *(state.value for state in State if state.value not in WELL), *WELL)
+STATES = ("unassigned", *(state.value for state in State if state.value not in WELL), *WELL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +34,11 @@ class PartitionView:
     topic: str
     partition: int
     remote: str
-    state: str  # as reported, or "silent": no report for SILENCE seconds
+    state: str  # as reported, or "unassigned": no report for SILENCE seconds
     reason: str
     position: int | None  # next upstream offset
     lag: int | None  # records
+    lag_seconds: float | None
     records_per_second: float | None
     last_commit: float | None  # seconds since the Unix epoch
     report_age: float | None  # seconds
@@ -112,11 +115,11 @@ def view(flow: str, plan: Plan, orders: tuple[str, ...], heard: Iterable[Heard],
 def _partition(partition: Partition, plan: Plan, heard: list[Heard], now: float) -> PartitionView:
     remote = plan.topics[partition.topic].remote
     if not heard:
-        return PartitionView(*partition, remote, "silent", "no task has reported it", None, None, None, None, None)
+        return PartitionView(*partition, remote, "unassigned", "no task has reported it", *[None] * 6)
     report, age = heard[-1].report, max(0.0, now - heard[-1].at)
     state, reason = report.state, report.reason
     if age > SILENCE or report.leader != plan.leader:
-        state, reason = "silent", f"no task has reported it for {_duration(age)}; before: {state} {reason}".rstrip()
+        state, reason = "unassigned", f"no task has reported it for {_duration(age)}; before: {state} {reason}".rstrip()
     return PartitionView(
         *partition,
         remote,
@@ -124,10 +127,17 @@ def _partition(partition: Partition, plan: Plan, heard: list[Heard], now: float)
         reason,
         report.position if report.position >= 0 else None,
         report.lag if report.lag >= 0 else None,
+        _behind(report, now),
         _rate(heard) if state == "running" else None,
         report.last_commit or None,
         age,
     )
+
+
+def _behind(report: Report, now: float) -> float | None:
+    if report.behind_since < 0:
+        return None
+    return max(0.0, now - report.behind_since) if report.behind_since else 0.0
 
 
 def _rate(heard: list[Heard]) -> float | None:
@@ -144,8 +154,8 @@ def _rate(heard: list[Heard]) -> float | None:
 def shown(view: FlowView, by_partition: bool) -> str:
     """For people: a line on the flow, and a table of its topics or partitions."""
     leader = f", generation {view.generation} of {view.leader[:8]}" if view.leader else ""
-    counts = {state: sum(p.state == state for p in view.partitions) for state in STATES}
-    tally = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    counts = Counter(p.state for p in view.partitions)
+    tally = ", ".join(f"{count} {state}" for state, count in counts.most_common())
     head = f"{view.flow}  {view.state}{leader}" + (f"  ({tally})" if tally else "")
     lines = [head, *([f"  {view.reason}"] if view.reason else []), *(f"  order: {order}" for order in view.orders)]
     if view.partitions:
@@ -157,22 +167,26 @@ def _partition_table(view: FlowView) -> str:
     rows: list[list[Cell]] = []
     for p in view.partitions:
         name, when = f"{p.topic}-{p.partition}", (_moment(p.last_commit), _age(p.report_age))
-        rows.append([name, p.state, p.position, p.lag, p.records_per_second, *when, p.reason])
-    return table(["partition", "state", "position", "lag", "records/s", "last commit", "reported", "reason"], rows)
+        rows.append([name, p.state, p.position, p.lag, p.lag_seconds, p.records_per_second, *when, p.reason])
+    return table(
+        ["partition", "state", "position", "lag", "seconds", "records/s", "last commit", "reported", "reason"], rows
+    )
 
 
 def _topic_table(view: FlowView) -> str:
     rows: list[list[Cell]] = []
     for topic, group in groupby(view.partitions, lambda p: p.topic):
         some = list(group)
-        worst = min(some, key=lambda p: STATES.index(p.state))
+        worst = min(some, key=lambda p: STATES.index(p.state) if p.state in STATES else 0)
         state = worst.state + ("" if len({p.state for p in some}) == 1 else " (some)")
         age = max((p.report_age for p in some if p.report_age is not None), default=None)
         last = max((p.last_commit for p in some if p.last_commit), default=None)
         lag, rate = _total(p.lag for p in some), _total(p.records_per_second for p in some)
-        rows.append([topic, some[0].remote, len(some), state, lag, rate, _moment(last), _age(age), worst.reason])
-    headers = ["topic", "remote topic", "partitions", "state", "lag", "records/s", "last commit", "reported", "reason"]
-    return table(headers, rows)
+        behind = max((p.lag_seconds for p in some if p.lag_seconds is not None), default=None)
+        figures = (len(some), state, lag, behind, rate)
+        rows.append([topic, some[0].remote, *figures, _moment(last), _age(age), worst.reason])
+    headers = ["topic", "remote topic", "partitions", "state", "lag", "seconds", "records/s"]
+    return table([*headers, "last commit", "reported", "reason"], rows)
 
 
 def _total(values: Iterable[float | int | None]) -> float | int | None:

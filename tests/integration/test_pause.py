@@ -20,8 +20,12 @@ def position(pair: Pair, topic: str, partition: int) -> int | None:
     return oracle.committed_position(pair.target, pair.group, pair.remote(topic), partition)
 
 
-def count(pair: Pair, topic: str, partition: int | None = None) -> int:
-    return sum(len(records) for number, records in pair.copied(topic).items() if partition in (None, number))
+def on_target(pair: Pair, topic: str) -> int:
+    return oracle.count(pair.copied(topic))
+
+
+def copied(service: Service, topic: str, **partition: int) -> float:
+    return service.metric("mirror_source_records_total", topic=topic, **partition)
 
 
 def test_a_paused_topic_stays_paused_over_a_restart_while_another_goes_on(pair: Pair, tmp_path: Path) -> None:
@@ -29,7 +33,7 @@ def test_a_paused_topic_stays_paused_over_a_restart_while_another_goes_on(pair: 
     service = pair.service(tmp_path)
     with Load(pair.source, {held: 2, free: 2}, rate=600) as load:
         with service:
-            service.wait_for("both copied", lambda: count(pair, held) > 100 < count(pair, free), PATIENCE)
+            service.wait_for("both copied", lambda: copied(service, held) > 100 < copied(service, free), PATIENCE)
             said = answer("pause", "-c", service.file, "--topic", held)
             assert said == {
                 "flow": pair.flow,
@@ -41,11 +45,15 @@ def test_a_paused_topic_stays_paused_over_a_restart_while_another_goes_on(pair: 
                 "served": True,
             }
             paused_at = [position(pair, held, number) for number in (0, 1)]
-            copied, others = count(pair, held), count(pair, free)
+            before, others = on_target(pair, held), copied(service, free)
             assert partitions_in(service, "paused") == 2
             assert service.get("/readyz") == (200, "ok\n"), "who is paused has not failed"
+            view = answer("status", "-c", service.file)["flows"][0]
+            states = {(p["topic"], p["partition"]): p["state"] for p in view["partitions"]}
+            assert states == {(t, n): "paused" if t == held else "running" for t in (held, free) for n in (0, 1)}
+            assert view["orders"] == [f"topic {held}: paused"] and view["well"]
             lag = service.metric("mirror_source_topic_partition_lag", topic=held)
-            service.wait_for("the other goes on", lambda: count(pair, free) > others + 600)
+            service.wait_for("the other goes on", lambda: copied(service, free) > others + 600)
             service.wait_for(
                 "lag is still told", lambda: service.metric("mirror_source_topic_partition_lag", topic=held) > lag + 300
             )
@@ -54,21 +62,22 @@ def test_a_paused_topic_stays_paused_over_a_restart_while_another_goes_on(pair: 
             service.wait_for("a third one paused", lambda: partitions_in(service, "paused") == 3)
             service.kill()
         with pair.service(tmp_path) as service:
-            others = count(pair, free)
-            service.wait_for("the other goes on", lambda: count(pair, free) > others + 300, PATIENCE)
+            service.wait_for("the other goes on", lambda: copied(service, free) > 300, PATIENCE)
             service.wait_for("still paused", lambda: partitions_in(service, "paused") == 3)
             assert [position(pair, held, number) for number in (0, 1)] == paused_at
-            assert count(pair, held) == copied
+            assert on_target(pair, held) == before
 
             ended = mirror("resume", "-c", service.file, "--topic", held, "--partition", 1)
             assert (ended.returncode, ended.stdout) == (0, f"{pair.flow}: partition {held}-1: resumed (1 partition)\n")
-            service.wait_for("one partition goes on", lambda: count(pair, held, 1) > 300)
+            service.wait_for("one partition goes on", lambda: copied(service, held, partition=1) > 300)
             assert position(pair, held, 0) == paused_at[0]
             assert answer("resume", "-c", service.file)["partitions"] == 5
             load.stop()
             pair.await_same(held)
             pair.await_same(free)
             assert service.terminate() == 0, service.tail()
+    ended = mirror("status", "-c", service.file, "--partitions")
+    assert ended.returncode == 1 and "stopped in order" in ended.stdout and f"{held}-2" in ended.stdout
     pair.assert_settled(held)
     pair.assert_settled(free)
 
@@ -76,6 +85,7 @@ def test_a_paused_topic_stays_paused_over_a_restart_while_another_goes_on(pair: 
 def test_an_order_without_a_service_stands(pair: Pair, tmp_path: Path) -> None:
     topic = pair.topic("later")
     service = pair.service(tmp_path)
+    assert answer("status", "-c", service.file, code=1)["flows"][0]["state"] == "new"
     ended = mirror("pause", "-c", service.file)
     assert ended.returncode == 0, ended.stderr
     assert "when a service runs" in ended.stdout
