@@ -17,10 +17,11 @@ import pytest
 
 from mirror.local_kafka import LocalCluster, start_together
 from tests.harness.pair import Pair
+from tests.harness.programs import CANNOT_RUN
 from tests.harness.service import Service
 
 ROOT = Path(__file__).parent.parent
-CANNOT_RUN = "cannot run here:"
+
 _Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
 _left_behind = pytest.StashKey[list[str]]()
 
