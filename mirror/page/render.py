@@ -88,7 +88,7 @@ def _flow(flow: FlowView, overview: Overview, opened: frozenset[str]) -> Element
     topics = sorted(flow.topics, key=lambda topic: (not topic.partitions_by_state["failed"], topic.topic))
     return tag(
         "section",
-        tag("h2", flow.source, tag("span", " → ", class_="arrow"), flow.target, _pill(flow.state)),
+        tag("h2", flow.source, tag("span", " → ", class_="arrow"), f"{flow.target} ", _pill(flow.state)),
         tag("p", f"It waits: {flow.problem}", class_="problem") if flow.state in ("waiting", "failed") else None,
         _figures(flow),
         _charts(flow, overview.interval),

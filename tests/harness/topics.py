@@ -5,7 +5,15 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 
 TIMEOUT = 30.0
 
@@ -44,3 +52,13 @@ def config(bootstrap: str, topic: str) -> dict[str, str]:
     resource = ConfigResource(ResourceType.TOPIC, topic)
     entries: dict[str, Any] = admin(bootstrap).describe_configs([resource])[resource].result(TIMEOUT)
     return {name: entry.value for name, entry in entries.items()}
+
+
+def configure(bootstrap: str, topic: str, **config: object) -> None:
+    """Set keys of a topic's configuration."""
+    entries = [
+        ConfigEntry(key.replace("_", "."), str(value), incremental_operation=AlterConfigOpType.SET)
+        for key, value in config.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin(bootstrap).incremental_alter_configs([resource])[resource].result(TIMEOUT)

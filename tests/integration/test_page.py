@@ -1,0 +1,140 @@
+"""The status page in a real browser, of a real run: a running flow, a failed partition and its reason, a recovery."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+
+from tests.harness import topics
+from tests.harness.browser import browser, emulate, errors
+from tests.harness.load import Load, Made
+from tests.harness.pair import Pair
+from tests.harness.service import Service
+from tests.harness.waiting import PATIENCE, until
+
+LARGE = 100_000  # bytes
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    with browser(tmp_path_factory.mktemp("chromium")) as driver:
+        yield driver
+
+
+def text(driver: Chrome) -> str:
+    """What can be seen. In one step, for the page changes by itself."""
+    return str(driver.execute_script("return document.body.innerText"))
+
+
+def url(service: Service, path: str = "/") -> str:
+    return f"http://127.0.0.1:{service.port}{path}"
+
+
+def failures(driver: Chrome) -> list[str]:
+    script = "return [...document.querySelectorAll('.failures li')].map(each => each.innerText)"
+    return [str(each) for each in driver.execute_script(script)]
+
+
+def copied_rate(driver: Chrome, key: str) -> float:
+    """Records per second in a topic's line."""
+    script = "return document.getElementById(arguments[0])?.querySelector('[data-label=records]')?.innerText ?? ''"
+    shown = re.fullmatch(r"([\d,.]+)/s", str(driver.execute_script(script, key)))
+    return float(shown[1].replace(",", "")) if shown else 0.0
+
+
+def test_a_run_a_failure_and_its_recovery(shared: Pair, shared_service: Service, chromium: Chrome) -> None:
+    fine, bad = shared.topic("fine", 2), shared.topic("bad", 2, max_message_bytes=2 * LARGE)
+    key = f"{shared.flow}/{bad}"
+    shared.produce(bad, Made(None, b"small"), Made(None, b"small"))
+    shared.await_same(bad, PATIENCE)
+    emulate(chromium)
+    chromium.get(url(shared_service))
+    chromium.execute_script("window.neverReloaded = true")
+    with Load(shared.source, {fine: 2}, rate=200):
+        until("the page shows the flow running", lambda: "shared → backup running" in " ".join(text(chromium).split()))
+        until("and its rate", lambda: copied_rate(chromium, f"{shared.flow}/{fine}") > 20, PATIENCE)
+        assert not failures(chromium)
+
+        # Its remote topic takes less than the source.
+        topics.configure(shared.target, shared.remote(bad), max_message_bytes=LARGE // 2)
+        shared.produce(bad, Made(None, b"L" * LARGE), Made(None, b"behind it"))
+        until("the page shows the failure", lambda: failures(chromium), PATIENCE)
+        (said,) = failures(chromium)
+        assert f"{bad}-0" in said and "at offset 2" in said
+        assert re.search("too large|max.message.bytes", said), said
+        assert chromium.title == "mirror: 1 partition failed"
+        first = chromium.execute_script("return document.querySelector('.topics details').id")
+        assert first == key, "topics that fail come first"
+        until("the other partitions go on", lambda: copied_rate(chromium, f"{shared.flow}/{fine}") > 20, PATIENCE)
+        status = json.loads(shared_service.get("/status")[1])
+        states = {t["topic"]: [p["state"] for p in t["partitions"]] for t in status["flows"][0]["topics"]}
+        assert states[bad] == ["failed", "running"] or states[bad] == ["failed", "starting"]
+        assert "failed" not in states[fine]
+
+        topics.configure(shared.target, shared.remote(bad), max_message_bytes=2 * LARGE)
+        until("the page shows the recovery", lambda: not failures(chromium), PATIENCE)
+    shared.await_same(bad)
+    until("what happened is remembered", lambda: f"{bad}-0 runs again" in text(chromium))
+    assert chromium.execute_script("return window.neverReloaded"), "it updates by itself"
+    assert errors(chromium) == []
+
+
+def test_an_opened_topic_stays_open(shared: Pair, shared_service: Service, chromium: Chrome) -> None:
+    topic = shared.topic("opened", 3)
+    shared.produce(topic, Made(None, b"x"))
+    shared.await_same(topic, PATIENCE)
+    emulate(chromium)
+    chromium.get(url(shared_service))
+    key = f"{shared.flow}/{topic}"
+    until("the topic is there", lambda: chromium.find_elements(By.ID, key))
+    summary = chromium.find_element(By.ID, key).find_element(By.TAG_NAME, "summary")
+    summary.click()
+    position = f"document.getElementById('{key}').querySelector('tbody tr td:nth-of-type(7)').innerText"
+    until("its first partition's position", lambda: chromium.execute_script(f"return {position}") == "1")
+    assert chromium.execute_script("return document.activeElement.tagName") == "SUMMARY"
+    shared.produce(topic, Made(None, b"y"))
+    until("the page follows", lambda: chromium.execute_script(f"return {position}") == "2", PATIENCE)
+    assert chromium.execute_script(f"return document.getElementById('{key}').open")
+    assert chromium.execute_script("return document.activeElement.tagName") == "SUMMARY", "the focus stays too"
+    assert errors(chromium) == []
+
+
+def test_dark_and_small_and_without_javascript(shared: Pair, shared_service: Service, chromium: Chrome) -> None:
+    topic = shared.topic("seen", 2)
+    shared.produce(topic, Made(None, b"x"))
+    shared.await_same(topic, PATIENCE)
+
+    def brightness() -> float:
+        colour = chromium.execute_script("return getComputedStyle(document.body).backgroundColor")
+        return sum(map(int, re.findall(r"\d+", colour)[:3])) / 3
+
+    emulate(chromium)
+    chromium.get(url(shared_service))
+    assert brightness() > 200
+    emulate(chromium, dark=True)
+    assert brightness() < 60
+    emulate(chromium, width=360)
+    chromium.get(url(shared_service))
+    wide = chromium.execute_script("return document.documentElement.scrollWidth")
+    assert wide == 360, "nothing sticks out of a phone"
+    emulate(chromium, javascript=False)
+    key = f"{shared.flow}/{topic}"
+    chromium.get(url(shared_service, f"/?open={key}"))
+    rows = chromium.find_elements(By.CSS_SELECTOR, f"[id='{key}'] tbody tr")
+    assert len(rows) == 2 and all(row.is_displayed() for row in rows)
+    emulate(chromium)
+
+
+def test_it_says_when_it_is_old(pair: Pair, chromium: Chrome, tmp_path_factory: pytest.TempPathFactory) -> None:
+    with pair.service(tmp_path_factory.mktemp("old")) as service:
+        emulate(chromium)
+        chromium.get(url(service))
+        until("the flow is shown", lambda: pair.alias in text(chromium))
+        service.kill()
+        until("a banner", lambda: "what you see is old" in text(chromium))
+    errors(chromium)  # of requests that nobody answered
