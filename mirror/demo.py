@@ -160,6 +160,7 @@ class Demo:
         for name, value in {
             "primary": self._primary.bootstrap,
             "backup": self._backup.bootstrap,
+            "page": self.service.url,
             "metrics": f"{self.service.url}/metrics",
             "config": self.service.config,
             "log": self.service.log,

@@ -20,42 +20,34 @@ WORST_FIRST = ("failed", "unassigned", "waiting", "paused", "starting", "running
 
 def render(overview: Overview, opened: frozenset[str]) -> bytes:
     """The whole page; `opened` has the topics to show with their partitions, as source->target/topic."""
-    states = [flow.state for flow in overview.flows]
-    return document(
+    flows = overview.flows
+    links = (tag("a", name, href=name) for name in ("status", "metrics", "readyz", "livez"))
+    main = tag(
+        "main",
         tag(
-            "html",
-            tag(
-                "head",
-                tag("meta", charset="utf-8"),
-                tag("title", f"mirror: {_verdict(overview.flows)}"),
-                tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-                tag("meta", name="color-scheme", content="light dark"),
-                tag("link", rel="stylesheet", href="page.css"),
-                tag("link", rel="icon", href="icon.svg", type="image/svg+xml"),
-                tag("noscript", tag("meta", http_equiv="refresh", content=str(RELOAD))),
-                tag("script", src="page.js", defer=True),
-            ),
-            tag(
-                "body",
-                tag("p", id="stale", role="alert", hidden=True),
-                tag(
-                    "main",
-                    tag(
-                        "header",
-                        tag("h1", "mirror"),
-                        _pill(_worst(states, overview.flows), _verdict(overview.flows)),
-                        tag("p", f"{clock(overview.at)} UTC", class_="when"),
-                    ),
-                    *(_flow(flow, overview, opened) for flow in overview.flows),
-                    tag(
-                        "footer",
-                        tag("span", f"version {overview.version}"),
-                        *(tag("a", name, href=name) for name in ("status", "metrics", "readyz", "livez")),
-                    ),
-                ),
-            ),
-            lang="en",
-        )
+            "header",
+            tag("h1", "mirror"),
+            _pill(_worst(flows), _verdict(flows)),
+            tag("p", f"{clock(overview.at)} UTC", class_="when"),
+        ),
+        *(_flow(flow, overview, opened) for flow in flows),
+        tag("footer", tag("span", f"version {overview.version}"), *links),
+    )
+    stale = tag("p", id="stale", role="alert", hidden=True)
+    return document(tag("html", _head(f"mirror: {_verdict(flows)}"), tag("body", stale, main), lang="en"))
+
+
+def _head(title: str) -> Element:
+    return tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("title", title),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("link", rel="stylesheet", href="page.css"),
+        tag("link", rel="icon", href="icon.svg", type="image/svg+xml"),
+        tag("noscript", tag("meta", http_equiv="refresh", content=str(RELOAD))),
+        tag("script", src="page.js", defer=True),
     )
 
 
@@ -70,9 +62,11 @@ def _verdict(flows: Sequence[FlowView]) -> str:
     return "running"
 
 
-def _worst(states: Sequence[str], flows: Sequence[FlowView]) -> str:
-    found = [*states, *("failed" for flow in flows if flow.partitions_by_state["failed"])]
-    return min(found, key=_severity, default="starting")
+def _worst(flows: Sequence[FlowView]) -> str:
+    """The state that the whole has."""
+    states = [flow.state for flow in flows]
+    states += ["failed" for flow in flows if flow.partitions_by_state["failed"]]
+    return min(states, key=_severity, default="starting")
 
 
 def _severity(state: str) -> int:
@@ -83,13 +77,16 @@ def _pill(state: str, text: str = "") -> Element:
     return tag("span", text or state, class_=f"pill {state}")
 
 
+_WORDS = {"waiting": "It waits and tries again", "failed": "This service gave it up"}
+
+
 def _flow(flow: FlowView, overview: Overview, opened: frozenset[str]) -> Element:
     few = sum(flow.partitions_by_state.values()) <= ROWS_AT_ONCE
     topics = sorted(flow.topics, key=lambda topic: (not topic.partitions_by_state["failed"], topic.topic))
     return tag(
         "section",
         tag("h2", flow.source, tag("span", " → ", class_="arrow"), f"{flow.target} ", _pill(flow.state)),
-        tag("p", f"It waits: {flow.problem}", class_="problem") if flow.state in ("waiting", "failed") else None,
+        tag("p", f"{_WORDS[flow.state]}: {flow.problem}", class_="problem") if flow.state in _WORDS else None,
         _figures(flow),
         _charts(flow, overview.interval),
         _failures(flow, overview.at),
