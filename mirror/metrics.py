@@ -152,50 +152,37 @@ class _Partitions:
     """One series for each partition, or for each topic."""
 
     def __init__(self, labels: Sequence[str]) -> None:
-        self.records = CounterMetricFamily(
-            "mirror_source_records", "Records committed on the target.", labels=labels, unit="records"
+        def counter(name: str, help_: str, unit: str = "", more: str | None = None) -> CounterMetricFamily:
+            return CounterMetricFamily(name, help_, labels=(*labels, more) if more else labels, unit=unit)
+
+        def gauge(name: str, help_: str, unit: str = "") -> GaugeMetricFamily:
+            return GaugeMetricFamily(name, help_, labels=labels, unit=unit)
+
+        self.records = counter("mirror_source_records", "Records committed on the target.", "records")
+        self.bytes = counter(
+            "mirror_source_bytes", "Bytes of keys, values and headers committed on the target.", "bytes"
         )
-        self.bytes = CounterMetricFamily(
-            "mirror_source_bytes",
-            "Bytes of keys, values and headers committed on the target.",
-            labels=labels,
-            unit="bytes",
+        self.transactions = counter("mirror_transactions", "Transactions on the target by outcome.", more="outcome")
+        self.fenced = counter("mirror_fenced_producers", "Producers fenced by a newer one.", "producers")
+        self.retries = counter("mirror_retries", "Failures after which a partition tries again.", "retries")
+        self.lost = counter(
+            "mirror_lost_offsets", "Upstream offsets passed over without a copy, by reason.", "offsets", "reason"
         )
-        self.transactions = CounterMetricFamily(
-            "mirror_transactions", "Transactions on the target by outcome.", labels=(*labels, "outcome")
-        )
-        self.fenced = CounterMetricFamily(
-            "mirror_fenced_producers", "Producers fenced by a newer one.", labels=labels, unit="producers"
-        )
-        self.retries = CounterMetricFamily(
-            "mirror_retries", "Failures after which a partition tries again.", labels=labels, unit="retries"
-        )
-        self.lost = CounterMetricFamily(
-            "mirror_lost_offsets",
-            "Upstream offsets passed over without a copy, by reason.",
-            labels=(*labels, "reason"),
-            unit="offsets",
-        )
-        self.lag = GaugeMetricFamily(
-            "mirror_source_topic_partition_lag", "Records up to the source's last stable offset.", labels=labels
-        )
-        self.lag_seconds = GaugeMetricFamily(
+        self.lag = gauge("mirror_source_topic_partition_lag", "Records up to the source's last stable offset.")
+        self.lag_seconds = gauge(
             "mirror_source_topic_partition_lag_seconds",
             "How long the next record has waited; of a topic, the longest.",
-            labels=labels,
-            unit="seconds",
+            "seconds",
         )
-        self.commit = GaugeMetricFamily(
+        self.commit = gauge(
             "mirror_last_commit_timestamp_seconds",
             "When the last transaction was committed; of a topic, the newest.",
-            labels=labels,
-            unit="seconds",
+            "seconds",
         )
-        self.age = GaugeMetricFamily(
+        self.age = gauge(
             "mirror_report_age_seconds",
             "Since a task last reported, or since the partition was planned; of a topic, the oldest.",
-            labels=labels,
-            unit="seconds",
+            "seconds",
         )
 
     def add(self, labels: tuple[str, ...], group: _Group) -> None:

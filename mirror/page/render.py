@@ -170,6 +170,7 @@ def _failure(topic: TopicView, partition: PartitionView, now: float) -> Element:
     return tag(
         "li",
         tag("b", f"{topic.topic}-{partition.partition}"),
+        " ",
         tag("span", since, class_="since"),
         tag("span", partition.reason, class_="reason"),
     )
