@@ -26,6 +26,15 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
         yield driver
 
 
+@pytest.fixture(scope="module")
+def service(shared_service: Service) -> Service:
+    """The shared one, once its tasks run."""
+    shared_service.wait_for(
+        "tasks", lambda: shared_service.metric("mirror_partitions", state="unassigned") == 0, 2 * PATIENCE
+    )
+    return shared_service
+
+
 def text(driver: Chrome) -> str:
     """What can be seen. In one step, for the page changes by itself."""
     return str(driver.execute_script("return document.body.innerText"))
@@ -47,13 +56,13 @@ def copied_rate(driver: Chrome, key: str) -> float:
     return float(shown[1].replace(",", "")) if shown else 0.0
 
 
-def test_a_run_a_failure_and_its_recovery(shared: Pair, shared_service: Service, chromium: Chrome) -> None:
+def test_a_run_a_failure_and_its_recovery(shared: Pair, service: Service, chromium: Chrome) -> None:
     fine, bad = shared.topic("fine", 2), shared.topic("bad", 2, max_message_bytes=2 * LARGE)
     key = f"{shared.flow}/{bad}"
     shared.produce(bad, Made(None, b"small"), Made(None, b"small"))
     shared.await_same(bad, PATIENCE)
     emulate(chromium)
-    chromium.get(url(shared_service))
+    chromium.get(url(service))
     chromium.execute_script("window.neverReloaded = true")
     with Load(shared.source, {fine: 2}, rate=200):
         until("the page shows the flow running", lambda: "shared → backup running" in " ".join(text(chromium).split()))
@@ -71,7 +80,7 @@ def test_a_run_a_failure_and_its_recovery(shared: Pair, shared_service: Service,
         first = chromium.execute_script("return document.querySelector('.topics details').id")
         assert first == key, "topics that fail come first"
         until("the other partitions go on", lambda: copied_rate(chromium, f"{shared.flow}/{fine}") > 20, PATIENCE)
-        status = json.loads(shared_service.get("/status")[1])
+        status = json.loads(service.get("/status")[1])
         states = {t["topic"]: [p["state"] for p in t["partitions"]] for t in status["flows"][0]["topics"]}
         assert states[bad] == ["failed", "running"] or states[bad] == ["failed", "starting"]
         assert "failed" not in states[fine]
@@ -84,12 +93,12 @@ def test_a_run_a_failure_and_its_recovery(shared: Pair, shared_service: Service,
     assert errors(chromium) == []
 
 
-def test_an_opened_topic_stays_open(shared: Pair, shared_service: Service, chromium: Chrome) -> None:
+def test_an_opened_topic_stays_open(shared: Pair, service: Service, chromium: Chrome) -> None:
     topic = shared.topic("opened", 3)
     shared.produce(topic, Made(None, b"x"))
     shared.await_same(topic, PATIENCE)
     emulate(chromium)
-    chromium.get(url(shared_service))
+    chromium.get(url(service))
     key = f"{shared.flow}/{topic}"
     until("the topic is there", lambda: chromium.find_elements(By.ID, key))
     summary = chromium.find_element(By.ID, key).find_element(By.TAG_NAME, "summary")
@@ -104,7 +113,7 @@ def test_an_opened_topic_stays_open(shared: Pair, shared_service: Service, chrom
     assert errors(chromium) == []
 
 
-def test_dark_and_small_and_without_javascript(shared: Pair, shared_service: Service, chromium: Chrome) -> None:
+def test_dark_and_small_and_without_javascript(shared: Pair, service: Service, chromium: Chrome) -> None:
     topic = shared.topic("seen", 2)
     shared.produce(topic, Made(None, b"x"))
     shared.await_same(topic, PATIENCE)
@@ -114,17 +123,17 @@ def test_dark_and_small_and_without_javascript(shared: Pair, shared_service: Ser
         return sum(map(int, re.findall(r"\d+", colour)[:3])) / 3
 
     emulate(chromium)
-    chromium.get(url(shared_service))
+    chromium.get(url(service))
     assert brightness() > 200
     emulate(chromium, dark=True)
     assert brightness() < 60
     emulate(chromium, width=360)
-    chromium.get(url(shared_service))
+    chromium.get(url(service))
     wide = chromium.execute_script("return document.documentElement.scrollWidth")
     assert wide == 360, "nothing sticks out of a phone"
     emulate(chromium, javascript=False)
     key = f"{shared.flow}/{topic}"
-    chromium.get(url(shared_service, f"/?open={key}"))
+    chromium.get(url(service, f"/?open={key}"))
     rows = chromium.find_elements(By.CSS_SELECTOR, f"[id='{key}'] tbody tr")
     assert len(rows) == 2 and all(row.is_displayed() for row in rows)
     emulate(chromium)
