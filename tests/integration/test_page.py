@@ -85,9 +85,20 @@ def test_a_run_a_failure_and_its_recovery(shared: Pair, service: Service, chromi
         assert states[bad] == ["failed", "running"] or states[bad] == ["failed", "starting"]
         assert "failed" not in states[fine]
 
+        behind = {"topic": bad, "partition": 0}
+        until("its lag", lambda: service.metric("mirror_source_topic_partition_lag", **behind) == 2)
+        wait = "mirror_source_topic_partition_lag_seconds"
+        once = service.metric(wait, **behind)
+        until("its record waits longer and longer", lambda: service.metric(wait, **behind) > once + 1)
+        assert service.metric("mirror_retries_total", **behind) > 0
+
         topics.configure(shared.target, shared.remote(bad), max_message_bytes=2 * LARGE)
         until("the page shows the recovery", lambda: not failures(chromium), PATIENCE)
     shared.await_same(bad)
+    until(
+        "no lag",
+        lambda: service.metric(wait, **behind) == service.metric("mirror_source_topic_partition_lag", **behind) == 0,
+    )
     until("what happened is remembered", lambda: f"{bad}-0 runs again" in text(chromium))
     assert chromium.execute_script("return window.neverReloaded"), "it updates by itself"
     assert errors(chromium) == []

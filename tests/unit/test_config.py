@@ -105,6 +105,11 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "port is a fraction": (GOOD + "http: {port: 1.5}\n", "7: http.port: ", ("a whole number", 'not "1.5"')),
     "port too high": (GOOD + "http: {port: 65536}\n", "7: http.port: ", ("from 0 to 65535", 'not "65536"')),
     "host empty": (GOOD + 'http: {host: ""}\n', "7: http.host: ", ("an address", "0.0.0.0")),
+    "labels of another kind": (
+        GOOD + "metrics: {labels: topics}\n",
+        "7: metrics.labels: ",
+        ("partition (a series for each) or topic", 'not "topics"'),
+    ),
     "topics is text": (GOOD + "    topics: orders\n", "7: flows[0].topics: ", ("must be a list, e.g. [orders]",)),
     "topics empty": (GOOD + "    topics: []\n", "7: flows[0].topics: ", ("must be a list", "not empty")),
     "topics with null": (GOOD + "    topics: [a, ~]\n", "7: flows[0].topics[1]: ", ("a topic's name",)),
