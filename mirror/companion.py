@@ -96,7 +96,6 @@ class Companion(threading.Thread):
         for partition, replicator in list(self._assigned.items()):
             if _is_over(replicator, wanted):
                 self._release(self._assigned.pop(partition))
-                self._caught_up.pop(partition, None)
             elif self._assignment.is_paused(partition):
                 self._release(self._assigned.pop(partition), State.PAUSED)
         for partition, replicator in list(self._resting.items()):
@@ -124,6 +123,8 @@ class Companion(threading.Thread):
     def _release(self, replicator: Replicator, into: State = State.RELEASED) -> None:
         replicator.release(into)
         self._leaving.append(replicator)
+        if into is State.RELEASED:
+            self._caught_up.pop(replicator.partition, None)
 
     def _join(self, joining: dict[Partition, Topic]) -> None:
         try:
