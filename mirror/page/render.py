@@ -87,9 +87,9 @@ def _flow(flow: FlowView, overview: Overview, opened: frozenset[str]) -> Element
         "section",
         tag("h2", flow.source, tag("span", " → ", class_="arrow"), f"{flow.target} ", _pill(flow.state)),
         tag("p", f"{_WORDS[flow.state]}: {flow.problem}", class_="problem") if flow.state in _WORDS else None,
+        _failures(flow, overview.at),
         _figures(flow),
         _charts(flow, overview.interval),
-        _failures(flow, overview.at),
         tag(
             "div",
             tag("div", *(tag("span", text) for text in _TOPIC_HEADS), class_="head", aria_hidden="true"),
