@@ -6,7 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mirror.history import Recent, Sample
 from mirror.plan import Partition
@@ -73,6 +73,7 @@ class Event:
     partition: Partition | None
     state: str
     reason: str
+    others: int = 0  # partitions to which the same happened right after
 
 
 class FlowStatus:
@@ -129,8 +130,14 @@ class FlowStatus:
     def _notice(self, before: Tally | None, report: Report) -> None:
         """Remember a partition that fails, fails otherwise, or has recovered."""
         old = (before.report.state, before.report.reason) if before else ("", "")
-        if (report.state, report.reason) != old and "failed" in (report.state, old[0]) and report.state != "released":
-            self._events.append(Event(time.time(), report.partition, report.state, report.reason))
+        new = (report.state, report.reason)
+        if new == old or "failed" not in (report.state, old[0]) or report.state == "released":
+            return
+        last = self._events[-1] if self._events else None
+        if last and last.partition not in (None, report.partition) and (last.state, last.reason) == new:
+            self._events[-1] = replace(last, others=last.others + 1)  # a cluster that is away fails them all
+        else:
+            self._events.append(Event(time.time(), report.partition, *new))
 
     def _sample(self, tally: Tally) -> Sample:
         return Sample(tally.report.partition, max(0, tally.report.lag), tally.total)

@@ -66,13 +66,14 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class EventView:
-    """Something that happened; without a topic it concerns the whole flow."""
+    """Something that happened, to `others` too; without a topic it concerns the whole flow."""
 
     at: float
     topic: str | None
     partition: int | None
     state: str
     reason: str
+    others: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,7 @@ def _flow(status: FlowStatus) -> FlowView:
 
 def _event(event: Event) -> EventView:
     topic, number = event.partition or (None, None)
-    return EventView(event.at, topic, number, event.state, event.reason)
+    return EventView(event.at, topic, number, event.state, event.reason, event.others)
 
 
 def _partition(tally: Tally, lately: Lately | None) -> PartitionView:

@@ -245,5 +245,8 @@ def _events(events: Sequence[EventView]) -> Element | None:
 
 def _event(event: EventView) -> Element:
     what = f"{event.topic}-{event.partition}" if event.topic is not None else "the flow"
+    others = f" and {plural(event.others, 'other')}" if event.others else ""
     said = event.reason or ("runs again" if event.state == "running" else f"is {event.state} again")
-    return tag("li", tag("time", clock(event.at)), tag("i", class_=f"dot {event.state}"), tag("b", what), f" {said}")
+    return tag(
+        "li", tag("time", clock(event.at)), tag("i", class_=f"dot {event.state}"), tag("b", what + others), f" {said}"
+    )

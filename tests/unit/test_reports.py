@@ -144,6 +144,15 @@ def test_failures_and_recoveries_are_remembered() -> None:
     assert events == [("running", ""), ("failed", "denied"), ("failed", "too large")]
 
 
+def test_what_happens_to_many_is_one_event() -> None:
+    status = FlowStatus("primary", "backup", "us")
+    status.absorb([replace(failed("the target does not answer"), partition=Partition("t", n)) for n in range(50)])
+    (event,) = status.events()
+    assert (event.partition, event.others) == (Partition("t", 0), 49)
+    status.absorb([replace(failed("denied"), partition=Partition("t", 3))])
+    assert [event.reason for event in status.events()] == ["denied", "the target does not answer"]
+
+
 def test_a_flow_says_what_it_waits_for() -> None:
     status = FlowStatus("primary", "backup", "us")
     assert (status.state, status.problem) == ("starting", "starting")
