@@ -22,7 +22,7 @@ FIND_PYTHON = \
 	done; \
 	[ -n "$$python" ] || { echo "$$missing" >&2; exit 1; }
 
-.PHONY: help demo test lint java
+.PHONY: help demo test bench lint java
 .NOTPARALLEL:
 
 help: ## show the targets
@@ -35,6 +35,11 @@ demo: java $(VENV)/ready ## two local clusters, and records copied between them 
 test: java $(VENV)/ready ## all tests; ARGS="-k name -x" goes to pytest
 	@$(RUN) mirror.java kafka_2.13
 	@$(RUN) pytest $(ARGS)
+
+bench: java $(VENV)/ready ## mirror beside MirrorMaker 2 on this machine: about an hour, nothing else should run
+	@$(RUN) pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
+	@$(RUN) mirror.java kafka_2.13 connect-mirror
+	@$(RUN) tests.bench $(ARGS)
 
 lint: $(VENV)/ready ## ruff and mypy
 	$(RUN) ruff check .
