@@ -16,6 +16,7 @@ class Batch:
     messages: list[Message]
     offsets: list[int]  # upstream, ascending
     timestamps: list[int]  # ms since the Unix epoch
+    size: int  # bytes of values
 
     @property
     def next_offset(self) -> int:
@@ -77,11 +78,18 @@ class RecordBuffer:
         with self._lock:
             messages = self._messages[:max_records]
             size = self.size
+            everything = len(messages) == len(self._messages)
         if not messages:
             return None
         if size > max_bytes:
             messages = _prefix(messages, max_bytes)
-        return Batch(messages, [m.offset() for m in messages], [m.timestamp()[1] for m in messages])
+            everything = False
+        return Batch(
+            messages,
+            offsets=list(map(Message.offset, messages)),
+            timestamps=[timestamp for _, timestamp in map(Message.timestamp, messages)],
+            size=size if everything else sum(map(len, messages)),
+        )
 
     def committed(self, batch: Batch) -> None:
         """Drop a batch that is on the target; nothing to do if the buffer was emptied meanwhile."""
@@ -89,7 +97,7 @@ class RecordBuffer:
             if not self._accepting:
                 return
             del self._messages[: len(batch.messages)]
-            self.size -= sum(map(len, batch.messages))
+            self.size -= batch.size
             self._from = batch.next_offset
 
     def resume_at(self, offset: int) -> bool:

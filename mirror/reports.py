@@ -53,18 +53,20 @@ class Counters:
         """
         self.records += len(timestamps)
         self.bytes += size
-        ages = sorted(max(0, now - timestamp) for timestamp in timestamps if timestamp > 0)
-        latency = sum(ages) / 1000
+        known = sorted(timestamps)
+        begin = bisect_right(known, 0)
+        past = known[begin : bisect_right(known, now, lo=begin)]
+        latency = (now * len(past) - sum(past)) / 1000
         self.latency_sum += latency
-        self.age_sum += max(0.0, latency - len(ages) * duration)
-        below = 0
+        self.age_sum += max(0.0, latency - (len(known) - begin) * duration)
+        younger = len(known)  # before it stands what is not counted yet
         for index, bound in enumerate(_BOUNDS_MS):
-            upto = bisect_right(ages, bound, lo=below)
-            self.latency_buckets[index] += upto - below
-            below = upto
-            if below == len(ages):
+            before = bisect_left(known, now - bound, lo=begin, hi=younger)
+            self.latency_buckets[index] += younger - before
+            younger = before
+            if younger == begin:
                 return
-        self.latency_buckets[-1] += len(ages) - below
+        self.latency_buckets[-1] += younger - begin
 
     def plus(self, other: Counters) -> Counters:
         """Both together."""

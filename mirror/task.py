@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 import uuid
@@ -11,7 +12,7 @@ from mirror.assignment import Assignment, Replaced
 from mirror.channel import ChannelWriter, Claim, ControlReader
 from mirror.companion import Companion
 from mirror.plan import Partition
-from mirror.poller import Poller, Seek
+from mirror.poller import BUFFER_RECORDS, Poller, Seek
 from mirror.positions import Positions
 from mirror.ready import DelayQueue
 from mirror.replicator import Replicator, State
@@ -52,6 +53,8 @@ class SliceTask:
 
     def run(self) -> list[Receipt]:
         """Copy until the plan says to finish. Raises Replaced or ClusterAway: Spark starts the task again."""
+        # Records make no cycles, but while they wait the collector would look through all of them again and again.
+        gc.set_threshold(2 * BUFFER_RECORDS)
         threads = [
             threading.Thread(target=self._transact, name=f"transactions-{n}", daemon=True)
             for n in range(self.flow.transaction_threads)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any
 
 from confluent_kafka import KafkaError, Message
@@ -17,6 +18,7 @@ from mirror.producer import TransactionalProducer
 from mirror.settings import Flow
 
 NO_HEADERS: list[Any] = []
+UNINTERRUPTED = 1_000  # records queued before another thread may have the interpreter
 
 
 class Incarnation:
@@ -97,25 +99,22 @@ class Incarnation:
 
     def _produce(self, batch: Batch, chosen: Sequence[int], downstream: dict[int, int]) -> int:
         """Queue the batch; the records `chosen` and the last one will tell their downstream offset."""
-        produce, remote, number = self._producer.produce, self._topic.remote, self._partition.partition
-        records = zip(batch.messages, batch.timestamps, strict=True)
-        begun, size = 0, sum(map(len, batch.messages))
-        for index in sorted({*chosen, len(batch.messages) - 1}):
-            # The hot loop: no branch or call that the record itself does not need.
-            for message, timestamp in islice(records, index - begun):
-                key, headers = message.key(), message.headers() or NO_HEADERS
-                produce(remote, message.value(), key, number, timestamp=timestamp, headers=headers)
-                if key:
-                    size += len(key)
-                if headers:
-                    size += _headers_size(headers)
-            message, timestamp = next(records)
-            key, headers = message.key(), message.headers() or NO_HEADERS
-            tell = _tell(downstream, index)
-            produce(remote, message.value(), key, number, tell, timestamp=timestamp, headers=headers)
-            size += len(key or b"") + _headers_size(headers)
-            begun = index + 1
-        return size
+        messages = batch.messages
+        keys = list(map(Message.key, messages))
+        headers = [found or NO_HEADERS for found in map(Message.headers, messages)]
+        tells: list[Callable[..., None] | None] = [None] * len(messages)
+        for index in (*chosen, len(messages) - 1):
+            tells[index] = _tell(downstream, index)
+        # The hot loop: `map` spends no step of the interpreter on a record, and keywords would double produce's cost.
+        topic, value, number = (
+            repeat(self._topic.remote),
+            map(Message.value, messages),
+            repeat(self._partition.partition),
+        )
+        calls = map(self._producer.produce, topic, value, keys, number, tells, repeat(None), batch.timestamps, headers)
+        while deque(islice(calls, UNINTERRUPTED), maxlen=1):
+            pass
+        return batch.size + sum(map(len, filter(None, keys))) + sum(map(_headers_size, filter(None, headers)))
 
     def _sync(self, batch: Batch, index: int, downstream: dict[int, int]) -> OffsetSync:
         return OffsetSync(*self._partition, batch.offsets[index], downstream[index])

@@ -40,6 +40,7 @@ def fill(bootstrap: str, load: Load) -> None:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,  # a retry must not change the order
             "linger.ms": 50,
             "queue.buffering.max.messages": 1_000_000,
             "compression.type": load.compression,

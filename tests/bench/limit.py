@@ -39,7 +39,7 @@ def main(source: str, target: str, compression: str, share: str) -> None:
             headers, timestamp = message.headers() or [], message.timestamp()[1]
             while True:
                 try:
-                    produce(remote, message.value(), message.key(), partition, timestamp=timestamp, headers=headers)
+                    produce(remote, message.value(), message.key(), partition, None, None, timestamp, headers)
                     break
                 except BufferError:
                     producer.poll(0.01)
