@@ -114,6 +114,7 @@ class FlowRunner(threading.Thread):
         if self._stopping.is_set():
             return
         slots = self._slots()
+        self._keep_query()  # its processes start while leadership is taken
         # Only now: who leads must not be fenced by a service that can't take its place.
         self._leader.take()
         self.status.leads = True
@@ -146,6 +147,7 @@ class FlowRunner(threading.Thread):
             counts = {"topics": len(plan.topics), "partitions": self.status.size, "slices": len(plan.slices)}
             log.info("plan", extra={**self._where, "generation": plan.generation, **counts})
         self._keep_query()
+        self.status.active = True
 
     def _look_for_silence(self) -> None:
         """A task that can't even start says nothing, and neither does Spark."""
@@ -159,7 +161,6 @@ class FlowRunner(threading.Thread):
         query, self._query = self._query, None
         if query is None:
             self._query = self._spark.result().start(self._flow, self._receive)
-            self.status.active = True
         elif query.isActive:
             self._query = query
         else:

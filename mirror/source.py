@@ -33,7 +33,7 @@ Offset = dict[str, int]
 
 @dataclass(frozen=True)
 class SlicePartition(InputPartition):
-    """One slice of an epoch of `count` slices."""
+    """One slice of an epoch of `count` slices; a count of 0 only warms up."""
 
     index: int
     count: int
@@ -85,18 +85,25 @@ class EpochReader(DataSourceStreamReader):
         return {"epoch": 0}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """The next epoch if there is a plan of ours to run, else `start`: nothing to do."""
-        return {"epoch": start["epoch"] + 1} if self._plan() else start
+        """The next epoch if there is a plan of ours to run, else `start`: nothing to do.
+
+        The first one runs at once: without a plan it only makes Spark start what an epoch needs.
+        """
+        return {"epoch": start["epoch"] + 1} if start == self.initialOffset() or self._plan() else start
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The slices of the newest plan; none if it says to stop by now."""
         plan = self._plan()
-        count = len(plan.slices) if plan and start != end else 0
+        if plan is None:
+            return [SlicePartition(0, 0)] if start == self.initialOffset() else []
+        count = len(plan.slices) if start != end else 0
         return [SlicePartition(index, count) for index in range(count)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
         """Run one slice, in an executor's Python worker; yields its receipts when the epoch ends."""
         assert isinstance(partition, SlicePartition)
+        if partition.count == 0:
+            return
         logs.configure(self._log)
         try:
             receipts = SliceTask(self._flow, self._leader, partition.index, partition.count).run()
