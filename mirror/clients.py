@@ -38,7 +38,8 @@ SOURCE_CONSUMER: Properties = {
 }
 
 # A batch is flushed by its commit, so lingering delays no lone record; but with less of it a busy partition's
-# records go in requests of a hundred, which cost both sides more than the records. The short retry back-off is for CONCURRENT_TRANSACTIONS, which each transaction meets while the last one's markers are written.
+# records go in requests of a hundred, which cost both sides more than the records. The short retry back-off is for
+# CONCURRENT_TRANSACTIONS, which each transaction meets while the last one's markers are written.
 TARGET_PRODUCER_DEFAULTS: Properties = {
     "linger.ms": 5,
     "retry.backoff.ms": 1,
