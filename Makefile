@@ -30,15 +30,18 @@ help: ## show the targets
 
 demo: java $(VENV)/ready ## two local clusters, and records copied between them before your eyes
 	@$(RUN) mirror.java kafka_2.13
+	@$(RUN) mirror.spark_home
 	@$(VENV)/bin/mirror demo
 
 test: java $(VENV)/ready ## all tests; ARGS="-k name -x" goes to pytest
 	@$(RUN) mirror.java kafka_2.13
+	@$(RUN) mirror.spark_home
 	@$(RUN) pytest $(ARGS)
 
 bench: java $(VENV)/ready ## mirror beside MirrorMaker 2 on this machine: about an hour, nothing else should run
 	@$(RUN) pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
 	@$(RUN) mirror.java kafka_2.13 connect-mirror
+	@$(RUN) mirror.spark_home
 	@$(RUN) tests.bench $(ARGS)
 
 lint: $(VENV)/ready ## ruff and mypy

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 from mirror.errors import SetupError
@@ -41,13 +42,18 @@ def java() -> str:
     if path is None:
         where = f"in JAVA_HOME={home}" if home else "on the PATH"
         raise SetupError(f"no java {where}: {_INSTALL_JAVA}")
-    answer = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(?:1\.)?(\d+)[^"]*"', answer)
+    found = re.search(r'version "(?:1\.)?(\d+)[^"]*"', java_version(path))
     if found is None:
         raise SetupError(f"{path} -version names no version: {_INSTALL_JAVA}")
     if int(found[1]) < _JAVA_NEEDED:
         raise SetupError(f"{path} is Java {found[1]}, too old: {_INSTALL_JAVA}")
     return path
+
+
+@cache
+def java_version(path: str) -> str:
+    """All that `java -version` says."""
+    return subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
 
 
 def cache_dir() -> Path:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO
 
-import pyspark
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
@@ -28,6 +27,7 @@ from mirror.scratch import Scratch
 from mirror.settings import Flow, Log
 from mirror.settings import Spark as SparkSettings
 from mirror.source import FORMAT, bound
+from mirror.spark_home import SparkHome, spark_home
 from mirror.yaml_marks import SECRET
 
 # A slice's task lives as long as its epoch, so failures of weeks add up; each is retried by the next attempt.
@@ -95,22 +95,30 @@ def _quota(*files: str) -> tuple[int, int]:
 class SparkDriver:
     """A session and its directory, which holds nothing worth keeping: positions live on the target."""
 
-    def __init__(self, settings: SparkSettings, flows: Mapping[str, Flow], leader: str, log: Log) -> None:
+    def __init__(
+        self,
+        settings: SparkSettings,
+        flows: Mapping[str, Flow],
+        leader: str,
+        log: Log,
+        home: SparkHome | None = None,
+    ) -> None:
         self._scratch = Scratch()
         self._stopping = False
         url = master(settings.master, len(flows))
         # PySpark reads only the variable. Executors get it too: as a rule they run the driver's image.
         python = settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
         os.environ["PYSPARK_PYTHON"] = python
-        os.environ.setdefault("SPARK_HOME", str(_home(self._scratch.path / "spark")))
+        self._home = home or spark_home(self._scratch.path)
+        os.environ["SPARK_HOME"] = str(self._home.path)
         local = url.startswith("local")
         conf = SparkConf().setAll(list({**self._conf(local), **settings.conf, **FIXED}.items())).setMaster(url)
-        self._session = SparkSession(SparkContext(conf=conf, gateway=self._launch(conf)))
+        self.session = SparkSession(SparkContext(conf=conf, gateway=self._launch(conf)))
         # Its answer to a JVM that is gone is a stack trace on stderr.
-        self._session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+        self.session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
         if not local:
-            self._session.sparkContext.addPyFile(str(_package(self._scratch.path)))
-        self._session.dataSource.register(bound(flows, leader, log))
+            self.session.sparkContext.addPyFile(str(_package(self._scratch.path)))
+        self.session.dataSource.register(bound(flows, leader, log))
 
     def _launch(self, conf: SparkConf) -> JavaGateway:
         """Start the JVM in a session of its own: what is sent to our process group must not end it before a drain."""
@@ -135,7 +143,7 @@ class SparkDriver:
 
     def _conf(self, local: bool) -> dict[str, str]:
         log4j = Path(__file__).with_name("log4j2.properties").as_uri()
-        options = f"{DRIVER_JAVA_OPTIONS} -Dlog4j2.configurationFile={log4j}"
+        options = f"{DRIVER_JAVA_OPTIONS} {self._home.java_options} -Dlog4j2.configurationFile={log4j}"
         here = self._scratch.path
         own = {"spark.sql.warehouse.dir": (here / "warehouse").as_uri()}
         if local:
@@ -144,20 +152,24 @@ class SparkDriver:
 
     def slots(self) -> int:
         """Tasks that can run at once now, on all executors."""
-        context = self._session.sparkContext._jsc.sc()
+        context = self.session.sparkContext._jsc.sc()
         profile = context.resourceProfileManager().defaultResourceProfile()
         return int(context.maxNumConcurrentTasks(profile))
 
     def start(self, flow: Flow, receipts: Callable[[DataFrame, int], None]) -> StreamingQuery:
         """Start a flow's query; `receipts` is called with each epoch, and runs it by collecting it."""
+        return self.query(FORMAT, flow.name, receipts)
+
+    def query(self, source: str, name: str, sink: Callable[[DataFrame, int], None]) -> StreamingQuery:
+        """Start a query over the option `flow` of a registered source; `sink` is called with each micro-batch."""
         checkpoint = tempfile.mkdtemp(prefix="checkpoint-", dir=self._scratch.path)
         return (
-            self._session.readStream.format(FORMAT)
-            .option("flow", flow.name)
+            self.session.readStream.format(source)
+            .option("flow", name)
             .load()
-            .writeStream.queryName(flow.name)
+            .writeStream.queryName(name)
             .option("checkpointLocation", Path(checkpoint).as_uri())
-            .foreachBatch(receipts)
+            .foreachBatch(sink)
             .start()
         )
 
@@ -165,8 +177,15 @@ class SparkDriver:
         """End the session and remove its directory. From now on the JVM is not heard: it ends as it likes."""
         self._stopping = True
         with contextlib.suppress(Py4JError, ConnectionError):
-            self._session.stop()
+            self.session.stop()
         self._scratch.remove()
+
+    def join(self, timeout: float) -> None:
+        """After `stop`: wait until the JVM has ended, `timeout` seconds at most."""
+        assert self._jvm.stdin is not None
+        self._jvm.stdin.close()  # which it takes as the end of us
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._jvm.wait(timeout)
 
     def kill(self) -> None:
         """End the JVM at once, and with it every task."""
@@ -175,18 +194,6 @@ class SparkDriver:
             os.killpg(self._jvm.pid, signal.SIGKILL)  # the leader of its own session
         self._jvm.wait()
         self._scratch.remove()
-
-
-def _home(directory: Path) -> Path:
-    """PySpark's own Spark without its zipped copy of PySpark, which the JVM would put first on the Python path.
-
-    Nothing that is compiled can be kept in a zip: each of the six Python processes of a start would compile PySpark
-    anew, 0.7 s of CPU.
-    """
-    directory.mkdir()
-    for part in ("bin", "jars"):
-        (directory / part).symlink_to(Path(pyspark.__file__).parent / part)
-    return directory
 
 
 def _package(directory: Path) -> Path:
