@@ -2,7 +2,7 @@
 
     python -m tests.bench [MEASURE...] [--systems mirror,mm2,...] [--rounds 3] [--output FILE]
 
-Writes every single result to FILE as JSON, and with all measures docs/performance.md and its pictures.
+Writes every single result to FILE as JSON, and the tables and pictures of docs/performance.md.
 """
 
 from __future__ import annotations
@@ -11,30 +11,48 @@ import argparse
 import json
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from mirror.java import MIRROR_MAKER, kafka_jars
 from mirror.local_kafka import LocalCluster, start_together
+from tests.bench import report
 from tests.bench.catch_up import Load
 from tests.bench.runs import Bench, Result, machine
 from tests.bench.systems import SYSTEMS
 
+MILLION = 1_000_000
+# The first stands for the targets; the others vary one thing each.
+LOADS = [
+    Load(3 * MILLION),
+    Load(6 * MILLION, 100),
+    Load(MILLION, 1024),
+    Load(100_000, 10 * 1024),
+    Load(2 * MILLION, headers=True),
+    Load(2 * MILLION, compression="lz4"),
+    Load(2 * MILLION, partitions=1),
+    Load(2 * MILLION, partitions=32),
+]
+RATES = (50, 1_000, 20_000)
+
 
 def _catch_up(bench: Bench, a: argparse.Namespace) -> Iterator[Result]:
-    yield from bench.catch_up(Load(a.records, a.size, a.partitions, a.headers, a.compression), a.rounds)
+    for load in LOADS[: a.loads]:
+        main = load is LOADS[0]
+        yield from bench.catch_up(load, a.rounds, None if main else [s for s in a.systems if s != "mm2"])
 
 
 def _latency(bench: Bench, a: argparse.Namespace) -> Iterator[Result]:
-    for rate in a.rates:
+    for rate in RATES:
         yield from bench.latency(rate, a.rounds)
+    if a.loads > 1:
+        yield from bench.latency(1_000, 1, busy=LOADS[0])
 
 
 MEASURES: dict[str, Callable[[Bench, argparse.Namespace], Iterator[Result]]] = {
     "catch-up": _catch_up,
     "latency": _latency,
-    "pauses": lambda bench, a: bench.pauses(a.rounds),
+    "pauses": lambda bench, a: bench.pauses(1),
     "partitions": lambda bench, a: bench.partitions([10, 100, 1000]),
 }
 
@@ -45,13 +63,9 @@ def main() -> None:
     parser.add_argument("measures", nargs="*", choices=[*MEASURES, []], default=[])
     parser.add_argument("--systems", type=lambda text: text.split(","), default=list(SYSTEMS))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--records", type=int, default=3_000_000)
-    parser.add_argument("--size", type=int, default=200)
-    parser.add_argument("--partitions", type=int, default=4)
-    parser.add_argument("--headers", action="store_true")
-    parser.add_argument("--compression", default="none")
-    parser.add_argument("--rates", type=lambda text: [int(r) for r in text.split(",")], default=[50, 1000, 20000])
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--loads", type=int, default=len(LOADS), help="how many kinds of load, the main one first")
+    parser.add_argument("--output", type=Path, default=Path("docs/performance.json"))
+    parser.add_argument("--page", type=Path, default=Path("docs/performance.md"))
     a = parser.parse_args()
     kafka_jars(MIRROR_MAKER, progress=lambda line: print(line, file=sys.stderr))
     results: list[Result] = []
@@ -67,9 +81,8 @@ def main() -> None:
         finally:
             source.kill()
             target.kill()
-    if a.output:
-        what = {"machine": machine(), "at": time.strftime("%Y-%m-%d"), "results": results}
-        a.output.write_text(json.dumps(what, indent=1) + "\n")
+    a.output.write_text(json.dumps({"machine": machine(), "results": results}, indent=1) + "\n")
+    report.write(a.page, results, str(machine()["words"]))
 
 
 if __name__ == "__main__":

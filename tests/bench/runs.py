@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import psutil
 
+from mirror.java import KAFKA_VERSION
 from mirror.local_kafka import LocalCluster
 from tests.bench import catch_up, live
 from tests.bench.catch_up import Load
@@ -168,5 +170,11 @@ class Bench:
 
 
 def machine() -> Result:
-    """What it ran on."""
-    return {"cores": os.cpu_count() or 0, "memory_bytes": psutil.virtual_memory().total}
+    """What it ran on, and when."""
+    cores, memory = os.cpu_count() or 0, psutil.virtual_memory().total
+    python = ".".join(platform.python_version_tuple()[:2])
+    words = (
+        f"on {time.strftime('%Y-%m-%d')} with {cores} cores and {memory / 2**30:.0f} GiB for everything, "
+        f"Kafka {KAFKA_VERSION}, Python {python}"
+    )
+    return {"words": words, "cores": cores, "memory_bytes": memory, "kafka": KAFKA_VERSION}
