@@ -25,8 +25,8 @@ MILLION = 1_000_000
 # The first stands for the targets; the others vary one thing each.
 LOADS = [
     Load(3 * MILLION),
-    Load(6 * MILLION, 100),
     Load(MILLION, 1024),
+    Load(6 * MILLION, 100),
     Load(100_000, 10 * 1024),
     Load(2 * MILLION, headers=True),
     Load(2 * MILLION, compression="lz4"),
