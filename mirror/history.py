@@ -82,7 +82,7 @@ class Recent:
             # A partition that is new here has been counting for longer than since the last sample.
             grown = {p: total.minus(before[p]) for p, total in totals.items() if p in before}
             self._add(now - then, grown, sum(sample.lag for sample in samples))
-        if not self._marks or now - self._marks[-1][0] >= MARK_INTERVAL:
+        if len(self._marks) < MARKS or now - self._marks[-1][0] >= MARK_INTERVAL:
             self._marks.append((now, totals))
         self._last = now, totals
 
