@@ -48,7 +48,7 @@ def main() -> None:
         ends.callback(writer.stop)
         settings = one_flow(primary.bootstrap, backup.bootstrap, list(TOPICS), alias="primary")
         service = ends.enter_context(Service(settings, directory))
-        service.wait_for("records", lambda: service.metric(RECORDS) > 0, PATIENCE)
+        service.wait_for("records", lambda: service.metric(RECORDS) > 0, 2 * PATIENCE)
         prometheus = ends.enter_context(Prometheus(directory, service.port))
         window = ends.enter_context(browser(directory / "chromium"))
         begun = time.monotonic()

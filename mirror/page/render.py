@@ -220,7 +220,7 @@ _PARTITION_HEADS = ("partition", "state", "lag", "waits", "records", "p50", "p99
 
 
 def _partitions(partitions: Sequence[PartitionView], now: float) -> Element:
-    ordered = sorted(partitions, key=lambda p: (_severity(p.state), p.partition))
+    ordered = sorted(partitions, key=lambda p: (p.state not in ("failed", "unassigned"), p.partition))
     rows = table(_PARTITION_HEADS, (_row(partition, now) for partition in ordered))
     return tag("div", rows, class_="scroll")
 
