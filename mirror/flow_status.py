@@ -128,16 +128,19 @@ class FlowStatus:
             self.recent.take([self._sample(tally) for tally in self.tallies()])
 
     def _notice(self, before: Tally | None, report: Report) -> None:
-        """Remember a partition that fails, fails otherwise, or has recovered."""
-        old = (before.report.state, before.report.reason) if before else ("", "")
-        new = (report.state, report.reason)
-        if new == old or "failed" not in (report.state, old[0]) or report.state == "released":
+        """Remember a partition that fails or has recovered, with the first reason: those of later tries differ."""
+        old, new = before.report.state if before else "", report.state
+        if new == old or "failed" not in (old, new) or new == "released":
             return
         last = self._events[-1] if self._events else None
-        if last and last.partition not in (None, report.partition) and (last.state, last.reason) == new:
+        if (
+            last
+            and last.partition not in (None, report.partition)
+            and (last.state, last.reason) == (new, report.reason)
+        ):
             self._events[-1] = replace(last, others=last.others + 1)  # a cluster that is away fails them all
         else:
-            self._events.append(Event(time.time(), report.partition, *new))
+            self._events.append(Event(time.time(), report.partition, new, report.reason))
 
     def _sample(self, tally: Tally) -> Sample:
         return Sample(tally.report.partition, max(0, tally.report.lag), tally.total)

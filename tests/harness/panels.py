@@ -23,6 +23,7 @@ body { margin: 0; background: #111217; color: #ccccdc; font: 12px system-ui, "De
 .panel, .panel * { box-sizing: border-box; }
 h2 { margin: 6px 8px 4px; font-size: 12px; font-weight: 600; }
 .stat { text-align: center; font-size: 26px; color: #73bf69; padding-top: 2px; }
+.stat.bad { color: #f2495c; }
 .legend { padding: 0 8px; font-size: 10px; white-space: nowrap; color: #9da5b4; }
 .legend i { display: inline-block; width: 10px; height: 3px; margin: 0 4px 2px 8px; vertical-align: middle; }
 table { width: 100%; font-size: 11px; padding: 0 8px; } th, td { text-align: left; font-weight: 400; }
@@ -51,9 +52,12 @@ def _panel(panel: dict[str, Any], prometheus: Prometheus, begin: float, end: flo
         for labels, points in prometheus.query_range(expression, begin, end, STEP):
             found.append((_legend(target["legendFormat"], labels), [p for p in points if not math.isnan(p[1])]))
     found = sorted((each for each in found if each[1]), key=lambda each: -each[1][-1][1])
-    unit = panel["fieldConfig"]["defaults"].get("unit", "short")
+    defaults = panel["fieldConfig"]["defaults"]
+    unit = "rps" if panel["type"] == "heatmap" else defaults["unit"]  # its unit is of the buckets
     if panel["type"] == "stat":
-        body = [tag("div", _value(found[0][1][-1][1], unit) if found else "no data", class_="stat")]
+        value = found[0][1][-1][1] if found else 0.0
+        bad = any(step["color"] == "red" and value >= step["value"] for step in defaults["thresholds"]["steps"])
+        body = [tag("div", _value(value, unit) if found else "no data", class_="stat bad" if bad else "stat")]
     elif panel["type"] == "table":
         rows = [tag("tr", tag("td", name), tag("td", _value(points[-1][1], unit))) for name, points in found]
         body = [table(("", ""), rows[: (at["h"] * CELL[1] - 40) // 17])]
@@ -65,8 +69,9 @@ def _panel(panel: dict[str, Any], prometheus: Prometheus, begin: float, end: flo
 
 def _legend(pattern: str, labels: dict[str, str]) -> str:
     if not pattern:
-        shown = {k: v for k, v in labels.items() if k not in ("__name__", "instance", "job")}
-        return " ".join(shown.values())
+        return " ".join(
+            labels[name] for name in ("source", "target", "topic", "partition", "version") if name in labels
+        )
     for name, value in labels.items():
         pattern = pattern.replace("{{" + name + "}}", value)
     return pattern
