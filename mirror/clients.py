@@ -142,12 +142,17 @@ def internal_producer(cluster: Cluster) -> Producer:
     return Producer(config, logger=LIBRDKAFKA)
 
 
-def admin(cluster: Cluster, on_error: OnError | None = None) -> AdminClient:
-    """An admin client; librdkafka makes it of a producer, which must not be a transactional one."""
+def admin(cluster: Cluster, on_error: OnError | None = None, features: logging.Logger | None = None) -> AdminClient:
+    """An admin client; librdkafka makes it of a producer, which must not be a transactional one.
+
+    What each broker can do librdkafka tells nobody but a logger: `features`.
+    """
     config = {key: value for key, value in _base(cluster).items() if key not in PRODUCER_ONLY}
     if on_error:
         config["error_cb"] = on_error
-    return AdminClient(config, logger=LIBRDKAFKA)
+    if features:
+        config |= {"debug": "feature", "log_level": 7}
+    return AdminClient(config, logger=features or LIBRDKAFKA)
 
 
 def overridden(flow: Flow) -> list[str]:

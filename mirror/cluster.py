@@ -39,7 +39,10 @@ class ClusterAdmin:
         self._alias = cluster.alias
         # "Transport failure" is all that a request says; why connections fail is told to the callback.
         self._why: deque[KafkaError] = deque(maxlen=1)
-        self._admin = clients.admin(cluster, self._on_error)
+        self._admin = self._client(cluster)
+
+    def _client(self, cluster: Cluster) -> AdminClient:
+        return clients.admin(cluster, self._on_error)
 
     def partitions(self) -> dict[str, int]:
         """All topics and how many partitions they have."""

@@ -1,20 +1,65 @@
-"""A topic and its remote topic, compared record by record as read_committed consumers see them."""
+"""Two sequences of digests, compared: where they differ, and what that means record by record. Pure."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from typing import NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
+from mirror.scan import Entry
 
-from mirror.errors import MirrorError
 
-TIMEOUT = 30.0  # seconds for an answer of a cluster
-FETCH = 5_000  # records taken at once
+class Gap(NamedTuple):
+    """a[a_from:a_to] stands where b[b_from:b_to] stands; before and after it both are the same."""
 
-Properties = Mapping[str, str]
-Number = Callable[[Message], int]  # a record's number, which grows within each partition of the source
+    a_from: int
+    a_to: int
+    b_from: int
+    b_to: int
+
+
+def gaps(a: Sequence[bytes], b: Sequence[bytes]) -> Iterator[Gap]:
+    """Where two sequences differ, between what is in both in the same order, as much of that as can be."""
+    i = j = 0
+    for x, y in [*_anchors(a, b), (len(a), len(b))]:
+        while i < x and j < y and a[i] == b[j]:
+            i, j = i + 1, j + 1
+        p, q = x, y
+        while p > i and q > j and a[p - 1] == b[q - 1]:
+            p, q = p - 1, q - 1
+        if i < p or j < q:
+            yield Gap(i, p, j, q)
+        i, j = x + 1, y + 1
+
+
+def _anchors(a: Sequence[bytes], b: Sequence[bytes]) -> list[tuple[int, int]]:
+    """The longest increasing sequence of pairs of what is unique on both sides (patience)."""
+    if list(a) == list(b):
+        return []
+    seen_a, seen_b = Counter(a), Counter(b)
+    places = {digest: j for j, digest in enumerate(b) if seen_b[digest] == 1 == seen_a[digest]}
+    tops: list[int] = []  # the smallest place in b that ends a sequence of each length
+    ends: list[tuple[int, int, int]] = []  # a, b, index into `ends` of the pair before
+    piles: list[int] = []  # index into `ends` of each top
+    for i, digest in enumerate(a):
+        j = places.get(digest)
+        if j is None:
+            continue
+        pile = bisect_left(tops, j)
+        ends.append((i, j, piles[pile - 1] if pile else -1))
+        if pile == len(tops):
+            tops.append(j)
+            piles.append(len(ends) - 1)
+        else:
+            tops[pile], piles[pile] = j, len(ends) - 1
+    found = []
+    index = piles[-1] if piles else -1
+    while index >= 0:
+        i, j, index = ends[index]
+        found.append((i, j))
+    return found[::-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +70,9 @@ class Counts:
     target: int = 0  # records on the target
     lost: int = 0  # on the source only
     duplicated: int = 0  # on the target more often than on the source
-    reordered: int = 0  # on the target after a record that follows on the source
+    reordered: int = 0  # on the target in another order
     altered: int = 0  # another key, value, timestamp or headers
+    extra: int = 0  # on the target only
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
@@ -34,92 +80,73 @@ class Counts:
     @property
     def equal(self) -> bool:
         """Is the target what the source is?"""
-        return not (self.lost or self.duplicated or self.reordered or self.altered)
+        return not (self.lost or self.duplicated or self.reordered or self.altered or self.extra)
 
 
-def compare_topic(source: Properties, target: Properties, topic: str, remote: str, number: Number) -> Iterator[Counts]:
-    """The counts of each partition in turn; both clusters are read from the beginning to the end as it is then.
+class Difference(NamedTuple):
+    """One difference; an offset is None where a record has no counterpart."""
 
-    `source` and `target` are librdkafka properties. Raises MirrorError when a cluster does not answer.
+    kind: str  # lost, duplicated, reordered, altered or extra
+    upstream: int | None
+    downstream: int | None
+
+
+class Unmatched(NamedTuple):
+    """What is on one side only between two records that are on both."""
+
+    source: list[Entry]
+    target: list[Entry]
+
+
+def unmatched(source: Sequence[Entry], target: Sequence[Entry]) -> Iterator[Unmatched]:
+    """Where two stretches of a partition differ."""
+    for gap in gaps([entry.digest for entry in source], [entry.digest for entry in target]):
+        yield Unmatched(list(source[gap.a_from : gap.a_to]), list(target[gap.b_from : gap.b_to]))
+
+
+def reordered(found: Sequence[Unmatched]) -> tuple[list[Difference], list[Unmatched]]:
+    """The records of a partition that are on both sides, but not at the same place; and what is left without them."""
+    elsewhere = defaultdict(list)
+    for each in found:
+        for entry in each.source:
+            elsewhere[entry.digest].append(entry.offset)
+    moved: list[Difference] = []
+    kept = []
+    for each in found:
+        target = []
+        for entry in each.target:
+            if elsewhere[entry.digest]:
+                moved.append(Difference("reordered", elsewhere[entry.digest].pop(0), entry.offset))
+            else:
+                target.append(entry)
+        kept.append(target)
+    upstream = {difference.upstream for difference in moved}
+    left = [
+        Unmatched([e for e in each.source if e.offset not in upstream], target)
+        for each, target in zip(found, kept, strict=True)
+    ]
+    return moved, [each for each in left if each.source or each.target]
+
+
+def judge(found: Sequence[Unmatched], originals: Mapping[bytes, int]) -> Iterator[Difference]:
+    """What it means that these are on one side only. `originals`: upstream offsets of target digests, if any.
+
+    Of one gap, as many on both sides or of the same timestamp are taken for the same records, altered.
     """
-    with contextlib.closing(_consumer(source)) as ours, contextlib.closing(_consumer(target)) as theirs:
-        ours_count, theirs_count = _partitions(ours, topic), _partitions(theirs, remote)
-        for partition in range(max(ours_count, theirs_count)):
-            yield judge(
-                _records(ours, topic, partition) if partition < ours_count else (),
-                _records(theirs, remote, partition) if partition < theirs_count else (),
-                number,
-            )
-
-
-def judge(source: Iterable[Message], target: Iterable[Message], number: Number) -> Counts:
-    """Compare two streams of one partition. What is kept in memory is only what differs."""
-    seen_source, seen_target = _Counted(source), _Counted(target)
-    passed: dict[int, Message] = {}  # on the source before the newest match, not yet found on the target
-    duplicated = reordered = altered = 0
-    ahead = next(seen_source, None)
-    for found in seen_target:
-        wanted = number(found)
-        while ahead is not None and number(ahead) < wanted:
-            passed[number(ahead)] = ahead
-            ahead = next(seen_source, None)
-        if ahead is not None and number(ahead) == wanted:
-            original, ahead = ahead, next(seen_source, None)
-        elif wanted in passed:
-            original = passed.pop(wanted)
-            reordered += 1
-        else:
-            duplicated += 1
-            continue
-        altered += _content(original) != _content(found)
-    lost = len(passed) + (ahead is not None) + sum(1 for _ in seen_source)
-    return Counts(seen_source.count, seen_target.count, lost, duplicated, reordered, altered)
-
-
-class _Counted(Iterator[Message]):
-    """Counts what goes through."""
-
-    def __init__(self, messages: Iterable[Message]) -> None:
-        self.count = 0
-        self._messages = iter(messages)
-
-    def __next__(self) -> Message:
-        message = next(self._messages)
-        self.count += 1
-        return message
-
-
-def _content(message: Message) -> tuple[object, ...]:
-    return message.key(), message.value(), message.timestamp(), message.headers() or []
-
-
-def _consumer(cluster: Properties) -> Consumer:
-    fixed = {
-        "group.id": "mirror-compare",  # asked for by librdkafka, never joined
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "isolation.level": "read_committed",
-        "log_level": 0,
-    }
-    return Consumer({**cluster, **fixed})
-
-
-def _partitions(consumer: Consumer, topic: str) -> int:
-    """How many partitions the topic has; 0 if there is no such topic."""
-    return len(consumer.list_topics(topic, TIMEOUT).topics[topic].partitions)
-
-
-def _records(consumer: Consumer, topic: str, partition: int) -> Iterator[Message]:
-    """A partition's records from the beginning to the last stable offset."""
-    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
-    while (first := consumer.poll(TIMEOUT)) is not None:
-        # `consume` waits until it has all it was asked for, unless it is told not to wait.
-        for message in (first, *consumer.consume(FETCH, 0)):
-            error = message.error()
-            if error is None:
-                yield message
-            elif error.code() == KafkaError._PARTITION_EOF:
-                return
-            elif not error.retriable():
-                raise MirrorError(f"{topic}-{partition} can't be read: {error.str()}")
-    raise MirrorError(f"{topic}-{partition} can't be read: no answer within {TIMEOUT:.0f} s")
+    for each in found:
+        added = []
+        for entry in each.target:
+            if entry.digest in originals:
+                yield Difference("duplicated", originals[entry.digest], entry.offset)
+            else:
+                added.append(entry)
+        missing = list(each.source)
+        even = len(missing) == len(added)
+        for entry in added:
+            same = [e for e in missing if even or e.timestamp == entry.timestamp][:1]
+            if same:
+                missing.remove(same[0])
+                yield Difference("altered", same[0].offset, entry.offset)
+            else:
+                yield Difference("extra", None, entry.offset)
+        yield from (Difference("lost", entry.offset, None) for entry in missing)

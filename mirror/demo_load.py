@@ -8,7 +8,7 @@ import time
 import zlib
 from collections import Counter
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from mirror.errors import MirrorError
@@ -37,11 +37,6 @@ def create_topics(bootstrap: str) -> None:
             future.result()
     except KafkaException as error:
         raise MirrorError(f"topics can't be created on primary: {error.args[0].str()}") from error
-
-
-def sequence(message: Message) -> int:
-    """The number that the writer gave to a record."""
-    return int(dict(message.headers() or ())[SEQUENCE])
 
 
 class Writer(threading.Thread):

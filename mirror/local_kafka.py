@@ -57,7 +57,10 @@ def free_port() -> int:
 
 
 class Broker:
-    """One broker process. All its files are in `directory`: data, configuration and broker.log."""
+    """One broker process. All its files are in `directory`: data, configuration and broker.log.
+
+    Its `properties` may be changed until it starts.
+    """
 
     def __init__(
         self, node: int, directory: Path, port: int, cluster_id: str, properties: Mapping[str, object]
@@ -68,7 +71,7 @@ class Broker:
         self.process: subprocess.Popen[bytes] | None = None
         self._directory = directory
         self._cluster_id = cluster_id
-        self._properties = {"node.id": node, "log.dirs": directory / "data", **properties}
+        self.properties: dict[str, object] = {"node.id": node, "log.dirs": directory / "data", **properties}
 
     @property
     def bootstrap(self) -> str:
@@ -83,7 +86,7 @@ class Broker:
         (self._directory / "tmp").mkdir(parents=True, exist_ok=True)
         (self._directory / "log4j2.properties").write_text(_LOG4J)
         settings = self._directory / "server.properties"
-        settings.write_text("".join(f"{key}={value}\n" for key, value in self._properties.items()))
+        settings.write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()))
         atexit.register(self.kill)
         if not (self._directory / "data" / "meta.properties").exists():
             quick = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")

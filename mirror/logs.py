@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
+import time
+from collections.abc import Callable
 from datetime import datetime, timezone
 
 from mirror.settings import Log
+
+REPEAT_AFTER = 60.0  # seconds in which the same warning is said once
+REMEMBERED = 1_000  # different warnings
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -15,13 +21,56 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 def configure(log: Log) -> None:
     """Send mirror's log to stderr; other libraries' only from WARNING on. May be called again."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if log.format == "json" else TextFormatter())
+    handler.setFormatter(_formatter(log.format))
     # py4j logs every lost connection of a JVM that ends, on its own logger and on the root; the service itself
     # tells what that means.
     handler.addFilter(lambda record: record.name != "root")
+    handler.addFilter(Repetitions())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger("mirror").setLevel(log.level.upper())
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+
+
+def say_last(error: str) -> None:
+    """Say on stderr why the command ends: as a log line if log lines are JSON, else as it is."""
+    handlers = logging.getLogger().handlers
+    if any(isinstance(handler.formatter, JsonFormatter) for handler in handlers):
+        logging.getLogger("mirror").error(error)
+    else:
+        sys.stderr.write(f"{error}\n")
+
+
+class Repetitions(logging.Filter):
+    """Lets a warning or error through that was not said in the last minute; counts it in `repeated` otherwise.
+
+    The same is what has the same words and fields. A defect is always said, with its traceback.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._said: dict[tuple[object, ...], tuple[float, int]] = {}  # when, and how often it came since
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Is it to be said?"""
+        if record.levelno < logging.WARNING or record.exc_info or hasattr(record, "repeated"):
+            return True
+        now = self._clock()
+        key = (record.name, record.levelno, record.getMessage(), str(_fields(record)))
+        with self._lock:
+            when, count = self._said.pop(key, (-REPEAT_AFTER, 0))
+            again = now - when < REPEAT_AFTER
+            self._said[key] = (when, count + 1) if again else (now, 0)
+            while len(self._said) > REMEMBERED:
+                del self._said[next(iter(self._said))]
+        if count and not again:
+            record.repeated = count
+        return not again
+
+
+def _formatter(name: str) -> logging.Formatter:
+    return JsonFormatter() if name == "json" else TextFormatter()
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:

@@ -50,7 +50,6 @@ CONF: Mapping[str, str] = {
     "spark.driver.memory": "512m",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.task.maxFailures": str(TASK_MAX_FAILURES),
     "spark.excludeOnFailure.enabled": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.pollingDelay": "20ms",  # between looks for a plan; each reads the control topic to its end
@@ -65,14 +64,14 @@ CONF: Mapping[str, str] = {
 FIXED: Mapping[str, str] = {"spark.speculation": "false"}
 
 
-def master(configured: str, flows: int) -> str:
-    """The master URL to use: a local one gets at least one thread per flow, and tasks that may fail often."""
+def master(configured: str, flows: int, failures: int = TASK_MAX_FAILURES) -> str:
+    """The master URL to use: a local one gets at least one thread per flow, and tasks that may fail so often."""
     local = LOCAL.fullmatch(configured)
     if not local:
         return configured
     threads = local["threads"] or "1"
     cores = _cores() if threads == "*" else int(threads)
-    return f"local[{max(cores, flows)},{TASK_MAX_FAILURES}]"
+    return f"local[{max(cores, flows)},{failures}]"
 
 
 def _cores() -> int:
@@ -102,17 +101,20 @@ class SparkDriver:
         leader: str,
         log: Log,
         home: SparkHome | None = None,
+        task_failures: int = TASK_MAX_FAILURES,
     ) -> None:
         self._scratch = Scratch()
         self._stopping = False
-        url = master(settings.master, len(flows))
+        url = master(settings.master, len(flows), task_failures)
         # PySpark reads only the variable. Executors get it too: as a rule they run the driver's image.
         python = settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
         os.environ["PYSPARK_PYTHON"] = python
         self._home = home or spark_home(self._scratch.path)
         os.environ["SPARK_HOME"] = str(self._home.path)
         local = url.startswith("local")
-        conf = SparkConf().setAll(list({**self._conf(local), **settings.conf, **FIXED}.items())).setMaster(url)
+        attempts = {"spark.task.maxFailures": str(task_failures)}
+        together = {**self._conf(local), **attempts, **settings.conf, **FIXED}
+        conf = SparkConf().setAll(list(together.items())).setMaster(url)
         self.session = SparkSession(SparkContext(conf=conf, gateway=self._launch(conf)))
         # Its answer to a JVM that is gone is a stack trace on stderr.
         self.session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import NewPartitions, NewTopic
@@ -42,6 +43,17 @@ ANY_TIME = {"message.timestamp.before.max.ms": str(2**63 - 1), "message.timestam
 INTERNAL_CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.1"}
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What the target lacks, and what is there."""
+
+    mirrored: Mapping[str, int]  # topics of the source that the flow mirrors, with their partitions
+    existing: Mapping[str, int]  # topics of the target, with theirs
+    create: Mapping[str, tuple[int, Mapping[str, str]]]  # remote topics with partitions and configuration
+    grow: Mapping[str, int]  # remote topics with the partitions they shall have
+    internal: Sequence[str]  # mirror's own topics
+
+
 class TopicMonitor:
     """Looks at both clusters of a flow. Raises ClusterAway when one does not answer."""
 
@@ -54,40 +66,53 @@ class TopicMonitor:
 
     def ensure_internal_topics(self) -> None:
         """Make the control, status and offset-syncs topics where they are missing. Raises FlowError if refused."""
-        existing = self._target.partitions()
-        names = [self._flow.control_topic, self._flow.status_topic, self._flow.offset_syncs_topic]
         factor = self._flow.internal_replication_factor
-        missing = [NewTopic(name, 1, factor, config=INTERNAL_CONFIG) for name in names if name not in existing]
+        names = self._missing_internal(self._target.partitions())
+        missing = [NewTopic(name, 1, factor, config=INTERNAL_CONFIG) for name in names]
         for name, error in self._create(missing).items():
             raise FlowError(f"topic {name} can't be created on {self._flow.target.alias}: {error.str()}")
 
     def mirrored(self) -> dict[str, Topic]:
         """The source's topics that the flow mirrors, by name, with the partitions that stand ready on the target."""
-        all_topics = self._source.partitions()
-        partitions = self._ready({name: n for name, n in all_topics.items() if self._policy.is_mirrored(name)})
+        partitions = self._make(self.changes())
         ids = self._source.topic_ids(sorted(partitions))
         return {
             name: Topic(self._policy.remote_topic(name), topic_id, partitions[name], partitions[name])
             for name, topic_id in sorted(ids.items())
         }
 
-    def _ready(self, partitions: dict[str, int]) -> dict[str, int]:
-        """Create and grow remote topics; returns how many partitions of each can be copied."""
+    def changes(self) -> Changes:
+        """What has to be made on the target; makes nothing."""
+        partitions = {name: n for name, n in self._source.partitions().items() if self._policy.is_mirrored(name)}
         remote = {name: self._policy.remote_topic(name) for name in partitions}
         existing = self._target.partitions()
         missing = [name for name in partitions if remote[name] not in existing]
-        short = [n for n in partitions if n not in missing and existing[remote[n]] < partitions[n]]
         configs = self._configs(missing)
-        refused = self._create_remote({remote[n]: (partitions[n], configs.get(n, {})) for n in missing})
-        refused |= self._grow(NewPartitions(remote[n], partitions[n]) for n in short)
+        return Changes(
+            mirrored=partitions,
+            existing=existing,
+            create={remote[name]: (partitions[name], configs.get(name, {})) for name in missing},
+            grow={remote[n]: count for n, count in partitions.items() if existing.get(remote[n], count) < count},
+            internal=self._missing_internal(existing),
+        )
+
+    def _missing_internal(self, existing: Mapping[str, int]) -> list[str]:
+        names = (self._flow.control_topic, self._flow.status_topic, self._flow.offset_syncs_topic)
+        return [name for name in names if name not in existing]
+
+    def _make(self, changes: Changes) -> dict[str, int]:
+        """Create and grow remote topics; returns how many partitions of each topic can be copied."""
+        refused = self._create_remote(changes.create)
+        refused |= self._grow(NewPartitions(remote, count) for remote, count in changes.grow.items())
         self._tell(refused)
+        remote = {name: self._policy.remote_topic(name) for name in changes.mirrored}
         return {
-            name: existing[remote[name]] if remote[name] in refused else count
-            for name, count in partitions.items()
-            if remote[name] not in refused or remote[name] in existing
+            name: changes.existing[remote[name]] if remote[name] in refused else count
+            for name, count in changes.mirrored.items()
+            if remote[name] not in refused or remote[name] in changes.existing
         }
 
-    def _create_remote(self, wanted: dict[str, tuple[int, dict[str, str]]]) -> Refusals:
+    def _create_remote(self, wanted: Mapping[str, tuple[int, Mapping[str, str]]]) -> Refusals:
         """Create remote topics, given how many partitions and which configuration each has."""
         factor = self._flow.replication_factor
         refused = self._create(NewTopic(t, n, factor, config={**own, **ANY_TIME}) for t, (n, own) in wanted.items())
@@ -95,7 +120,7 @@ class TopicMonitor:
         older = [topic for topic, error in refused.items() if error.code() == KafkaError.INVALID_CONFIG]
         for topic in older:
             del refused[topic]
-        return refused | self._create(NewTopic(t, wanted[t][0], factor, config=wanted[t][1]) for t in older)
+        return refused | self._create(NewTopic(t, wanted[t][0], factor, config=dict(wanted[t][1])) for t in older)
 
     def _configs(self, names: list[str]) -> dict[str, dict[str, str]]:
         configs, refused = self._source.topic_configs(names)

@@ -20,5 +20,5 @@ def mirror(*arguments: str | Path | int, timeout: float = 120.0) -> Ended:
 def answer(*arguments: str | Path | int, code: int = 0) -> Any:
     """What a command prints with --json, after it ended with this exit code."""
     ended = mirror(*arguments, "--json")
-    assert ended.returncode == code, ended.stdout + ended.stderr
+    assert ended.returncode == code and ended.stdout, ended.stdout + ended.stderr
     return json.loads(ended.stdout)

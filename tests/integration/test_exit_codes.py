@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.harness import configuration
-
-
-def mirror(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mirror", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+from tests.harness.command import mirror
 
 
 @pytest.fixture
@@ -59,4 +54,19 @@ def test_a_port_in_use_is_exit_2(good: Path) -> None:
         good.write_text(good.read_text().replace("port: 0", f"port: {port}"))
         ended = mirror("run", "-c", good)
     assert ended.returncode == 2
-    assert f"127.0.0.1:{port}" in ended.stderr and "Traceback" not in ended.stderr
+    last = json.loads(ended.stderr.splitlines()[-1])
+    assert last["level"] == "ERROR" and f"127.0.0.1:{port}" in last["msg"] and "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("verb", ["run", "validate", "schema", "check", "plan", "status", "pause", "resume", "verify"])
+def test_every_command_has_help_with_an_example(verb: str) -> None:
+    ended = mirror(verb, "--help")
+    assert ended.returncode == 0 and f"Example: mirror {verb}" in ended.stdout
+    assert "Exit code" in ended.stdout
+
+
+@pytest.mark.parametrize("verb", ["check", "plan", "status", "pause", "verify"])
+def test_clusters_that_are_away_are_exit_1(good: Path, verb: str) -> None:
+    ended = mirror(verb, "-c", good)
+    assert ended.returncode == 1 and "Traceback" not in ended.stderr
+    assert "backup" in ended.stdout + ended.stderr or "primary" in ended.stdout + ended.stderr

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.logs import JsonFormatter, TextFormatter
+from mirror.logs import REMEMBERED, REPEAT_AFTER, JsonFormatter, Repetitions, TextFormatter
 
 FORMATTERS = [TextFormatter(), JsonFormatter()]
 
@@ -66,3 +66,48 @@ def test_a_defects_traceback_is_kept() -> None:
     assert "ValueError: why" in TextFormatter().format(failed())
     line = JsonFormatter().format(failed())
     assert json.loads(line)["exception"].endswith("ValueError: why") and "\n" not in line
+
+
+class Clock:
+    """Stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def warning(**fields: object) -> logging.LogRecord:
+    return record("no answer", logging.WARNING, **fields)
+
+
+def test_a_repeated_warning_is_counted_not_repeated() -> None:
+    clock = Clock()
+    repetitions = Repetitions(clock)
+    assert repetitions.filter(warning(flow="a->b"))
+    for _ in range(5):
+        clock.now += 1
+        assert not repetitions.filter(warning(flow="a->b"))
+    assert repetitions.filter(warning(flow="a->c")), "another event"
+    clock.now = REPEAT_AFTER
+    again = warning(flow="a->b")
+    assert repetitions.filter(again)
+    assert TextFormatter().format(again).endswith("WARNING no answer flow=a->b repeated=5")
+    clock.now = 3 * REPEAT_AFTER
+    once_more = warning(flow="a->b")
+    assert repetitions.filter(once_more) and not hasattr(once_more, "repeated")
+
+
+def test_what_is_no_warning_and_defects_are_always_said() -> None:
+    repetitions = Repetitions(Clock())
+    assert all(repetitions.filter(record("plan")) for _ in range(3))
+    assert all(repetitions.filter(failed()) for _ in range(3))
+
+
+def test_only_so_many_warnings_are_remembered() -> None:
+    repetitions = Repetitions(Clock())
+    for number in range(REMEMBERED + 1):
+        assert repetitions.filter(warning(number=number))
+    assert not repetitions.filter(warning(number=REMEMBERED))
+    assert repetitions.filter(warning(number=0)), "forgotten"

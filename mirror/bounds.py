@@ -1,0 +1,141 @@
+"""What of each partition can be compared: offsets on both sides that belong together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+from confluent_kafka.admin import OffsetSpec
+
+from mirror.cluster import ClusterAdmin
+from mirror.errors import ConfigError, MirrorError, PositionUnstable
+from mirror.plan import Partition
+from mirror.policy import ReplicationPolicy
+from mirror.positions import Positions
+from mirror.scan import Stretch
+from mirror.settings import Flow
+
+STABLE_WITHIN = 60.0  # seconds in which open transactions on the target have to end
+POSITION_WITHIN = 5.0  # seconds to meet a busy partition between two transactions
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Offsets of one partition on the cluster with this alias: from its first one up to `end`."""
+
+    cluster: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def split(self, most: int) -> Iterator[Stretch]:
+        """Stretches of at most so many offsets."""
+        for start in range(self.start, self.end, most):
+            end = min(start + most, self.end)
+            yield Stretch(self.cluster, self.topic, self.partition, start, end, self.end, start == self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What of a partition is compared.
+
+    All before `position` has to be on the target. Up to `source.end` it may be, for all before `target.end` came from
+    there.
+    """
+
+    source: Side
+    target: Side
+    position: int
+    whole: bool  # is all that the source ever had to be copied, or began the flow later?
+
+
+def find(flow: Flow, topics: Collection[str]) -> tuple[list[Bounds], list[str]]:
+    """The bounds of these topics' partitions, or of all that the flow mirrors; without those never copied.
+
+    And the compacted topics: what one side has compacted away by now can't be told from a loss. Raises
+    ConfigError for a topic that the flow does not mirror, ClusterAway, MirrorError.
+    """
+    source, target = ClusterAdmin(flow.source), ClusterAdmin(flow.target)
+    remote = _remote(flow, topics, source, target)
+    compacted = _compacted(source, {p.topic for p in remote})
+    remote = {p: r for p, r in remote.items() if p.topic not in compacted}
+    with closing(Positions(flow.target, flow.group)) as positions:
+        # In this order: what stands behind the first position is on the target, what stands on the target is
+        # before the last position.
+        hints = positions.hints((r.topic, r.partition) for r in remote.values())
+        first = {p: hint.offset for p, r in remote.items() if (hint := hints[r.topic, r.partition]) is not None}
+        remote = {p: remote[p] for p in first}
+        downstream = _stable_ends(target, list(remote.values()))
+        stable = source.offsets(dict.fromkeys(remote, OffsetSpec.latest()))
+        last = {p: _position(positions, r, stable[p]) for p, r in remote.items() if p in stable}
+    upstream = source.offsets(dict.fromkeys(remote, OffsetSpec.earliest()))
+    starts = target.offsets(dict.fromkeys(remote.values(), OffsetSpec.earliest()))
+    found = [
+        Bounds(
+            Side(flow.source.alias, *p, upstream[p], max(upstream[p], min(last[p], stable[p]))),
+            Side(flow.target.alias, *remote[p], starts[remote[p]], downstream[remote[p]]),
+            first[p],
+            flow.start == "earliest",
+        )
+        for p in sorted(last)
+        if p in upstream and remote[p] in starts and remote[p] in downstream
+    ]
+    return found, compacted
+
+
+def _remote(
+    flow: Flow, topics: Collection[str], source: ClusterAdmin, target: ClusterAdmin
+) -> dict[Partition, Partition]:
+    """The partitions to compare that are on both sides, with their remote ones."""
+    policy = ReplicationPolicy(flow)
+    unknown = [topic for topic in topics if not policy.is_mirrored(topic)]
+    if unknown:
+        raise ConfigError([f"flow {flow.name} does not mirror topic {topic}: see its topics" for topic in unknown])
+    ours = {t: n for t, n in source.partitions().items() if (t in topics if topics else policy.is_mirrored(t))}
+    missing = [topic for topic in topics if topic not in ours]
+    if missing:
+        raise ConfigError([f"there is no topic {topic} on {flow.source.alias}" for topic in missing])
+    theirs = target.partitions()
+    return {
+        Partition(topic, number): Partition(policy.remote_topic(topic), number)
+        for topic, partitions in ours.items()
+        for number in range(min(partitions, theirs.get(policy.remote_topic(topic), 0)))
+    }
+
+
+def _compacted(source: ClusterAdmin, topics: Collection[str]) -> list[str]:
+    configs, _ = source.topic_configs(sorted(topics))
+    return [topic for topic, config in configs.items() if "compact" in config.get("cleanup.policy", "")]
+
+
+def _stable_ends(target: ClusterAdmin, partitions: list[Partition]) -> dict[Partition, int]:
+    """Last stable offsets that are not before what stands on the target now.
+
+    A transaction's position may be seen a moment before its records: each partition gets its markers by itself.
+    """
+    high = target.offsets(dict.fromkeys(partitions, OffsetSpec.latest()), stable=False)
+    deadline = time.monotonic() + STABLE_WITHIN
+    while True:
+        stable = target.offsets(dict.fromkeys(partitions, OffsetSpec.latest()))
+        behind = [p for p in partitions if p in high and stable.get(p, -1) < high[p]]
+        if not behind:
+            return stable
+        if time.monotonic() > deadline:
+            reason = f"a transaction on the target has been open for {STABLE_WITHIN:.0f} s"
+            raise MirrorError(f"{behind[0]} can't be compared: {reason}; wait until it has ended")
+        time.sleep(0.1)
+
+
+def _position(positions: Positions, remote: Partition, stable_end: int) -> int:
+    """The position with no transaction pending, or all that the source has: a bound need not be close."""
+    deadline = time.monotonic() + POSITION_WITHIN
+    while time.monotonic() < deadline:
+        try:
+            found = positions.stable(*remote)
+            return found.offset if found else stable_end
+        except PositionUnstable:
+            time.sleep(0.02)
+    return stable_end

@@ -1,0 +1,266 @@
+"""`mirror check`: would a run work? Asks both clusters of each flow, and changes nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from confluent_kafka import KafkaException
+
+from mirror.errors import ClusterAway, SetupError
+from mirror.java import java
+from mirror.policy import ReplicationPolicy
+from mirror.probe import Description, Probe
+from mirror.settings import Cluster, Flow, Settings
+
+Outcome = Literal["OK", "WARNING", "FAILED"]
+
+# The versions of Kafka's APIs that the protocol needs, by key, and since which broker they are there.
+NEEDED = {
+    "source": {1: ("Fetch", 4, "0.11"), 2: ("ListOffsets", 2, "0.11"), 3: ("Metadata", 10, "2.8")},
+    "target": {
+        3: ("Metadata", 10, "2.8"),
+        9: ("OffsetFetch", 7, "2.5"),
+        22: ("InitProducerId", 0, "0.11"),
+        28: ("TxnOffsetCommit", 3, "2.5"),
+    },
+}
+RETENTION = 7 * 24 * 60  # minutes: Kafka's own default
+AHEAD = 5_000  # ms that a record may be in the future
+SOME = 3  # names told of a long list
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the answer."""
+
+    scope: str  # a cluster's alias, a flow's name, or "this machine"
+    what: str
+    outcome: Outcome
+    said: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        remedy = f" -> {self.remedy}" if self.remedy else ""
+        return f"{self.outcome:<8} {self.scope}: {self.what}: {self.said}{remedy}"
+
+
+def check(settings: Settings, flows: Sequence[Flow]) -> Iterator[Check]:
+    """All checks, each as soon as it is done."""
+    yield _java()
+    clusters = {cluster.alias: cluster for flow in flows for cluster in (flow.source, flow.target)}
+    roles = {alias: _roles(alias, flows) for alias in clusters}
+    probes: dict[str, tuple[Probe, Description]] = {}
+    for alias, cluster in clusters.items():
+        found = yield from _reach(cluster)
+        if found:
+            probes[alias] = found
+            yield from _versions(alias, found[0], roles[alias])
+    for flow in flows:
+        if {flow.source.alias, flow.target.alias} <= probes.keys():
+            yield from _FlowChecks(flow, probes).all()
+        else:
+            yield Check(flow.name, "flow", "FAILED", "not checked: a cluster is not reached")
+
+
+def _java() -> Check:
+    try:
+        java()
+    except SetupError as error:
+        return Check("this machine", "Java", "FAILED", str(error))
+    return Check("this machine", "Java", "OK", "17 or newer")
+
+
+def _roles(alias: str, flows: Sequence[Flow]) -> set[str]:
+    return {role for flow in flows for role in ("source", "target") if getattr(flow, role).alias == alias}
+
+
+def _reach(cluster: Cluster) -> Generator[Check, None, tuple[Probe, Description] | None]:
+    """Yields the check, returns probe and description."""
+    probe = Probe(cluster)
+    try:
+        found = probe.describe()
+    except (ClusterAway, KafkaException) as error:
+        said = str(error) if isinstance(error, ClusterAway) else error.args[0].str()
+        remedy = (
+            "check bootstrap.servers, security.protocol and sasl.* or ssl.* of the cluster, and that its brokers run"
+        )
+        yield Check(cluster.alias, "connection", "FAILED", said, remedy)
+        return None
+    count = len(found.brokers)
+    said = f"reached and authenticated: {count} broker{'s' * (count != 1)}, cluster id {found.cluster_id}"
+    yield Check(cluster.alias, "connection", "OK", said)
+    return probe, found
+
+
+def _versions(alias: str, probe: Probe, roles: set[str]) -> Iterator[Check]:
+    known = probe.versions()
+    if not known:
+        yield Check(alias, "API versions", "WARNING", "its brokers did not tell them", "use Kafka 2.8 or newer")
+        return
+    for role in sorted(roles):
+        old = [need for key, need in NEEDED[role].items() if known.get(key, -1) < need[1]]
+        if old:
+            name, version, since = max(old, key=lambda need: tuple(map(int, need[2].split("."))))
+            said = f"as a {role} it is too old: no {name} version {version}"
+            yield Check(alias, "API versions", "FAILED", said, f"upgrade its brokers to Kafka {since} or newer")
+        else:
+            yield Check(alias, "API versions", "OK", f"it can be a {role} (transactions, topic ids)")
+
+
+class _FlowChecks:
+    """Of one flow, whose clusters are both reached."""
+
+    def __init__(self, flow: Flow, probes: Mapping[str, tuple[Probe, Description]]) -> None:
+        self._flow = flow
+        self._source, self._source_is = probes[flow.source.alias]
+        self._target, self._target_is = probes[flow.target.alias]
+        policy = ReplicationPolicy(flow)
+        self._topics = {name: count for name, count in self._source.partitions().items() if policy.is_mirrored(name)}
+        self._existing = self._target.partitions()
+        self._remote = {policy.remote_topic(name) for name in self._topics} & self._existing.keys()
+
+    def all(self) -> Iterator[Check]:
+        """Every check; what a cluster refuses to tell is a warning."""
+        yield self._clusters_differ()
+        yield self._topics_found()
+        for what, checks in (
+            ("permissions on the source", self._source_permissions),
+            ("permissions on the target", self._target_permissions),
+            ("timeouts and sizes", self._limits),
+            ("clocks", self._clocks),
+        ):
+            try:
+                yield from checks()
+            except ClusterAway as error:
+                yield self._check(what, "FAILED", str(error))
+            except KafkaException as error:
+                yield self._check(what, "WARNING", f"can't be told: {error.args[0].str()}", "check it yourself")
+
+    def _check(self, what: str, outcome: Outcome, said: str, remedy: str = "") -> Check:
+        return Check(self._flow.name, what, outcome, said, remedy)
+
+    def _clusters_differ(self) -> Check:
+        if self._source_is.cluster_id == self._target_is.cluster_id:
+            return self._check(
+                "clusters", "FAILED", "source and target are the same cluster", "correct bootstrap.servers"
+            )
+        return self._check("clusters", "OK", "source and target are two clusters")
+
+    def _topics_found(self) -> Check:
+        if not self._topics:
+            return self._check("topics", "WARNING", "no topic of the source is mirrored", "correct topics and exclude")
+        return self._check("topics", "OK", f"{len(self._topics)} to mirror, {len(self._remote)} already on the target")
+
+    def _source_permissions(self) -> Iterator[Check]:
+        allowed = self._source.topic_operations(self._topics)
+        yield self._lacking("permissions on the source", allowed, {"READ", "DESCRIBE"}, "FAILED")
+        named = "topic configurations on the source"
+        yield self._lacking(named, allowed, {"DESCRIBE_CONFIGS"}, "WARNING")
+
+    def _lacking(
+        self, what: str, allowed: Mapping[str, Iterable[str]], needed: set[str], outcome: Outcome, kind: str = "topic"
+    ) -> Check:
+        lacking = {name: sorted(needed - set(has)) for name, has in allowed.items() if needed - set(has)}
+        words = ", ".join(operation.title().replace("_", "") for operation in sorted(needed))
+        if not lacking:
+            return self._check(what, "OK", f"{words} on {_counted(len(allowed), kind)}")
+        some = ", ".join(sorted(lacking)[:SOME]) + (", ..." if len(lacking) > SOME else "")
+        said = f"{words} is not allowed on {_counted(len(lacking), kind)}: {some}"
+        return self._check(what, outcome, said, f"allow {words} on them")
+
+    def _target_permissions(self) -> Iterator[Check]:
+        flow = self._flow
+        own = {flow.control_topic, flow.status_topic, flow.offset_syncs_topic} & self._existing.keys()
+        topics = self._target.topic_operations(self._remote | own)
+        remote = {name: has for name, has in topics.items() if name in self._remote}
+        yield self._lacking("permissions on the target", remote, {"WRITE", "DESCRIBE"}, "FAILED")
+        yield self._lacking("adding partitions on the target", remote, {"ALTER"}, "WARNING")
+        internal = {name: has for name, has in topics.items() if name in own}
+        yield self._lacking("mirror's own topics", internal, {"READ", "WRITE", "DESCRIBE"}, "FAILED")
+        group = {flow.group: self._target.group_operations(flow.group)}
+        yield self._lacking("the position's group", group, {"READ"}, "FAILED", "group")
+        missing = len(self._topics) - len(self._remote) + 3 - len(own)
+        if missing and "CREATE" not in self._target_is.operations:
+            said = f"{_counted(missing, 'topic')} to create, and Create is not allowed on the cluster"
+            remedy = "allow Create on the cluster, or on the topics by a prefixed ACL, which can't be seen from outside"
+            yield self._check("creating topics", "WARNING", said, remedy)
+        elif missing:
+            yield self._check("creating topics", "OK", f"Create on the cluster, for {_counted(missing, 'topic')}")
+        if self._target.has_acls():
+            said = "Kafka tells nobody what is allowed on transactional ids"
+            remedy = "see that Write and Describe are allowed on those that begin with mirror-"
+            yield self._check("transactional ids", "WARNING", said, remedy)
+        else:
+            yield self._check("transactional ids", "OK", "the target has no ACLs")
+
+    def _limits(self) -> Iterator[Check]:
+        flow, broker = self._flow, self._target.broker_config(self._target_is.brokers[0])
+        longest = int(broker["transaction.max.timeout.ms"]) / 1000
+        said = f"transaction_timeout is {flow.transaction_timeout:g} s, the target allows {longest:g} s"
+        if flow.transaction_timeout > longest:
+            yield self._check("transaction timeout", "FAILED", said, f"set it to {longest:g}s or less")
+        else:
+            yield self._check("transaction timeout", "OK", said)
+        minutes = int(broker["offsets.retention.minutes"])
+        said = f"the target keeps positions for {minutes / 1440:g} days after the service has stopped"
+        remedy = "raise offsets.retention.minutes: after a longer stop the flow would begin at its start again"
+        short = minutes < RETENTION
+        yield self._check("positions", "WARNING" if short else "OK", said, remedy if short else "")
+        yield self._replication(broker)
+        yield from self._sizes(broker)
+
+    def _replication(self, broker: Mapping[str, str]) -> Check:
+        brokers = len(self._target_is.brokers)
+        wanted = {
+            "replication_factor": self._flow.replication_factor,
+            "internal_replication_factor": self._flow.internal_replication_factor,
+            "the broker's transaction.state.log.replication.factor": int(
+                broker["transaction.state.log.replication.factor"]
+            ),
+            "the broker's default.replication.factor": int(broker["default.replication.factor"]),
+        }
+        many = [f"{name} is {factor}" for name, factor in wanted.items() if factor > brokers]
+        if many:
+            said = f"{', '.join(many)}, but the target has {_counted(brokers, 'broker')}"
+            return self._check("replication factors", "FAILED", said, "lower it, or add brokers")
+        return self._check("replication factors", "OK", f"fit {_counted(brokers, 'broker')}")
+
+    def _sizes(self, broker: Mapping[str, str]) -> Iterator[Check]:
+        """A record that the target refuses holds its partition back."""
+        theirs = int(broker["message.max.bytes"])
+        ours = int(self._source.broker_config(self._source_is.brokers[0])["message.max.bytes"])
+        own, _ = self._source.topic_configs(self._topics)
+        policy = ReplicationPolicy(self._flow)
+        existing, _ = self._target.topic_configs(self._remote)
+        small = []
+        for topic in self._topics:
+            source = int(own.get(topic, {}).get("max.message.bytes", ours))
+            # A remote topic that is still to be created gets the source's own setting.
+            copied = existing.get(policy.remote_topic(topic), own.get(topic, {}))
+            if source > int(copied.get("max.message.bytes", theirs)):
+                small.append(topic)
+        if small:
+            some = ", ".join(sorted(small)[:SOME]) + (", ..." if len(small) > SOME else "")
+            said = f"the source takes larger batches than the target, for {_counted(len(small), 'topic')}: {some}"
+            yield self._check("message sizes", "WARNING", said, "raise max.message.bytes of the remote topics")
+        else:
+            yield self._check("message sizes", "OK", "the target takes what the source takes")
+
+    def _clocks(self) -> Iterator[Check]:
+        """The only clocks that can be seen are those that have stamped records, and only if they are ahead."""
+        now = time.time() * 1000
+        ahead = {t: at - now for t, at in self._source.newest_timestamps(self._topics.items()) if at > now + AHEAD}
+        if ahead:
+            worst = max(ahead, key=lambda topic: ahead[topic])
+            said = f"the newest record of {worst} is {ahead[worst] / 1000:,.0f} s in the future"
+            remedy = "set the clocks of its producers, of the brokers and of this machine by NTP: latency can't be told"
+            yield self._check("clocks", "WARNING", said, remedy)
+        else:
+            yield self._check("clocks", "OK", "no record is from the future (a clock that is behind can't be seen)")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"

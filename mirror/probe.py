@@ -1,0 +1,132 @@
+"""What a cluster says of itself and of what we may do there. Asks only, changes nothing."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from mirror import clients
+from mirror.cluster import TIMEOUT, ClusterAdmin
+from mirror.settings import Cluster
+
+# As librdkafka logs it with debug=feature.
+VERSION = re.compile(r"ApiKey \w+ \((\d+)\) Versions \d+\.\.(\d+)")
+
+Operations = frozenset[str]  # READ, WRITE, ...
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A cluster that answers."""
+
+    cluster_id: str
+    brokers: tuple[int, ...]
+    operations: Operations  # on the cluster itself
+
+
+class Probe(ClusterAdmin):
+    """Every method raises ClusterAway when the cluster does not answer, KafkaException when it refuses."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._heard = _Versions()
+        super().__init__(cluster)
+
+    def _client(self, cluster: Cluster) -> AdminClient:
+        return clients.admin(cluster, self._on_error, self._heard)
+
+    def describe(self) -> Description:
+        """Its id, its brokers, and what we may do with it."""
+        future = self._admin.describe_cluster(include_authorized_operations=True, request_timeout=TIMEOUT)
+        found = self._ask(future.result)
+        brokers = tuple(sorted(node.id for node in found.nodes))
+        return Description(str(found.cluster_id), brokers, _operations(found.authorized_operations))
+
+    def versions(self) -> dict[int, int]:
+        """The highest version of each API, by its key, that every broker connected so far has."""
+        self._admin.poll(0)
+        return self._heard.highest
+
+    def broker_config(self, broker: int) -> dict[str, str]:
+        """A broker's whole configuration."""
+        resource = ConfigResource(ResourceType.BROKER, str(broker))
+        (future,) = self._admin.describe_configs([resource], request_timeout=TIMEOUT).values()
+        return {name: entry.value for name, entry in self._ask(future.result).items() if entry.value is not None}
+
+    def topic_operations(self, names: Iterable[str]) -> dict[str, Operations]:
+        """What we may do with each topic; without those that we may not even see."""
+        wanted = TopicCollection(sorted(names))
+        if not wanted.topic_names:
+            return {}
+        futures = self._admin.describe_topics(wanted, include_authorized_operations=True, request_timeout=TIMEOUT)
+        found = self._results(futures, {})
+        return {name: _operations(topic.authorized_operations) for name, topic in found.items()}
+
+    def group_operations(self, group: str) -> Operations:
+        """What we may do with a consumer group, which need not exist."""
+        asked = self._admin.describe_consumer_groups(
+            [group], include_authorized_operations=True, request_timeout=TIMEOUT
+        )
+        try:
+            return _operations(self._ask(asked[group].result).authorized_operations)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                return frozenset()
+            raise
+
+    def has_acls(self) -> bool:
+        """Is there an authorizer at all? Without one everybody may do everything."""
+        anything = AclBindingFilter(
+            ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+        )
+        try:
+            self._ask(self._admin.describe_acls(anything, request_timeout=TIMEOUT).result)
+        except KafkaException as error:
+            return bool(error.args[0].code() != KafkaError.SECURITY_DISABLED)
+        return True
+
+    def newest_timestamps(self, topics: Collection[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+        """The largest timestamp (ms) in each topic, given how many partitions it has."""
+        asked = {TopicPartition(topic, n): OffsetSpec.max_timestamp() for topic, count in topics for n in range(count)}
+        if not asked:
+            return
+        newest: dict[str, int] = {}
+        for partition, future in self._admin.list_offsets(asked, request_timeout=TIMEOUT).items():
+            try:
+                found = self._ask(future.result).timestamp
+            except KafkaException:
+                continue
+            newest[partition.topic] = max(newest.get(partition.topic, -1), found)
+        yield from newest.items()
+
+
+class _Versions(logging.Logger):
+    """A logger that keeps nothing but what brokers say of their versions."""
+
+    def __init__(self) -> None:
+        super().__init__("mirror.librdkafka.features")
+        self.highest: dict[int, int] = {}
+
+    def log(self, level: int, msg: object, *args: object, **_: object) -> None:
+        """librdkafka gives facility, client and line."""
+        found = VERSION.search(str(args[-1] if args else msg))
+        if found:
+            key, version = int(found[1]), int(found[2])
+            self.highest[key] = min(version, self.highest.get(key, version))
+
+
+def _operations(found: Iterable[AclOperation] | None) -> Operations:
+    return frozenset(operation.name for operation in found or ())

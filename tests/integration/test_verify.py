@@ -1,0 +1,143 @@
+"""`mirror verify`: it finds what was planted, and nothing where nothing is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.harness import oracle, topics
+from tests.harness.command import answer, mirror
+from tests.harness.load import Load, mixed, producer
+from tests.harness.oracle import Record
+from tests.harness.pair import Pair
+from tests.harness.service import Service
+
+RECORDS = 5_000
+START = 1_700_000_000_000  # ms
+KINDS = ("lost", "duplicated", "reordered", "altered", "extra")
+
+Change = Callable[[list[Record]], list[Record]]
+
+
+def records() -> list[Record]:
+    """Each is another one, and the position on its topic is its number."""
+    return [Record(n, *mixed(n)[:2], tuple(mixed(n).headers), START + n // 10) for n in range(RECORDS)]
+
+
+def write(bootstrap: str, topic: str, content: list[Record]) -> None:
+    topics.create(bootstrap, topic)
+    to = producer(bootstrap)
+    for record in content:
+        to.produce(topic, record.value, record.key, 0, timestamp=record.timestamp, headers=list(record.headers))
+    assert to.flush(60) == 0
+
+
+def remove(bootstrap: str, topic: str, before: int) -> None:
+    """As retention does."""
+    topics.admin(bootstrap).delete_records([TopicPartition(topic, 0, before)])[TopicPartition(topic, 0)].result(30)
+
+
+def plant(pair: Pair, name: str, change: Change, position: int = RECORDS) -> None:
+    """A topic that looks as if it was copied, but for a change."""
+    source = records()
+    write(pair.source, pair.prefix + name, source)
+    write(pair.target, pair.remote(pair.prefix + name), change(source))
+    consumer = Consumer({"bootstrap.servers": pair.target, "group.id": pair.group})
+    consumer.commit(offsets=[TopicPartition(pair.remote(pair.prefix + name), 0, position)], asynchronous=False)
+    consumer.close()
+
+
+def faults() -> dict[str, tuple[Change, dict[str, int], tuple[str, int | None, int | None] | None]]:
+    """By name: what is done to the copy, the counts that must be found, and one of the differences."""
+    odd = records()[10]._replace(key=b"nobody", value=b"knows", timestamp=1)
+    return {
+        "equal": (lambda r: r, {}, None),
+        "lost": (lambda r: r[:2000] + r[2001:], {"lost": 1}, ("lost", 2000, None)),
+        "lost-first": (lambda r: r[1:], {"lost": 1}, ("lost", 0, None)),
+        "lost-last": (lambda r: r[:-2], {"lost": 2}, ("lost", RECORDS - 1, None)),
+        "lost-all": (lambda r: [], {"lost": RECORDS}, None),
+        "double": (lambda r: r[:31] + r[30:], {"duplicated": 1}, ("duplicated", 30, 31)),
+        "double-late": (lambda r: [*r, r[7]], {"duplicated": 1}, ("duplicated", 7, RECORDS)),
+        "reordered": (
+            lambda r: [*r[:99], r[100], r[99], *r[101:4000], r[4500], *r[4000:4500], *r[4501:]],
+            {"reordered": 2},
+            ("reordered", 4500, 4000),
+        ),
+        "altered": (
+            lambda r: [
+                *r[:10],
+                r[10]._replace(value=b"other"),
+                *r[11:1000],
+                r[1000]._replace(headers=r[1000].headers[::-1]),
+                *r[1001:3000],
+                r[3000]._replace(timestamp=5),
+                *r[3001:],
+            ],
+            {"altered": 3},
+            ("altered", 3000, 3000),
+        ),
+        "extra": (lambda r: [*r[:3000], odd, *r[3000:]], {"extra": 1}, ("extra", None, 3000)),
+    }
+
+
+def test_what_is_planted_is_found(pair: Pair, tmp_path: Path) -> None:
+    file = pair.service(tmp_path).file
+    for name, (change, _, _) in faults().items():
+        plant(pair, name, change)
+    # What is on its way, and what retention has removed on one side or on both, is no difference.
+    plant(pair, "behind", lambda r: r[:4000], position=4000)
+    for name in ("retained-source", "retained-target", "retained-both"):
+        plant(pair, name, lambda r: r)
+    remove(pair.source, f"{pair.prefix}retained-source", 2500)
+    remove(pair.target, pair.remote(f"{pair.prefix}retained-target"), 1500)
+    remove(pair.source, f"{pair.prefix}retained-both", 1000)
+    remove(pair.target, pair.remote(f"{pair.prefix}retained-both"), 3000)
+    plant(pair, "retained-and-lost", lambda r: r[:4000] + r[4001:])
+    remove(pair.source, f"{pair.prefix}retained-and-lost", 2500)
+
+    (flow,) = answer("verify", "-c", file, code=1)["flows"]
+    found = {each["topic"].removeprefix(pair.prefix): each for each in flow["partitions"]}
+    for name, (_, counts, difference) in faults().items():
+        assert counted(found[name]) == counts, name
+        assert found[name]["compared"] == RECORDS - sum(
+            n for k, n in counts.items() if k in ("lost", "reordered", "altered")
+        )
+        if difference:
+            assert difference in [(d["kind"], d["upstream"], d["downstream"]) for d in found[name]["differences"]]
+    assert counted(found["behind"]) == {} and found["behind"]["compared"] == 4000
+    gone = {name: (each["gone_source"], each["gone_target"]) for name, each in found.items() if "retained" in name}
+    assert gone == {
+        "retained-source": (2500, 0),
+        "retained-target": (0, 1500),
+        "retained-both": (0, 2000),
+        "retained-and-lost": (2500, 0),
+    }
+    assert [counted(found[name]) for name in gone] == [{}, {}, {}, {"lost": 1}]
+
+    ended = mirror("verify", "-c", file, "--topic", f"{pair.prefix}double")
+    assert ended.returncode == 1
+    assert f"{pair.prefix}double-0 offset 30" in ended.stdout and "duplicated 1" in ended.stdout, ended.stdout
+    assert "Traceback" not in ended.stderr
+    unknown = mirror("verify", "-c", file, "--topic", "nobody-mirrors-this")
+    assert unknown.returncode == 2 and "does not mirror" in unknown.stderr
+
+
+def counted(found: dict[str, Any]) -> dict[str, int]:
+    return {kind: found[kind] for kind in KINDS if found[kind]}
+
+
+def test_a_running_copy_is_equal_at_any_time(shared: Pair, shared_service: Service) -> None:
+    topic = shared.topic("running", 3)
+    with Load(shared.source, {topic: 3}, rate=1_000, transaction=50, abort_every=4, make=mixed) as load:
+        load.wait_for(2_000)
+        during = answer("verify", "-c", shared_service.file, "--topic", topic)
+        load.stop()
+    assert during["equal"] and during["flows"][0]["compared"] > 0
+    shared.await_same(topic)
+    shared.assert_settled(topic)
+    after = answer("verify", "-c", shared_service.file, "--topic", topic)
+    assert after["equal"]
+    assert after["flows"][0]["compared"] == oracle.count(oracle.read(shared.source, topic)) == load.counts.total
