@@ -151,37 +151,40 @@ class _FlowChecks:
 
     def _topics_found(self) -> Check:
         if not self._topics:
-            return self._check("topics", "WARNING", "no topic of the source is mirrored", "correct topics and exclude")
+            remedy = "correct topics and exclude, or allow Describe on them"
+            return self._check("topics", "WARNING", "no topic of the source that can be seen is mirrored", remedy)
         return self._check("topics", "OK", f"{len(self._topics)} to mirror, {len(self._remote)} already on the target")
 
     def _source_permissions(self) -> Iterator[Check]:
         allowed = self._source.topic_operations(self._topics)
-        yield self._lacking("permissions on the source", allowed, {"READ", "DESCRIBE"}, "FAILED")
+        yield from self._lacking("permissions on the source", allowed, {"READ", "DESCRIBE"}, "FAILED")
         named = "topic configurations on the source"
-        yield self._lacking(named, allowed, {"DESCRIBE_CONFIGS"}, "WARNING")
+        yield from self._lacking(named, allowed, {"DESCRIBE_CONFIGS"}, "WARNING")
 
     def _lacking(
         self, what: str, allowed: Mapping[str, Iterable[str]], needed: set[str], outcome: Outcome, kind: str = "topic"
-    ) -> Check:
+    ) -> Iterator[Check]:
         lacking = {name: sorted(needed - set(has)) for name, has in allowed.items() if needed - set(has)}
         words = ", ".join(operation.title().replace("_", "") for operation in sorted(needed))
         if not lacking:
-            return self._check(what, "OK", f"{words} on {_counted(len(allowed), kind)}")
+            if allowed:
+                yield self._check(what, "OK", f"{words} on {_counted(len(allowed), kind)}")
+            return
         some = ", ".join(sorted(lacking)[:SOME]) + (", ..." if len(lacking) > SOME else "")
         said = f"{words} is not allowed on {_counted(len(lacking), kind)}: {some}"
-        return self._check(what, outcome, said, f"allow {words} on them")
+        yield self._check(what, outcome, said, f"allow {words} on them")
 
     def _target_permissions(self) -> Iterator[Check]:
         flow = self._flow
         own = {flow.control_topic, flow.status_topic, flow.offset_syncs_topic} & self._existing.keys()
         topics = self._target.topic_operations(self._remote | own)
         remote = {name: has for name, has in topics.items() if name in self._remote}
-        yield self._lacking("permissions on the target", remote, {"WRITE", "DESCRIBE"}, "FAILED")
-        yield self._lacking("adding partitions on the target", remote, {"ALTER"}, "WARNING")
+        yield from self._lacking("permissions on the target", remote, {"WRITE", "DESCRIBE"}, "FAILED")
+        yield from self._lacking("adding partitions on the target", remote, {"ALTER"}, "WARNING")
         internal = {name: has for name, has in topics.items() if name in own}
-        yield self._lacking("mirror's own topics", internal, {"READ", "WRITE", "DESCRIBE"}, "FAILED")
+        yield from self._lacking("mirror's own topics", internal, {"READ", "WRITE", "DESCRIBE"}, "FAILED")
         group = {flow.group: self._target.group_operations(flow.group)}
-        yield self._lacking("the position's group", group, {"READ"}, "FAILED", "group")
+        yield from self._lacking("the position's group", group, {"READ"}, "FAILED", "group")
         missing = len(self._topics) - len(self._remote) + 3 - len(own)
         if missing and "CREATE" not in self._target_is.operations:
             said = f"{_counted(missing, 'topic')} to create, and Create is not allowed on the cluster"

@@ -1,8 +1,9 @@
-"""Passwords of a run stand in its configuration and nowhere else: every output is searched."""
+"""A target with SASL and ACLs: what `check` says of it, and that no output of a run has a password."""
 
 from __future__ import annotations
 
 import re
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -11,21 +12,22 @@ from pathlib import Path
 import pytest
 
 from mirror.local_kafka import LocalCluster, free_port
-from tests.harness import oracle
-from tests.harness.command import mirror
+from tests.harness import configuration, oracle, topics
+from tests.harness.command import answer, mirror
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import Service
 from tests.harness.waiting import PATIENCE
 
 USER, PASSWORD, WRONG, UNUSED = "mirror", "xq7-Hunter-target", "xq7-Hunter-wrong", "xq7-Hunter-source"
+LIMITED, ITS_PASSWORD = "limited", "xq7-Hunter-limited"
 SECRET = re.compile("xq7-Hunter", re.IGNORECASE)
 UI_PAGES = ("jobs", "stages", "storage", "environment", "executors", "SQL", "StreamingQuery")
 
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalCluster, str]]:
-    """A cluster that also listens with SASL/PLAIN, and the address of that listener."""
+    """A cluster with ACLs that also listens with SASL/PLAIN, and the address of that listener."""
     cluster = LocalCluster("secured", tmp_path_factory.mktemp("secured"))
     (broker,) = cluster.brokers
     address = f"127.0.0.1:{free_port()}"
@@ -34,19 +36,25 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalClu
     module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     broker.properties |= {
         "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{module} user_{USER}="{PASSWORD}";',
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+            f'{module} user_{USER}="{PASSWORD}" user_{LIMITED}="{ITS_PASSWORD}";'
+        ),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:ANONYMOUS;User:{USER}",
+        "transaction.max.timeout.ms": 30_000,
+        "offsets.retention.minutes": 1440,
     }
     with cluster:
         yield cluster, address
 
 
-def settings(pair: Pair, address: str, ui: int, password: str) -> dict[str, object]:
-    made = pair.settings(log={"level": "debug", "format": "json"})
+def settings(pair: Pair, address: str, ui: int, password: str, user: str = USER) -> configuration.Settings:
+    made = pair.settings({"transaction_timeout": "30s"}, log={"level": "debug", "format": "json"})
     made["clusters"]["backup"] = {
         "bootstrap.servers": address,
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanisms": "PLAIN",
-        "sasl.username": USER,
+        "sasl.username": user,
         "sasl.password": password,
     }
     made["clusters"][pair.alias]["sasl.password"] = UNUSED
@@ -101,5 +109,46 @@ def test_no_output_has_a_password(
     assert [name for name, text in outputs.items() if SECRET.search(text)] == []
 
 
-def file_of(directory: Path, content: dict[str, object]) -> Path:
+def file_of(directory: Path, content: configuration.Settings) -> Path:
     return Service(content, directory).file
+
+
+def found(directory: Path, content: configuration.Settings, code: int) -> dict[str, tuple[str, str]]:
+    """Outcome and words of each check of the flow."""
+    checks = answer("check", "-c", file_of(directory, content), code=code)["checks"]
+    assert all(check["remedy"] for check in checks if check["outcome"] == "WARNING")
+    return {check["what"]: (check["outcome"], check["said"]) for check in checks}
+
+
+def test_check_says_what_is_missing(
+    source_cluster: LocalCluster, secured: tuple[LocalCluster, str], prefix: str, tmp_path: Path
+) -> None:
+    cluster, address = secured
+    pair = Pair(source_cluster.bootstrap, cluster.bootstrap, "checked", prefix)
+    topic = pair.topic("t", 2)
+    topics.create(pair.target, pair.remote(topic), 2, max_message_bytes=1000)
+    good = settings(pair, address, 4040, PASSWORD)
+    before = topics.admin(pair.target).list_topics(timeout=30).topics.keys()
+    checks = found(tmp_path, good, code=0)
+    assert topics.admin(pair.target).list_topics(timeout=30).topics.keys() == before, "nothing is created"
+    warnings = {what for what, (outcome, _) in checks.items() if outcome == "WARNING"}
+    assert warnings == {"transactional ids", "positions", "message sizes"}, checks
+    assert topic in checks["message sizes"][1] and "1 days" in checks["positions"][1]
+    assert checks["API versions"] == ("OK", "it can be a target (transactions, topic ids)")
+
+    long = {**good, "flows": [{**good["flows"][0], "transaction_timeout": "40s"}]}
+    assert found(tmp_path, long, code=1)["transaction timeout"] == (
+        "FAILED",
+        "transaction_timeout is 40 s, the target allows 30 s",
+    )
+
+    same = {**good, "clusters": {**good["clusters"], pair.alias: {"bootstrap.servers": cluster.bootstrap}}}
+    assert found(tmp_path, same, code=1)["clusters"][0] == "FAILED"
+
+    limited = found(tmp_path, settings(pair, address, 4040, ITS_PASSWORD, LIMITED), code=1)
+    assert limited["the position's group"] == ("FAILED", f"Read is not allowed on 1 group: {pair.group}")
+    assert limited["creating topics"][0] == "WARNING"
+
+    future = int((time.time() + 3600) * 1000)
+    pair.produce(topic, Made(None, b"from the future"), timestamp=future)
+    assert found(tmp_path, good, code=0)["clocks"][0] == "WARNING"

@@ -1,0 +1,51 @@
+"""`mirror plan`: it shows what a run would do, and does nothing of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.harness import topics
+from tests.harness.command import answer, mirror
+from tests.harness.load import Made
+from tests.harness.pair import Pair
+
+
+def names(bootstrap: str) -> set[str]:
+    return set(topics.admin(bootstrap).list_topics(timeout=30).topics)
+
+
+def test_what_is_to_be_created_changed_and_copied(pair: Pair, tmp_path: Path) -> None:
+    new, grown = pair.topic("new", 2, retention_ms=123_456_789), pair.topic("grown", 3)
+    topics.create(pair.target, pair.remote(grown), 1)
+    pair.produce(new, *[Made(None, b"x")] * 10, partition=1)
+    pair.produce(grown, *[Made(None, b"x")] * 7)
+    topics.admin(pair.source).delete_records([TopicPartition(grown, 0, 4)])[TopicPartition(grown, 0)].result(30)
+    consumer = Consumer({"bootstrap.servers": pair.target, "group.id": pair.group})
+    consumer.commit(offsets=[TopicPartition(pair.remote(grown), 0, 2)], asynchronous=False)
+    consumer.close()
+    before = names(pair.target)
+    file = pair.service(tmp_path).file
+
+    (plan,) = answer("plan", "-c", file)["flows"]
+    assert names(pair.target) == before, "nothing is created"
+    ((created, (partitions, config)),) = plan["create"].items()
+    assert (created, partitions, config["retention.ms"]) == (pair.remote(new), 2, "123456789")
+    assert plan["grow"] == {pair.remote(grown): [1, 3]}
+    assert plan["internal"] == [f"mirror-{kind}.{pair.alias}.internal" for kind in ("control", "status")] + [
+        f"mm2-offset-syncs.{pair.alias}.internal"
+    ]
+    found = {(p["topic"], p["partition"]): p for p in plan["partitions"]}
+    assert {key: (p["committed"], p["start"], p["end"], p["records"], p["lost"]) for key, p in found.items()} == {
+        (new, 0): (False, 0, 0, 0, 0),
+        (new, 1): (False, 0, 10, 10, 0),
+        (grown, 0): (True, 2, 7, 3, 2),
+        (grown, 1): (False, 0, 0, 0, 0),
+        (grown, 2): (False, 0, 0, 0, 0),
+    }
+    ended = mirror("plan", "-c", file)
+    assert ended.returncode == 0
+    assert f"create {pair.remote(new)}, 2 partitions, retention.ms=123456789" in ended.stdout
+    assert f"add partitions to {pair.remote(grown)}: 1 -> 3" in ended.stdout
+    assert "13 records to copy" in ended.stdout
