@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -147,15 +147,7 @@ def _order(
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic")
     outcome = verb.give(_one_flow(_load(path), flow), Scope(topic, partition), paused, timeout)
-    if as_json:
-        waiting = [str(each) for each in outcome.waiting]
-        _print_json(
-            {"flow": outcome.flow, "topic": topic, "partition": partition, "paused": paused}
-            | {"partitions": outcome.partitions, "waiting": waiting, "served": outcome.served}
-        )
-    else:
-        click.echo(str(outcome), err=outcome.failed)
-    sys.exit(1 if outcome.failed else 0)
+    _answer(as_json, outcome.as_dict, outcome.__str__, well=not outcome.failed)
 
 
 @cli.command()
@@ -173,11 +165,13 @@ def status(path: Path, flow: str | None, partitions: bool, as_json: bool) -> Non
     from mirror import status as verb  # noqa: PLC0415
 
     views = [verb.look(each) for each in _flows(_load(path), flow)]
-    if as_json:
-        _print_json({"well": all(view.well for view in views), "flows": [view.as_dict() for view in views]})
-    else:
-        click.echo("\n\n".join(verb.shown(view, partitions) for view in views))
-    sys.exit(0 if all(view.well for view in views) else 1)
+    well = all(view.well for view in views)
+    _answer(
+        as_json,
+        lambda: {"well": well, "flows": [view.as_dict() for view in views]},
+        lambda: "\n\n".join(verb.shown(view, partitions) for view in views),
+        well,
+    )
 
 
 @cli.command()
@@ -202,12 +196,13 @@ def verify(path: Path, flow: str | None, topics: tuple[str, ...], shown: int, as
 
     settings = _load(path)
     found = verb.run(settings, _flows(settings, flow), topics, sys.stderr)
-    if as_json:
-        flows = [each.as_dict(shown) for each in found]
-        _print_json({"equal": all(each.equal for each in found), "flows": flows})
-    else:
-        click.echo("\n\n".join(verb.shown(each, shown) for each in found))
-    sys.exit(0 if all(each.equal for each in found) else 1)
+    equal = all(each.equal for each in found)
+    _answer(
+        as_json,
+        lambda: {"equal": equal, "flows": [each.as_dict(shown) for each in found]},
+        lambda: "\n\n".join(verb.shown(each, shown) for each in found),
+        equal,
+    )
 
 
 @cli.command()
@@ -224,16 +219,14 @@ def check(path: Path, flow: str | None, as_json: bool) -> None:
     from mirror import check as verb  # noqa: PLC0415
 
     settings = _load(path)
-    failed = False
-    found = []
-    for each in verb.check(settings, _flows(settings, flow)):
-        failed |= each.outcome == "FAILED"
-        found.append(asdict(each))
-        if not as_json:
-            click.echo(str(each))
-    if as_json:
-        _print_json({"failed": failed, "checks": found})
-    sys.exit(1 if failed else 0)
+    found = list(verb.check(settings, _flows(settings, flow)))
+    failed = any(each.outcome == "FAILED" for each in found)
+    _answer(
+        as_json,
+        lambda: {"failed": failed, "checks": [asdict(each) for each in found]},
+        lambda: "\n".join(map(str, found)),
+        not failed,
+    )
 
 
 @cli.command()
@@ -250,10 +243,9 @@ def plan(path: Path, flow: str | None, as_json: bool) -> None:
     from mirror import preview as verb  # noqa: PLC0415
 
     found = [verb.preview(each) for each in _flows(_load(path), flow)]
-    if as_json:
-        _print_json({"flows": [asdict(each) for each in found]})
-    else:
-        click.echo("\n\n".join(map(verb.shown, found)))
+    _answer(
+        as_json, lambda: {"flows": [asdict(each) for each in found]}, lambda: "\n\n".join(map(verb.shown, found)), True
+    )
 
 
 @cli.command()
@@ -291,8 +283,10 @@ def _one_flow(settings: Settings, name: str | None) -> Flow:
     return found[0]
 
 
-def _print_json(result: object) -> None:
-    click.echo(json.dumps(result))
+def _answer(as_json: bool, for_programs: Callable[[], object], for_people: Callable[[], str], well: bool) -> NoReturn:
+    """Print what was found, and end."""
+    click.echo(json.dumps(for_programs()) if as_json else for_people())
+    sys.exit(0 if well else 1)
 
 
 def main() -> None:

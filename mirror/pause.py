@@ -34,6 +34,11 @@ class Outcome:
         """Does a service run, and yet the order was not followed in time?"""
         return self.served and bool(self.waiting)
 
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        numbers = {"partitions": self.partitions, "waiting": [str(each) for each in self.waiting]}
+        return {"flow": self.flow, **self.scope._asdict(), "paused": self.paused, **numbers, "served": self.served}
+
     def __str__(self) -> str:
         done, head = "paused" if self.paused else "resumed", f"{self.flow}: {self.scope}"
         if not self.served:

@@ -28,7 +28,7 @@ def records() -> list[Record]:
 
 
 def write(bootstrap: str, topic: str, content: list[Record]) -> None:
-    topics.create(bootstrap, topic)
+    topics.create(bootstrap, topic, retention_ms=-1)  # the records are years old
     to = producer(bootstrap)
     for record in content:
         to.produce(topic, record.value, record.key, 0, timestamp=record.timestamp, headers=list(record.headers))
