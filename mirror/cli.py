@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -181,8 +181,11 @@ def status(path: Path, flow: str | None, partitions: bool, as_json: bool) -> Non
     "--topic", "topics", metavar="TOPIC", multiple=True, help="Only this topic of the source; may be repeated."
 )
 @click.option("--differences", "shown", default=20, show_default=True, help="Differences to show of each partition.")
+@click.option("--master", metavar="URL", help="Another Spark master than the file's, e.g. local[*].")
 @AS_JSON
-def verify(path: Path, flow: str | None, topics: tuple[str, ...], shown: int, as_json: bool) -> None:
+def verify(
+    path: Path, flow: str | None, topics: tuple[str, ...], shown: int, master: str | None, as_json: bool
+) -> None:
     """Compare source and target record by record, up to the committed positions: a Spark job.
 
     Key, value, headers, timestamp and order, as read_committed consumers see them. The service may run meanwhile.
@@ -195,6 +198,8 @@ def verify(path: Path, flow: str | None, topics: tuple[str, ...], shown: int, as
     from mirror import verify_command as verb  # noqa: PLC0415  # pyspark is slow to import
 
     settings = _load(path)
+    if master:
+        settings = replace(settings, spark=replace(settings.spark, master=master))
     found = verb.run(settings, _flows(settings, flow), topics, sys.stderr)
     equal = all(each.equal for each in found)
     _answer(

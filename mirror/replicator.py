@@ -276,7 +276,7 @@ class Replicator:
         if outcome:
             self.counters.transactions[outcome] += 1
         self.counters.fenced += isinstance(error, ProducerFenced)
-        if not isinstance(error, TransactionAborted):
+        if self.state is State.PAUSED or not isinstance(error, TransactionAborted):
             self._discard()
         if isinstance(error, ProducerFenced) and not self._owner.still_ours(self.partition):
             log.info("another task has the partition now", extra=self._where())
