@@ -7,7 +7,7 @@ clusters, wherever a stretch begins and whatever is missing before it: no two of
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import blake2b
@@ -76,6 +76,32 @@ def _length(part: bytes | None) -> int:
     return -1 if part is None else len(part)
 
 
+def cut(records: Iterable[tuple[int, bytes]], end: int, first: bool) -> list[Chunk]:
+    """The chunks of records, offset and digest each, that begin after the first boundary or, if `first`, at once.
+
+    Takes records up to the first boundary from the offset `end` on.
+    """
+    found: list[Chunk] = []
+    digests: list[bytes] = []
+    start = last = -1
+    within = first
+    for last, mark in records:
+        if within:
+            if not digests:
+                start = last
+            digests.append(mark)
+        if mark < BOUNDARY:
+            if digests:
+                found.append(_chunk(start, last, digests))
+                digests = []
+            if last >= end:
+                break
+            within = True
+    if digests:
+        found.append(_chunk(start, last, digests))
+    return found
+
+
 class Scanner:
     """Sums up stretches of these clusters, by alias. Every method raises MirrorError when records can't be read.
 
@@ -87,26 +113,8 @@ class Scanner:
 
     def chunks(self, stretch: Stretch) -> list[Chunk]:
         """The chunks of a stretch."""
-        found: list[Chunk] = []
-        digests: list[bytes] = []
-        first = last = -1
-        within = stretch.first
-        for message in self._read(stretch, stretch.limit):
-            mark, last = digest(message), message.offset()
-            if within:
-                if not digests:
-                    first = last
-                digests.append(mark)
-            if mark < BOUNDARY:
-                if digests:
-                    found.append(_chunk(first, last, digests))
-                    digests = []
-                if last >= stretch.end:
-                    break
-                within = True
-        if digests:
-            found.append(_chunk(first, last, digests))
-        return found
+        read = self._read(stretch, stretch.limit)
+        return cut(((message.offset(), digest(message)) for message in read), stretch.end, stretch.first)
 
     def entries(self, stretch: Stretch) -> list[Entry]:
         """Each record from `start` up to `end`."""
