@@ -79,47 +79,76 @@ class Result:
 
 
 def verify(everything: Sequence[Bounds], scanner: Scanner, runner: Runner, tell: Tell) -> list[Result]:
-    """Compare partitions, each within its bounds. Raises MirrorError when records can't be read."""
+    """Compare partitions, each within its bounds, in three jobs. Raises MirrorError when records can't be read."""
     sides = [side for bounds in everything for side in (bounds.source, bounds.target)]
     total = sum(side.end - side.start for side in sides)
     most = min(STRETCH_MAX, max(STRETCH_MIN, total // (runner.slots * TASKS_PER_SLOT)))
     split = [list(side.split(most)) for side in sides]
-    stretches = [stretch for some in split for stretch in some]
-    found = iter(runner.map(scanner.chunks, stretches, lambda done: tell("reading", done, len(stretches))))
-    summed = [[chunk for _ in some for chunk in next(found)] for some in split]
-    results = []
-    for number, bounds in enumerate(everything):
-        compared = _Comparison(bounds, summed[2 * number], summed[2 * number + 1], scanner, runner)
-        results.append(compared.result(split[2 * number]))
-        tell("comparing", number + 1, len(everything))
-    return results
+    found = _map(runner, "reading", tell, scanner.chunks, split)
+    chunks = [[chunk for some in each for chunk in some] for each in found]
+    pairs = zip(everything, chunks[::2], chunks[1::2], strict=True)
+    comparisons = [_Comparison(bounds, source, target) for bounds, source, target in pairs]
+    for comparison, entries in zip(
+        comparisons,
+        _map(runner, "comparing", tell, scanner.entries, [each.closer for each in comparisons]),
+        strict=True,
+    ):
+        comparison.look(entries)
+    wanted = frozenset(digest for comparison in comparisons for digest in comparison.wanted)
+    where = [some if each.wanted else [] for each, some in zip(comparisons, split[::2], strict=True)]
+    originals = _map(runner, "searching", tell, partial(scanner.find, wanted), where)
+    return [each.result(some) for each, some in zip(comparisons, originals, strict=True)]
+
+
+def _map(
+    runner: Runner, what: str, tell: Tell, function: Callable[[A], B], items: Sequence[Sequence[A]]
+) -> list[list[B]]:
+    """`function` of each item, in one job; the results are grouped as the items are."""
+    flat = [item for some in items for item in some]
+    results = iter(runner.map(function, flat, lambda done: tell(what, done, len(flat))))
+    return [[next(results) for _ in some] for some in items]
 
 
 Pair = tuple[list[Chunk], list[Chunk]]
 
 
 class _Comparison:
-    """Of one partition, whose chunks are known."""
+    """Of one partition, whose chunks are known; then `look` at what is in the stretches `closer`."""
 
-    def __init__(
-        self, bounds: Bounds, source: list[Chunk], target: list[Chunk], scanner: Scanner, runner: Runner
-    ) -> None:
+    def __init__(self, bounds: Bounds, source: list[Chunk], target: list[Chunk]) -> None:
         self._bounds = bounds
         self._source, self._target = source, target
-        self._scanner, self._runner = scanner, runner
         self._gone_source = self._gone_target = self._in_flight = self._unseen = 0
-        self._compared = _records(source)
+        found = list(gaps([c.digest for c in source], [c.digest for c in target]))
+        self._at_start = bool(found) and (found[0].a_from, found[0].b_from) == (0, 0)
+        self._compared = _records(source) - sum(_records(source[gap.a_from : gap.a_to]) for gap in found)
+        near, self._beyond = self._within_limits([self._trimmed(gap) for gap in found])
+        sides = (bounds.source, bounds.target)
+        self.closer = [_stretch(side, chunks) for pair in near for side, chunks in zip(sides, pair, strict=True)]
+        self._differences: list[Difference] = []
+        self._left: list[Unmatched] = []
 
-    def result(self, stretches: list[Stretch]) -> Result:
-        """Look closer where the chunks differ; `stretches` are those of the source."""
-        found = list(gaps([c.digest for c in self._source], [c.digest for c in self._target]))
-        self._compared -= sum(_records(self._source[gap.a_from : gap.a_to]) for gap in found)
-        pairs = [self._trimmed(gap) for gap in found]
-        near, beyond = self._within_limits(pairs)
-        open_ = self._look(near, bool(found) and (found[0].a_from, found[0].b_from) == (0, 0))
-        moved, left = reordered(open_)
-        differences = [*moved, *judge(left, self._originals(left, stretches))]
-        kinds = Counter(difference.kind for difference in differences) + beyond
+    def look(self, entries: list[list[Entry]]) -> None:
+        """Find what is on one side only, without what may be."""
+        found: list[Unmatched] = []
+        for number, (source, target) in enumerate(zip(entries[::2], entries[1::2], strict=True)):
+            here = list(unmatched(source, target))
+            self._compared += len(source) - sum(len(each.source) for each in here)
+            if number == 0 and self._at_start and here and _is_beginning(here[0], source, target):
+                here[0] = self._without_gone(here[0])
+            found += map(self._without_in_flight, here)
+        self._differences, self._left = reordered([each for each in found if each.source or each.target])
+
+    @property
+    def wanted(self) -> Iterable[bytes]:
+        """Digests of what the target has once too often: is it anywhere on the source?"""
+        return {entry.digest for each in self._left for entry in each.target}
+
+    def result(self, originals: list[list[Entry]]) -> Result:
+        """Given where the `wanted` records are on the source."""
+        upstream = {entry.digest: entry.offset for some in originals for entry in some}
+        differences = [*self._differences, *judge(self._left, upstream)]
+        kinds = Counter(difference.kind for difference in differences) + self._beyond
         return Result(
             bounds=self._bounds,
             counts=replace(Counts(_records(self._source), _records(self._target)), **kinds),
@@ -167,20 +196,6 @@ class _Comparison:
                 beyond.update(altered=min(here, there), lost=max(0, here - there), extra=max(0, there - here))
         return near, +beyond
 
-    def _look(self, pairs: list[Pair], at_start: bool) -> list[Unmatched]:
-        """What is on one side only, without what may be."""
-        sides = (self._bounds.source, self._bounds.target)
-        asked = [_stretch(side, chunks) for pair in pairs for side, chunks in zip(sides, pair, strict=True)]
-        read = iter(self._runner.map(self._scanner.entries, asked, lambda done: None))
-        found: list[Unmatched] = []
-        for number, (source, target) in enumerate(zip(read, read, strict=True)):
-            here = list(unmatched(source, target))
-            self._compared += len(source) - sum(len(each.source) for each in here)
-            if number == 0 and at_start and here and _is_beginning(here[0], source, target):
-                here[0] = self._without_gone(here[0])
-            found += map(self._without_in_flight, here)
-        return [each for each in found if each.source or each.target]
-
     def _without_gone(self, beginning: Unmatched) -> Unmatched:
         source, target = beginning
         if not self._compared and source and target:
@@ -197,14 +212,6 @@ class _Comparison:
         source = [entry for entry in each.source if entry.offset < self._bounds.position]
         self._in_flight += len(each.source) - len(source)
         return Unmatched(source, each.target)
-
-    def _originals(self, left: list[Unmatched], stretches: list[Stretch]) -> dict[bytes, int]:
-        """Where on the source the records are that the target has once too often."""
-        wanted = frozenset(entry.digest for each in left for entry in each.target)
-        if not wanted:
-            return {}
-        found = self._runner.map(partial(self._scanner.find, wanted), stretches, lambda done: None)
-        return {entry.digest: entry.offset for some in found for entry in some}
 
 
 def _records(chunks: Iterable[Chunk]) -> int:

@@ -60,7 +60,7 @@ def _compare(flow: Flow, wanted: list[bounds.Bounds], jobs: SparkJobs, progress:
 
         def tell(what: str, done: int, total: int) -> None:
             # Reading is nearly all the work.
-            share = 0.9 * done / total if what == "reading" else 0.9 + 0.1 * done / total
+            share = 0.9 * done / total if what == "reading" else 0.95
             bar.update(max(0, int(1000 * share) - bar.pos))
 
         return verify(wanted, scanner, jobs, tell)

@@ -7,8 +7,6 @@ import tempfile
 import time
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
-
 from mirror.local_kafka import LocalCluster, start_together
 from tests.harness import topics
 from tests.harness.command import answer
@@ -51,10 +49,8 @@ def fill(pair: Pair, records: int, size: int, partitions: int) -> None:
                 except BufferError:
                     to.poll(0.1)
         assert to.flush(120) == 0
-    consumer = Consumer({"bootstrap.servers": pair.target, "group.id": pair.group})
-    positions = [TopicPartition(pair.remote("t"), n, len(range(n, records, partitions))) for n in range(partitions)]
-    consumer.commit(offsets=positions, asynchronous=False)
-    consumer.close()
+    positions = {number: len(range(number, records, partitions)) for number in range(partitions)}
+    topics.commit(pair.target, pair.group, pair.remote("t"), positions)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -14,6 +17,8 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
+
+from tests.harness.waiting import until
 
 TIMEOUT = 30.0
 
@@ -62,3 +67,24 @@ def configure(bootstrap: str, topic: str, **config: object) -> None:
     ]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     admin(bootstrap).incremental_alter_configs([resource])[resource].result(TIMEOUT)
+
+
+def commit(bootstrap: str, group: str, topic: str, positions: Mapping[int, int]) -> None:
+    """Commit positions of a topic's partitions to a group without members."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+    offsets = [TopicPartition(topic, partition, position) for partition, position in positions.items()]
+
+    def committed() -> bool:
+        # The group's coordinator may still be loading.
+        with contextlib.suppress(KafkaException):
+            return all(each.error is None for each in consumer.commit(offsets=offsets, asynchronous=False))
+        return False
+
+    until(f"positions of {topic}", committed)
+    consumer.close()
+
+
+def remove_records(bootstrap: str, topic: str, before: int, partition: int = 0) -> None:
+    """Remove what is before an offset, as retention does."""
+    where = TopicPartition(topic, partition, before)
+    admin(bootstrap).delete_records([where])[where].result(TIMEOUT)

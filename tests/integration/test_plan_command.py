@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
-
 from tests.harness import topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Made
@@ -21,10 +19,8 @@ def test_what_is_to_be_created_changed_and_copied(pair: Pair, tmp_path: Path) ->
     topics.create(pair.target, pair.remote(grown), 1)
     pair.produce(new, *[Made(None, b"x")] * 10, partition=1)
     pair.produce(grown, *[Made(None, b"x")] * 7)
-    topics.admin(pair.source).delete_records([TopicPartition(grown, 0, 4)])[TopicPartition(grown, 0)].result(30)
-    consumer = Consumer({"bootstrap.servers": pair.target, "group.id": pair.group})
-    consumer.commit(offsets=[TopicPartition(pair.remote(grown), 0, 2)], asynchronous=False)
-    consumer.close()
+    topics.remove_records(pair.source, grown, before=4)
+    topics.commit(pair.target, pair.group, pair.remote(grown), {0: 2})
     before = names(pair.target)
     file = pair.service(tmp_path).file
 

@@ -35,6 +35,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalClu
         broker.properties[key] = f"{broker.properties[key]},SASL_PLAINTEXT://{address}"
     module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     broker.properties |= {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
             f'{module} user_{USER}="{PASSWORD}" user_{LIMITED}="{ITS_PASSWORD}";'

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
-
 from tests.harness import oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Load, mixed, producer
@@ -35,19 +33,12 @@ def write(bootstrap: str, topic: str, content: list[Record]) -> None:
     assert to.flush(60) == 0
 
 
-def remove(bootstrap: str, topic: str, before: int) -> None:
-    """As retention does."""
-    topics.admin(bootstrap).delete_records([TopicPartition(topic, 0, before)])[TopicPartition(topic, 0)].result(30)
-
-
 def plant(pair: Pair, name: str, change: Change, position: int = RECORDS) -> None:
     """A topic that looks as if it was copied, but for a change."""
     source = records()
     write(pair.source, pair.prefix + name, source)
     write(pair.target, pair.remote(pair.prefix + name), change(source))
-    consumer = Consumer({"bootstrap.servers": pair.target, "group.id": pair.group})
-    consumer.commit(offsets=[TopicPartition(pair.remote(pair.prefix + name), 0, position)], asynchronous=False)
-    consumer.close()
+    topics.commit(pair.target, pair.group, pair.remote(pair.prefix + name), {0: position})
 
 
 def faults() -> dict[str, tuple[Change, dict[str, int], tuple[str, int | None, int | None] | None]]:
@@ -91,12 +82,12 @@ def test_what_is_planted_is_found(pair: Pair, tmp_path: Path) -> None:
     plant(pair, "behind", lambda r: r[:4000], position=4000)
     for name in ("retained-source", "retained-target", "retained-both"):
         plant(pair, name, lambda r: r)
-    remove(pair.source, f"{pair.prefix}retained-source", 2500)
-    remove(pair.target, pair.remote(f"{pair.prefix}retained-target"), 1500)
-    remove(pair.source, f"{pair.prefix}retained-both", 1000)
-    remove(pair.target, pair.remote(f"{pair.prefix}retained-both"), 3000)
+    topics.remove_records(pair.source, f"{pair.prefix}retained-source", 2500)
+    topics.remove_records(pair.target, pair.remote(f"{pair.prefix}retained-target"), 1500)
+    topics.remove_records(pair.source, f"{pair.prefix}retained-both", 1000)
+    topics.remove_records(pair.target, pair.remote(f"{pair.prefix}retained-both"), 3000)
     plant(pair, "retained-and-lost", lambda r: r[:4000] + r[4001:])
-    remove(pair.source, f"{pair.prefix}retained-and-lost", 2500)
+    topics.remove_records(pair.source, f"{pair.prefix}retained-and-lost", 2500)
 
     (flow,) = answer("verify", "-c", file, code=1)["flows"]
     found = {each["topic"].removeprefix(pair.prefix): each for each in flow["partitions"]}
