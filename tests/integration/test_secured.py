@@ -57,6 +57,8 @@ def settings(pair: Pair, address: str, ui: int, password: str, user: str = USER)
         "sasl.mechanisms": "PLAIN",
         "sasl.username": user,
         "sasl.password": password,
+        "debug": "security",
+        "log_level": "7",
     }
     made["clusters"][pair.alias]["sasl.password"] = UNUSED
     made["spark"]["conf"] = {"spark.ui.enabled": "true", "spark.ui.port": str(ui), "spark.mirror.password": UNUSED}
