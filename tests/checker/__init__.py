@@ -1,0 +1,1 @@
+"""A judge of recorded histories: pure, shares nothing with mirror, and is tested by mutation."""

@@ -1,0 +1,113 @@
+"""The invariants of replication, checked on a history.
+
+I1 complete below the position; I2 no duplicate; I3 the source's order; I4 nothing aborted or foreign; I5 equal key,
+value, headers and timestamp; I6 the position and the visible records belong together at every moment; I7 the
+concurrent reader never contradicts the final one; I8 progress after each fault, and no transaction left open.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from tests.checker.history import History, Record
+
+STALL_MAX = 60.0  # seconds until there is progress again
+
+
+class Violation(NamedTuple):
+    """An invariant that does not hold, and what shows it."""
+
+    invariant: str
+    what: str
+
+
+def check(history: History) -> list[Violation]:
+    """All violations of a history; none: it is right."""
+    wanted = [record for record in history.source if record.offset not in history.passed_over]
+    return [
+        *_sending(history),
+        *_contents(history, wanted),
+        *_positions(history, wanted),
+        *_readers(history),
+        *_liveness(history),
+    ]
+
+
+def _sending(history: History) -> Iterator[Violation]:
+    """The source itself: what was acknowledged is there, what was aborted is not. Else nothing here can be judged."""
+    there = {record.identity for record in history.source}
+    visible = {record.identity for record in history.target}
+    for sent in history.sent:
+        if sent.fate == "acknowledged" and sent.identity not in there:
+            yield Violation("I1", f"acknowledged, but not on the source: {sent}")
+        if sent.fate == "aborted" and sent.identity in visible:
+            yield Violation("I4", f"aborted, but on the target: {sent}")
+
+
+def _contents(history: History, wanted: Sequence[Record]) -> Iterator[Violation]:
+    by_identity = {record.identity: record for record in wanted}
+    counts = Counter(record.identity for record in history.target)
+    for record in history.target:
+        original = by_identity.get(record.identity)
+        if original is None:
+            yield Violation("I4", f"not from the source: {record}")
+        elif original.content != record.content:
+            yield Violation("I5", f"{original} became {record}")
+    position = history.position if history.position is not None else -1
+    for record in wanted:
+        if record.offset < position and not counts[record.identity]:
+            yield Violation("I1", f"lost: {record}, position {position}")
+    doubled = sum(count - 1 for count in counts.values())
+    allowed = 0 if history.crashes is None else history.crashes * history.batch
+    if doubled > allowed:
+        yield Violation("I2", f"{doubled} duplicates, {allowed} allowed")
+    yield from _order(history, wanted)
+
+
+def _order(history: History, wanted: Sequence[Record]) -> Iterator[Violation]:
+    place = {record.identity: index for index, record in enumerate(wanted)}
+    found = list(dict.fromkeys(place[r.identity] for r in history.target if r.identity in place))
+    for before, after in pairwise(found):
+        if after != before + 1:
+            yield Violation("I3", f"{wanted[after]} comes after {wanted[before]}")
+    if found and found[0] != 0:
+        yield Violation("I3", f"begins with {wanted[found[0]]}")
+
+
+def _positions(history: History, wanted: Sequence[Record]) -> Iterator[Violation]:
+    """Records and position are one transaction: what is visible is what is before the position."""
+    offsets = [record.offset for record in wanted]
+    loose = history.crashes is not None  # at least once, the position follows the records
+    for sample in history.samples:
+        least = 0 if sample.before < 0 else bisect_left(offsets, sample.before)
+        most = 0 if sample.after < 0 else bisect_left(offsets, sample.after)
+        if sample.visible < least or (sample.visible > most and not loose):
+            yield Violation("I6", f"{sample}: {least} to {most} records are before the position")
+    reached = -1 if history.position is None else history.position
+    if reached > history.source_end:
+        yield Violation("I6", f"position {reached} is behind the source's end {history.source_end}")
+    visible = len({record.identity for record in history.target})
+    before = 0 if reached < 0 else bisect_left(offsets, reached)
+    if visible != before:
+        yield Violation("I6", f"in the end {visible} records are visible, {before} are before position {reached}")
+    if before != len(wanted):
+        yield Violation("I1", f"in the end {len(wanted) - before} records are not before position {reached}")
+
+
+def _readers(history: History) -> Iterator[Violation]:
+    if list(history.concurrent) != list(history.target[: len(history.concurrent)]):
+        pairs = zip(history.concurrent, history.target, strict=False)
+        where = next((i for i, (a, b) in enumerate(pairs) if a != b), len(history.target))
+        yield Violation("I7", f"the concurrent reader differs from the final one at record {where}")
+
+
+def _liveness(history: History) -> Iterator[Violation]:
+    for stall in history.stalls:
+        if stall > STALL_MAX:
+            yield Violation("I8", f"no progress for {stall:.0f} s after a fault had ended")
+    if history.stable != history.high:
+        yield Violation("I8", f"a transaction is open: last stable offset {history.stable}, end {history.high}")

@@ -1,0 +1,72 @@
+"""What is recorded of one source partition while faults are injected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+Headers = tuple[tuple[str, bytes | None], ...]
+Fate = Literal["acknowledged", "aborted", "unknown"]
+
+
+class Record(NamedTuple):
+    """A record as a consumer sees it."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int  # ms since the Unix epoch
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """All that has to be the same on both sides."""
+        return self[1:]
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What the producer gave: unique in a history."""
+        return self[1:4]
+
+
+class Sent(NamedTuple):
+    """What was sent to the source. Who sends can't always know what became of it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    fate: Fate
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """As Record.identity."""
+        return self[:3]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The target at one moment: the position was read before and after the records, as far as they are visible."""
+
+    before: int  # next upstream offset; -1: no position yet
+    visible: int  # records
+    after: int
+
+
+@dataclass(slots=True)
+class History:
+    """One partition's history. `source` is read last, read_committed and from the beginning, as `target` is."""
+
+    sent: Sequence[Sent]
+    source: Sequence[Record]
+    target: Sequence[Record]
+    concurrent: Sequence[Record]  # what a reader saw that followed the target all the time
+    samples: Sequence[Sample]
+    position: int | None
+    source_end: int  # last stable offset
+    stable: int  # the target's last stable offset and high watermark, when it is idle
+    high: int
+    stalls: Sequence[float] = ()  # seconds from the end of each fault until another record was visible
+    passed_over: frozenset[int] = field(default_factory=frozenset)  # upstream offsets, told as lost or refused
+    crashes: int | None = None  # None: exactly once; else what may have doubled records, at least once
+    batch: int = 0  # most records that one crash may double

@@ -1,0 +1,199 @@
+"""The judge judged: right histories pass, and each way to be wrong is caught, with its own invariant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.checker.checker import STALL_MAX, check
+from tests.checker.history import Fate, History, Record, Sample, Sent
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A right history, and how its target transactions cut the source's records."""
+
+    history: History
+    cuts: list[int]  # records visible after each transaction
+
+
+@st.composite
+def replays(draw: st.DrawFn, least: int = 3) -> Replay:
+    """Histories of a source with aborted and unknown records and gaps, copied in transactions and sampled between."""
+    fates = draw(st.lists(st.sampled_from(("acknowledged", "acknowledged", "aborted", "unknown")), max_size=30))
+    fates += ["acknowledged"] * least
+    source, sent, offset = [], [], 0
+    for number, fate in enumerate(fates):
+        offset += draw(st.integers(1, 3))  # markers and compacted records leave gaps
+        value: bytes | None = b"%d" % number
+        headers = (("number", value),)
+        chosen: Fate = fate  # type: ignore[assignment]
+        sent.append(Sent(None, value, headers, chosen))
+        if fate == "acknowledged" or (fate == "unknown" and draw(st.booleans())):
+            source.append(Record(offset, None, value, headers, 1000 + number))
+    end = offset + 1 + draw(st.integers(0, 3))
+    target, downstream = [], 0
+    for record in source:
+        downstream += draw(st.integers(1, 2))
+        target.append(record._replace(offset=downstream))
+    middle = draw(st.sets(st.integers(1, len(source)), max_size=5))
+    cuts = sorted({*middle, len(source)})
+    samples = [Sample(-1, 0, -1)]
+    for before, after in zip([0, *cuts], cuts, strict=False):
+        first = source[before - 1].offset + 1 if before else -1
+        last = source[after - 1].offset + 1
+        samples += [Sample(first, draw(st.sampled_from((before, after))), last), Sample(last, after, last)]
+    return Replay(
+        History(
+            sent=sent,
+            source=source,
+            target=target,
+            concurrent=target[: draw(st.integers(0, len(target)))],
+            samples=samples,
+            position=draw(st.integers(source[-1].offset + 1, end)),
+            source_end=end,
+            stable=downstream + 2,
+            high=downstream + 2,
+            stalls=draw(st.lists(st.floats(0, STALL_MAX), max_size=3)),
+        ),
+        cuts,
+    )
+
+
+def caught(history: History) -> set[str]:
+    return {violation.invariant for violation in check(history)}
+
+
+def with_target(replay: Replay, target: list[Record]) -> History:
+    """Both readers see the same, as they do when the wrong thing was committed."""
+    return replace(replay.history, target=target, concurrent=target)
+
+
+@given(replays())
+def test_a_right_history_passes(replay: Replay) -> None:
+    assert check(replay.history) == []
+
+
+@given(replays(), st.data())
+def test_a_dropped_record(replay: Replay, data: st.DataObject) -> None:
+    target = list(replay.history.target)
+    del target[data.draw(st.integers(0, len(target) - 1))]
+    assert {"I1", "I6"} <= caught(with_target(replay, target))
+
+
+@given(replays(), st.data())
+def test_a_truncated_target(replay: Replay, data: st.DataObject) -> None:
+    target = list(replay.history.target)[: data.draw(st.integers(0, len(replay.history.target) - 1))]
+    assert {"I1", "I6"} <= caught(with_target(replay, target))
+
+
+@given(replays(), st.data())
+def test_a_duplicate(replay: Replay, data: st.DataObject) -> None:
+    target = list(replay.history.target)
+    again = data.draw(st.sampled_from(target))
+    target.insert(data.draw(st.integers(0, len(target))), again)
+    assert "I2" in caught(with_target(replay, target))
+
+
+@given(replays(), st.data())
+def test_two_records_swapped(replay: Replay, data: st.DataObject) -> None:
+    target = list(replay.history.target)
+    one, other = data.draw(st.lists(st.integers(0, len(target) - 1), min_size=2, max_size=2, unique=True))
+    target[one], target[other] = target[other], target[one]
+    assert caught(with_target(replay, target)) == {"I3"}
+
+
+@given(replays(), st.data(), st.sampled_from(("aborted", "unknown", "foreign")))
+def test_a_record_that_does_not_belong(replay: Replay, data: st.DataObject, kind: str) -> None:
+    record = Record(0, b"never", b"committed", (), 1)
+    history = with_target(replay, list(replay.history.target))
+    if kind != "foreign":
+        fate: Fate = "aborted" if kind == "aborted" else "unknown"
+        history = replace(history, sent=[*history.sent, Sent(record.key, record.value, (), fate)])
+    target = list(history.target)
+    target.insert(data.draw(st.integers(0, len(target))), record)
+    assert "I4" in caught(replace(history, target=target, concurrent=target))
+
+
+@given(replays(), st.data(), st.sampled_from(("timestamp", "key", "value", "headers")))
+def test_an_altered_record(replay: Replay, data: st.DataObject, part: str) -> None:
+    target = list(replay.history.target)
+    index = data.draw(st.integers(0, len(target) - 1))
+    altered: Any = {"timestamp": 1, "key": b"", "value": None, "headers": (("number", b"x"),)}[part]
+    target[index] = target[index]._replace(**{part: altered})
+    # A record with another key, value or headers is another record.
+    assert ("I5" if part == "timestamp" else "I4") in caught(with_target(replay, target))
+
+
+@given(replays(), st.data())
+def test_a_torn_transaction(replay: Replay, data: st.DataObject) -> None:
+    """Some records of a transaction are visible while its position is not, or the other way round."""
+    source = replay.history.source
+    begun = data.draw(st.sampled_from([0, *replay.cuts[:-1]]))
+    ended = next(cut for cut in replay.cuts if cut > begun)
+    if data.draw(st.booleans()):
+        at = source[begun - 1].offset + 1 if begun else -1
+        torn = Sample(at, data.draw(st.integers(begun + 1, ended)), at)
+    else:
+        at = source[ended - 1].offset + 1
+        torn = Sample(at, data.draw(st.integers(begun, ended - 1)), at)
+    assert caught(replace(replay.history, samples=[*replay.history.samples, torn])) == {"I6"}
+
+
+@given(replays(), st.data())
+def test_a_position_that_moved(replay: Replay, data: st.DataObject) -> None:
+    last = replay.history.source[-1].offset
+    back = data.draw(st.integers(0, last))
+    assert "I6" in caught(replace(replay.history, position=back))
+    assert "I6" in caught(replace(replay.history, position=None))
+    ahead = replay.history.source_end + data.draw(st.integers(1, 9))
+    assert "I6" in caught(replace(replay.history, position=ahead))
+
+
+@given(replays(), st.data())
+def test_a_reader_that_saw_something_else(replay: Replay, data: st.DataObject) -> None:
+    target = list(replay.history.target)
+    seen = list(target)
+    del seen[data.draw(st.integers(0, len(seen) - 2))]
+    assert "I7" in caught(replace(replay.history, concurrent=seen))
+    vanished = [*target, Record(10**6, None, b"aborted later", (), 1)]
+    assert caught(replace(replay.history, concurrent=vanished)) == {"I7"}
+
+
+@given(replays())
+def test_no_progress_and_open_transactions(replay: Replay) -> None:
+    history = replay.history
+    assert caught(replace(history, stalls=[STALL_MAX + 1])) == {"I8"}
+    assert caught(replace(history, high=history.high + 1)) == {"I8"}
+
+
+@given(replays())
+def test_a_source_that_lost_what_it_acknowledged(replay: Replay) -> None:
+    sent = [*replay.history.sent, Sent(b"gone", None, (), "acknowledged")]
+    assert caught(replace(replay.history, sent=sent)) == {"I1"}
+
+
+@given(replays(), st.data())
+def test_what_was_passed_over_is_not_missed_but_must_not_appear(replay: Replay, data: st.DataObject) -> None:
+    history = replay.history
+    index = data.draw(st.integers(0, len(history.target) - 1))
+    target = [*history.target[:index], *history.target[index + 1 :]]
+    told = frozenset({history.source[index].offset})
+    without = replace(history, target=target, concurrent=(), samples=(), passed_over=told)
+    assert check(without) == []
+    assert "I4" in caught(replace(without, target=history.target))
+
+
+@pytest.mark.parametrize(("crashes", "caught_as"), [(0, {"I2"}), (1, set())])
+@given(replay=replays(least=5))
+def test_at_least_once_allows_a_batch_for_each_crash(replay: Replay, crashes: int, caught_as: set[str]) -> None:
+    target = list(replay.history.target)
+    doubled = [*target[:4], *target[1:4], *target[4:]]
+    history = replace(with_target(replay, doubled), crashes=crashes, batch=3, samples=())
+    assert caught(history) == caught_as
+    assert "I2" in caught(replace(with_target(replay, [*doubled, *target]), crashes=1, batch=3, samples=()))
+    assert "I1" in caught(replace(with_target(replay, doubled[:-1]), crashes=1, batch=3, samples=()))
