@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from mirror.channel import ControlReader
 from mirror.cluster import list_offsets
 from mirror.errors import MirrorError
-from mirror.orders import Orders, is_paused
+from mirror.orders import Orders, Skip, is_paused
 from mirror.plan import Partition, Topic
 from mirror.positions import Positions
 from mirror.settings import Flow
@@ -26,10 +26,15 @@ class Replaced(MirrorError):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a partition's consumer starts; `known`: where a committed position says, perhaps an old one."""
+    """Where a partition's consumer starts; `known`: where a committed position says, perhaps an old one.
+
+    `epoch` is the position's leader epoch; `foreign`: the position belongs to a topic that was deleted since.
+    """
 
     offset: int
     known: bool
+    epoch: int = -1
+    foreign: bool = False
 
 
 class Assignment:
@@ -63,6 +68,11 @@ class Assignment:
         """What people have ordered; another object after every change."""
         return self._control.orders
 
+    @property
+    def skips(self) -> Mapping[Partition, Skip]:
+        """What people have chosen to pass over; another object after every change."""
+        return self._control.skips
+
     def is_paused(self, partition: Partition) -> bool:
         """Has somebody ordered that the partition is not to be copied now?"""
         return is_paused(self._control.orders, partition)
@@ -94,7 +104,8 @@ def find_starts(
     for partition, topic in joining.items():
         position = hints[topic.remote, partition.partition]
         if position is not None:
-            starts[partition] = Start(position.offset, known=True)
+            foreign = not position.belongs_to(topic.topic_id)
+            starts[partition] = Start(position.offset, True, position.epoch, foreign)
         else:
             seen_first = partition.partition < topic.initial
             fresh[partition] = _spec(flow) if seen_first else OffsetSpec.earliest()

@@ -23,6 +23,12 @@ class Batch:
         """The position once the batch is committed."""
         return self.offsets[-1] + 1
 
+    @property
+    def epoch(self) -> int:
+        """The leader epoch of the last record; -1 if not known."""
+        epoch = self.messages[-1].leader_epoch()
+        return -1 if epoch is None else epoch
+
 
 class RecordBuffer:
     """Every record between two upstream offsets, without a hole; the poller adds at the end, one thread takes.
@@ -37,6 +43,7 @@ class RecordBuffer:
         self._from = start
         self._to = start
         self._accepting = True
+        self._sealed = False
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -44,7 +51,7 @@ class RecordBuffer:
     def append(self, messages: Sequence[Message]) -> None:
         """Add records as the consumer gave them; those it gave before, or gave before a seek, are dropped."""
         with self._lock:
-            if not self._accepting:
+            if not self._accepting or self._sealed:
                 return
             if messages[0].offset() < self._to:
                 messages = [m for m in messages if m.offset() >= self._to]
@@ -54,10 +61,15 @@ class RecordBuffer:
             self.size += sum(map(len, messages))
             self._to = messages[-1].offset() + 1
 
+    def seal(self) -> None:
+        """Keep what is there, and take no more until a seek: what comes now does not follow it."""
+        with self._lock:
+            self._sealed = True
+
     def reached(self, offset: int) -> None:
         """The consumer is at the source's end, and there was no record up to `offset` that it did not give."""
         with self._lock:
-            if self._accepting:
+            if self._accepting and not self._sealed:
                 self._to = max(self._to, offset)
 
     @property
@@ -120,12 +132,13 @@ class RecordBuffer:
         """The consumer starts again at `offset`; records from before can't come any more."""
         with self._lock:
             self._accepting = self._from == offset  # or a newer seek is under way
+            self._sealed = False
 
     def _reset(self, offset: int) -> None:
         self._messages = []
         self.size = 0
         self._from = self._to = offset
-        self._accepting = False
+        self._accepting = self._sealed = False
 
 
 def _prefix(messages: list[Message], limit: int) -> list[Message]:

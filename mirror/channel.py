@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from mirror.clients import internal_consumer, internal_producer, is_away
 from mirror.errors import ClusterAway, FlowError
-from mirror.orders import KEY, Order, Scope
-from mirror.plan import Plan
+from mirror.orders import KEY, SKIP_KEY, Order, Scope, Skip
+from mirror.plan import Partition, Plan
 from mirror.reports import Report
 from mirror.settings import Flow
 
@@ -50,6 +50,7 @@ class ControlReader:
         self.plan: Plan | None = None
         self.claims: dict[int, str] = {}
         self.orders: Mapping[Scope, Order] = {}  # replaced as a whole by every change
+        self.skips: Mapping[Partition, Skip] = {}  # the same
         self._cluster = flow.target.alias
         self._topic = flow.control_topic
         self._reached = 0
@@ -95,6 +96,9 @@ class ControlReader:
             return ""
         elif key == PLAN_KEY:
             self.plan = Plan.decode(value)
+        elif key.startswith(SKIP_KEY.encode()):
+            skip = Skip.decode(key, value)
+            self.skips = {**self.skips, skip.partition: skip}
         elif key.startswith(CLAIM_KEY):
             self.claims[int(key[len(CLAIM_KEY) :])] = json.loads(value)["task"]
         return None
@@ -121,6 +125,10 @@ class ChannelWriter:
     def order(self, changes: Mapping[Scope, Order | None]) -> None:
         """Write orders, None lifts one, and wait until they stand. Raises ClusterAway, FlowError."""
         self._control({scope.key(): order.encode() if order else None for scope, order in changes.items()})
+
+    def skip(self, skips: Iterable[Skip]) -> None:
+        """Write these choices and wait until they stand. Raises ClusterAway, FlowError."""
+        self._control({skip.key(): skip.encode() for skip in skips})
 
     def _control(self, records: Mapping[bytes, bytes | None]) -> None:
         topic, failed = self._flow.control_topic, list[KafkaError]()

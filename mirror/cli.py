@@ -122,14 +122,22 @@ def pause(**options: Any) -> None:
 
 @cli.command()
 @_ordering
-def resume(**options: Any) -> None:
+@click.option(
+    "--skip-lost",
+    is_flag=True,
+    help="Also pass over what can't be copied where partitions have failed now: lost on the source, or refused.",
+)
+def resume(skip_lost: bool, **options: Any) -> None:
     """Copy a flow, a topic or a partition again, from where it was paused.
+
+    With --skip-lost also partitions that have failed for what the source has lost or the target refuses go on, behind
+    it. This holds for what they have failed for now, not for what comes later: see on_data_loss and on_poison_record.
 
     \b
     Exit codes: 0 resumed (or it will be when a service runs), 1 not followed in time, 2 bad use.
     Example: mirror resume -c mirror.yaml --topic orders --partition 3
     """
-    _order(paused=False, **options)
+    _order(paused=False, skip_lost=skip_lost, **options)
 
 
 def _order(
@@ -140,14 +148,23 @@ def _order(
     timeout: float,
     as_json: bool,
     paused: bool,
+    skip_lost: bool = False,
 ) -> None:
     from mirror import pause as verb  # noqa: PLC0415
     from mirror.orders import Scope  # noqa: PLC0415
 
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic")
-    outcome = verb.give(_one_flow(_load(path), flow), Scope(topic, partition), paused, timeout)
-    _answer(as_json, outcome.as_dict, outcome.__str__, well=not outcome.failed)
+    chosen, scope = _one_flow(_load(path), flow), Scope(topic, partition)
+    passed_over = verb.skip_lost(chosen, scope) if skip_lost else []
+    outcome = verb.give(chosen, scope, paused, timeout)
+    more = {"passed_over": passed_over} if skip_lost else {}
+    _answer(
+        as_json,
+        lambda: {**outcome.as_dict(), **more},
+        lambda: "\n".join([*passed_over, str(outcome)]),
+        well=not outcome.failed,
+    )
 
 
 @cli.command()

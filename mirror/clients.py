@@ -65,11 +65,12 @@ def _base(cluster: Cluster) -> dict[str, Any]:
     return {**DEFAULTS, **cluster.properties}
 
 
-def source_consumer(flow: Flow) -> Consumer:
+def source_consumer(flow: Flow, logger: Any) -> Consumer:
     """A consumer on the source that is only ever given explicit offsets.
 
     Its `group.id` is the position's group, never joined or committed to on the source: it is there because
-    `consumer_group_metadata()` of a consumer is what `send_offsets_to_transaction` takes.
+    `consumer_group_metadata()` of a consumer is what `send_offsets_to_transaction` takes. `logger` is told about
+    metadata: it is the only word that librdkafka has for a topic that was created again.
     """
     config = {
         "fetch.queue.backoff.ms": 10,
@@ -77,8 +78,10 @@ def source_consumer(flow: Flow) -> Consumer:
         **flow.source.consumer,
         **SOURCE_CONSUMER,
         "group.id": flow.group,
+        "log_level": 7,
+        "debug": "metadata",
     }
-    return Consumer(config, logger=LIBRDKAFKA)
+    return Consumer(config, logger=logger)
 
 
 def position_reader(cluster: Cluster, group: str, isolation: str) -> Consumer:
@@ -121,6 +124,9 @@ def _fixed_producer(flow: Flow) -> dict[str, Any]:
         **TARGET_PRODUCER,
         "transaction.timeout.ms": timeout,
         "message.timeout.ms": timeout,
+        # When the group's coordinator goes away at the wrong moment, librdkafka waits in send_offsets_to_transaction
+        # for any connection of the producer to change, without a limit. An idle one that is closed is such a change.
+        "connections.max.idle.ms": timeout,
         # A lost connection is only logged, and must be noticed: see producer.Disturbances.
         "log_level": 6,
         "log.connection.close": True,

@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import TimeoutError as FuturesTimeout
 from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -100,10 +101,17 @@ class ClusterAdmin:
         results = {}
         for name, future in futures.items():
             try:
-                results[name] = self._ask(future.result)
+                results[name] = self._answer(future)
             except KafkaException as error:
                 refused[name] = error.args[0]
         return results
+
+    def _answer(self, future: Any) -> Any:
+        """The result of a request; librdkafka has ways to forget one when a broker goes away."""
+        try:
+            return self._ask(lambda: future.result(2 * TIMEOUT))
+        except FuturesTimeout:
+            raise ClusterAway(self._alias, "no answer in time") from None
 
     def _ask(self, what: Callable[[], T]) -> T:
         try:
@@ -132,6 +140,6 @@ def list_offsets(
     futures = admin.list_offsets(specs, isolation_level=isolation, request_timeout=OFFSETS_TIMEOUT)
     offsets = {}
     for tp, future in futures.items():
-        with contextlib.suppress(KafkaException):
-            offsets[Partition(tp.topic, tp.partition)] = int(future.result().offset)
+        with contextlib.suppress(KafkaException, FuturesTimeout):
+            offsets[Partition(tp.topic, tp.partition)] = int(future.result(2 * OFFSETS_TIMEOUT).offset)
     return offsets

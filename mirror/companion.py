@@ -55,6 +55,7 @@ class Companion(threading.Thread):
         self._leaving: list[Replicator] = []
         self._resting: dict[Partition, Replicator] = {}  # paused
         self._orders = assignment.orders
+        self._skips = assignment.skips
         self._ends: dict[Partition, int] = {}  # last stable offsets
         self._caught_up: dict[Partition, float] = {}  # when each last had no lag, seconds since the Unix epoch
         self._asked: dict[TopicPartition, Future[Any]] = {}
@@ -106,10 +107,18 @@ class Companion(threading.Thread):
         if self._orders is not self._assignment.orders:  # who gave the new one waits for an answer
             self._orders = self._assignment.orders
             self._report_at = self._all_said_at = 0.0
+        self._follow_skips()
         held = {r.partition for r in self._leaving} | self._assigned.keys() | self._resting.keys()
         joining = {p: topic for p, topic in wanted.items() if p not in held}
         if joining and time.monotonic() >= self._retry_at:
             self._join(joining)
+
+    def _follow_skips(self) -> None:
+        if self._skips is not self._assignment.skips:
+            self._skips = self._assignment.skips
+            for replicator in self._assigned.values():
+                if replicator.blocked:
+                    replicator.request(0.0)
 
     def _let_go(self) -> None:
         for replicator in [r for r in self._leaving if r.state in (State.RELEASED, State.PAUSED)]:
@@ -206,6 +215,7 @@ class Companion(threading.Thread):
             remote=replicator.topic.remote,
             state=replicator.state.value,
             reason=replicator.reason,
+            blocked=replicator.blocked,
             position=replicator.position,
             lag=lag,
             behind_since=self._behind_since(replicator, lag),

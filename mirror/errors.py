@@ -5,6 +5,8 @@ MirrorError
 ├── SetupError         Java or another prerequisite is missing: exit 2
 ├── PartitionError     the partition fails alone, waits and tries again
 │   ├── TransactionAborted   the batch left no trace: retry it on the same producer
+│   ├── RecordsRefused       for the sake of one or more records: retry with fewer until the culprit is alone
+│   ├── PoisonRecord         one record that the target refuses: wait and try again, say which
 │   ├── ProducerFenced       a newer owner has the partition: let go unless the plan says it is ours
 │   ├── OutcomeUnknown       discard the producer, then fence, load, seek
 │   ├── PositionUnstable     a transaction still holds the position: wait and load again
@@ -46,6 +48,14 @@ class PartitionError(MirrorError):
 
 class TransactionAborted(PartitionError):
     """The transaction was aborted as a whole and may be run again on the same producer."""
+
+
+class RecordsRefused(PartitionError):
+    """The target refuses at least one record of the batch, however often it comes."""
+
+
+class PoisonRecord(PartitionError):
+    """The target refuses this one record."""
 
 
 class ProducerFenced(PartitionError):

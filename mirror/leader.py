@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from mirror.channel import PLAN_KEY, ControlReader
 from mirror.clients import DEFAULTS, LIBRDKAFKA, transactional_properties
@@ -103,4 +103,9 @@ class Leader:
         if cause.code() in FENCED:
             # That proves nothing: who fenced us may be gone before its first plan. `check` decides, by the plan.
             return FlowError(f"flow {self._flow.name}: fenced by another service")
+        if cause.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+            return FlowError(
+                f"flow {self._flow.name}: transaction_timeout ({self._flow.transaction_timeout:g} s) is longer than "
+                f"transaction.max.timeout.ms of the brokers of {self._flow.target.alias}: lower it, or raise theirs"
+            )
         return ClusterAway(self._flow.target.alias, cause.str())

@@ -1,4 +1,4 @@
-"""Orders that people give to a flow: pause, and copy again. Pure; they stand on the control topic, key by key."""
+"""Orders that people give to a flow: pause, copy again, pass over. Pure; they stand on the control topic by key."""
 
 from __future__ import annotations
 
@@ -57,6 +57,30 @@ class Order:
 
 
 Orders = Mapping[Scope, Order]
+
+SKIP_KEY = "skip/"
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """The choice to pass over what can't be copied at this position; it says nothing about another position."""
+
+    partition: Partition
+    position: int  # upstream offset
+
+    def key(self) -> bytes:
+        """The record key: one for each partition."""
+        return f"{SKIP_KEY}{self.partition.topic}/{self.partition.partition}".encode()
+
+    def encode(self) -> bytes:
+        """The record value, JSON."""
+        return json.dumps({"position": self.position}).encode()
+
+    @staticmethod
+    def decode(key: bytes, value: bytes) -> Skip:
+        """The choice that `key` and `encode` made. Raises ValueError, KeyError or TypeError."""
+        topic, _, partition = key.decode().removeprefix(SKIP_KEY).rpartition("/")
+        return Skip(Partition(topic, int(partition)), int(json.loads(value)["position"]))
 
 
 def is_paused(orders: Orders, partition: Partition) -> bool:

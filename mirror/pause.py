@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from mirror.channel import ChannelWriter, ControlReader, StatusReader
 from mirror.errors import ConfigError
-from mirror.orders import Scope, changes
+from mirror.orders import Scope, Skip, changes
 from mirror.plan import Partition
 from mirror.policy import ReplicationPolicy
 from mirror.replicator import State
 from mirror.settings import Flow
+from mirror.status import look
 from mirror.topics import TopicMonitor
 
 SILENCE = 15.0  # seconds without a report after which no service runs: tasks report everything within 10
@@ -67,6 +68,17 @@ def give(flow: Flow, scope: Scope, paused: bool, timeout: float) -> Outcome:
         control.read_to_end()
         ChannelWriter(flow).order(changes(control.orders, scope, paused))
         return _await(flow, scope, paused, timeout, control, status)
+
+
+def skip_lost(flow: Flow, scope: Scope) -> list[str]:
+    """Have the failed partitions of `scope` pass over what can't be copied at their positions; a line for each.
+
+    Raises ClusterAway or FlowError if the choice can't be written.
+    """
+    blocked = [p for p in look(flow).partitions if p.blocked and scope.covers(Scope(p.topic, p.partition))]
+    chosen = [Skip(Partition(p.topic, p.partition), p.position) for p in blocked if p.position is not None]
+    ChannelWriter(flow).skip(chosen)
+    return [f"{flow.name}: {p.topic}-{p.partition} passes over: {p.reason}" for p in blocked if p.position is not None]
 
 
 def _await(

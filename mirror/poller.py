@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import queue
+import re
 import threading
 import time
 from collections.abc import Sequence
@@ -13,7 +14,9 @@ from itertools import groupby
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from mirror import clients
+from mirror.clients import LIBRDKAFKA
 from mirror.plan import Partition
+from mirror.positions import Position
 from mirror.replicator import Replicator, State
 from mirror.settings import Flow
 
@@ -35,10 +38,10 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Seek:
-    """Consume a partition again from `offset`."""
+    """Consume a partition again from `position`."""
 
     replicator: Replicator
-    offset: int
+    position: Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,22 @@ class Leave:
 
 
 Move = Join | Seek | Leave
+
+RECREATED = re.compile(r"Topic (\S+) changed id from (?!A+ )")  # from no id: it was not known before
+
+
+class RecreatedTopics(set[str]):
+    """Topics that were deleted and created again under the consumer: it goes on in the new one at the old offset.
+
+    librdkafka only logs that ("FIXME" in its source), before it fetches from the new topic.
+    """
+
+    def log(self, level: int, text: str, *args: object) -> None:
+        """As logging.Logger.log: librdkafka gives facility, client and line."""
+        if level >= logging.INFO:
+            LIBRDKAFKA.debug(text, *args)
+        elif args and args[0] == "METADATA" and (found := RECREATED.search(str(args[-1]))):
+            self.add(found[1])
 
 
 class Poller:
@@ -62,7 +81,8 @@ class Poller:
         self._full: dict[Partition, float] = {}  # since when
         self._paused: set[Partition] = set()
         self._said: set[tuple[str | None, int, int]] = set()
-        self._consumer = clients.source_consumer(flow)
+        self._recreated = RecreatedTopics()
+        self._consumer = clients.source_consumer(flow, self._recreated)
         self.group_metadata: bytes = self._consumer.consumer_group_metadata()
 
     def poll(self) -> None:
@@ -73,12 +93,21 @@ class Poller:
             return
         # `consume` waits until it has all it was asked for: a lone record must come through `poll`.
         first = self._consumer.poll(POLL_TIMEOUT)
-        if first is not None:
-            self._dispatch([first, *self._consumer.consume(POLL_MAX, 0)])
+        messages = [first, *self._consumer.consume(POLL_MAX, 0)] if first is not None else []
+        if self._recreated:
+            self._give_up_recreated()
+        if messages:
+            self._dispatch(messages)
 
     def close(self) -> None:
         """Close the consumer."""
         self._consumer.close()
+
+    def _give_up_recreated(self) -> None:
+        for partition, replicator in self.held.items():
+            if partition.topic in self._recreated:
+                replicator.lost("the topic was deleted and created again")
+        self._recreated.clear()
 
     def _dispatch(self, messages: Sequence[Message]) -> None:
         ends: list[Message] = []
@@ -158,20 +187,20 @@ class Poller:
         partition = replicator.partition
         if isinstance(move, Join):
             self.held[partition] = replicator
-            self._assign(partition, replicator.start.offset)
+            self._assign(partition, replicator.start.offset, replicator.start.epoch)
             replicator.begin()
         elif self.held.get(partition) is not replicator:
             return
         elif isinstance(move, Seek):
             self._unassign(partition)
-            self._assign(partition, move.offset)
-            replicator.buffer.sought(move.offset)
+            self._assign(partition, move.position.offset, move.position.epoch)
+            replicator.buffer.sought(move.position.offset)
         else:
             self._unassign(partition)
             del self.held[partition]
 
-    def _assign(self, partition: Partition, offset: int) -> None:
-        self._consumer.incremental_assign([TopicPartition(*partition, offset)])
+    def _assign(self, partition: Partition, offset: int, epoch: int) -> None:
+        self._consumer.incremental_assign([TopicPartition(*partition, offset, leader_epoch=epoch)])
 
     def _unassign(self, partition: Partition) -> None:
         self._full.pop(partition, None)

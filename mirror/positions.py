@@ -17,15 +17,24 @@ REQUEST_TIMEOUT = 10.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The next upstream offset, and the id of the source topic that it belongs to ("" if not known)."""
+    """The next upstream offset, and the id of the source topic that it belongs to ("" if not known).
+
+    `epoch` is the leader epoch of the record before it (-1 if not known): by it a source tells whether its log still
+    has that record, or was cut and has grown again (KIP-320).
+    """
 
     offset: int
     topic_id: str
+    epoch: int = -1
 
     def to_commit(self, remote: str, partition: int) -> TopicPartition:
         """As `send_offsets_to_transaction` takes it. The key is the remote topic: a broker refuses others."""
         metadata = json.dumps({"topic_id": self.topic_id}, separators=(",", ":"))
-        return TopicPartition(remote, partition, self.offset, metadata=metadata)
+        return TopicPartition(remote, partition, self.offset, metadata, self.epoch)
+
+    def belongs_to(self, topic_id: str) -> bool:
+        """Is it a position in this topic, as far as anybody knows?"""
+        return self.topic_id in ("", topic_id)
 
     @staticmethod
     def from_committed(committed: TopicPartition) -> Position | None:
@@ -36,7 +45,8 @@ class Position:
             topic_id = str(json.loads(committed.metadata or "{}")["topic_id"])
         except (ValueError, KeyError, TypeError):
             topic_id = ""  # committed by someone else's tool: the offset counts, recreation can't be told
-        return Position(committed.offset, topic_id)
+        epoch = committed.leader_epoch
+        return Position(committed.offset, topic_id, -1 if epoch is None else epoch)
 
 
 class Positions:

@@ -8,7 +8,14 @@ from collections.abc import Callable
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from mirror.clients import LIBRDKAFKA, is_away, transactional_properties
-from mirror.errors import ClusterAway, OutcomeUnknown, PartitionError, ProducerFenced, TransactionAborted
+from mirror.errors import (
+    ClusterAway,
+    OutcomeUnknown,
+    PartitionError,
+    ProducerFenced,
+    RecordsRefused,
+    TransactionAborted,
+)
 from mirror.settings import Flow
 
 FENCED = frozenset(
@@ -16,6 +23,18 @@ FENCED = frozenset(
         KafkaError._FENCED,
         KafkaError.PRODUCER_FENCED,
         KafkaError.INVALID_PRODUCER_EPOCH,
+    }
+)
+
+# What a broker, or librdkafka for it, says of a record that it will not take however often it comes.
+REFUSED = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_RECORD,
+        KafkaError._INVALID_DIFFERENT_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.POLICY_VIOLATION,
     }
 )
 
@@ -42,6 +61,7 @@ class TransactionalProducer:
 
     Errors of every step are one of
     - TransactionAborted: the transaction left no trace, this producer may begin another;
+    - RecordsRefused: this producer must be discarded, and another would fare no better with these records;
     - ProducerFenced: a newer incarnation exists;
     - OutcomeUnknown: this producer must be discarded.
     """
@@ -104,8 +124,13 @@ class TransactionalProducer:
         error: KafkaError = cause.args[0]
         if error.code() in FENCED:
             return ProducerFenced(error.str())
+        if error.code() in REFUSED:
+            return RecordsRefused(KafkaError(error.code()).str())  # without numbers of the moment: it is said once
         if error.fatal() or not error.txn_requires_abort():
             return OutcomeUnknown(error.str(), is_away(error))
+        return self._aborted(error)
+
+    def _aborted(self, error: KafkaError) -> PartitionError:
         try:
             self._producer.abort_transaction(self._timeout)
         except KafkaException as abort_error:

@@ -12,18 +12,23 @@ from typing import Protocol
 
 from mirror.assignment import Start
 from mirror.backoff import Backoff
-from mirror.buffer import RecordBuffer
+from mirror.buffer import Batch, RecordBuffer
+from mirror.cluster import ClusterAdmin
 from mirror.errors import (
     MirrorError,
     OutcomeUnknown,
     PartitionError,
+    PoisonRecord,
     ProducerFenced,
+    RecordsRefused,
     SourceDataLost,
     TransactionAborted,
 )
+from mirror.loss import Loss, find
 from mirror.plan import Partition, Topic
 from mirror.positions import Position, Positions
 from mirror.producer import TransactionalProducer, transactional_id
+from mirror.refusals import Refusals
 from mirror.reports import Counters
 from mirror.settings import Flow
 from mirror.transaction import Incarnation
@@ -67,16 +72,20 @@ class Owner(Protocol):
 
     flow: Flow
     positions: Positions
+    source: ClusterAdmin
     group_metadata: bytes
 
     def wake(self, replicator: Replicator, delay: float) -> None:
         """Have `step` called in `delay` seconds."""
 
-    def seek(self, replicator: Replicator, offset: int) -> None:
-        """Have the consumer start again at `offset`, then `buffer.sought` called."""
+    def seek(self, replicator: Replicator, position: Position) -> None:
+        """Have the consumer start again at `position`, then `buffer.sought` called."""
 
     def make_room(self) -> None:
         """Keep to the bound on open producers before another is opened."""
+
+    def may_skip(self, partition: Partition, position: int) -> bool:
+        """Has somebody chosen to pass over what can't be copied at `position`?"""
 
     def still_ours(self, partition: Partition) -> bool:
         """Does the newest plan, read to its end, give the partition to this task?"""
@@ -95,21 +104,23 @@ class Replicator:
         self.buffer = RecordBuffer(start.offset)
         self.state = State.STARTING
         self.reason = ""
-        self.position = start.offset if start.known else -1
+        self.blocked = False  # failed by what can't be copied, not by what passes
         self.last_commit = 0.0  # seconds since the Unix epoch
         self.last_used = time.monotonic()
         self.counters = Counters()
         self._owner = owner
         self._flow = owner.flow
         self.start = start
+        self._at = Position(start.offset if start.known else -1, "", start.epoch)
         self.refresh_at = time.monotonic() + random.uniform(0, REFRESH_INTERVAL)
         self._stands = start.known  # has a position ever been committed?
         self._pin_start = not start.known and owner.flow.start != "earliest"
         self._incarnation: Incarnation | None = None
         self._backoff = Backoff()
+        self._refusals = Refusals(owner.flow.batch_max_records)
         self._not_before = 0.0  # monotonic: pacing or back-off
         self._said = ""
-        self._lost = ""
+        self._lost = "the position belongs to a topic that was deleted" if start.foreign else ""
         self._releasing: State | None = None  # what it becomes after the running transaction
         self._lock = threading.Lock()  # guards _running and _wake_at
         self._running = False
@@ -127,7 +138,7 @@ class Replicator:
 
     def begin(self) -> None:
         """The partition is consumed from now on."""
-        if self._pin_start:
+        if self._pin_start or self._lost:
             self.request()
 
     def caught_up(self, offset: int) -> None:
@@ -137,7 +148,8 @@ class Replicator:
             self.request(SETTLE_DELAY)
 
     def lost(self, reason: str) -> None:
-        """The consumer can't go on after what is buffered: its offset is not on the source."""
+        """The consumer can't go on after what is buffered: its offset is not on the source, or the topic is another."""
+        self.buffer.seal()
         self._lost = reason
         self.request()
 
@@ -194,22 +206,51 @@ class Replicator:
             self._discard()
             self._become(self._releasing)
             return
-        if self._lost and not len(self.buffer):
-            reason, self._lost = self._lost, ""
-            raise SourceDataLost(reason)
         if self._incarnation is not None and self._incarnation.suspect:
             self._discard()
         incarnation = self._incarnation or self._take_over()
         self.last_used = time.monotonic()
-        batch = self.buffer.batch(self._flow.batch_max_records, self._flow.batch_max_bytes)
+        if self._lost and not len(self.buffer):
+            self._face_loss(incarnation)
+            return
+        batch = self.buffer.batch(self._refusals.limit, self._flow.batch_max_bytes)
         if batch is not None:
-            size = incarnation.copy(batch)
-            self.buffer.committed(batch)
-            self._committed(incarnation, batch.next_offset, len(batch.messages))
-            self.counters.copied(batch.timestamps, size, int(self.last_commit * 1000), incarnation.duration)
+            self._copy(incarnation, batch)
         else:
             self._settle(incarnation)
         self._become(State.RUNNING)  # only now: a failed partition has not recovered while it tries
+
+    def _copy(self, incarnation: Incarnation, batch: Batch) -> None:
+        refusals, policy = self._refusals, self._flow.on_poison_record
+        if policy == "fail" and self._owner.may_skip(self.partition, self.position):
+            policy = "skip"
+        culprit = refusals.culprit == batch.offsets[0] and policy != "fail"
+        size = 0
+        try:
+            if culprit:
+                incarnation.pass_over(batch, refusals.reason, whole=not refusals.letters)
+            else:
+                size = incarnation.copy(batch)
+        except RecordsRefused as error:
+            self._discard()  # librdkafka would go on with sequence numbers that the broker has not seen
+            self.counters.transactions["aborted"] += 1
+            refusals.refused(batch, str(error))
+            if len(batch.messages) == 1 and (policy == "fail" or refusals.letters > 1):
+                raise PoisonRecord(self._refusal(batch)) from error
+            return
+        self.buffer.committed(batch)
+        self._committed(incarnation, batch.next_offset, batch.epoch, len(batch.messages))
+        if culprit:
+            self.counters.lost["refused" if policy == "skip" else "dead_letter"] += 1
+            where = {**self._where(), "reason": self._refusal(batch)}
+            log.warning("record refused, copying goes on behind it", extra=where)
+        else:
+            self.counters.copied(batch.timestamps, size, int(self.last_commit * 1000), incarnation.duration)
+        refusals.taken()
+
+    def _refusal(self, batch: Batch) -> str:
+        size = len(batch.messages[0])
+        return f"the target refuses the record at offset {batch.offsets[0]} ({size} bytes): {self._refusals.reason}"
 
     def _settle(self, incarnation: Incarnation) -> None:
         """Commit what an idle partition still owes the target: a pinned start, a sync, a position past markers.
@@ -222,16 +263,46 @@ class Replicator:
         position = self.position if drained_to is None else max(self.position, drained_to)
         owes = incarnation.unsynced_tail or position > self.position
         if self._pin_start or time.monotonic() >= self.refresh_at or (idle and owes):
-            incarnation.settle(position)
-            self._committed(incarnation, position)
+            # Behind markers: theirs is not known, and that of the last record may be older.
+            epoch = self._at.epoch if position == self.position else -1
+            incarnation.settle(position, epoch)
+            self._committed(incarnation, position, epoch)
+
+    def _face_loss(self, incarnation: Incarnation) -> None:
+        """Find out what is lost, and go on behind it if the flow's policy is to. Raises SourceDataLost if not."""
+        self.buffer.invalidate()  # whatever comes of it, the consumer has to seek
+        loss = find(self._owner.source, self.partition, self.topic, self._at, self._lost)
+        if loss and not self._stands:
+            self._releasing = State.RELEASED  # and joined anew: nothing was promised before the first commit
+            raise PartitionError(f"offset {self.position}, where copying was to start, is not on the source any more")
+        if loss:
+            self._pass_over(loss, incarnation)
+        self._lost = ""
+        self._become(State.RUNNING)
+        self._seek()
+
+    def _pass_over(self, loss: Loss, incarnation: Incarnation) -> None:
+        if self._flow.on_data_loss == "fail" and not self._owner.may_skip(self.partition, self.position):
+            raise SourceDataLost(loss.what)
+        incarnation.settle(loss.resume)
+        self._committed(incarnation, loss.resume)
+        self._discard()  # with its marks for offset syncs: they go on from another place
+        self.counters.lost[loss.reason] += loss.offsets
+        where = {**self._where(), "reason": loss.what, "offset": loss.resume}
+        log.warning("source data is lost, copying goes on behind it", extra=where)
+
+    def _seek(self) -> None:
+        if not self.buffer.resume_at(self.position):
+            self._owner.seek(self, self._at)
 
     def _keep_position(self) -> None:
         """Commit the position of a paused partition again, or the broker would forget it: see `_settle`."""
         self.refresh_at = time.monotonic() + REFRESH_INTERVAL
         if self._stands:
             incarnation = self._take_over()
-            incarnation.settle(self.position)
-            self._committed(incarnation, self.position)
+            if not self._lost:  # else it must not become one of the new topic
+                incarnation.settle(self.position, self._at.epoch)
+                self._committed(incarnation, self.position, self._at.epoch)
 
     def _take_over(self) -> Incarnation:
         """Fence, then load, then seek. In this order, or an older owner could still move the position."""
@@ -248,19 +319,17 @@ class Replicator:
             position = Position(self.start.offset, self.topic.topic_id)
         else:
             self._stands, self._pin_start = True, False
-        if position.topic_id not in ("", self.topic.topic_id):
-            raise SourceDataLost(
-                f"source topic was deleted and created again: position {position.offset} belongs to topic id "
-                f"{position.topic_id}, the source now has {self.topic.topic_id}"
-            )
-        self.position = position.offset
-        if not self.buffer.resume_at(position.offset):
-            self._owner.seek(self, position.offset)
+        self._at = position
+        if position.belongs_to(self.topic.topic_id):
+            self._seek()
+        else:
+            self.lost("the position belongs to a topic that was deleted")
+            self.buffer.invalidate()
         self._incarnation = Incarnation(self._flow, self.partition, self.topic, producer)
         return self._incarnation
 
-    def _committed(self, incarnation: Incarnation, position: int, records: int = 0) -> None:
-        self.position = position
+    def _committed(self, incarnation: Incarnation, position: int, epoch: int = -1, records: int = 0) -> None:
+        self._at = Position(position, self.topic.topic_id, epoch)
         self.last_commit = time.time()
         self.refresh_at = time.monotonic() + REFRESH_INTERVAL
         self._stands, self._pin_start = True, False
@@ -291,6 +360,7 @@ class Replicator:
             self._not_before = time.monotonic() + LOST_RETRY
         self.counters.retries += 1
         self._become(State.FAILED, str(error))
+        self.blocked = isinstance(error, SourceDataLost | PoisonRecord)
         self._say(error)
 
     def _say(self, error: MirrorError) -> None:
@@ -302,11 +372,17 @@ class Replicator:
         if state is not self.state and state not in TRANSITIONS[self.state]:
             raise AssertionError(f"{self.partition} can't go from {self.state.value} to {state.value}")
         self.state, self.reason = state, reason
+        self.blocked = self.blocked and state is State.FAILED
 
     def _discard(self) -> None:
         if self._incarnation is not None:
             self._incarnation.discard()
             self._incarnation = None
+
+    @property
+    def position(self) -> int:
+        """The next upstream offset, as last loaded or committed; -1: none is known."""
+        return self._at.offset
 
     @property
     def has_producer(self) -> bool:

@@ -18,7 +18,7 @@ _BOUNDS_MS = [bound * 1000 for bound in LATENCY_BUCKETS]
 SIZE_BUCKETS = (1, 10, 100, 1_000, 10_000, 100_000)  # records in a transaction
 
 OUTCOMES = ("committed", "aborted", "unknown")  # of transactions
-LOST = ("truncated", "recreated", "refused")  # why upstream offsets were passed over without a copy
+LOST = ("deleted", "truncated", "recreated", "refused", "dead_letter")  # why upstream offsets were passed over
 
 
 @dataclass(slots=True)
@@ -107,6 +107,7 @@ class Report:
     behind_since: float  # seconds since the Unix epoch: when the next record came; 0: no lag, -1: not known
     last_commit: float  # seconds since the Unix epoch; 0: none yet
     counters: Counters
+    blocked: bool = False  # something can't be copied at the position: people have to choose
 
     def key(self) -> bytes:
         """The record key: the newest report of a partition replaces the older ones."""

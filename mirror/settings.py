@@ -48,6 +48,8 @@ class Flow:
     transaction_threads: int  # transactions at once in one task
     producers_max: int  # producers open at once in one task
     producer_idle_timeout: float
+    on_data_loss: Literal["fail", "skip"]  # when the source has no longer what comes after the position
+    on_poison_record: Literal["fail", "skip", "dead_letter"]  # when the target refuses a record
 
     @property
     def name(self) -> str:
@@ -63,6 +65,11 @@ class Flow:
     def status_topic(self) -> str:
         """Compacted topic on the target that carries each partition's report."""
         return f"mirror-status.{self.source.alias}.internal"
+
+    @property
+    def dead_letter_topic(self) -> str:
+        """Topic on the target for records that it refuses, if that is the policy."""
+        return f"mirror-dead-letters.{self.source.alias}.internal"
 
     @property
     def offset_syncs_topic(self) -> str:

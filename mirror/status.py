@@ -42,6 +42,7 @@ class PartitionView:
     records_per_second: float | None
     last_commit: float | None  # seconds since the Unix epoch
     report_age: float | None  # seconds
+    blocked: bool = False  # something can't be copied at the position: see `mirror resume --skip-lost`
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,9 @@ def view(flow: str, plan: Plan, orders: tuple[str, ...], heard: Iterable[Heard],
 def _partition(partition: Partition, plan: Plan, heard: list[Heard], now: float) -> PartitionView:
     remote = plan.topics[partition.topic].remote
     if not heard:
-        return PartitionView(*partition, remote, "unassigned", "no task has reported it", *[None] * 6)
+        return PartitionView(
+            *partition, remote, "unassigned", "no task has reported it", None, None, None, None, None, None
+        )
     report, age = heard[-1].report, max(0.0, now - heard[-1].at)
     state, reason = report.state, report.reason
     if age > SILENCE or report.leader != plan.leader:
@@ -131,6 +134,7 @@ def _partition(partition: Partition, plan: Plan, heard: list[Heard], now: float)
         _rate(heard) if state == "running" else None,
         report.last_commit or None,
         age,
+        report.blocked,
     )
 
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from mirror.assignment import Assignment, Replaced
 from mirror.channel import ChannelWriter, Claim, ControlReader
+from mirror.cluster import ClusterAdmin
 from mirror.companion import Companion
 from mirror.plan import Partition
 from mirror.poller import BUFFER_RECORDS, Poller, Seek
-from mirror.positions import Positions
+from mirror.positions import Position, Positions
 from mirror.ready import DelayQueue
 from mirror.replicator import Replicator, State
 from mirror.settings import Flow
@@ -46,6 +47,7 @@ class SliceTask:
         self._poller = Poller(flow)
         self.group_metadata = self._poller.group_metadata
         self.positions = Positions(flow.target, flow.group)
+        self.source = ClusterAdmin(flow.source)
         self._writer = ChannelWriter(flow)
         self._control = ControlReader(flow)
         self._assignment = Assignment(flow, self._control, leader, index, count, self._identity)
@@ -93,9 +95,9 @@ class SliceTask:
         """Have `replicator.step` called in `delay` seconds."""
         self._ready.put(replicator, delay)
 
-    def seek(self, replicator: Replicator, offset: int) -> None:
-        """Have the consumer start again at `offset`."""
-        self._poller.moves.put(Seek(replicator, offset))
+    def seek(self, replicator: Replicator, position: Position) -> None:
+        """Have the consumer start again at `position`."""
+        self._poller.moves.put(Seek(replicator, position))
 
     def make_room(self) -> None:
         """Close the producers unused for longest while too many are open."""
@@ -115,6 +117,11 @@ class SliceTask:
             return False
         except Exception:  # whatever it is, the fence decides at the next try
             return True
+
+    def may_skip(self, partition: Partition, position: int) -> bool:
+        """Has somebody chosen to pass over what can't be copied at `position`?"""
+        skip = self._assignment.skips.get(partition)
+        return skip is not None and skip.position == position
 
     def _transact(self) -> None:
         while (replicator := self._ready.take()) is not None:

@@ -42,6 +42,9 @@ ANY_TIME = {"message.timestamp.before.max.ms": str(2**63 - 1), "message.timestam
 # A report or plan must not wait for hours to be compacted away, or a new reader reads for long.
 INTERNAL_CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.1"}
 
+# Most records that are refused are so because they are too large.
+DEAD_LETTER_CONFIG = {"max.message.bytes": str(2**31 - 1)}
+
 
 @dataclass(frozen=True, slots=True)
 class Changes:
@@ -65,10 +68,12 @@ class TopicMonitor:
         self._refused: set[str] = set()
 
     def ensure_internal_topics(self) -> None:
-        """Make the control, status and offset-syncs topics where they are missing. Raises FlowError if refused."""
-        factor = self._flow.internal_replication_factor
-        names = self._missing_internal(self._target.partitions())
-        missing = [NewTopic(name, 1, factor, config=INTERNAL_CONFIG) for name in names]
+        """Make mirror's own topics where they are missing. Raises FlowError if refused."""
+        factor, letters = self._flow.internal_replication_factor, self._flow.dead_letter_topic
+        missing = [
+            NewTopic(name, 1, factor, config=DEAD_LETTER_CONFIG if name == letters else INTERNAL_CONFIG)
+            for name in self._missing_internal(self._target.partitions())
+        ]
         for name, error in self._create(missing).items():
             raise FlowError(f"topic {name} can't be created on {self._flow.target.alias}: {error.str()}")
 
@@ -97,7 +102,9 @@ class TopicMonitor:
         )
 
     def _missing_internal(self, existing: Mapping[str, int]) -> list[str]:
-        names = (self._flow.control_topic, self._flow.status_topic, self._flow.offset_syncs_topic)
+        names = [self._flow.control_topic, self._flow.status_topic, self._flow.offset_syncs_topic]
+        if self._flow.on_poison_record == "dead_letter":
+            names.append(self._flow.dead_letter_topic)
         return [name for name in names if name not in existing]
 
     def _make(self, changes: Changes) -> dict[str, int]:

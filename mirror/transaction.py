@@ -11,6 +11,8 @@ from typing import Any
 from confluent_kafka import KafkaError, Message
 
 from mirror.buffer import Batch
+from mirror.dead_letters import dead_letter
+from mirror.errors import PartitionError, RecordsRefused
 from mirror.offset_syncs import OffsetSync, SyncMarks
 from mirror.plan import Partition, Topic
 from mirror.positions import Position
@@ -47,7 +49,7 @@ class Incarnation:
     def copy(self, batch: Batch) -> int:
         """Copy `batch` in one transaction with its position; returns the bytes of keys, values and headers.
 
-        Raises TransactionAborted, ProducerFenced or OutcomeUnknown.
+        Raises TransactionAborted, RecordsRefused, ProducerFenced or OutcomeUnknown.
         """
         chosen = self._marks.choose(batch.offsets)
         downstream: dict[int, int] = {}  # by index into the batch
@@ -63,33 +65,51 @@ class Incarnation:
                     if index in downstream:
                         self._produce_sync(self._sync(batch, index, downstream))
 
-        self._run(produce, batch.next_offset)
+        try:
+            self._run(produce, batch.next_offset, batch.epoch)
+        except RecordsRefused as error:
+            if len(batch.messages) == 1 and downstream:  # the record was taken: no reason to pass it over
+                raise PartitionError(f"{self._flow.offset_syncs_topic} takes no offset sync: {error}") from error
+            raise
         self._marks.committed(batch.offsets, chosen)
         self._tail = None if self._marks.tail_is_synced else self._sync(batch, len(batch.offsets) - 1, downstream)
         return size
 
-    def settle(self, position: int) -> None:
+    def settle(self, position: int, epoch: int = -1) -> None:
         """Commit a position without records, and the sync of the last record if it has none yet.
 
         So a caught-up consumer group translates exactly, and the position is behind no markers or aborted records.
         Raises as `copy`.
         """
         tail = self._tail
-        self._run(lambda: self._produce_sync(tail) if tail else None, position)
+        self._run(lambda: self._produce_sync(tail) if tail else None, position, epoch)
         if tail:
             self._marks.tail_synced()
             self._tail = None
+
+    def pass_over(self, batch: Batch, reason: str, whole: bool) -> None:
+        """Commit the position behind a record that the target refuses, by policy with a dead letter.
+
+        If not `whole`, the letter has none of the record's bytes. Raises as `copy`.
+        """
+
+        def produce() -> None:
+            if self._flow.on_poison_record == "dead_letter":
+                letter = dead_letter(self._partition, batch.messages[0], reason, whole)
+                self._producer.produce(self._flow.dead_letter_topic, partition=0, **letter)
+
+        self._run(produce, batch.next_offset, batch.epoch)
 
     def discard(self) -> None:
         """End the producer without waiting for anything."""
         self._producer.discard()
 
-    def _run(self, produce: Callable[[], None], next_offset: int) -> None:
+    def _run(self, produce: Callable[[], None], next_offset: int, epoch: int) -> None:
         producer, begun = self._producer, time.monotonic()
         try:
             producer.begin()
             produce()
-            position = Position(next_offset, self._topic.topic_id)
+            position = Position(next_offset, self._topic.topic_id, epoch)
             producer.send_position(position.to_commit(self._topic.remote, self._partition.partition))
             producer.commit()
         except Exception as error:

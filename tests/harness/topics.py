@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
     NewPartitions,
     NewTopic,
+    ResourcePatternType,
     ResourceType,
 )
 
@@ -46,13 +51,34 @@ def delete(bootstrap: str, topic: str) -> None:
     admin(bootstrap).delete_topics([topic])[topic].result(TIMEOUT)
 
 
+@contextlib.contextmanager
+def forbidden(bootstrap: str, resource: ResourceType, name: str, operation: AclOperation) -> Iterator[None]:
+    """Nobody may do this meanwhile; all else is allowed. For clusters that allow what no ACL names."""
+
+    def acl(what: AclOperation, permission: AclPermissionType) -> AclBinding:
+        pattern = ResourcePatternType.LITERAL
+        return AclBinding(resource, name, pattern, "User:ANONYMOUS", "*", what, permission)
+
+    bindings = [acl(AclOperation.ALL, AclPermissionType.ALLOW), acl(operation, AclPermissionType.DENY)]
+    for future in admin(bootstrap).create_acls(bindings).values():
+        future.result(TIMEOUT)
+    try:
+        yield
+    finally:
+        any_acl = AclBindingFilter(
+            resource, name, ResourcePatternType.LITERAL, None, None, AclOperation.ANY, AclPermissionType.ANY
+        )
+        for future in admin(bootstrap).delete_acls([any_acl]).values():
+            future.result(TIMEOUT)
+
+
 def partitions(bootstrap: str, topic: str) -> int:
     """How many the topic has; 0: there is no such topic."""
     found = admin(bootstrap).list_topics(timeout=TIMEOUT).topics.get(topic)
     return len(found.partitions) if found and found.error is None else 0
 
 
-def config(bootstrap: str, topic: str) -> dict[str, str]:
+def configuration(bootstrap: str, topic: str) -> dict[str, str]:
     """The topic's configuration, defaults included."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     entries: dict[str, Any] = admin(bootstrap).describe_configs([resource])[resource].result(TIMEOUT)
@@ -60,13 +86,12 @@ def config(bootstrap: str, topic: str) -> dict[str, str]:
 
 
 def configure(bootstrap: str, topic: str, **config: object) -> None:
-    """Set keys of a topic's configuration."""
-    entries = [
-        ConfigEntry(key.replace("_", "."), str(value), incremental_operation=AlterConfigOpType.SET)
-        for key, value in config.items()
-    ]
+    """Set keys of a topic's configuration, and wait until the brokers have them."""
+    wanted = {key.replace("_", "."): str(value) for key, value in config.items()}
+    entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in wanted.items()]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     admin(bootstrap).incremental_alter_configs([resource])[resource].result(TIMEOUT)
+    until(f"{wanted} on {topic}", lambda: wanted.items() <= configuration(bootstrap, topic).items())
 
 
 def commit(bootstrap: str, group: str, topic: str, positions: Mapping[int, int]) -> None:

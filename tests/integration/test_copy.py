@@ -65,7 +65,7 @@ def test_the_brokers_time_of_append(shared: Pair) -> None:
     source = shared.await_same(topic)
     assert source[0][0].timestamp > time.time() * 1000 - HOUR, "the broker gave it"
     # The remote topic must keep the source's time, so it may not have a clock of its own.
-    assert topics.config(shared.target, shared.remote(topic))["message.timestamp.type"] == "CreateTime"
+    assert topics.configuration(shared.target, shared.remote(topic))["message.timestamp.type"] == "CreateTime"
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])

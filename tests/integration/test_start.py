@@ -124,5 +124,5 @@ def test_starts(source_cluster: LocalCluster, target_cluster: LocalCluster, pref
     left = early.copied(gaps)[0]
     assert {record.key for record in left if record.value is None} == set(KEYS[:3]), "tombstones"
     assert oracle.read(source, gaps)[0][-1].offset > len(left), "there were gaps"
-    assert topics.config(target, early.remote(gaps))["cleanup.policy"] == "compact"
+    assert topics.configuration(target, early.remote(gaps))["cleanup.policy"] == "compact"
     oracle.assert_positions(source, target, gaps, early.remote(gaps), early.group)

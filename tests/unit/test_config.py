@@ -469,6 +469,8 @@ def test_defaults(tmp_path: Path) -> None:
         "transaction_threads": 8,
         "producers_max": 256,
         "producer_idle_timeout": 300.0,
+        "on_data_loss": "fail",
+        "on_poison_record": "fail",
     }
     assert loaded.spark == settings.Spark(master="local[*]", conf={})
     assert loaded.http == settings.Http(host="0.0.0.0", port=9464)

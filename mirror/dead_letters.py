@@ -1,0 +1,30 @@
+"""A record that the target refuses, as it goes to the dead-letter topic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import Message
+
+from mirror.plan import Partition
+
+PREFIX = "mirror.dead-letter."
+
+
+def dead_letter(partition: Partition, message: Message, reason: str, whole: bool) -> dict[str, Any]:
+    """What `Producer.produce` takes, but for the topic: reason and upstream coordinates as headers before its own.
+
+    If not `whole`, without the bytes of the record: the dead-letter topic can refuse them too.
+    """
+    kind, timestamp = message.timestamp()
+    told: list[tuple[str, bytes | None]] = [
+        (PREFIX + "reason", reason.encode()),
+        (PREFIX + "topic", partition.topic.encode()),
+        (PREFIX + "partition", str(partition.partition).encode()),
+        (PREFIX + "offset", str(message.offset()).encode()),
+        (PREFIX + "timestamp", str(timestamp if kind else -1).encode()),
+    ]
+    if whole:
+        return {"key": message.key(), "value": message.value(), "headers": [*told, *(message.headers() or ())]}
+    told.append((PREFIX + "value-bytes", str(len(message)).encode()))  # and thus not here
+    return {"key": None, "value": None, "headers": told}

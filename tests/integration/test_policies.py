@@ -1,0 +1,271 @@
+"""What can't be copied is told with its offsets, and passed over only where the policy says so.
+
+Either the source no longer has it, or the target refuses it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mirror.local_kafka import LocalCluster
+from tests.harness import oracle, topics
+from tests.harness.command import answer
+from tests.harness.load import Made
+from tests.harness.pair import Pair
+from tests.harness.service import Event, Service
+from tests.harness.waiting import PATIENCE, until
+
+PASSED_OVER = "source data is lost, copying goes on behind it"
+REFUSED = "record refused, copying goes on behind it"
+FAILED = "partition waits and tries again"
+
+
+class Flows:
+    """One service with a flow between the shared clusters for each policy."""
+
+    def __init__(self, source: str, target: str, directory: Path) -> None:
+        self.all = [Pair(source, target, f"policy{name}", f"policy{name}-") for name in ("fail", "skip", "letter")]
+        self.fail, self.skip, self.letter = self.all
+        settings = self.fail.settings({"on_data_loss": "fail", "on_poison_record": "fail"})
+        for other in (
+            self.skip.settings({"on_data_loss": "skip", "on_poison_record": "skip"}),
+            self.letter.settings({"on_poison_record": "dead_letter"}),
+        ):
+            settings["clusters"] |= other["clusters"]
+            settings["flows"] += other["flows"]
+        self.service = Service(settings, directory)
+
+    @contextlib.contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Nothing is copied meanwhile, and nobody is told why."""
+        workers = self.service.worker_pids()
+        for worker in workers:
+            os.kill(worker, signal.SIGSTOP)
+        yield
+        for worker in workers:
+            os.kill(worker, signal.SIGCONT)
+
+    def told(self, message: str, topic: str) -> Event:
+        """The one event about the loss on a topic."""
+        event = self.service.wait_for_event(message, topic=topic)
+        assert len(self.service.find(message, topic=topic)) == 1, "said more than once"
+        return event
+
+
+@pytest.fixture(scope="module")
+def flows(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Flows]:
+    running = Flows(source_cluster.bootstrap, target_cluster.bootstrap, tmp_path_factory.mktemp("loss"))
+    with running.service as service:
+        for pair in running.all:
+            pair.topic("first")
+        service.wait_for("plans", lambda: all(service.find("plan", flow=pair.flow) for pair in running.all), PATIENCE)
+        yield running
+        assert service.terminate() == 0, service.tail()
+        assert not service.noise, service.tail()
+
+
+def produce(pair: Pair, topic: str, first: int, count: int, partition: int = 0) -> None:
+    records = (Made(None, b"%d" % number) for number in range(first, first + count))
+    pair.produce(topic, *records, partition=partition)
+
+
+def values(pair: Pair, topic: str, partition: int = 0) -> list[int]:
+    copied = pair.copied(topic)
+    return [int(record.value or b"") for record in copied[partition]] if copied else []
+
+
+def begin(pair: Pair, name: str) -> str:
+    """A topic with offsets 0 to 99 copied of partition 0, and a witness beside it."""
+    topic = pair.topic(name, 2)
+    produce(pair, topic, 0, 100)
+    pair.await_same(topic, PATIENCE)
+    return topic
+
+
+def recreate(pair: Pair, topic: str) -> None:
+    """Delete a topic and create another of its name."""
+    topics.delete(pair.source, topic)
+    until("the topic is gone", lambda: not topics.partitions(pair.source, topic))
+    topics.create(pair.source, topic, 2)
+
+
+def test_deleted_records_stop_their_partition_alone(flows: Flows) -> None:
+    pair = flows.fail
+    topic = begin(pair, "deleted")
+    with flows.standing_still():
+        produce(pair, topic, 100, 100)
+        topics.remove_records(pair.source, topic, 150)
+        produce(pair, topic, 1000, 10, partition=1)
+    assert "offsets 100 to 149 were deleted on the source" in flows.told(FAILED, topic)["reason"]
+    flows.service.wait_for("the other partition goes on", lambda: len(values(pair, topic, 1)) == 10)
+    failed = {"source": pair.alias, "state": "failed"}
+    flows.service.wait_for("shown", lambda: flows.service.metric("mirror_partitions", **failed) == 1)
+    assert flows.service.get("/readyz")[0] == 503
+    assert values(pair, topic) == list(range(100))
+    assert oracle.committed_position(pair.target, pair.group, pair.remote(topic), 0) == 100
+
+
+def test_deleted_records_are_passed_over(flows: Flows) -> None:
+    pair = flows.skip
+    topic = begin(pair, "deleted")
+    with flows.standing_still():
+        produce(pair, topic, 100, 100)
+        topics.remove_records(pair.source, topic, 150)
+    assert "offsets 100 to 149 were deleted on the source" in flows.told(PASSED_OVER, topic)["reason"]
+    flows.service.wait_for("what is left", lambda: values(pair, topic) == [*range(100), *range(150, 200)])
+    lost = "mirror_lost_offsets_total"
+    flows.service.wait_for("counted", lambda: flows.service.metric(lost, topic=topic, reason="deleted") == 50)
+
+
+def test_an_explicit_choice_goes_on_behind_deleted_records(flows: Flows) -> None:
+    pair = flows.fail
+    topic = begin(pair, "chosen")
+    with flows.standing_still():
+        produce(pair, topic, 100, 100)
+        topics.remove_records(pair.source, topic, 150)
+    flows.told(FAILED, topic)
+    command = ("resume", "-c", flows.service.file, "--flow", pair.flow, "--topic", topic, "--skip-lost")
+    flows.service.wait_for("reported", lambda: answer(*command)["passed_over"])
+    flows.service.wait_for("what is left", lambda: values(pair, topic) == [*range(100), *range(150, 200)])
+    with flows.standing_still():
+        produce(pair, topic, 200, 100)
+        topics.remove_records(pair.source, topic, 250)
+    flows.service.wait_for("the choice was for one loss", lambda: len(flows.service.find(FAILED, topic=topic)) == 2)
+    assert values(pair, topic) == [*range(100), *range(150, 200)]
+
+
+@pytest.mark.parametrize("count", [10, 100, 300], ids=["shorter", "as-long", "longer"])
+def test_a_recreated_topic_stops_its_partitions(flows: Flows, count: int) -> None:
+    pair = flows.fail
+    topic = begin(pair, f"recreated-{count}")
+    with flows.standing_still():
+        recreate(pair, topic)
+        produce(pair, topic, 5000, count)
+    event = flows.service.wait_for(
+        "told", lambda: [e for e in flows.service.find(FAILED, topic=topic) if "created again:" in e["reason"]]
+    )[0]
+    assert "what followed offset 99 of the old one is lost" in event["reason"]
+    assert values(pair, topic) == list(range(100))
+
+
+@pytest.mark.parametrize("count", [10, 100, 300], ids=["shorter", "as-long", "longer"])
+def test_a_recreated_topic_is_copied_from_its_beginning(flows: Flows, count: int) -> None:
+    pair = flows.skip
+    topic = begin(pair, f"recreated-{count}")
+    with flows.standing_still():
+        recreate(pair, topic)
+        produce(pair, topic, 5000, count)
+    flows.told(PASSED_OVER, topic)
+    flows.service.wait_for(
+        "all of the new topic", lambda: values(pair, topic) == [*range(100), *range(5000, 5000 + count)]
+    )
+
+
+def test_a_topic_that_is_recreated_under_the_consumer(flows: Flows) -> None:
+    """At once, and longer than before: the offset alone can't tell."""
+    pair = flows.skip
+    topic = begin(pair, "swapped")
+    recreate(pair, topic)
+    produce(pair, topic, 5000, 300)
+    flows.told(PASSED_OVER, topic)
+    flows.service.wait_for("all of the new topic", lambda: values(pair, topic) == [*range(100), *range(5000, 5300)])
+
+
+# Records that the target refuses.
+
+POISON = {
+    "too-large": ({"max.message.bytes": "50000"}, Made(b"key", b"x" * 60_000), "Message size too large"),
+    "without-key": ({"cleanup.policy": "compact"}, Made(None, b"no key for compaction"), "record"),
+    "too-old": ({"message.timestamp.before.max.ms": "3600000"}, Made(b"key", b"of long ago"), "timestamp"),
+}
+LONG_AGO = 1_000_000_000_000  # ms since the Unix epoch
+
+
+def poison(pair: Pair, kind: str, prefix: str = "") -> str:
+    """A topic whose remote one refuses the record at offset 150: there are good ones before it and behind it."""
+    topic = begin(pair, f"{prefix}poison-{kind}")
+    refusing, record, _ = POISON[kind]
+    topics.configure(pair.target, pair.remote(topic), **refusing)
+    numbers = [Made(b"key", b"%d" % number) for number in range(100, 250)]
+    pair.produce(topic, *numbers[:50])
+    pair.produce(topic, record, timestamp=LONG_AGO if kind == "too-old" else 0)
+    pair.produce(topic, *numbers[50:])
+    pair.produce(topic, Made(b"key", b"1"), partition=1)
+    return topic
+
+
+@pytest.mark.parametrize("kind", POISON)
+def test_a_refused_record_stops_its_partition_alone(flows: Flows, kind: str) -> None:
+    pair = flows.fail
+    topic = poison(pair, kind)
+    reason = flows.told(FAILED, topic)["reason"]
+    assert reason.startswith(f"the target refuses the record at offset 150 ({len(POISON[kind][1].value or b'')} bytes)")
+    assert POISON[kind][2] in reason
+    flows.service.wait_for("the other partition goes on", lambda: values(pair, topic, 1) == [1])
+    assert values(pair, topic) == list(range(150))
+    assert oracle.committed_position(pair.target, pair.group, pair.remote(topic), 0) == 150
+    normal = {
+        "max.message.bytes": "1048588",
+        "cleanup.policy": "delete",
+        "message.timestamp.before.max.ms": str(2**63 - 1),
+    }
+    topics.configure(pair.target, pair.remote(topic), **normal)
+    pair.await_same(topic)
+
+
+@pytest.mark.parametrize("kind", ["too-large"])
+def test_an_explicit_choice_goes_on_behind_a_refused_record(flows: Flows, kind: str) -> None:
+    pair = flows.fail
+    topic = poison(pair, kind, "chosen-")
+    flows.told(FAILED, topic)
+    command = ("resume", "-c", flows.service.file, "--flow", pair.flow, "--topic", topic, "--partition", 0)
+    flows.service.wait_for("reported", lambda: answer(*command, "--skip-lost")["passed_over"])
+    flows.service.wait_for("what is good", lambda: values(pair, topic) == list(range(250)))
+
+
+@pytest.mark.parametrize("kind", POISON)
+def test_a_refused_record_is_passed_over(flows: Flows, kind: str) -> None:
+    pair = flows.skip
+    topic = poison(pair, kind)
+    assert "at offset 150" in flows.told(REFUSED, topic)["reason"]
+    flows.service.wait_for("what is good", lambda: values(pair, topic) == list(range(250)))
+    lost = "mirror_lost_offsets_total"
+    flows.service.wait_for("counted", lambda: flows.service.metric(lost, topic=topic, reason="refused") == 1)
+
+
+@pytest.mark.parametrize("kind", POISON)
+def test_a_refused_record_becomes_a_dead_letter(flows: Flows, kind: str) -> None:
+    pair = flows.letter
+    topic = poison(pair, kind)
+    flows.service.wait_for("what is good", lambda: values(pair, topic) == list(range(250)))
+    (letters,) = oracle.read(pair.target, f"mirror-dead-letters.{pair.alias}.internal").values()
+    (letter,) = [each for each in letters if ("mirror.dead-letter.topic", topic.encode()) in each.headers]
+    record = oracle.read(pair.source, topic)[0][150]
+    told = {name.removeprefix("mirror.dead-letter."): value for name, value in letter.headers}
+    assert (letter.key, letter.value) == (record.key, record.value)
+    assert (told["partition"], told["offset"]) == (b"0", b"150")
+    assert told["timestamp"] == b"%d" % record.timestamp
+    assert POISON[kind][2].encode() in (told["reason"] or b"")
+
+
+def test_a_dead_letter_that_is_refused_too_goes_without_its_bytes(flows: Flows) -> None:
+    pair = flows.letter
+    letters = f"mirror-dead-letters.{pair.alias}.internal"
+    topics.configure(pair.target, letters, max_message_bytes=50_000)
+    topic = begin(pair, "twice")
+    topics.configure(pair.target, pair.remote(topic), max_message_bytes=50_000)
+    pair.produce(topic, POISON["too-large"][1])
+    produce(pair, topic, 100, 1)
+    flows.service.wait_for("what is good", lambda: values(pair, topic) == list(range(101)))
+    letter = oracle.read(pair.target, letters)[0][-1]
+    assert (letter.key, letter.value) == (None, None)
+    assert ("mirror.dead-letter.offset", b"100") in letter.headers
+    assert ("mirror.dead-letter.value-bytes", b"60000") in letter.headers
