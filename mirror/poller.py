@@ -110,9 +110,10 @@ class Poller:
         self._recreated.clear()
 
     def _dispatch(self, messages: Sequence[Message]) -> None:
-        ends: list[Message] = []
+        others: list[Message] = []
         if any(map(Message.error, messages)):
-            messages = [message for message in messages if self._is_record(message, ends)]
+            others = [message for message in messages if message.error() is not None]
+            messages = [message for message in messages if message.error() is None]
         begin = 0
         # librdkafka hands on each partition's records in runs. `map` and `groupby` spend no step of the interpreter
         # on a record.
@@ -126,25 +127,17 @@ class Poller:
                 if self._is_full(replicator):
                     self._full.setdefault(partition, time.monotonic())
             begin = end
-        for last in ends:  # after the records before them
-            replicator = self.held.get(Partition(last.topic(), last.partition()))
-            if replicator is not None:
-                replicator.caught_up(last.offset())
+        for other in others:  # after the records before them
+            self._on_error(other)
 
-    def _is_record(self, message: Message, ends: list[Message]) -> bool:
-        error = message.error()
-        if error is None:
-            return True
-        if error.code() == KafkaError._PARTITION_EOF:
-            ends.append(message)
-        else:
-            self._on_error(message, error)
-        return False
-
-    def _on_error(self, message: Message, error: KafkaError) -> None:
+    def _on_error(self, message: Message) -> None:
+        error: KafkaError = message.error()
         topic, number = message.topic(), message.partition()
         replicator = self.held.get(Partition(topic, number)) if topic is not None else None
-        if error.code() == KafkaError._AUTO_OFFSET_RESET and replicator is not None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            if replicator is not None:
+                replicator.caught_up(message.offset())
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET and replicator is not None:
             replicator.lost(error.str())
         elif not clients.is_away(error) and (topic, number, error.code()) not in self._said:  # away: the leader tells
             self._said.add((topic, number, error.code()))

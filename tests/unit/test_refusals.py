@@ -13,7 +13,7 @@ from mirror.refusals import Refusals
 
 def batch(offsets: list[int]) -> Batch:
     messages: list[Any] = list(offsets)
-    return Batch(messages, offsets, offsets)
+    return Batch(messages, offsets, offsets, 0)
 
 
 @given(st.sets(st.integers(0, 60)), st.integers(1, 70))
