@@ -1,0 +1,212 @@
+"""A TCP proxy between clients and brokers that knows where Kafka's requests begin and end.
+
+It can delay, swallow or cut what passes, and hold back one EndTxn request until the next transaction runs: what a
+network can do to a commit that was retried elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+import threading
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from mirror.local_kafka import LocalCluster, free_port
+from tests.harness.waiting import until
+
+ADD_OFFSETS_TO_TXN, END_TXN = 25, 26
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@dataclass(frozen=True)
+class TxnRequest:
+    """The beginning of EndTxn and AddOffsetsToTxn, which is the same (both below their flexible versions)."""
+
+    api_key: int
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+    @staticmethod
+    def parse(frame: bytes) -> TxnRequest | None:
+        """None for other requests. Header: INT16 key, INT16 version, INT32 correlation, NULLABLE_STRING client."""
+        (api_key,) = struct.unpack_from(">h", frame)
+        if api_key not in (ADD_OFFSETS_TO_TXN, END_TXN):
+            return None
+        (client,) = struct.unpack_from(">h", frame, 8)
+        at = 10 + max(0, client)
+        (length,) = struct.unpack_from(">h", frame, at)
+        at += 2 + length
+        return TxnRequest(api_key, frame[at - length : at].decode(), *struct.unpack_from(">qh", frame, at))
+
+
+class HeldBack:
+    """One EndTxn on its long way, and how it ended."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix  # of the transactional id
+        self.request: TxnRequest | None = None  # once it is held
+        self.during: TxnRequest | None = None  # the transaction that ran when it arrived
+        self.error: int | None = None  # the broker's answer
+        self._frame = b""
+        self._broker: Streams | None = None
+
+    def hold(self, request: TxnRequest, frame: bytes, streams: Streams) -> None:
+        """Keep the request and its way to the broker."""
+        self.request, self._frame, self._broker = request, frame, streams
+
+    async def release(self, during: TxnRequest) -> None:
+        """Let it arrive now, and read the answer to it: INT32 correlation, INT32 throttle time, INT16 error."""
+        assert self._broker is not None
+        reader, writer = self._broker
+        self.during = during
+        writer.write(struct.pack(">i", len(self._frame)) + self._frame)
+        wanted = self._frame[4:8]
+        while True:  # other answers may be before it
+            (size,) = struct.unpack(">i", await reader.readexactly(4))
+            answer = await reader.readexactly(size)
+            if answer[:4] == wanted:
+                (self.error,) = struct.unpack_from(">h", answer, 8)
+                writer.close()
+                return
+
+
+class Proxy:
+    """Before all brokers of a cluster, one port for each; `faults` are set from any thread and hold at once."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self.delay = 0.0  # seconds, each way
+        self.swallow_requests = False
+        self.swallow_answers = False
+        self.cut = False  # connections are closed and refused
+        self.held: HeldBack | None = None
+        self._ports = {free_port(): broker.port for broker in cluster.brokers}
+        for (port, direct), broker in zip(self._ports.items(), cluster.brokers, strict=True):
+            inner = free_port()
+            properties: Any = broker.properties
+            properties["listeners"] += f",PROXIED://127.0.0.1:{inner}"
+            properties["advertised.listeners"] += f",PROXIED://127.0.0.1:{port}"
+            properties["listener.security.protocol.map"] = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT"
+            properties["inter.broker.listener.name"] = "PLAINTEXT"
+            assert direct == broker.port
+            self._ports[port] = inner
+        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports)
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="proxy")
+
+    def hold_back_end_txn(self, prefix: str) -> HeldBack:
+        """Hold back the next EndTxn of a transactional id that begins with `prefix`.
+
+        Its client loses the connection, and it arrives in the next transaction of the same id.
+        """
+        self.held = HeldBack(prefix)
+        return self.held
+
+    def heal(self) -> None:
+        """Let everything pass."""
+        torn = self.swallow_requests or self.swallow_answers  # parts of messages may be missing
+        self.delay = 0.0
+        self.swallow_requests = self.swallow_answers = self.cut = False
+        if torn:
+            self.disconnect()
+
+    def disconnect(self) -> None:
+        """Close all connections once, or all for as long as `cut` is set."""
+        self._loop.call_soon_threadsafe(self._close_all)
+
+    def _close_all(self) -> None:
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    def __enter__(self) -> Proxy:
+        self._thread.start()
+        for port, inner in self._ports.items():
+            serve = asyncio.start_server(lambda r, w, inner=inner: self._serve(r, w, inner), "127.0.0.1", port)  # type: ignore[misc]
+            asyncio.run_coroutine_threadsafe(serve, self._loop).result(10)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self.disconnect()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        until("the proxy has ended", lambda: not self._thread.is_alive())
+
+    async def _serve(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter, inner: int) -> None:
+        self._writers.add(client_out)
+        broker_out = None
+        try:
+            if self.cut:
+                return
+            broker_in, broker_out = await asyncio.open_connection("127.0.0.1", inner)
+            self._writers.add(broker_out)
+            answers = asyncio.ensure_future(self._answers(broker_in, client_out))
+            held = await self._requests(client_in, broker_in, broker_out, answers)
+            if held:
+                self._writers.discard(broker_out)  # the request's way stays open
+                broker_out = None
+            answers.cancel()
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            for writer in filter(None, (client_out, broker_out)):
+                self._writers.discard(writer)
+                writer.transport.abort()
+
+    async def _requests(
+        self,
+        client: asyncio.StreamReader,
+        broker_in: asyncio.StreamReader,
+        broker_out: asyncio.StreamWriter,
+        answers: asyncio.Future[None],
+    ) -> bool:
+        """Pass requests on; True when the connection ended because one was held back."""
+        while True:
+            (size,) = struct.unpack(">i", await client.readexactly(4))
+            frame = await client.readexactly(size)
+            if self.delay:
+                await asyncio.sleep(self.delay)
+            request = TxnRequest.parse(frame)
+            held = self.held
+            if held is not None and request is not None:
+                wanted = request.api_key == END_TXN and request.transactional_id.startswith(held.prefix)
+                if held.request is None and wanted:
+                    answers.cancel()
+                    await asyncio.gather(answers, return_exceptions=True)
+                    held.hold(request, frame, (broker_in, broker_out))
+                    return True
+                if self._is_next_transaction(held, request):
+                    await held.release(request)
+            if not self.swallow_requests:
+                broker_out.write(struct.pack(">i", size) + frame)
+                await broker_out.drain()
+
+    @staticmethod
+    def _is_next_transaction(held: HeldBack, request: TxnRequest) -> bool:
+        """Its records are on the target, its position is not: the worst moment for the end of another one."""
+        first = held.request
+        return (
+            first is not None
+            and held.during is None
+            and request.api_key == ADD_OFFSETS_TO_TXN
+            and request.transactional_id == first.transactional_id
+        )
+
+    async def _answers(self, broker: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            await self._pass_answers(broker, client)
+
+    async def _pass_answers(self, broker: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        while True:
+            data = await broker.read(65536)
+            if not data:
+                client.transport.abort()
+                return
+            if self.delay:
+                await asyncio.sleep(self.delay)
+            if not self.swallow_answers:
+                client.write(data)
+                await client.drain()

@@ -1,0 +1,124 @@
+"""What the network can do between mirror and its target, through a proxy that knows Kafka's requests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mirror import config
+from mirror.errors import FlowError
+from mirror.leader import Leader
+from mirror.local_kafka import LocalCluster
+from mirror.poller import Poller
+from mirror.producer import TransactionalProducer
+from mirror.settings import Flow
+from mirror.topics import TopicMonitor
+from tests.harness.load import Load
+from tests.harness.pair import Pair
+from tests.harness.proxy import Proxy
+from tests.harness.service import Service
+from tests.harness.waiting import until
+
+ALIAS = "net"
+LONGEST = 20.0  # seconds that a transaction may last on the target
+
+
+class Net:
+    """The shared source, a target behind a proxy, and the service between them."""
+
+    def __init__(self, source: LocalCluster, directory: Path) -> None:
+        properties = {"transaction.max.timeout.ms": int(LONGEST * 1000)}
+        self.target = LocalCluster("behind", directory, properties=properties)
+        self.proxy = Proxy(self.target)
+        self.direct = Pair(source.bootstrap, self.target.bootstrap, ALIAS, f"{ALIAS}-")
+        self.through = Pair(source.bootstrap, self.proxy.bootstrap, ALIAS, f"{ALIAS}-")
+        self.service = self.through.service(directory, {"transaction_timeout": "10s"})
+
+
+@pytest.fixture(scope="module")
+def net(source_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Net]:
+    net = Net(source_cluster, tmp_path_factory.mktemp("net"))
+    with net.target, net.proxy, net.service as service:
+        net.direct.topic("first")
+        service.await_plan()
+        yield net
+        assert service.terminate() == 0, service.tail()
+        assert not service.noise, service.tail()
+
+
+def test_an_end_of_a_transaction_that_arrives_in_the_next_one(net: Net) -> None:
+    """librdkafka has no KIP-890: only a newer epoch keeps a late EndTxn from ending another transaction."""
+    topic = net.direct.topic("late", 1)
+    with Load(net.direct.source, {topic: 1}, rate=500) as load:
+        load.wait_for(500)
+        for _ in range(3):
+            held = net.proxy.hold_back_end_txn(f"mirror-{ALIAS}-backup-{topic}-")
+            net.service.wait_for("the EndTxn arrives", lambda held=held: held.error is not None)  # type: ignore[misc]
+            assert held.request is not None and held.during is not None
+            assert held.during.producer_id == held.request.producer_id
+            assert held.during.epoch > held.request.epoch, "the producer was not recycled"
+            assert held.error, "the broker took the EndTxn of an older producer"
+        net.proxy.held = None
+        load.wait_for(load.counts.total + 500)
+        load.stop()
+        net.direct.await_same(topic)
+    net.direct.assert_settled(topic)
+
+
+@pytest.mark.parametrize("kind", ["cut", "swallow_requests", "swallow_answers"])
+def test_the_target_is_cut_off(net: Net, kind: str) -> None:
+    topic = net.direct.topic(kind, 2)
+    with Load(net.direct.source, {topic: 2}, rate=500) as load:
+        copied = "mirror_source_records_total"
+        net.service.wait_for("records copied", lambda: net.service.metric(copied, topic=topic) > 100)
+        setattr(net.proxy, kind, True)
+        if kind == "cut":
+            net.proxy.disconnect()
+        load.wait_for(load.counts.total + 1_000)
+        net.proxy.heal()
+        load.wait_for(load.counts.total + 500)
+        load.stop()
+        net.direct.await_same(topic, 120)
+    net.direct.assert_settled(topic)
+
+
+def flow_of(service: Service, directory: Path, **changes: object) -> Flow:
+    """The service's flow as mirror itself reads it."""
+    text = service.file.read_text()
+    for key, value in changes.items():
+        assert key in text
+        text = "\n".join(f"  {key}: {value}" if line.strip().startswith(key) else line for line in text.splitlines())
+    file = directory / "changed.yaml"
+    file.write_text(text)
+    return config.load(file, {}).flows[0]
+
+
+def test_a_closed_connection_makes_a_producer_suspect(net: Net, tmp_path: Path) -> None:
+    """librdkafka tells no callback about it, and would go on with the same epoch."""
+    flow = flow_of(net.service, tmp_path)
+    poller = Poller(flow)
+    producer = TransactionalProducer(flow, "suspected", poller.group_metadata)
+    producer.fence()
+    producer.begin()
+    producer.produce(net.direct.remote("net-first"), b"value")
+    producer.flush()
+    assert not producer.suspect
+    net.proxy.disconnect()
+    until("suspect", lambda: producer.suspect)
+    producer.discard()
+    poller.close()
+
+
+def test_a_transaction_timeout_that_the_target_does_not_allow(net: Net, tmp_path: Path) -> None:
+    flow = flow_of(net.service, tmp_path, transaction_timeout="25s")
+    TopicMonitor(flow).ensure_internal_topics()
+    leader = Leader(flow, "somebody")
+    with pytest.raises(FlowError) as caught:
+        leader.take()
+    assert str(caught.value) == (
+        "flow net->backup: transaction_timeout (25 s) is longer than transaction.max.timeout.ms of the brokers of "
+        "backup: lower it, or raise theirs"
+    )
+    leader.control.close()
