@@ -126,12 +126,9 @@ class Incarnation:
         for index in (*chosen, len(messages) - 1):
             tells[index] = _tell(downstream, index)
         # The hot loop: `map` spends no step of the interpreter on a record, and keywords would double produce's cost.
-        topic, value, number = (
-            repeat(self._topic.remote),
-            map(Message.value, messages),
-            repeat(self._partition.partition),
-        )
-        calls = map(self._producer.produce, topic, value, keys, number, tells, repeat(None), batch.timestamps, headers)
+        topic, number = repeat(self._topic.remote), repeat(self._partition.partition)
+        values = map(Message.value, messages)
+        calls = map(self._producer.produce, topic, values, keys, number, tells, repeat(None), batch.timestamps, headers)
         while deque(islice(calls, UNINTERRUPTED), maxlen=1):
             pass
         return batch.size + sum(map(len, filter(None, keys))) + sum(map(_headers_size, filter(None, headers)))
