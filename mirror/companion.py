@@ -17,7 +17,7 @@ from mirror import clients
 from mirror.assignment import Assignment, find_starts
 from mirror.backoff import Backoff
 from mirror.channel import ChannelWriter, ControlReader
-from mirror.errors import ClusterAway, MirrorError, PartitionError
+from mirror.errors import ClusterAway, MirrorError, PartitionError, TaskHung
 from mirror.plan import Partition, Topic
 from mirror.poller import Join, Leave, Move
 from mirror.replicator import Owner, Replicator, State
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 FOLLOW_TIMEOUT = 0.2  # seconds; a new plan wakes it at once
 REPORT_INTERVAL = 1.0  # seconds
 REPORT_ALL_INTERVAL = 10.0  # seconds
+HUNG_AFTER = 4  # transaction time-outs: a step waits for each of flush, position, commit and abort at most so long
 
 
 class Companion(threading.Thread):
@@ -166,8 +167,13 @@ class Companion(threading.Thread):
             log.log(level, "partitions wait for their start", extra={"flow": self._flow.name, "reason": reason})
 
     def _tend(self) -> None:
-        """What a partition without records needs now and then."""
+        """What a partition needs now and then. Raises TaskHung."""
         now = time.monotonic()
+        for replicator in (*self._assigned.values(), *self._leaving):
+            lasts = replicator.step_lasts
+            if lasts > HUNG_AFTER * self._flow.transaction_timeout:
+                # Seen with librdkafka 2.16, whose send_offsets_to_transaction can forget its time-out.
+                raise TaskHung(f"{replicator.partition}: a transaction hangs for {lasts:.0f} s; the task starts again")
         for replicator in (*self._assigned.values(), *self._resting.values()):
             if now >= replicator.refresh_at:
                 replicator.request(0.0)

@@ -11,6 +11,7 @@ MirrorError
 │   ├── OutcomeUnknown       discard the producer, then fence, load, seek
 │   ├── PositionUnstable     a transaction still holds the position: wait and load again
 │   └── SourceDataLost       the position is not on the source any more: stay failed, say what is lost
+├── TaskHung           a call into librdkafka does not return: the task ends, Spark starts it in another process
 ├── FlowError          the flow fails and is started again with back-off
 ├── ClusterAway        a cluster does not answer: wait with back-off
 └── Superseded         another service leads the flow: this service stops, exit 3
@@ -76,6 +77,10 @@ class PositionUnstable(PartitionError):
 
 class SourceDataLost(PartitionError):
     """Records between the position and what the source still has are gone, or it is another topic."""
+
+
+class TaskHung(MirrorError):
+    """A transaction takes longer than all its time-outs together."""
 
 
 class FlowError(MirrorError):

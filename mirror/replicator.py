@@ -124,6 +124,7 @@ class Replicator:
         self._releasing: State | None = None  # what it becomes after the running transaction
         self._lock = threading.Lock()  # guards _running and _wake_at
         self._running = False
+        self._step_began = 0.0  # monotonic
         self._wake_at: float | None = None
 
     def request(self, delay: float | None = None) -> None:
@@ -159,12 +160,19 @@ class Replicator:
         self.buffer.invalidate()
         self.request(0.0)
 
+    @property
+    def step_lasts(self) -> float:
+        """Seconds that the running step has taken so far; 0 when none runs."""
+        with self._lock:
+            return time.monotonic() - self._step_began if self._running else 0.0
+
     def step(self) -> None:
         """Do what is due: at most one transaction. Errors end here, for the partition fails alone."""
         with self._lock:
             if self._running or self._wake_at is None or self._wake_at > time.monotonic():
                 return
             self._running = True
+            self._step_began = time.monotonic()
             self._wake_at = None
         try:
             self._attempt()
@@ -395,6 +403,7 @@ class Replicator:
             if self._running or self._incarnation is None:
                 return False
             self._running = True
+            self._step_began = time.monotonic()
             self._wake_at = None  # a step that comes due meanwhile does nothing; `_wanted` asks again below
         self._discard()
         if self.state is State.RUNNING:

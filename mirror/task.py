@@ -12,6 +12,7 @@ from mirror.assignment import Assignment, Replaced
 from mirror.channel import ChannelWriter, Claim, ControlReader
 from mirror.cluster import ClusterAdmin
 from mirror.companion import Companion
+from mirror.errors import TaskHung
 from mirror.plan import Partition
 from mirror.poller import BUFFER_RECORDS, Poller, Seek
 from mirror.positions import Position, Positions
@@ -54,7 +55,7 @@ class SliceTask:
         self._companion = Companion(self, self._assignment, self._control, self._writer, self._poller.moves)
 
     def run(self) -> list[Receipt]:
-        """Copy until the plan says to finish. Raises Replaced or ClusterAway: Spark starts the task again."""
+        """Copy until the plan says to finish. Raises Replaced, ClusterAway or TaskHung: Spark starts it again."""
         # Records make no cycles, but while they wait the collector would look through all of them again and again.
         gc.set_threshold(2 * BUFFER_RECORDS)
         threads = [
@@ -71,12 +72,13 @@ class SliceTask:
                 thread.start()
             while not self._companion.done.is_set():
                 self._poller.poll()
-            self._drain()
+            if not self._hangs:
+                self._drain()
         finally:
             self._companion.done.set()
             self._ready.close()
             for thread in (*threads, self._companion):
-                if thread.is_alive():
+                if thread.is_alive() and not self._hangs:  # Spark ends a failed task's process, and with it what hangs
                     thread.join(self.flow.transaction_timeout)
             for replicator in self._poller.held.values():
                 replicator.close_idle_producer()  # a Python worker is used again, and must not keep it
@@ -88,6 +90,10 @@ class SliceTask:
         if self._companion.failure:
             raise self._companion.failure
         return [self._receipt(replicator) for replicator in self._poller.held.values()]
+
+    @property
+    def _hangs(self) -> bool:
+        return isinstance(self._companion.failure, TaskHung)
 
     # What replicators ask of their owner.
 

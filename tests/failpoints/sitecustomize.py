@@ -1,9 +1,10 @@
-"""Kills or stops a Spark worker at a chosen step of a transaction, without a line in mirror for it.
+"""Kills, stops or hangs a Spark worker at a chosen step of a transaction, without a line in mirror for it.
 
 Python runs this at its start where this folder is on PYTHONPATH, in a service under test and in the Python workers it
 has. MIRROR_FAILPOINTS names a folder. A file in it that is named after a step arms it; in it stand a count and a
-signal, such as `3 SIGKILL`. The worker that reaches the step for the third time renames the file to `<step>.<pid>` and
-sends itself the signal. Only one can rename it, so each file acts once, whatever processes there are.
+signal, such as `3 SIGKILL`, or HANG: the thread then never returns, as from a call that forgets its time-out. The worker
+that reaches the step for the third time renames the file to `<step>.<pid>` and sends itself the signal. Only one can
+rename it, so each file acts once, whatever processes there are.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import importlib.util
 import os
 import signal
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -37,6 +39,8 @@ def reached(step: str) -> None:
         armed.rename(FOLDER / f"{step}.{os.getpid()}")
     except OSError:
         return
+    if name == "HANG":
+        threading.Event().wait()
     os.kill(os.getpid(), signal.Signals[name])
 
 

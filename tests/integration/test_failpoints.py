@@ -11,6 +11,7 @@ from tests.failpoints.arm import Failpoints
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
 from tests.harness.service import Service
+from tests.harness.waiting import PATIENCE
 
 ALIAS = "failpoints"
 
@@ -27,7 +28,9 @@ def flow(source_cluster: LocalCluster, target_cluster: LocalCluster) -> Pair:
 
 @pytest.fixture(scope="module")
 def service(flow: Pair, failpoints: Failpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with Service(flow.settings(), tmp_path_factory.mktemp("service"), failpoints.environment) as running:
+    with Service(
+        flow.settings({"transaction_timeout": "5s"}), tmp_path_factory.mktemp("service"), failpoints.environment
+    ) as running:
         flow.topic("first")
         yield running.await_plan()
         assert running.terminate() == 0, running.tail()
@@ -55,3 +58,18 @@ def test_killed_while_taking_over(flow: Pair, service: Service, failpoints: Fail
     flow.await_same(topic)
     flow.assert_settled(topic)
     assert service.exit_code is None
+
+
+def test_a_call_that_never_returns(flow: Pair, service: Service, failpoints: Failpoints) -> None:
+    """The task ends after all the transaction's time-outs, and its successor goes on."""
+    topic = flow.topic("hangs", 2)
+    flow.produce(topic, Made(None, b"before"))
+    flow.await_same(topic)
+    with Load(flow.source, {topic: 2}, rate=100) as load:
+        hung = failpoints.send("HANG", "after-offsets")
+        service.wait_for_event("task failed and starts again", timeout=PATIENCE)
+        load.wait_for(load.counts.total + 100)
+        load.stop()
+        flow.await_same(topic)
+    flow.assert_settled(topic)
+    assert hung not in service.worker_pids()
