@@ -2,9 +2,9 @@
 
 Python runs this at its start where this folder is on PYTHONPATH, in a service under test and in the Python workers it
 has. MIRROR_FAILPOINTS names a folder. A file in it that is named after a step arms it; in it stand a count and a
-signal, such as `3 SIGKILL`, or HANG: the thread then never returns, as from a call that forgets its time-out. The worker
-that reaches the step for the third time renames the file to `<step>.<pid>` and sends itself the signal. Only one can
-rename it, so each file acts once, whatever processes there are.
+signal, such as `3 SIGKILL`, or HANG: the thread then never returns, as from a call that forgets its time-out. The
+worker that reaches the step for the third time renames the file to `<step>.<pid>` and sends itself the signal. Only
+one can rename it, so each file acts once, whatever processes there are.
 """
 
 from __future__ import annotations
