@@ -20,7 +20,14 @@ from mirror.settings import Flow
 PLAN_KEY = b"plan"
 CLAIM_KEY = b"claim/"
 ORDER_KEY = KEY.encode()
-UNKNOWN = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
+# What a broker says of a topic that was just created, or whose leader moves.
+NOT_YET = (
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
 READ_TIMEOUT = 10.0  # seconds to read a channel to its end
 
 
@@ -222,7 +229,6 @@ def _end(consumer: Consumer, topic: str, cluster: str, deadline: float) -> int:
             return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), max(0.1, left))[1])
         except KafkaException as error:
             cause: KafkaError = error.args[0]
-            # A topic that was just created is not known to every broker at once.
-            if cause.code() not in UNKNOWN or left <= 0:
+            if cause.code() not in NOT_YET or left <= 0:
                 raise ClusterAway(cluster, f"{topic} can't be read: {cause.str()}") from error
             consumer.poll(0.1)
