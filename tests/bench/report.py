@@ -142,7 +142,7 @@ def _plot(results: Sequence[Result], file: Path) -> None:
         {"svg.hashsalt": "mirror", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
     )
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
-    groups = {k: g for k, g in _grouped(results, "catch-up", "size", "partitions", "compression", "headers").items()}
+    groups = _grouped(results, "catch-up", "size", "partitions", "compression", "headers")
     sizes = sorted(key for key in groups if key[1:] == (4, "none", False))
     for place, name in enumerate(SYSTEMS):
         heights = [

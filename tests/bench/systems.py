@@ -15,11 +15,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 import yaml
 
+from mirror.child import spawn
 from mirror.java import MIRROR_MAKER, classpath, java
 from mirror.local_kafka import LocalCluster, free_port
 from tests.harness import processes, topics
@@ -44,6 +44,11 @@ class Job:
     def new(source: LocalCluster, target: LocalCluster, directory: Path, topics: Mapping[str, int], **more: str) -> Job:
         """A job with a fresh alias."""
         return Job(source, target, directory, topics, f"r{next(_numbers)}x{uuid.uuid4().hex[:4]}", **more)
+
+    @property
+    def wanted(self) -> str:
+        """The regular expression of the topics to copy."""
+        return self.pattern or "|".join(self.topics)
 
     def remote(self, topic: str) -> str:
         """Its name on the target."""
@@ -86,17 +91,7 @@ class System(ABC):
         return processes.marked(self._mark)
 
     def _run(self, command: Sequence[str]) -> None:
-        with self.log.open("ab") as log:
-            self._started.append(
-                subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env={**os.environ, processes.MARK: self._mark},
-                    start_new_session=True,
-                )
-            )
+        self._started.append(spawn(command, self.log, environment={processes.MARK: self._mark}))
 
     def __enter__(self) -> System:
         self.start()
@@ -113,23 +108,18 @@ class Mirror(System):
 
     def start(self) -> None:
         """`mirror run`."""
-        flow = {"source": self.job.alias, "target": "backup", "topics": [self.job.pattern or "|".join(self.job.topics)]}
+        flow = {"source": self.job.alias, "target": "backup", "topics": [self.job.wanted]}
         config = {
             "clusters": {
                 self.job.alias: {"bootstrap.servers": self.job.source.bootstrap},
                 "backup": {"bootstrap.servers": self.job.target.bootstrap},
             },
-            "flows": [{**flow, "compression": self.job.compression, **self.extra()}],
+            "flows": [{**flow, "compression": self.job.compression}],
             "http": {"host": "127.0.0.1", "port": 0},
         }
         file = self.job.directory / f"mirror-{self.job.alias}.yaml"
         file.write_text(yaml.safe_dump(config))
         self._run([sys.executable, "-m", "mirror", "run", "-c", str(file)])
-
-    def extra(self) -> dict[str, Any]:
-        """More keys of the flow, as JSON in $BENCH_FLOW: for experiments."""
-        found: dict[str, Any] = json.loads(os.environ.get("BENCH_FLOW", "{}"))
-        return found
 
 
 class MirrorMaker(System):
@@ -151,7 +141,7 @@ class MirrorMaker(System):
             f"{alias}.bootstrap.servers": self.job.source.bootstrap,
             "backup.bootstrap.servers": self.job.target.bootstrap,
             f"{alias}->backup.enabled": "true",
-            f"{alias}->backup.topics": self.job.pattern or "|".join(self.job.topics),
+            f"{alias}->backup.topics": self.job.wanted,
             f"backup->{alias}.enabled": "false",
             f"backup->{alias}.emit.heartbeats.enabled": "false",
             "backup.exactly.once.source.support": "enabled",

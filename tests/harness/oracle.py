@@ -7,7 +7,6 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -20,28 +19,13 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec
 
+from tests.checker.history import Headers, Record
 from tests.harness import topics
 from tests.harness.waiting import TooLate, until
 
-Headers = tuple[tuple[str, bytes | None], ...]
 Content = tuple[bytes | None, bytes | None, Headers, int]
 
 TIMEOUT = 60.0  # seconds
-
-
-class Record(NamedTuple):
-    """A record as a consumer sees it."""
-
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-    timestamp: int  # ms since the Unix epoch
-
-    @property
-    def content(self) -> Content:
-        """All that has to be the same on both sides."""
-        return self.key, self.value, self.headers, self.timestamp
 
 
 Records = dict[int, list[Record]]  # by partition

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 
+from tests.checker.history import Record
 from tests.harness import syncs
 from tests.harness.load import Load, Made
-from tests.harness.oracle import Record
 from tests.harness.pair import Pair
 from tests.harness.syncs import Sync
 from tests.harness.waiting import until

@@ -142,13 +142,19 @@ def test_an_explicit_choice_goes_on_behind_deleted_records(flows: Flows) -> None
     assert values(pair, topic) == [*range(100), *range(150, 200)]
 
 
-@pytest.mark.parametrize("count", [10, 100, 300], ids=["shorter", "as-long", "longer"])
-def test_a_recreated_topic_stops_its_partitions(flows: Flows, count: int) -> None:
-    pair = flows.fail
+def begin_and_recreate(flows: Flows, pair: Pair, count: int) -> str:
+    """A topic that was copied, then deleted and created again with `count` other records; returns its name."""
     topic = begin(pair, f"recreated-{count}")
     with flows.standing_still():
         recreate(pair, topic)
         produce(pair, topic, 5000, count)
+    return topic
+
+
+@pytest.mark.parametrize("count", [10, 100, 300], ids=["shorter", "as-long", "longer"])
+def test_a_recreated_topic_stops_its_partitions(flows: Flows, count: int) -> None:
+    pair = flows.fail
+    topic = begin_and_recreate(flows, pair, count)
     event = flows.service.wait_for(
         "told", lambda: [e for e in flows.service.find(FAILED, topic=topic) if "created again:" in e["reason"]]
     )[0]
@@ -159,10 +165,7 @@ def test_a_recreated_topic_stops_its_partitions(flows: Flows, count: int) -> Non
 @pytest.mark.parametrize("count", [10, 100, 300], ids=["shorter", "as-long", "longer"])
 def test_a_recreated_topic_is_copied_from_its_beginning(flows: Flows, count: int) -> None:
     pair = flows.skip
-    topic = begin(pair, f"recreated-{count}")
-    with flows.standing_still():
-        recreate(pair, topic)
-        produce(pair, topic, 5000, count)
+    topic = begin_and_recreate(flows, pair, count)
     flows.told(PASSED_OVER, topic)
     flows.service.wait_for(
         "all of the new topic", lambda: values(pair, topic) == [*range(100), *range(5000, 5000 + count)]

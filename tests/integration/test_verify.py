@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.checker.history import Record
 from tests.harness import oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Load, mixed, producer
-from tests.harness.oracle import Record
 from tests.harness.pair import Pair
 from tests.harness.service import Service
 
