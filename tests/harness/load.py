@@ -14,9 +14,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from tests.harness.waiting import until
-
-TIMEOUT = 120.0  # seconds that the source may be away
+from tests.harness.waiting import PATIENCE, until
 
 
 class Made(NamedTuple):
@@ -69,7 +67,7 @@ def producer(bootstrap: str, **config: object) -> Producer:
             "enable.idempotence": True,
             "acks": "all",
             "linger.ms": 5,
-            "message.timeout.ms": int(TIMEOUT * 1000),
+            "message.timeout.ms": int(PATIENCE * 1000),
             "log_level": 0,
             **{key.replace("_", "."): value for key, value in config.items()},
         }
@@ -84,7 +82,7 @@ def produce(
     with_config = producer(bootstrap, **config)
     for made in records:
         _send(with_config, topic, partition, made, lambda e, _: failed.append(e) if e else None, timestamp)
-    assert with_config.flush(TIMEOUT) == 0 and not failed, failed
+    assert with_config.flush(PATIENCE) == 0 and not failed, failed
 
 
 def _send(
@@ -142,7 +140,7 @@ class Load:
         self._thread.start()
         return self
 
-    def wait_for(self, records: int, timeout: float = 60.0) -> None:
+    def wait_for(self, records: int, timeout: float = PATIENCE) -> None:
         """Wait until so many records are committed on the source."""
         until(f"{records} records of load", lambda: self.failed() or self.counts.total >= records, timeout)
         assert not self.failed(), self._failure
@@ -154,7 +152,7 @@ class Load:
     def stop(self) -> Counts:
         """Stop after what was begun is on the source; returns what was done. May be called again."""
         self._stopping.set()
-        self._thread.join(TIMEOUT)
+        self._thread.join(PATIENCE)
         assert not self._thread.is_alive(), "load does not stop"
         if self._failure is not None:
             raise self._failure
@@ -193,7 +191,7 @@ class Load:
             sent += 1
             to.poll(0)
             self._pace(begun, sent)
-        assert to.flush(TIMEOUT) == 0 and not failed, failed
+        assert to.flush(PATIENCE) == 0 and not failed, failed
 
     def _transactions(self) -> None:
         to = self._transactional()
@@ -208,14 +206,14 @@ class Load:
             sent += self._transaction
             try:
                 if abort:
-                    to.flush(TIMEOUT)
-                    to.abort_transaction(TIMEOUT)
+                    to.flush(PATIENCE)
+                    to.abort_transaction(PATIENCE)
                 else:
-                    to.commit_transaction(TIMEOUT)
+                    to.commit_transaction(PATIENCE)
             except KafkaException as error:
                 # Whether it is on the source, only the source can tell; the oracle asks it.
                 if not error.args[0].fatal() and error.args[0].txn_requires_abort():
-                    to.abort_transaction(TIMEOUT)
+                    to.abort_transaction(PATIENCE)
                 else:
                     to = self._transactional()
                 continue
@@ -224,7 +222,7 @@ class Load:
 
     def _transactional(self) -> Producer:
         to = producer(self._bootstrap, transactional_id=f"load-{uuid.uuid4().hex}", message_timeout_ms=30_000)
-        to.init_transactions(TIMEOUT)
+        to.init_transactions(PATIENCE)
         return to
 
     def _next(self, to: Producer, delivered: Callable[..., None]) -> tuple[str, int]:

@@ -21,11 +21,9 @@ from confluent_kafka.admin import OffsetSpec
 
 from tests.checker.history import Headers, Record
 from tests.harness import topics
-from tests.harness.waiting import TooLate, until
+from tests.harness.waiting import PATIENCE, TooLate, until
 
 Content = tuple[bytes | None, bytes | None, Headers, int]
-
-TIMEOUT = 60.0  # seconds
 
 
 Records = dict[int, list[Record]]  # by partition
@@ -50,11 +48,11 @@ class Reader:
             }
         )
         # Also for speed: assigned before it knows the leaders, a consumer looks for them only half a second later.
-        metadata = self._consumer.list_topics(topic, timeout=TIMEOUT).topics[topic]
+        metadata = self._consumer.list_topics(topic, timeout=PATIENCE).topics[topic]
         self.records: Records = {number: [] for number in sorted(metadata.partitions)}
         self._next = dict.fromkeys(self.records, OFFSET_BEGINNING)
 
-    def to_end(self, timeout: float = TIMEOUT) -> Records:
+    def to_end(self, timeout: float = PATIENCE) -> Records:
         """Read every partition up to its end as it is now: with read_committed, the last stable offset."""
         deadline = time.monotonic() + timeout
         # Assigned anew, so that each partition tells its end once more.
@@ -101,7 +99,7 @@ def assert_same(source: str, target: str, topic: str, remote_topic: str) -> Reco
     return records
 
 
-def await_same(source: str, target: str, topic: str, remote_topic: str, timeout: float = TIMEOUT) -> Records:
+def await_same(source: str, target: str, topic: str, remote_topic: str, timeout: float = PATIENCE) -> Records:
     """Wait until the target has as many records as the source has now, then compare; returns the source's."""
     deadline = time.monotonic() + timeout
     records = read(source, topic)
@@ -190,7 +188,7 @@ def ends(bootstrap: str, topic: str, isolation: IsolationLevel) -> dict[int, int
     """By partition: the last stable offset with READ_COMMITTED, else the high watermark."""
     numbers = range(topics.partitions(bootstrap, topic))
     asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in numbers}
-    futures = topics.admin(bootstrap).list_offsets(asked, isolation_level=isolation, request_timeout=TIMEOUT)
+    futures = topics.admin(bootstrap).list_offsets(asked, isolation_level=isolation, request_timeout=PATIENCE)
     return {tp.partition: future.result().offset for tp, future in futures.items()}
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from tests.harness import configuration, oracle, topics
 from tests.harness.load import Made, produce
 from tests.harness.service import Service
+from tests.harness.waiting import PATIENCE
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Pair:
             return {}
         return oracle.read(self.target, self.remote(topic))
 
-    def await_same(self, topic: str, timeout: float = oracle.TIMEOUT) -> oracle.Records:
+    def await_same(self, topic: str, timeout: float = PATIENCE) -> oracle.Records:
         """Wait until the target has what the source has now, and compare; returns the source's records."""
         return oracle.await_same(self.source, self.target, topic, self.remote(topic), timeout)
 

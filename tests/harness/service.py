@@ -90,7 +90,7 @@ class Service:
         wanted = {"msg": message, **fields}.items()
         return [event for event in list(self.events) if wanted <= event.items()]
 
-    def wait_for(self, description: str, condition: Callable[[], T], timeout: float = 60.0) -> T:
+    def wait_for(self, description: str, condition: Callable[[], T], timeout: float = PATIENCE) -> T:
         """The first true answer of `condition`; fails with the log's end if it is late or the service ends before."""
 
         def answer() -> T | None:
@@ -106,7 +106,7 @@ class Service:
         assert found is not None
         return found
 
-    def wait_for_event(self, message: str, timeout: float = 60.0, **fields: object) -> Event:
+    def wait_for_event(self, message: str, timeout: float = PATIENCE, **fields: object) -> Event:
         """The first event with this message and these fields."""
         return self.wait_for(f"log line {message!r} {fields}", lambda: self.find(message, **fields), timeout)[0]
 

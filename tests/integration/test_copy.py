@@ -83,7 +83,7 @@ def test_large_records(shared: Pair, size: int, config: dict[str, int]) -> None:
     topic = shared.topic("large", **config)
     before, large, after = Made(None, b"before"), Made(b"large", b"L" * size), Made(None, b"after")
     shared.produce(topic, before, large, after, message_max_bytes=10_000_000)
-    shared.await_same(topic, timeout=20)
+    shared.await_same(topic)
 
 
 def test_an_empty_topic_exists_with_its_partitions(shared: Pair) -> None:

@@ -11,7 +11,6 @@ from tests.harness import oracle
 from tests.harness.load import Load
 from tests.harness.pair import Pair
 from tests.harness.service import Service
-from tests.harness.waiting import PATIENCE
 
 DRAIN = 10.0  # seconds, the default of drain_timeout
 UNCLEAN = re.compile(r"Traceback|Exception|at org\.apache|at java\.|Error:")
@@ -25,7 +24,7 @@ def drain_time(service: Service) -> float:
 
 
 def await_copying(service: Service) -> None:
-    service.wait_for("records copied", lambda: service.metric("mirror_source_records_total") > 2_000, PATIENCE)
+    service.wait_for("records copied", lambda: service.metric("mirror_source_records_total") > 2_000)
 
 
 def end(service: Service, how: signal.Signals) -> None:

@@ -11,7 +11,6 @@ from tests.failpoints.arm import Failpoints
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
 from tests.harness.service import Service
-from tests.harness.waiting import PATIENCE
 
 ALIAS = "failpoints"
 
@@ -67,7 +66,7 @@ def test_a_call_that_never_returns(flow: Pair, service: Service, failpoints: Fai
     flow.await_same(topic)
     with Load(flow.source, {topic: 2}, rate=100) as load:
         hung = failpoints.send("HANG", "after-offsets")
-        service.wait_for_event("task failed and starts again", timeout=PATIENCE)
+        service.wait_for_event("task failed and starts again")
         load.wait_for(load.counts.total + 100)
         load.stop()
         flow.await_same(topic)

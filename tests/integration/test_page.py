@@ -60,26 +60,26 @@ def test_a_run_a_failure_and_its_recovery(shared: Pair, service: Service, chromi
     fine, bad = shared.topic("fine", 2), shared.topic("bad", 2, max_message_bytes=2 * LARGE)
     key = f"{shared.flow}/{bad}"
     shared.produce(bad, Made(None, b"small"), Made(None, b"small"))
-    shared.await_same(bad, PATIENCE)
+    shared.await_same(bad)
     emulate(chromium)
     chromium.get(url(service))
     chromium.execute_script("window.neverReloaded = true")
     with Load(shared.source, {fine: 2}, rate=200):
         until("the page shows the flow running", lambda: "shared → backup running" in " ".join(text(chromium).split()))
-        until("and its rate", lambda: copied_rate(chromium, f"{shared.flow}/{fine}") > 20, PATIENCE)
+        until("and its rate", lambda: copied_rate(chromium, f"{shared.flow}/{fine}") > 20)
         assert not failures(chromium)
 
         # Its remote topic takes less than the source.
         topics.configure(shared.target, shared.remote(bad), max_message_bytes=LARGE // 2)
         shared.produce(bad, Made(None, b"L" * LARGE), Made(None, b"behind it"))
-        until("the page shows the failure", lambda: failures(chromium), PATIENCE)
+        until("the page shows the failure", lambda: failures(chromium))
         reason = re.compile(rf"{bad}-0 at offset 2.*the target refuses the record at offset 2 .*too large", re.DOTALL)
-        until("with its reason", lambda: any(map(reason.match, failures(chromium))), PATIENCE)
+        until("with its reason", lambda: any(map(reason.match, failures(chromium))))
         assert len(failures(chromium)) == 1
         assert chromium.title == "mirror: 1 partition failed"
         first = chromium.execute_script("return document.querySelector('.topics details').id")
         assert first == key, "topics that fail come first"
-        until("the other partitions go on", lambda: copied_rate(chromium, f"{shared.flow}/{fine}") > 20, PATIENCE)
+        until("the other partitions go on", lambda: copied_rate(chromium, f"{shared.flow}/{fine}") > 20)
         status = json.loads(service.get("/status")[1])
         states = {t["topic"]: [p["state"] for p in t["partitions"]] for t in status["flows"][0]["topics"]}
         assert states[bad] == ["failed", "running"] or states[bad] == ["failed", "starting"]
@@ -93,7 +93,7 @@ def test_a_run_a_failure_and_its_recovery(shared: Pair, service: Service, chromi
         assert service.metric("mirror_retries_total", **behind) > 0
 
         topics.configure(shared.target, shared.remote(bad), max_message_bytes=2 * LARGE)
-        until("the page shows the recovery", lambda: not failures(chromium), PATIENCE)
+        until("the page shows the recovery", lambda: not failures(chromium))
     shared.await_same(bad)
     until(
         "no lag",
@@ -107,7 +107,7 @@ def test_a_run_a_failure_and_its_recovery(shared: Pair, service: Service, chromi
 def test_an_opened_topic_stays_open(shared: Pair, service: Service, chromium: Chrome) -> None:
     topic = shared.topic("opened", 3)
     shared.produce(topic, Made(None, b"x"))
-    shared.await_same(topic, PATIENCE)
+    shared.await_same(topic)
     emulate(chromium)
     chromium.get(url(service))
     key = f"{shared.flow}/{topic}"
@@ -118,7 +118,7 @@ def test_an_opened_topic_stays_open(shared: Pair, service: Service, chromium: Ch
     until("its first partition's position", lambda: chromium.execute_script(f"return {position}") == "1")
     assert chromium.execute_script("return document.activeElement.tagName") == "SUMMARY"
     shared.produce(topic, Made(None, b"y"))
-    until("the page follows", lambda: chromium.execute_script(f"return {position}") == "2", PATIENCE)
+    until("the page follows", lambda: chromium.execute_script(f"return {position}") == "2")
     assert chromium.execute_script(f"return document.getElementById('{key}').open")
     assert chromium.execute_script("return document.activeElement.tagName") == "SUMMARY", "the focus stays too"
     assert errors(chromium) == []
@@ -127,7 +127,7 @@ def test_an_opened_topic_stays_open(shared: Pair, service: Service, chromium: Ch
 def test_dark_and_small_and_without_javascript(shared: Pair, service: Service, chromium: Chrome) -> None:
     topic = shared.topic("seen", 2)
     shared.produce(topic, Made(None, b"x"))
-    shared.await_same(topic, PATIENCE)
+    shared.await_same(topic)
 
     def brightness() -> float:
         colour = chromium.execute_script("return getComputedStyle(document.body).backgroundColor")

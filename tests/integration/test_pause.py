@@ -9,7 +9,7 @@ from tests.harness.command import answer, mirror
 from tests.harness.load import Load
 from tests.harness.pair import Pair
 from tests.harness.service import Service
-from tests.harness.waiting import PATIENCE, until
+from tests.harness.waiting import until
 
 
 def partitions_in(service: Service, state: str) -> float:
@@ -33,7 +33,7 @@ def test_a_paused_topic_stays_paused_over_a_restart_while_another_goes_on(pair: 
     service = pair.service(tmp_path)
     with Load(pair.source, {held: 2, free: 2}, rate=600) as load:
         with service:
-            service.wait_for("both copied", lambda: copied(service, held) > 100 < copied(service, free), PATIENCE)
+            service.wait_for("both copied", lambda: copied(service, held) > 100 < copied(service, free))
             said = answer("pause", "-c", service.file, "--topic", held)
             assert said == {
                 "flow": pair.flow,
@@ -62,7 +62,7 @@ def test_a_paused_topic_stays_paused_over_a_restart_while_another_goes_on(pair: 
             service.wait_for("a third one paused", lambda: partitions_in(service, "paused") == 3)
             service.kill()
         with pair.service(tmp_path) as service:
-            service.wait_for("the other goes on", lambda: copied(service, free) > 300, PATIENCE)
+            service.wait_for("the other goes on", lambda: copied(service, free) > 300)
             service.wait_for("still paused", lambda: partitions_in(service, "paused") == 3)
             assert [position(pair, held, number) for number in (0, 1)] == paused_at
             assert on_target(pair, held) == before
@@ -91,7 +91,7 @@ def test_an_order_without_a_service_stands(pair: Pair, tmp_path: Path) -> None:
     assert "when a service runs" in ended.stdout
     with Load(pair.source, {topic: 1}, rate=100) as load, service:
         load.wait_for(50)
-        service.wait_for("paused from the first", lambda: partitions_in(service, "paused") == 1, PATIENCE)
+        service.wait_for("paused from the first", lambda: partitions_in(service, "paused") == 1)
         assert position(pair, topic, 0) is None
         assert answer("resume", "-c", service.file)["waiting"] == []
         load.stop()

@@ -19,7 +19,7 @@ from tests.harness.command import answer
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import Event, Service
-from tests.harness.waiting import PATIENCE, until
+from tests.harness.waiting import until
 
 PASSED_OVER = "source data is lost, copying goes on behind it"
 REFUSED = "record refused, copying goes on behind it"
@@ -66,7 +66,7 @@ def flows(
     with running.service as service:
         for pair in running.all:
             pair.topic("first")
-        service.wait_for("plans", lambda: all(service.find("plan", flow=pair.flow) for pair in running.all), PATIENCE)
+        service.wait_for("plans", lambda: all(service.find("plan", flow=pair.flow) for pair in running.all))
         yield running
         assert service.terminate() == 0, service.tail()
         assert not service.noise, service.tail()
@@ -86,7 +86,7 @@ def begin(pair: Pair, name: str) -> str:
     """A topic with offsets 0 to 99 copied of partition 0, and a witness beside it."""
     topic = pair.topic(name, 2)
     produce(pair, topic, 0, 100)
-    pair.await_same(topic, PATIENCE)
+    pair.await_same(topic)
     return topic
 
 

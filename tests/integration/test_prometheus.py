@@ -19,7 +19,7 @@ from tests.harness.pair import Pair
 from tests.harness.programs import program
 from tests.harness.prometheus import DASHBOARD, ROOT, RULES, Prometheus, dashboard_panels, without_variables
 from tests.harness.service import Service
-from tests.harness.waiting import PATIENCE, until
+from tests.harness.waiting import until
 
 RULE_TESTS = ROOT / "tests" / "rules" / "alerts.yaml"
 RUNBOOKS = ROOT / "docs" / "runbooks"
@@ -73,7 +73,7 @@ def test_every_query_of_the_dashboard_has_data(shared: Pair, prometheus: Prometh
             return not empty
 
         try:
-            until("every query has data", all_have, PATIENCE)
+            until("every query has data", all_have)
         except AssertionError as error:
             raise AssertionError(f"no data: {[(key, queries[key]) for key in empty]}") from error
         (lag,) = prometheus.query(f'max(mirror_source_topic_partition_lag_seconds{{topic="{topic}"}})')
@@ -91,7 +91,7 @@ def test_every_variable_of_the_dashboard_finds_values(shared: Pair, prometheus: 
             parts = re.fullmatch(r"label_values\((.*), (\w+)\)", definition)
             assert parts and parts[2] == variable["name"]
             count = f"count by ({parts[2]}) ({parts[1]})"
-            until(f"values of {definition}", functools.partial(prometheus.query, count), PATIENCE)
+            until(f"values of {definition}", functools.partial(prometheus.query, count))
 
 
 def test_the_dashboards_metrics_and_those_of_the_alerts_exist(prometheus: Prometheus) -> None:

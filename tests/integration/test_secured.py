@@ -17,7 +17,6 @@ from tests.harness.command import answer, mirror
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import Service
-from tests.harness.waiting import PATIENCE
 
 USER, PASSWORD, WRONG, UNUSED = "mirror", "xq7-Hunter-target", "xq7-Hunter-wrong", "xq7-Hunter-source"
 LIMITED, ITS_PASSWORD = "limited", "xq7-Hunter-limited"
@@ -83,7 +82,7 @@ def test_no_output_has_a_password(
     outputs: dict[str, str] = {}
     environment = {"MIRROR_TEST_PASSWORD": PASSWORD}
     with Service(settings(pair, address, ui, "${env:MIRROR_TEST_PASSWORD}"), tmp_path, environment) as service:
-        service.wait_for("copied", lambda: service.metric("mirror_source_records_total", topic=topic) == 2, PATIENCE)
+        service.wait_for("copied", lambda: service.metric("mirror_source_records_total", topic=topic) == 2)
         for path in ("/metrics", "/status", "/readyz", "/livez", "/"):
             outputs[f"http {path}"] = service.get(path)[1]
         for path in UI_PAGES:
