@@ -22,11 +22,22 @@ class Failpoints:
         return {"MIRROR_FAILPOINTS": str(self._folder), "PYTHONPATH": os.pathsep.join(path)}
 
     def send(self, signal: str, step: str, nth: int = 1, timeout: float = 30.0) -> int:
-        """Have the worker that reaches `step` for the n-th time from now on send itself a signal; returns its pid."""
+        """Have the worker that reaches `step` for the n-th time from now on send itself a signal; returns its pid.
+
+        RAISE is an exception there.
+        """
+        self.arm(signal, step, nth)
+        return self.wait(step, timeout)
+
+    def arm(self, signal: str, step: str, nth: int = 1) -> None:
+        """As `send`, without waiting until it was done."""
         armed = self._folder / step
         whole = armed.with_suffix(".new")  # a reader must not find half a file
         whole.write_text(f"{nth} {signal}")
         whole.rename(armed)
-        (done,) = until(f"{signal} at {step}", lambda: list(self._folder.glob(f"{step}.[0-9]*")), timeout)
+
+    def wait(self, step: str, timeout: float = 30.0) -> int:
+        """Wait until a step that was armed has been reached; returns the worker's pid."""
+        (done,) = until(f"{step} is reached", lambda: list(self._folder.glob(f"{step}.[0-9]*")), timeout)
         done.unlink()
         return int(done.suffix[1:])

@@ -1,10 +1,11 @@
-"""Kills, stops or hangs a Spark worker at a chosen step of a transaction, without a line in mirror for it.
+"""Kills, stops, hangs or fails a Spark worker at a chosen step of a transaction, without a line in mirror for it.
 
 Python runs this at its start where this folder is on PYTHONPATH, in a service under test and in the Python workers it
 has. MIRROR_FAILPOINTS names a folder. A file in it that is named after a step arms it; in it stand a count and a
-signal, such as `3 SIGKILL`, or HANG: the thread then never returns, as from a call that forgets its time-out. The
-worker that reaches the step for the third time renames the file to `<step>.<pid>` and sends itself the signal. Only
-one can rename it, so each file acts once, whatever processes there are.
+signal, such as `3 SIGKILL`; or HANG: the thread then never returns, as from a call that forgets its time-out; or
+RAISE: it fails with an exception. The worker that reaches the step for the third time renames the file to
+`<step>.<pid>` and does that to itself. Only one can rename it, so each file acts once, whatever processes there are.
+MIRROR_REFRESH_INTERVAL replaces the day of the same name.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ def reached(step: str) -> None:
         return
     if name == "HANG":
         threading.Event().wait()
+    if name == "RAISE":
+        raise RuntimeError(step)
     os.kill(os.getpid(), signal.Signals[name])
 
 
@@ -77,7 +80,17 @@ def _patch_transaction(module: ModuleType) -> None:
     module.Incarnation._produce = _around(delivered, "before-produce", "after-produce")
 
 
-PATCHES = {"mirror.producer": _patch_producer, "mirror.transaction": _patch_transaction}
+def _patch_replicator(module: ModuleType) -> None:
+    replicator: Any = module.Replicator
+    replicator._recover = _around(replicator._recover, "before-recovery", None)
+    module.REFRESH_INTERVAL = float(os.environ.get("MIRROR_REFRESH_INTERVAL", module.REFRESH_INTERVAL))  # type: ignore[attr-defined]
+
+
+PATCHES = {
+    "mirror.producer": _patch_producer,
+    "mirror.transaction": _patch_transaction,
+    "mirror.replicator": _patch_replicator,
+}
 
 
 class _Finder(MetaPathFinder):

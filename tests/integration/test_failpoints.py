@@ -1,4 +1,4 @@
-"""A worker that is killed between any two steps of a transaction: the next one loses and doubles nothing."""
+"""A worker that is killed or fails between any two steps of a transaction: nothing is lost or doubled."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import pytest
 
 from mirror.local_kafka import LocalCluster
 from tests.failpoints.arm import Failpoints
+from tests.harness import oracle
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
 from tests.harness.service import Service
 
 ALIAS = "failpoints"
+REFRESH = 5.0  # seconds, in place of a day
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +29,9 @@ def flow(source_cluster: LocalCluster, target_cluster: LocalCluster) -> Pair:
 
 @pytest.fixture(scope="module")
 def service(flow: Pair, failpoints: Failpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    with Service(
-        flow.settings({"transaction_timeout": "5s"}), tmp_path_factory.mktemp("service"), failpoints.environment
-    ) as running:
+    environment = {**failpoints.environment, "MIRROR_REFRESH_INTERVAL": str(REFRESH)}
+    settings = flow.settings({"transaction_timeout": "5s"})
+    with Service(settings, tmp_path_factory.mktemp("service"), environment) as running:
         flow.topic("first")
         yield running.await_plan()
         assert running.terminate() == 0, running.tail()
@@ -72,3 +74,37 @@ def test_a_call_that_never_returns(flow: Pair, service: Service, failpoints: Fai
         flow.await_same(topic)
     flow.assert_settled(topic)
     assert hung not in service.worker_pids()
+
+
+def test_a_recovery_that_fails_too_is_tried_again(flow: Pair, service: Service, failpoints: Failpoints) -> None:
+    topic = flow.topic("recovery")
+    with Load(flow.source, {topic: 1}, rate=1_000) as load:
+        load.wait_for(1_000)
+        failpoints.arm("RAISE", "before-recovery")
+        failpoints.send("RAISE", "after-offsets")
+        failpoints.wait("before-recovery")
+        load.wait_for(load.counts.total + 1_000)
+        load.stop()
+        flow.await_same(topic)
+    flow.assert_settled(topic)
+    assert len(service.find("defect", topic=topic)) == 2
+
+
+def test_the_position_of_an_idle_partition_is_committed_again(flow: Pair, service: Service) -> None:
+    """Or the broker forgets it, as a group without members, after `offsets.retention.minutes`."""
+    topic = flow.topic("idle")
+    flow.produce(topic, Made(None, b"alone"))
+    flow.await_same(topic)
+    flow.assert_settled(topic)
+    position = oracle.committed_position(flow.target, flow.group, flow.remote(topic), 0)
+
+    def commits() -> int:
+        """How often the position was written into the brokers' own topic."""
+        key = f"{flow.group}".encode(), flow.remote(topic).encode()
+        records = oracle.read(flow.target, "__consumer_offsets").values()
+        return sum(all(part in (record.key or b"") for part in key) for each in records for record in each)
+
+    before = commits()
+    service.wait_for("two more commits", lambda: commits() >= before + 2, 60)
+    assert oracle.committed_position(flow.target, flow.group, flow.remote(topic), 0) == position
+    flow.assert_settled(topic)
