@@ -22,7 +22,7 @@ FIND_PYTHON = \
 	done; \
 	[ -n "$$python" ] || { echo "$$missing" >&2; exit 1; }
 
-.PHONY: help demo test bench lint java
+.PHONY: help demo test bench chaos lint java
 .NOTPARALLEL:
 
 help: ## show the targets
@@ -43,6 +43,11 @@ bench: java $(VENV)/ready ## mirror beside MirrorMaker 2 on this machine: about 
 	@$(RUN) mirror.java kafka_2.13 connect-mirror
 	@$(RUN) mirror.spark_home
 	@$(RUN) tests.bench $(ARGS)
+
+chaos: java $(VENV)/ready ## every fault, round after round; ARGS="--rounds 20 --random 200 --minutes 60" and more, see --help
+	@$(RUN) mirror.java kafka_2.13
+	@$(RUN) mirror.spark_home
+	@$(RUN) tests.chaos $(ARGS)
 
 lint: $(VENV)/ready ## ruff and mypy
 	$(RUN) ruff check .

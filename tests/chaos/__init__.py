@@ -1,0 +1,1 @@
+"""Faults on real clusters and real Spark, round after round, each judged by the checker: `make chaos`."""

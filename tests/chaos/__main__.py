@@ -1,0 +1,120 @@
+"""`python -m tests.chaos`: rounds of every row of the fault matrix, then a random schedule; see --help."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tests.chaos.arena import Arena
+from tests.chaos.recorder import Recorder
+from tests.chaos.rows import ROWS, Row
+from tests.checker.checker import check
+
+RANDOM = "random"
+
+
+@dataclass
+class Total:
+    """What the rounds of one row came to."""
+
+    name: str
+    rounds: int = 0
+    records: int = 0
+    samples: int = 0
+    violations: list[str] = field(default_factory=list)
+    longest_stall: float = 0.0  # seconds
+    seeds: list[int] = field(default_factory=list)
+
+
+def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total) -> None:
+    """One round: load, faults at random moments, and the judgement."""
+    rng = random.Random(seed)
+    total.rounds += 1
+    total.seeds.append(seed)
+    defects = len(arena.defects())
+    try:
+        with Recorder(arena.pair) as recorder:
+            recorder.await_first()
+            for row in rows:
+                time.sleep(rng.uniform(0, 1))
+                row.fault(arena, rng, recorder)
+                recorder.await_progress()
+            histories = recorder.finish()
+        for number, history in enumerate(histories):
+            total.records += len(history.target)
+            total.samples += len(history.samples)
+            said = [f"seed {seed}, {recorder.topic}-{number}: {v.invariant} {v.what}" for v in check(history)]
+            total.violations += said[:20]
+        total.longest_stall = max([total.longest_stall, *recorder.stalls])
+    except Exception as error:  # the round could not be judged: that counts as well
+        traceback.print_exc()
+        total.violations.append(f"seed {seed}: {type(error).__name__}: {str(error)[:2000]}")
+        if arena.service.exit_code is not None:
+            arena.start_service().await_plan()
+    total.violations += [f"seed {seed}: {what}" for what in arena.defects()[defects:]]
+
+
+def table(totals: Iterable[Total]) -> str:
+    """For people, and as Markdown."""
+    lines = ["| row | rounds | records | samples | violations | longest stall |", "|---|---|---|---|---|---|"]
+    for t in totals:
+        stall = f"{t.longest_stall:.1f} s"
+        lines.append(f"| {t.name} | {t.rounds} | {t.records:,} | {t.samples:,} | {len(t.violations)} | {stall} |")
+    return "\n".join(lines)
+
+
+def options() -> argparse.Namespace:
+    """From the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=1, help="of each row (default 1)")
+    parser.add_argument("--random", type=int, default=5, help="rounds of two or three random faults each (default 5)")
+    parser.add_argument("--minutes", type=float, help="stop after so many minutes")
+    parser.add_argument("--rows", help=f"only these, separated by commas: {', '.join(ROWS)}")
+    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="of the first round")
+    parser.add_argument("--json", type=Path, help="write the results there, too")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Play all rounds; 1 if anything was violated."""
+    asked = options()
+    names = asked.rows.split(",") if asked.rows else list(ROWS)
+    together = [row for row in ROWS.values() if row.everywhere]
+    schedule = [name for _ in range(asked.rounds) for name in names] + [RANDOM] * asked.random
+    totals = {name: Total(ROWS[name].name if name in ROWS else "two or three at random") for name in schedule}
+    deadline = time.monotonic() + asked.minutes * 60 if asked.minutes else float("inf")
+    print(f"seed {asked.seed}: --seed {asked.seed} repeats this run", flush=True)
+    place = os.environ.get("MIRROR_CACHE")
+    with (
+        tempfile.TemporaryDirectory(prefix="chaos-", dir=place, ignore_cleanup_errors=True) as directory,
+        Arena(Path(directory)) as arena,
+    ):
+        for number, name in enumerate(schedule):
+            if time.monotonic() > deadline:
+                break
+            seed = asked.seed + number
+            rows = [ROWS[name]] if name in ROWS else random.Random(seed).sample(together, 2 + seed % 2)
+            print(f"{time.strftime('%X')} round {number + 1} of {len(schedule)}, seed {seed}: ", end="")
+            print(" + ".join(row.name for row in rows), flush=True)
+            before = len(totals[name].violations)
+            play(arena, rows, seed, totals[name])
+            for violation in totals[name].violations[before:]:
+                print(f"   VIOLATION {violation}", flush=True)
+    done = [total for total in totals.values() if total.rounds]
+    print(table(done))
+    if asked.json:
+        asked.json.write_text(json.dumps([asdict(total) for total in done], indent=1))
+    return int(any(total.violations for total in done))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

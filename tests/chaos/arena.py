@@ -1,0 +1,92 @@
+"""Two long-lived clusters behind proxies, and the service between them: the place for many rounds."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from mirror.local_kafka import LocalCluster, start_together
+from tests.failpoints.arm import Failpoints
+from tests.harness.pair import Pair
+from tests.harness.proxy import Proxy
+from tests.harness.service import Service
+
+ALIAS = "chaos"
+TRANSACTION_TIMEOUT = 8  # seconds
+# Everybody may do everything until somebody forbids it.
+AUTHORIZED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
+class Arena:
+    """A context manager. The service reaches both clusters through proxies, the judge directly."""
+
+    def __init__(self, directory: Path, target_brokers: int = 3) -> None:
+        self.source = LocalCluster("source", directory, properties=AUTHORIZED)
+        self.target = LocalCluster("target", directory, target_brokers, AUTHORIZED)
+        self.source_proxy, self.target_proxy = Proxy(self.source), Proxy(self.target)
+        self.pair = Pair(self.source.bootstrap, self.target.bootstrap, ALIAS, f"{ALIAS}-")
+        self.failpoints = Failpoints(directory)
+        self.temporary = directory / "tmp"
+        self.temporary.mkdir()
+        self.service: Service
+        self._services: list[Service] = []
+        self._directory = directory
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Arena:
+        with ExitStack() as stack:
+            stack.callback(self.source.kill)
+            stack.callback(self.target.kill)
+            start_together(self.source, self.target)
+            stack.enter_context(self.source_proxy)
+            stack.enter_context(self.target_proxy)
+            stack.callback(self._close_services)
+            self.pair.topic("first")
+            self.start_service().await_plan()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def start_service(self, **flow: Any) -> Service:
+        """Start another service and make it `service`; `flow` adds to the flow's keys."""
+        own = {
+            "transaction_timeout": f"{TRANSACTION_TIMEOUT}s",
+            "on_data_loss": "skip",
+            "on_poison_record": "skip",
+            **flow,
+        }
+        through = Pair(self.source_proxy.bootstrap, self.target_proxy.bootstrap, ALIAS, self.pair.prefix)
+        environment = {**self.failpoints.environment, "TMPDIR": str(self.temporary)}
+        self.service = Service(through.settings(own), self._directory, environment)
+        self._services.append(self.service)
+        return self.service.start()
+
+    def _close_services(self) -> None:
+        for service in self._services:
+            service.close()
+
+    @contextlib.contextmanager
+    def workers_stopped(self) -> Iterator[None]:
+        """The tasks stand still, and nobody is told why."""
+        workers = self.service.worker_pids()
+        for worker in workers:
+            os.kill(worker, signal.SIGSTOP)
+        yield
+        for worker in workers:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGCONT)
+
+    def defects(self) -> list[str]:
+        """What no fault may bring about: errors that mirror itself calls defects."""
+        found = [event for service in self._services for event in service.find("defect")]
+        return [str(event)[:500] for event in found]

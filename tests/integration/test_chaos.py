@@ -1,0 +1,30 @@
+"""A short set of the fault matrix; `make chaos` plays all of it. MIRROR_SEED=<seed> repeats the run that printed it."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tests.chaos.__main__ import Total, play
+from tests.chaos.arena import Arena
+from tests.chaos.rows import ROWS
+
+
+@pytest.fixture(scope="module")
+def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+    with Arena(tmp_path_factory.mktemp("arena")) as running:
+        yield running
+        assert running.service.terminate() == 0, running.service.tail()
+
+
+@pytest.mark.parametrize("name", ["worker-at-step", "target-broker", "network", "held-back-end-txn", "oversize"])
+def test_a_round(arena: Arena, name: str) -> None:
+    seed = int(os.environ.get("MIRROR_SEED") or random.randrange(1_000_000))
+    print(f"MIRROR_SEED={seed} repeats this round")
+    total = Total(name)
+    play(arena, [ROWS[name]], seed, total)
+    assert not total.violations, "\n".join([*total.violations, arena.service.tail()])
+    assert total.records > 0 and total.samples > 0

@@ -1,0 +1,66 @@
+"""A source that loses records it had acknowledged: an unclean leader election cuts its log, and it grows again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from mirror.local_kafka import LocalCluster
+from tests.harness import oracle, topics
+from tests.harness.load import Made
+from tests.harness.pair import Pair
+from tests.harness.waiting import PATIENCE, until
+
+ALIAS = "cut"
+
+
+@pytest.fixture
+def cut_source(tmp_path: Path) -> Iterator[LocalCluster]:
+    with LocalCluster("cut", tmp_path, 3) as running:
+        yield running
+
+
+def state(source: LocalCluster, topic: str) -> tuple[int, list[int]]:
+    """Leader and in-sync replicas."""
+    partition = topics.admin(source.bootstrap).list_topics(topic, timeout=30).topics[topic].partitions[0]
+    return partition.leader, sorted(partition.isrs)
+
+
+def test_a_log_that_was_cut_and_has_grown_again(
+    cut_source: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """Longer than the position, so that only the leader epoch tells (KIP-320)."""
+    pair = Pair(cut_source.bootstrap, target_cluster.bootstrap, ALIAS, f"{ALIAS}-")
+    topic = f"{ALIAS}-log"
+    unclean = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+    wanted = NewTopic(topic, 1, replica_assignment=[[2, 3]], config=unclean)
+    topics.admin(pair.source).create_topics([wanted])[topic].result(30)
+    _, leader, follower = cut_source.brokers
+
+    def produce(first: int, count: int) -> None:
+        pair.produce(topic, *(Made(None, b"%d" % number) for number in range(first, first + count)))
+
+    def copied() -> list[int]:
+        found = pair.copied(topic)
+        return [int(record.value or b"") for record in found[0]] if found else []
+
+    with pair.service(tmp_path, {"on_data_loss": "skip"}) as service:
+        produce(0, 100)
+        service.wait_for("both replicas", lambda: state(cut_source, topic) == (2, [2, 3]))
+        service.wait_for("the first records", lambda: copied() == list(range(100)), PATIENCE)
+        follower.pause()
+        service.wait_for("one replica", lambda: state(cut_source, topic) == (2, [2]))
+        produce(100, 50)
+        service.wait_for("what will be lost", lambda: copied() == list(range(150)))
+        leader.kill()
+        follower.resume()
+        until("an unclean leader", lambda: state(cut_source, topic)[0] == 3, PATIENCE)
+        produce(1000, 200)
+        assert len(oracle.read(pair.source, topic)[0]) == 300, "the source has lost 50 records"
+        event = service.wait_for_event("source data is lost, copying goes on behind it", PATIENCE, topic=topic)
+        assert "was cut at offset 100 " in event["reason"] and "offsets 100 to 149 were copied" in event["reason"]
+        service.wait_for("the new ones", lambda: copied() == [*range(150), *range(1000, 1200)])
+        assert service.terminate() == 0, service.tail()
