@@ -118,6 +118,13 @@ def transactional_properties(flow: Flow, transactional_id: str) -> dict[str, Any
     return properties
 
 
+def idempotent_properties(flow: Flow) -> dict[str, Any]:
+    """The target producer's properties where there are no transactions."""
+    properties = transactional_properties(flow, "")
+    del properties["transactional.id"]
+    return properties
+
+
 def _fixed_producer(flow: Flow) -> dict[str, Any]:
     timeout = int(flow.transaction_timeout * 1000)  # a message must not outlive its transaction
     return {

@@ -230,6 +230,7 @@ class Flow(_Model, Ends):
     transaction_threads: Annotated[int, _whole(1, 256)] = 8
     producers_max: Annotated[int, _whole(1, 10_000)] = 256
     producer_idle_timeout: Annotated[Duration, _duration("1s", "24h")] = 300.0
+    exactly_once: Annotated[bool, Field(description="true or false")] = True
     on_data_loss: Annotated[Literal["fail", "skip"], Field(description="fail or skip")] = "fail"
     on_poison_record: Annotated[
         Literal["fail", "skip", "dead_letter"], Field(description="fail, skip or dead_letter")

@@ -7,7 +7,7 @@ import logging
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from mirror.channel import PLAN_KEY, ControlReader
-from mirror.clients import DEFAULTS, LIBRDKAFKA, transactional_properties
+from mirror.clients import DEFAULTS, LIBRDKAFKA, internal_producer, transactional_properties
 from mirror.errors import ClusterAway, FlowError, Superseded
 from mirror.plan import Partition, Plan, Topic, assign, merge_initial, slice_count
 from mirror.producer import FENCED
@@ -36,6 +36,10 @@ class Leader:
     def take(self) -> None:
         """Fence whoever led before, then read the newest plan. Raises ClusterAway, FlowError, Superseded."""
         self.check()
+        if not self._flow.exactly_once:
+            self._producer = internal_producer(self._flow.target)
+            self._generation = self.control.plan.generation if self.control.plan else 0
+            return
         properties = transactional_properties(self._flow, f"mirror-cluster-{self._flow.group}")
         # A plan has every partition. And a disturbed leader needs no telling: it reads before it writes again.
         big = {"compression.type": "gzip", "message.max.bytes": 8 * 1024 * 1024, "log_level": DEFAULTS["log_level"]}
@@ -88,15 +92,33 @@ class Leader:
         producer = self._producer
         assert producer is not None
         try:
-            producer.begin_transaction()
-            producer.produce(self._flow.control_topic, plan.encode(), PLAN_KEY, 0)
-            producer.commit_transaction(TIMEOUT)
+            if self._flow.exactly_once:
+                producer.begin_transaction()
+                producer.produce(self._flow.control_topic, plan.encode(), PLAN_KEY, 0)
+                producer.commit_transaction(TIMEOUT)
+            else:  # nobody is fenced: the one whose plan comes later leads, which the other reads
+                self._write_plainly(producer, plan)
         except KafkaException as error:
             self._producer = None
             raise self._judge(error) from error
         self._generation = plan.generation
         self.control.read_to_end()
         return plan
+
+    def _write_plainly(self, producer: Producer, plan: Plan) -> None:
+        failed: list[KafkaError] = []
+        producer.produce(
+            self._flow.control_topic,
+            plan.encode(),
+            PLAN_KEY,
+            0,
+            on_delivery=lambda error, _: failed.append(error) if error else None,
+        )
+        if producer.flush(TIMEOUT):
+            producer.purge()
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        if failed:
+            raise KafkaException(failed[0])
 
     def _judge(self, error: KafkaException) -> ClusterAway | FlowError:
         cause = error.args[0]

@@ -76,6 +76,15 @@ class Positions:
             raise self._failed(f"no position of {remote}-{partition}", found.error)
         return Position.from_committed(found)
 
+    def commit(self, position: TopicPartition) -> None:
+        """Commit a position by itself, without a transaction. Raises ClusterAway or PartitionError."""
+        try:
+            (done,) = self._latest.commit(offsets=[position], asynchronous=False)
+        except KafkaException as error:
+            raise self._failed(f"position of {position.topic}-{position.partition}", error.args[0]) from error
+        if done.error is not None:
+            raise self._failed(f"position of {position.topic}-{position.partition}", done.error)
+
     def hints(self, remote_partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Position | None]:
         """Positions that may be behind the truth (a pending one is not waited for). Raises as `stable`."""
         asked = [TopicPartition(remote, partition) for remote, partition in remote_partitions]

@@ -24,6 +24,7 @@ from mirror.errors import (
     SourceDataLost,
     TransactionAborted,
 )
+from mirror.idempotent import IdempotentProducer
 from mirror.loss import Loss, find
 from mirror.plan import Partition, Topic
 from mirror.positions import Position, Positions
@@ -31,7 +32,7 @@ from mirror.producer import TransactionalProducer, transactional_id
 from mirror.refusals import Refusals
 from mirror.reports import Counters
 from mirror.settings import Flow
-from mirror.transaction import Incarnation
+from mirror.transaction import Incarnation, TargetProducer
 
 log = logging.getLogger(__name__)
 
@@ -315,9 +316,7 @@ class Replicator:
     def _take_over(self) -> Incarnation:
         """Fence, then load, then seek. In this order, or an older owner could still move the position."""
         self._owner.make_room()
-        producer = TransactionalProducer(
-            self._flow, transactional_id(self._flow, *self.partition), self._owner.group_metadata
-        )
+        producer = self._producer()
         producer.fence()
         position = self._owner.positions.stable(self.topic.remote, self.partition.partition)
         if position is None:
@@ -335,6 +334,12 @@ class Replicator:
             self.buffer.invalidate()
         self._incarnation = Incarnation(self._flow, self.partition, self.topic, producer)
         return self._incarnation
+
+    def _producer(self) -> TargetProducer:
+        if not self._flow.exactly_once:
+            return IdempotentProducer(self._flow, self._owner.positions)
+        name = transactional_id(self._flow, *self.partition)
+        return TransactionalProducer(self._flow, name, self._owner.group_metadata)
 
     def _committed(self, incarnation: Incarnation, position: int, epoch: int = -1, records: int = 0) -> None:
         self._at = Position(position, self.topic.topic_id, epoch)

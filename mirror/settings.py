@@ -48,6 +48,7 @@ class Flow:
     transaction_threads: int  # transactions at once in one task
     producers_max: int  # producers open at once in one task
     producer_idle_timeout: float
+    exactly_once: bool  # False: at least once, without transactions
     on_data_loss: Literal["fail", "skip"]  # when the source has no longer what comes after the position
     on_poison_record: Literal["fail", "skip", "dead_letter"]  # when the target refuses a record
 

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, Message
 from mirror.buffer import Batch
 from mirror.dead_letters import dead_letter
 from mirror.errors import PartitionError, RecordsRefused
+from mirror.idempotent import IdempotentProducer
 from mirror.offset_syncs import OffsetSync, SyncMarks
 from mirror.plan import Partition, Topic
 from mirror.positions import Position
@@ -21,12 +22,13 @@ from mirror.settings import Flow
 
 NO_HEADERS: list[Any] = []
 UNINTERRUPTED = 1_000  # records queued before another thread may have the interpreter
+TargetProducer = TransactionalProducer | IdempotentProducer
 
 
 class Incarnation:
     """A fenced producer and what it has told the target so far; discarded with the producer after any doubt."""
 
-    def __init__(self, flow: Flow, partition: Partition, topic: Topic, producer: TransactionalProducer) -> None:
+    def __init__(self, flow: Flow, partition: Partition, topic: Topic, producer: TargetProducer) -> None:
         self._flow = flow
         self._partition = partition
         self._topic = topic

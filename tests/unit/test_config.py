@@ -469,6 +469,7 @@ def test_defaults(tmp_path: Path) -> None:
         "transaction_threads": 8,
         "producers_max": 256,
         "producer_idle_timeout": 300.0,
+        "exactly_once": True,
         "on_data_loss": "fail",
         "on_poison_record": "fail",
     }

@@ -1,0 +1,112 @@
+"""`exactly_once: false`: records, then the position, for targets without transactions. At least once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from mirror.clients import idempotent_properties, is_away
+from mirror.errors import MirrorError, OutcomeUnknown, PartitionError, RecordsRefused
+from mirror.positions import Positions
+from mirror.producer import REFUSED, Disturbances
+from mirror.settings import Flow
+
+Delivered = Callable[[KafkaError | None, Message], None]
+
+
+class Deliveries:
+    """The first error since `begin`. By itself, so that no cycle keeps the librdkafka handle."""
+
+    def __init__(self) -> None:
+        self.error: KafkaError | None = None
+
+    def note(self, error: KafkaError | None, _: Message) -> None:
+        """As a delivery callback."""
+        if error is not None and self.error is None:
+            self.error = error
+
+    def and_tell(self, delivered: Delivered) -> Delivered:
+        """A callback that does both."""
+
+        def both(error: KafkaError | None, message: Message) -> None:
+            self.note(error, message)
+            delivered(error, message)
+
+        return both
+
+
+class IdempotentProducer:
+    """TransactionalProducer's face without transactions: `commit` waits for the records, then commits the position.
+
+    Nobody is fenced, and after a crash at most the batch that was under way comes again. Errors are OutcomeUnknown
+    or RecordsRefused: this producer must be discarded.
+    """
+
+    suspect = False  # its retries are idempotent, whatever happens to connections
+
+    def __init__(self, flow: Flow, positions: Positions) -> None:
+        self._timeout = flow.transaction_timeout
+        self._positions = positions
+        self._deliveries = Deliveries()
+        self._position: TopicPartition | None = None
+        disturbances = Disturbances()
+        config = {**idempotent_properties(flow), "error_cb": disturbances.append, "on_delivery": self._deliveries.note}
+        self._producer = Producer(config, logger=disturbances)
+
+    def fence(self) -> None:
+        """Nothing: there is no transactional id."""
+
+    def begin(self) -> None:
+        """A batch begins."""
+        self._deliveries.error = self._position = None
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        partition: int = -1,
+        on_delivery: Delivered | None = None,
+        **more: Any,
+    ) -> None:
+        """As Producer.produce."""
+        if on_delivery is not None:
+            more["on_delivery"] = self._deliveries.and_tell(on_delivery)
+        self._producer.produce(topic, value, key, partition, **more)
+
+    def flush(self) -> None:
+        """Wait until every record has its downstream offset or has failed. Raises OutcomeUnknown if neither."""
+        if self._producer.flush(self._timeout):
+            raise OutcomeUnknown("the target does not acknowledge records", away=True)
+
+    def send_position(self, position: TopicPartition) -> None:
+        """Remember the position for `commit`."""
+        self._position = position
+
+    def commit(self) -> None:
+        """Commit the position once all records stand. Raises KafkaException or MirrorError."""
+        self.flush()
+        if self._deliveries.error is not None:
+            raise KafkaException(self._deliveries.error)
+        if self._position is not None:
+            self._positions.commit(self._position)
+
+    def failed(self, cause: Exception) -> PartitionError:
+        """Judge an error between begin and commit."""
+        if isinstance(cause, PartitionError):
+            return cause
+        if isinstance(cause, MirrorError):
+            return OutcomeUnknown(str(cause), cause.away)
+        if not isinstance(cause, KafkaException):
+            return OutcomeUnknown(f"{type(cause).__name__}: {cause}")
+        error: KafkaError = cause.args[0]
+        if error.code() in REFUSED:
+            return RecordsRefused(KafkaError(error.code()).str())
+        return OutcomeUnknown(error.str(), is_away(error))
+
+    def discard(self) -> None:
+        """Forget what is queued, so that dropping the last reference ends the client without waiting."""
+        self._producer.purge()
+        self._producer.poll(0)
