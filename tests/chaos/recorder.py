@@ -14,9 +14,9 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer
 from tests.chaos.watch import Watch
 from tests.checker.history import Fate, Headers, History, Record, Sent
 from tests.harness import oracle
-from tests.harness.load import TIMEOUT, Made, mixed, producer
+from tests.harness.load import Made, mixed, producer
 from tests.harness.pair import Pair
-from tests.harness.waiting import TooLate, until
+from tests.harness.waiting import PATIENCE, TooLate, until
 
 TRANSACTION = 20  # records
 ABORT_EVERY = 5  # transactions
@@ -49,7 +49,7 @@ class Sender(threading.Thread):
     def stop(self) -> None:
         """End in order; raises what it failed with."""
         self._stopping.set()
-        self.join(TIMEOUT + 30)
+        self.join(PATIENCE + 30)
         assert not self.is_alive(), f"{self.name} does not stop"
         if self.failure is not None:
             raise self.failure
@@ -70,7 +70,7 @@ class Sender(threading.Thread):
         for _ in self._steps(1):
             self._send(to, lambda made, error: self._note(made, "unknown" if error else "acknowledged"))
             to.poll(0)
-        to.flush(TIMEOUT)
+        to.flush(PATIENCE)
 
     def _transactions(self) -> None:
         to = self.transactional()
@@ -82,10 +82,10 @@ class Sender(threading.Thread):
                 for _ in range(TRANSACTION):
                     batch.append(self._send(to, lambda *_: None))
                 if wanted == "aborted":
-                    to.flush(TIMEOUT)
-                    to.abort_transaction(TIMEOUT)
+                    to.flush(PATIENCE)
+                    to.abort_transaction(PATIENCE)
                 else:
-                    to.commit_transaction(TIMEOUT)
+                    to.commit_transaction(PATIENCE)
             except KafkaException:
                 # A new producer with the same id aborts what is open; a commit may have been on its way.
                 wanted = "aborted" if wanted == "aborted" else "unknown"
@@ -97,7 +97,7 @@ class Sender(threading.Thread):
         """A producer with this partition's transactional id, or another one."""
         name = f"chaos-{self._topic}-{self._partition}{suffix}"
         to = producer(self._source, transactional_id=name, message_timeout_ms=30_000)
-        to.init_transactions(TIMEOUT)
+        to.init_transactions(PATIENCE)
         return to
 
     def _send(self, to: Producer, delivered: Callable[[Made, KafkaError | None], None]) -> Made:
