@@ -118,7 +118,8 @@ class ControlReader:
 class ChannelWriter:
     """Writes claims and orders to the control topic, reports to the status topic.
 
-    The leader's plans are in transactions of its own producer, which these plain writes do not disturb.
+    The leader's plans are in transactions of its own producer, which these plain writes do not disturb; where there
+    are no transactions they are plain writes, too.
     """
 
     def __init__(self, flow: Flow) -> None:
@@ -136,6 +137,10 @@ class ChannelWriter:
     def skip(self, skips: Iterable[Skip]) -> None:
         """Write these choices and wait until they stand. Raises ClusterAway, FlowError."""
         self._control({skip.key(): skip.encode() for skip in skips})
+
+    def plan(self, plan: Plan) -> None:
+        """Write a plan without a transaction and wait until it stands. Raises ClusterAway, FlowError."""
+        self._control({PLAN_KEY: plan.encode()})
 
     def _control(self, records: Mapping[bytes, bytes | None]) -> None:
         topic, failed = self._flow.control_topic, list[KafkaError]()

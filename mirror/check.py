@@ -26,6 +26,11 @@ NEEDED = {
         22: ("InitProducerId", 0, "0.11"),
         28: ("TxnOffsetCommit", 3, "2.5"),
     },
+    "target without transactions": {
+        3: ("Metadata", 10, "2.8"),
+        9: ("OffsetFetch", 7, "2.5"),
+        22: ("InitProducerId", 0, "0.11"),
+    },
 }
 RETENTION = 7 * 24 * 60  # minutes: Kafka's own default
 AHEAD = 5_000  # ms that a record may be in the future
@@ -74,7 +79,10 @@ def _java() -> Check:
 
 
 def _roles(alias: str, flows: Sequence[Flow]) -> set[str]:
-    return {role for flow in flows for role in ("source", "target") if getattr(flow, role).alias == alias}
+    targets = {
+        "target" if flow.exactly_once else "target without transactions" for flow in flows if flow.target.alias == alias
+    }
+    return targets | {"source" for flow in flows if flow.source.alias == alias}
 
 
 def _reach(cluster: Cluster) -> Generator[Check, None, tuple[Probe, Description] | None]:
@@ -107,7 +115,7 @@ def _versions(alias: str, probe: Probe, roles: set[str]) -> Iterator[Check]:
             said = f"as a {role} it is too old: no {name} version {version}"
             yield Check(alias, "API versions", "FAILED", said, f"upgrade its brokers to Kafka {since} or newer")
         else:
-            yield Check(alias, "API versions", "OK", f"it can be a {role} (transactions, topic ids)")
+            yield Check(alias, "API versions", "OK", f"it can be a {role}")
 
 
 class _FlowChecks:
@@ -192,6 +200,8 @@ class _FlowChecks:
             yield self._check("creating topics", "WARNING", said, remedy)
         elif missing:
             yield self._check("creating topics", "OK", f"Create on the cluster, for {_counted(missing, 'topic')}")
+        if not flow.exactly_once:
+            return
         if self._target.has_acls():
             said = "Kafka tells nobody what is allowed on transactional ids"
             remedy = "see that Write and Describe are allowed on those that begin with mirror-"
@@ -201,12 +211,8 @@ class _FlowChecks:
 
     def _limits(self) -> Iterator[Check]:
         flow, broker = self._flow, self._target.broker_config(self._target_is.brokers[0])
-        longest = int(broker["transaction.max.timeout.ms"]) / 1000
-        said = f"transaction_timeout is {flow.transaction_timeout:g} s, the target allows {longest:g} s"
-        if flow.transaction_timeout > longest:
-            yield self._check("transaction timeout", "FAILED", said, f"set it to {longest:g}s or less")
-        else:
-            yield self._check("transaction timeout", "OK", said)
+        if flow.exactly_once:
+            yield self._transaction_timeout(broker)
         minutes = int(broker["offsets.retention.minutes"])
         said = f"the target keeps positions for {minutes / 1440:g} days after the service has stopped"
         remedy = "raise offsets.retention.minutes: after a longer stop the flow would begin at its start again"
@@ -215,16 +221,23 @@ class _FlowChecks:
         yield self._replication(broker)
         yield from self._sizes(broker)
 
+    def _transaction_timeout(self, broker: Mapping[str, str]) -> Check:
+        longest, ours = int(broker["transaction.max.timeout.ms"]) / 1000, self._flow.transaction_timeout
+        said = f"transaction_timeout is {ours:g} s, the target allows {longest:g} s"
+        if ours > longest:
+            return self._check("transaction timeout", "FAILED", said, f"set it to {longest:g}s or less")
+        return self._check("transaction timeout", "OK", said)
+
     def _replication(self, broker: Mapping[str, str]) -> Check:
         brokers = len(self._target_is.brokers)
         wanted = {
             "replication_factor": self._flow.replication_factor,
             "internal_replication_factor": self._flow.internal_replication_factor,
-            "the broker's transaction.state.log.replication.factor": int(
-                broker["transaction.state.log.replication.factor"]
-            ),
             "the broker's default.replication.factor": int(broker["default.replication.factor"]),
         }
+        if self._flow.exactly_once:
+            log_factor = "transaction.state.log.replication.factor"
+            wanted[f"the broker's {log_factor}"] = int(broker[log_factor])
         many = [f"{name} is {factor}" for name, factor in wanted.items() if factor > brokers]
         if many:
             said = f"{', '.join(many)}, but the target has {_counted(brokers, 'broker')}"

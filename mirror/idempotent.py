@@ -16,15 +16,28 @@ from mirror.settings import Flow
 Delivered = Callable[[KafkaError | None, Message], None]
 
 
+# What becomes of the records behind one that failed.
+AFTERMATH = frozenset(
+    {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._FATAL, KafkaError._GAPLESS_GUARANTEE}
+)
+
+
 class Deliveries:
-    """The first error since `begin`. By itself, so that no cycle keeps the librdkafka handle."""
+    """What became of the records since `begin`. By itself, so that no cycle keeps the librdkafka handle."""
 
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """A batch begins."""
         self.error: KafkaError | None = None
+        self.delivered = 0
 
     def note(self, error: KafkaError | None, _: Message) -> None:
         """As a delivery callback."""
-        if error is not None and self.error is None:
+        if error is None:
+            self.delivered += 1
+        elif self.error is None or self.error.code() in AFTERMATH:
             self.error = error
 
     def and_tell(self, delivered: Delivered) -> Delivered:
@@ -55,12 +68,18 @@ class IdempotentProducer:
         config = {**idempotent_properties(flow), "error_cb": disturbances.append, "on_delivery": self._deliveries.note}
         self._producer = Producer(config, logger=disturbances)
 
+    @property
+    def delivered(self) -> int:
+        """How many records, the first ones since `begin`, stand on the target: after one that fails none does."""
+        return self._deliveries.delivered
+
     def fence(self) -> None:
         """Nothing: there is no transactional id."""
 
     def begin(self) -> None:
         """A batch begins."""
-        self._deliveries.error = self._position = None
+        self._deliveries.begin()
+        self._position = None
 
     def produce(
         self,
@@ -68,13 +87,13 @@ class IdempotentProducer:
         value: bytes | None = None,
         key: bytes | None = None,
         partition: int = -1,
-        on_delivery: Delivered | None = None,
-        **more: Any,
+        callback: Delivered | None = None,
+        *more: Any,
+        **named: Any,
     ) -> None:
         """As Producer.produce."""
-        if on_delivery is not None:
-            more["on_delivery"] = self._deliveries.and_tell(on_delivery)
-        self._producer.produce(topic, value, key, partition, **more)
+        noted = self._deliveries.and_tell(callback) if callback else None
+        self._producer.produce(topic, value, key, partition, noted, *more, **named)
 
     def flush(self) -> None:
         """Wait until every record has its downstream offset or has failed. Raises OutcomeUnknown if neither."""

@@ -6,8 +6,8 @@ import logging
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from mirror.channel import PLAN_KEY, ControlReader
-from mirror.clients import DEFAULTS, LIBRDKAFKA, internal_producer, transactional_properties
+from mirror.channel import PLAN_KEY, ChannelWriter, ControlReader
+from mirror.clients import DEFAULTS, LIBRDKAFKA, transactional_properties
 from mirror.errors import ClusterAway, FlowError, Superseded
 from mirror.plan import Partition, Plan, Topic, assign, merge_initial, slice_count
 from mirror.producer import FENCED
@@ -32,14 +32,17 @@ class Leader:
         self._generation: int | None = None  # of the newest plan while we led; None: never led
         self._slots = 0  # that the newest plan was made for
         self.control = ControlReader(flow)
+        self._writer = None if flow.exactly_once else ChannelWriter(flow)
 
     def take(self) -> None:
         """Fence whoever led before, then read the newest plan. Raises ClusterAway, FlowError, Superseded."""
         self.check()
-        if not self._flow.exactly_once:
-            self._producer = internal_producer(self._flow.target)
-            self._generation = self.control.plan.generation if self.control.plan else 0
-            return
+        if self._writer is None:
+            self._producer = self._fence()
+            self.control.read_to_end()
+        self._generation = self.control.plan.generation if self.control.plan else 0
+
+    def _fence(self) -> Producer:
         properties = transactional_properties(self._flow, f"mirror-cluster-{self._flow.group}")
         # A plan has every partition. And a disturbed leader needs no telling: it reads before it writes again.
         big = {"compression.type": "gzip", "message.max.bytes": 8 * 1024 * 1024, "log_level": DEFAULTS["log_level"]}
@@ -48,9 +51,7 @@ class Leader:
             producer.init_transactions(TIMEOUT)
         except KafkaException as error:
             raise self._judge(error) from error
-        self._producer = producer
-        self.control.read_to_end()
-        self._generation = self.control.plan.generation if self.control.plan else 0
+        return producer
 
     def check(self) -> None:
         """Read the control topic to its end. Raises Superseded if another service has led since, ClusterAway."""
@@ -87,38 +88,26 @@ class Leader:
             self._write(plan.stopped())
 
     def _write(self, plan: Plan) -> Plan:
+        if self._writer is None:
+            self._commit(plan)
+        else:  # nobody is fenced: the one whose plan comes last leads, which the other reads
+            self._writer.plan(plan)
+        self._generation = plan.generation
+        self.control.read_to_end()
+        return plan
+
+    def _commit(self, plan: Plan) -> None:
         if self._producer is None:
             self.take()
         producer = self._producer
         assert producer is not None
         try:
-            if self._flow.exactly_once:
-                producer.begin_transaction()
-                producer.produce(self._flow.control_topic, plan.encode(), PLAN_KEY, 0)
-                producer.commit_transaction(TIMEOUT)
-            else:  # nobody is fenced: the one whose plan comes later leads, which the other reads
-                self._write_plainly(producer, plan)
+            producer.begin_transaction()
+            producer.produce(self._flow.control_topic, plan.encode(), PLAN_KEY, 0)
+            producer.commit_transaction(TIMEOUT)
         except KafkaException as error:
             self._producer = None
             raise self._judge(error) from error
-        self._generation = plan.generation
-        self.control.read_to_end()
-        return plan
-
-    def _write_plainly(self, producer: Producer, plan: Plan) -> None:
-        failed: list[KafkaError] = []
-        producer.produce(
-            self._flow.control_topic,
-            plan.encode(),
-            PLAN_KEY,
-            0,
-            on_delivery=lambda error, _: failed.append(error) if error else None,
-        )
-        if producer.flush(TIMEOUT):
-            producer.purge()
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        if failed:
-            raise KafkaException(failed[0])
 
     def _judge(self, error: KafkaException) -> ClusterAway | FlowError:
         cause = error.args[0]

@@ -66,6 +66,8 @@ class TransactionalProducer:
     - OutcomeUnknown: this producer must be discarded.
     """
 
+    delivered = 0  # nothing stands on the target before its transaction is committed
+
     def __init__(self, flow: Flow, transactional_id: str, group_metadata: bytes) -> None:
         self._cluster = flow.target.alias
         self._timeout = flow.transaction_timeout

@@ -115,6 +115,7 @@ class Replicator:
         self._at = Position(start.offset if start.known else -1, "", start.epoch)
         self.refresh_at = time.monotonic() + random.uniform(0, REFRESH_INTERVAL)
         self._stands = start.known  # has a position ever been committed?
+        self._delivered: Position | None = None  # before it, without transactions, all is on the target
         self._pin_start = not start.known and owner.flow.start != "earliest"
         self._incarnation: Incarnation | None = None
         self._backoff = Backoff()
@@ -241,12 +242,16 @@ class Replicator:
             else:
                 size = incarnation.copy(batch)
         except RecordsRefused as error:
+            self._delivered = incarnation.delivered(batch) or self._delivered
             self._discard()  # librdkafka would go on with sequence numbers that the broker has not seen
             self.counters.transactions["aborted"] += 1
             refusals.refused(batch, str(error))
             if len(batch.messages) == 1 and (policy == "fail" or refusals.letters > 1):
                 raise PoisonRecord(self._refusal(batch)) from error
             return
+        except PartitionError:
+            self._delivered = incarnation.delivered(batch) or self._delivered
+            raise
         self.buffer.committed(batch)
         self._committed(incarnation, batch.next_offset, batch.epoch, len(batch.messages))
         if culprit:
@@ -301,8 +306,11 @@ class Replicator:
         log.warning("source data is lost, copying goes on behind it", extra=where)
 
     def _seek(self) -> None:
-        if not self.buffer.resume_at(self.position):
-            self._owner.seek(self, self._at)
+        at = self._at
+        if self._delivered and self._delivered.offset > at.offset:
+            at = self._delivered
+        if not self.buffer.resume_at(at.offset):
+            self._owner.seek(self, at)
 
     def _keep_position(self) -> None:
         """Commit the position of a paused partition again, or the broker would forget it: see `_settle`."""
@@ -342,7 +350,7 @@ class Replicator:
         return TransactionalProducer(self._flow, name, self._owner.group_metadata)
 
     def _committed(self, incarnation: Incarnation, position: int, epoch: int = -1, records: int = 0) -> None:
-        self._at = Position(position, self.topic.topic_id, epoch)
+        self._at, self._delivered = Position(position, self.topic.topic_id, epoch), None
         self.last_commit = time.time()
         self.refresh_at = time.monotonic() + REFRESH_INTERVAL
         self._stands, self._pin_start = True, False

@@ -102,6 +102,14 @@ class Incarnation:
 
         self._run(produce, batch.next_offset, batch.epoch)
 
+    def delivered(self, batch: Batch) -> Position | None:
+        """Where a batch that failed has to go on: behind those records that stand; None: with its first one."""
+        count = min(self._producer.delivered, len(batch.offsets))  # offset syncs come after the records
+        if not count:
+            return None
+        epoch = batch.messages[count - 1].leader_epoch()
+        return Position(batch.offsets[count - 1] + 1, self._topic.topic_id, -1 if epoch is None else epoch)
+
     def discard(self) -> None:
         """End the producer without waiting for anything."""
         self._producer.discard()
