@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +14,8 @@ from mirror.errors import MirrorError, OutcomeUnknown, PartitionError, RecordsRe
 from mirror.positions import Positions
 from mirror.producer import REFUSED, Disturbances
 from mirror.settings import Flow
+
+POLL_TIMEOUT = 0.1  # seconds
 
 Delivered = Callable[[KafkaError | None, Message], None]
 
@@ -97,8 +101,16 @@ class IdempotentProducer:
 
     def flush(self) -> None:
         """Wait until every record has its downstream offset or has failed. Raises OutcomeUnknown if neither."""
-        if self._producer.flush(self._timeout):
-            raise OutcomeUnknown("the target does not acknowledge records", away=True)
+        deadline = time.monotonic() + self._timeout
+        while len(self._producer):
+            if time.monotonic() > deadline:
+                raise OutcomeUnknown("the target does not acknowledge records", away=True)
+            self._poll()
+
+    def _poll(self) -> None:
+        """Serve callbacks. `poll` raises a fatal error once; `Producer.flush` would call back with it raised."""
+        with contextlib.suppress(KafkaException):
+            self._producer.poll(POLL_TIMEOUT)
 
     def send_position(self, position: TopicPartition) -> None:
         """Remember the position for `commit`."""
@@ -121,6 +133,9 @@ class IdempotentProducer:
         if not isinstance(cause, KafkaException):
             return OutcomeUnknown(f"{type(cause).__name__}: {cause}")
         error: KafkaError = cause.args[0]
+        if error.code() in AFTERMATH:
+            self.flush()
+            error = self._deliveries.error or error
         if error.code() in REFUSED:
             return RecordsRefused(KafkaError(error.code()).str())
         return OutcomeUnknown(error.str(), is_away(error))
@@ -128,4 +143,4 @@ class IdempotentProducer:
     def discard(self) -> None:
         """Forget what is queued, so that dropping the last reference ends the client without waiting."""
         self._producer.purge()
-        self._producer.poll(0)
+        self._poll()

@@ -10,16 +10,16 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tests.chaos.arena import Arena
-from tests.chaos.recorder import Recorder
+from tests.chaos.disk import CannotRun
 from tests.chaos.rows import ROWS, Row
-from tests.checker.checker import check
 
 RANDOM = "random"
+ROUNDS_TOGETHER = 5  # in one recording
 
 
 @dataclass
@@ -36,13 +36,12 @@ class Total:
 
 
 def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total) -> None:
-    """One round: load, faults at random moments, and the judgement."""
+    """One recording: load, faults at random moments one after another, and the judgement."""
     rng = random.Random(seed)
-    total.rounds += 1
     total.seeds.append(seed)
     defects = len(arena.defects())
     try:
-        with Recorder(arena.pair) as recorder:
+        with rows[0].recorder(arena.pair) as recorder:
             recorder.await_first()
             for row in rows:
                 time.sleep(rng.uniform(0, 1))
@@ -52,15 +51,32 @@ def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total) -> None:
         for number, history in enumerate(histories):
             total.records += len(history.target)
             total.samples += len(history.samples)
-            said = [f"seed {seed}, {recorder.topic}-{number}: {v.invariant} {v.what}" for v in check(history)]
+            said = [f"seed {seed}, {recorder.topic}-{number}: {v.invariant} {v.what}" for v in recorder.judge(history)]
             total.violations += said[:20]
         total.longest_stall = max([total.longest_stall, *recorder.stalls])
+    except CannotRun as error:
+        print(f"   cannot run here: {error}", flush=True)
+        return
     except Exception as error:  # the round could not be judged: that counts as well
         traceback.print_exc()
         total.violations.append(f"seed {seed}: {type(error).__name__}: {str(error)[:2000]}")
         if arena.service.exit_code is not None:
             arena.start_service().await_plan()
+    total.rounds += len(rows)
     total.violations += [f"seed {seed}: {what}" for what in arena.defects()[defects:]]
+
+
+def schedule(names: Sequence[str], rounds: int, randoms: int, seed: int) -> Iterator[tuple[str, int, list[Row]]]:
+    """Name, seed and faults of each recording: some rounds of one row, or of the random schedule, share one."""
+    together = [row for row in ROWS.values() if row.everywhere]
+    for name in names:
+        most = ROUNDS_TOGETHER if ROWS[name].everywhere else 1
+        for done in range(0, rounds, most):
+            yield name, seed, [ROWS[name]] * min(most, rounds - done)
+            seed += 1
+    for done in range(0, randoms, ROUNDS_TOGETHER):
+        yield RANDOM, seed, random.Random(seed).sample(together, min(ROUNDS_TOGETHER, randoms - done))
+        seed += 1
 
 
 def table(totals: Iterable[Total]) -> str:
@@ -76,7 +92,7 @@ def options() -> argparse.Namespace:
     """From the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--rounds", type=int, default=1, help="of each row (default 1)")
-    parser.add_argument("--random", type=int, default=5, help="rounds of two or three random faults each (default 5)")
+    parser.add_argument("--random", type=int, default=5, help="rounds of faults drawn at random (default 5)")
     parser.add_argument("--minutes", type=float, help="stop after so many minutes")
     parser.add_argument("--rows", help=f"only these, separated by commas: {', '.join(ROWS)}")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="of the first round")
@@ -87,10 +103,10 @@ def options() -> argparse.Namespace:
 def main() -> int:
     """Play all rounds; 1 if anything was violated."""
     asked = options()
-    names = asked.rows.split(",") if asked.rows else list(ROWS)
-    together = [row for row in ROWS.values() if row.everywhere]
-    schedule = [name for _ in range(asked.rounds) for name in names] + [RANDOM] * asked.random
-    totals = {name: Total(ROWS[name].name if name in ROWS else "two or three at random") for name in schedule}
+    recordings = list(
+        schedule(asked.rows.split(",") if asked.rows else list(ROWS), asked.rounds, asked.random, asked.seed)
+    )
+    totals = {name: Total(ROWS[name].name if name in ROWS else "any of them, at random") for name, _, _ in recordings}
     deadline = time.monotonic() + asked.minutes * 60 if asked.minutes else float("inf")
     print(f"seed {asked.seed}: --seed {asked.seed} repeats this run", flush=True)
     place = os.environ.get("MIRROR_CACHE")
@@ -98,12 +114,10 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="chaos-", dir=place, ignore_cleanup_errors=True) as directory,
         Arena(Path(directory)) as arena,
     ):
-        for number, name in enumerate(schedule):
+        for number, (name, seed, rows) in enumerate(recordings, 1):
             if time.monotonic() > deadline:
                 break
-            seed = asked.seed + number
-            rows = [ROWS[name]] if name in ROWS else random.Random(seed).sample(together, 2 + seed % 2)
-            print(f"{time.strftime('%X')} round {number + 1} of {len(schedule)}, seed {seed}: ", end="")
+            print(f"{time.strftime('%X')} recording {number} of {len(recordings)}, seed {seed}: ", end="")
             print(" + ".join(row.name for row in rows), flush=True)
             before = len(totals[name].violations)
             play(arena, rows, seed, totals[name])

@@ -5,37 +5,46 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from mirror.local_kafka import LocalCluster, start_together
+from mirror.local_kafka import Broker, LocalCluster, start_together
+from tests.chaos.disk import Disk
 from tests.failpoints.arm import Failpoints
+from tests.harness import credentials
 from tests.harness.pair import Pair
 from tests.harness.proxy import Proxy
 from tests.harness.service import Service
 
 ALIAS = "chaos"
 TRANSACTION_TIMEOUT = 8  # seconds
-# Everybody may do everything until somebody forbids it.
-AUTHORIZED = {
+REAUTHENTICATE = 5_000  # ms after which a connection has to show its credentials again
+USER = "mirror"
+PROPERTIES = {
+    # The judge and the brokers themselves are super users. The service may do everything until somebody forbids it.
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
+    "super.users": "User:ANONYMOUS",
+    "log.cleaner.backoff.ms": 200,
 }
 
 
 class Arena:
-    """A context manager. The service reaches both clusters through proxies, the judge directly."""
+    """A context manager. The service reaches both clusters through proxies and with a password, the judge directly."""
 
     def __init__(self, directory: Path, target_brokers: int = 3) -> None:
-        self.source = LocalCluster("source", directory, properties=AUTHORIZED)
-        self.target = LocalCluster("target", directory, target_brokers, AUTHORIZED)
+        self.source = LocalCluster("source", directory, properties=PROPERTIES)
+        self.target = LocalCluster("target", directory, target_brokers, PROPERTIES)
         self.source_proxy, self.target_proxy = Proxy(self.source), Proxy(self.target)
+        for broker in (*self.source.brokers, *self.target.brokers):
+            _ask_for_credentials(broker)
         self.pair = Pair(self.source.bootstrap, self.target.bootstrap, ALIAS, f"{ALIAS}-")
         self.failpoints = Failpoints(directory)
         self.temporary = directory / "tmp"
-        self.temporary.mkdir()
+        self.local_disk = Disk(self.temporary, 128)
+        self.broker_disk = Disk(directory / f"target-{target_brokers}" / "data", 256)  # of the target's last broker
         self.service: Service
         self._services: list[Service] = []
         self._directory = directory
@@ -43,9 +52,13 @@ class Arena:
 
     def __enter__(self) -> Arena:
         with ExitStack() as stack:
+            stack.enter_context(self.local_disk)
+            stack.enter_context(self.broker_disk)
             stack.callback(self.source.kill)
             stack.callback(self.target.kill)
             start_together(self.source, self.target)
+            for bootstrap in (self.pair.source, self.pair.target):
+                credentials.allow(bootstrap, USER)
             stack.enter_context(self.source_proxy)
             stack.enter_context(self.target_proxy)
             stack.callback(self._close_services)
@@ -57,7 +70,7 @@ class Arena:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def start_service(self, **flow: Any) -> Service:
+    def start_service(self, environment: Mapping[str, str] | None = None, **flow: Any) -> Service:
         """Start another service and make it `service`; `flow` adds to the flow's keys."""
         own = {
             "transaction_timeout": f"{TRANSACTION_TIMEOUT}s",
@@ -66,8 +79,11 @@ class Arena:
             **flow,
         }
         through = Pair(self.source_proxy.bootstrap, self.target_proxy.bootstrap, ALIAS, self.pair.prefix)
-        environment = {**self.failpoints.environment, "TMPDIR": str(self.temporary)}
-        self.service = Service(through.settings(own), self._directory, environment)
+        settings = through.settings(own)
+        for cluster in settings["clusters"].values():
+            cluster.update(credentials.properties(USER))
+        own_environment = {**self.failpoints.environment, "TMPDIR": str(self.temporary), **(environment or {})}
+        self.service = Service(settings, self._directory, own_environment)
         self._services.append(self.service)
         return self.service.start()
 
@@ -81,12 +97,27 @@ class Arena:
         workers = self.service.worker_pids()
         for worker in workers:
             os.kill(worker, signal.SIGSTOP)
-        yield
-        for worker in workers:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(worker, signal.SIGCONT)
+        try:
+            yield
+        finally:
+            for worker in workers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker, signal.SIGCONT)
 
     def defects(self) -> list[str]:
         """What no fault may bring about: errors that mirror itself calls defects."""
         found = [event for service in self._services for event in service.find("defect")]
         return [str(event)[:500] for event in found]
+
+
+def _ask_for_credentials(broker: Broker) -> None:
+    """Behind the proxy; the map of protocols is the proxy's."""
+    protocols = str(broker.properties["listener.security.protocol.map"])
+    broker.properties |= {
+        "listener.security.protocol.map": protocols.replace("PROXIED:PLAINTEXT", "PROXIED:SASL_PLAINTEXT"),
+        "sasl.enabled.mechanisms": credentials.MECHANISM,
+        f"listener.name.proxied.{credentials.MECHANISM.lower()}.sasl.jaas.config": (
+            "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        ),
+        "connections.max.reauth.ms": REAUTHENTICATE,
+    }

@@ -3,136 +3,44 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
 from types import TracebackType
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer
+from confluent_kafka import IsolationLevel, KafkaException
 
+from tests.chaos.sender import Sender
 from tests.chaos.watch import Watch
-from tests.checker.history import Fate, Headers, History, Record, Sent
-from tests.harness import oracle
-from tests.harness.load import Made, mixed, producer
+from tests.checker.checker import Violation, check
+from tests.checker.compacted import check_compacted
+from tests.checker.history import History, Record
+from tests.harness import oracle, topics
+from tests.harness.load import Factory, keyed, mixed
 from tests.harness.pair import Pair
 from tests.harness.waiting import PATIENCE, TooLate, until
 
-TRANSACTION = 20  # records
-ABORT_EVERY = 5  # transactions
 SETTLE_TIMEOUT = 150.0  # seconds until everything has to be copied
-
-
-class Sender(threading.Thread):
-    """Sends numbered records to one partition, every other partition in transactions of which some are aborted."""
-
-    def __init__(self, bootstrap: str, topic: str, partition: int, rate: float) -> None:
-        super().__init__(daemon=True, name=f"send {topic}-{partition}")
-        self.sent: list[Sent] = []
-        self.failure: BaseException | None = None
-        self.paused = threading.Event()  # nothing is sent meanwhile
-        self._source = bootstrap
-        self._topic = topic
-        self._partition = partition
-        self._rate = rate
-        self._number = 0
-        self._stopping = threading.Event()
-        self._begun = time.monotonic()
-
-    def run(self) -> None:
-        """Until `stop`."""
-        try:
-            (self._transactions if self._partition % 2 else self._plain)()
-        except BaseException as failure:
-            self.failure = failure
-
-    def stop(self) -> None:
-        """End in order; raises what it failed with."""
-        self._stopping.set()
-        self.join(PATIENCE + 30)
-        assert not self.is_alive(), f"{self.name} does not stop"
-        if self.failure is not None:
-            raise self.failure
-
-    def _steps(self, records: int) -> Iterator[None]:
-        while not self._stopping.is_set():
-            if self.paused.is_set():
-                self._stopping.wait(0.05)
-                continue
-            yield
-            ahead = self._begun + (self._number + records) / self._rate - time.monotonic()
-            if ahead < -1.0:
-                self._begun -= ahead  # what was missed while the source was away is not made up for
-            self._stopping.wait(max(0.0, ahead))
-
-    def _plain(self) -> None:
-        to = producer(self._source)
-        for _ in self._steps(1):
-            self._send(to, lambda made, error: self._note(made, "unknown" if error else "acknowledged"))
-            to.poll(0)
-        to.flush(PATIENCE)
-
-    def _transactions(self) -> None:
-        to = self.transactional()
-        for count, _ in enumerate(self._steps(TRANSACTION), 1):
-            wanted: Fate = "aborted" if count % ABORT_EVERY == 0 else "acknowledged"
-            batch: list[Made] = []
-            try:
-                to.begin_transaction()
-                for _ in range(TRANSACTION):
-                    batch.append(self._send(to, lambda *_: None))
-                if wanted == "aborted":
-                    to.flush(PATIENCE)
-                    to.abort_transaction(PATIENCE)
-                else:
-                    to.commit_transaction(PATIENCE)
-            except KafkaException:
-                # A new producer with the same id aborts what is open; a commit may have been on its way.
-                wanted = "aborted" if wanted == "aborted" else "unknown"
-                to = self.transactional()
-            for made in batch:
-                self._note(made, wanted)
-
-    def transactional(self, suffix: str = "") -> Producer:
-        """A producer with this partition's transactional id, or another one."""
-        name = f"chaos-{self._topic}-{self._partition}{suffix}"
-        to = producer(self._source, transactional_id=name, message_timeout_ms=30_000)
-        to.init_transactions(PATIENCE)
-        return to
-
-    def _send(self, to: Producer, delivered: Callable[[Made, KafkaError | None], None]) -> Made:
-        made = mixed(self._number)
-        self._number += 1
-        while True:
-            try:
-                to.produce(
-                    self._topic,
-                    made.value,
-                    made.key,
-                    self._partition,
-                    on_delivery=lambda error, _: delivered(made, error),
-                    headers=list(made.headers),
-                )
-                return made
-            except BufferError:
-                to.poll(0.1)
-
-    def _note(self, made: Made, fate: Fate) -> None:
-        headers: Headers = tuple((name, value) for name, value in made.headers)
-        self.sent.append(Sent(made.key, made.value, headers, fate))
+PROGRESS_TIMEOUT = 90.0
 
 
 class Recorder:
     """As a context manager: a topic under load from the beginning to `finish`."""
 
-    def __init__(self, pair: Pair, partitions: int = 2, rate: float = 400.0) -> None:
+    make: Factory = staticmethod(mixed)
+
+    def __init__(self, pair: Pair, partitions: int = 2, rate: float = 400.0, **config: object) -> None:
         self.pair = pair
-        self.topic = pair.topic(uuid.uuid4().hex[:8], partitions)
+        self.topic = pair.topic(uuid.uuid4().hex[:8], partitions, **config)
         self.passed_over: dict[int, set[int]] = {number: set() for number in range(partitions)}
-        self.senders = [Sender(pair.source, self.topic, number, rate / partitions) for number in range(partitions)]
+        self._rate = rate / partitions
+        self.senders = [self._sender(number) for number in range(partitions)]
         self.watch = Watch(pair, self.topic)
         self.stalls: list[float] = []
+        self._bases = dict.fromkeys(range(partitions), 0)  # what is added to offsets: the ends of topics that are gone
         self._remembered: dict[int, dict[int, Record]] = {}  # by partition and offset
+
+    def _sender(self, number: int) -> Sender:
+        return Sender(self.pair.source, self.topic, number, self._rate, self.make)
 
     def __enter__(self) -> Recorder:
         for sender in self.senders:
@@ -145,6 +53,10 @@ class Recorder:
             with contextlib.suppress(BaseException):
                 sender.stop()
         self.watch.stop()
+        # Or the service would have more and more to do.
+        topics.delete(self.pair.source, self.topic)
+        with contextlib.suppress(KafkaException):
+            topics.delete(self.pair.target, self.remote)
 
     @property
     def remote(self) -> str:
@@ -152,42 +64,68 @@ class Recorder:
         return self.pair.remote(self.topic)
 
     def grow(self, partitions: int) -> None:
-        """More partitions have come, and get load too."""
+        """Add partitions on the source, with load on them."""
+        topics.grow(self.pair.source, self.topic, partitions)
         for number in range(len(self.senders), partitions):
-            self.passed_over[number] = set()
-            self.senders.append(Sender(self.pair.source, self.topic, number, 100.0))
+            self.passed_over[number], self._bases[number] = set(), 0
+            self.senders.append(self._sender(number))
             self.senders[-1].start()
         self.watch.grow(partitions)
 
-    def remember(self) -> oracle.Records:
+    def recreate(self, longer: bool) -> None:
+        """Delete the topic and create another of its name; `longer`: with more records than the old one had."""
+        for sender in self.senders:
+            sender.stop()
+        self.remember()
+        before = self.source_ends()
+        topics.delete(self.pair.source, self.topic)
+        until("the topic is gone", lambda: not topics.partitions(self.pair.source, self.topic), PATIENCE)
+        topics.create(self.pair.source, self.topic, len(self.senders))
+        topic_id = topics.topic_id(self.pair.source, self.topic)
+        for number, end in before.items():
+            self._bases[number] += end
+            self.watch.bases[topic_id, number] = self._bases[number]
+        self.senders = [sender.successor() for sender in self.senders]
+        for sender in self.senders:
+            sender.start(hurry=before[sender.partition] + 1 if longer else 0)
+        if longer:
+            until("a longer topic", lambda: all(end > before[n] for n, end in self.source_ends().items()), PATIENCE)
+
+    def source_ends(self) -> dict[int, int]:
+        """High watermarks of the source."""
+        return oracle.ends(self.pair.source, self.topic, IsolationLevel.READ_UNCOMMITTED)
+
+    def remember(self) -> None:
         """Keep what the source has now, before some of it is deleted."""
-        found = oracle.read(self.pair.source, self.topic)
-        for number, records in found.items():
-            self._remembered.setdefault(number, {}).update((record.offset, Record(*record)) for record in records)
-        return found
+        for number, records in oracle.read(self.pair.source, self.topic).items():
+            shifted = ((record.offset + self._bases[number], record) for record in records)
+            self._remembered.setdefault(number, {}).update((at, Record(at, *record[1:])) for at, record in shifted)
 
     def await_first(self) -> None:
         """Wait until every partition has got a record."""
-        until("first records", lambda: all(self.watch.last_arrivals()), 120)
+        until("first records", lambda: all(self.watch.last_arrivals()), PATIENCE)
 
-    def await_progress(self, timeout: float = 90.0) -> None:
+    def await_progress(self) -> None:
         """Wait until every partition has got another record since now; notes how long that took."""
         begun = time.monotonic()
         with contextlib.suppress(TooLate):
-            until("progress", lambda: all(at > begun for at in self.watch.last_arrivals()), timeout)
+            until("progress", lambda: all(at > begun for at in self.watch.last_arrivals()), PROGRESS_TIMEOUT)
         self.stalls.append(time.monotonic() - begun)
 
     def finish(self) -> list[History]:
         """Stop the load, wait until all is copied, and read everything once more."""
         for sender in self.senders:
             sender.stop()
-        source = self.remember()
+        self.remember()
         with contextlib.suppress(TooLate):
-            until("all copied", lambda: self._is_copied(source), SETTLE_TIMEOUT)
+            until("all copied", self._is_copied, SETTLE_TIMEOUT)
         with contextlib.suppress(TooLate):
             until("no open transaction", lambda: not oracle.hanging(self.pair.target, self.remote), 30)
-        self.watch.stop()
         target = oracle.read(self.pair.target, self.remote)
+        with contextlib.suppress(TooLate):  # what it has not seen in the end is judged
+            until("the concurrent reader", lambda: self._has_seen(target), 30)
+        positions = until("positions", self._all_positions, PATIENCE) or {}
+        self.watch.stop()
         source_ends = oracle.ends(self.pair.source, self.topic, IsolationLevel.READ_COMMITTED)
         stable = oracle.ends(self.pair.target, self.remote, IsolationLevel.READ_COMMITTED)
         high = oracle.ends(self.pair.target, self.remote, IsolationLevel.READ_UNCOMMITTED)
@@ -198,8 +136,8 @@ class Recorder:
                 target=[Record(*record) for record in target[number]],
                 concurrent=list(self.watch.seen[number]),
                 samples=list(self.watch.samples[number]),
-                position=self._position(number),
-                source_end=source_ends[number],
+                position=positions[number] if positions[number] >= 0 else None,
+                source_end=source_ends[number] + self._bases[number],
                 stable=stable[number],
                 high=high[number],
                 stalls=self.stalls,
@@ -208,10 +146,36 @@ class Recorder:
             for number in range(len(self.senders))
         ]
 
-    def _is_copied(self, source: oracle.Records) -> bool:
-        return all(
-            not records or (self._position(number) or 0) > records[-1].offset for number, records in source.items()
+    @staticmethod
+    def judge(history: History) -> list[Violation]:
+        """All that is wrong with a history of this recorder's."""
+        return check(history)
+
+    def _is_copied(self) -> bool:
+        positions = self._all_positions()
+        return positions is not None and all(
+            not records or positions[number] > max(records) for number, records in self._remembered.items()
         )
 
-    def _position(self, number: int) -> int | None:
-        return oracle.committed_position(self.pair.target, self.pair.group, self.remote, number)
+    def _has_seen(self, target: oracle.Records) -> bool:
+        return all(len(self.watch.seen[number]) >= len(records) for number, records in target.items())
+
+    def _all_positions(self) -> dict[int, int] | None:
+        with contextlib.suppress(KafkaException):
+            positions = self.watch.positions()
+            return positions if len(positions) == len(self.senders) else None
+        return None
+
+
+class CompactedRecorder(Recorder):
+    """Of a compacted topic: a few keys that come again and again, and tombstones."""
+
+    make = staticmethod(keyed)
+
+    def __init__(self, pair: Pair) -> None:
+        super().__init__(pair, cleanup_policy="compact", segment_ms=500, min_cleanable_dirty_ratio=0.01)
+
+    @staticmethod
+    def judge(history: History) -> list[Violation]:
+        """As Recorder's; of compacted topics other things are asked."""
+        return check_compacted(history)

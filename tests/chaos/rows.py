@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from tests.chaos.arena import TRANSACTION_TIMEOUT, Arena
-from tests.chaos.recorder import Recorder
-from tests.harness import oracle, topics
+from tests.chaos.arena import REAUTHENTICATE, TRANSACTION_TIMEOUT, USER, Arena
+from tests.chaos.disk import CannotRun
+from tests.chaos.recorder import CompactedRecorder, Recorder
+from tests.harness import clocks, credentials, oracle, topics
 from tests.harness.load import Made
 from tests.harness.waiting import PATIENCE, until
 
@@ -29,18 +29,20 @@ class Row(NamedTuple):
     name: str
     fault: Fault
     everywhere: bool  # may it be combined with others?
+    recorder: type[Recorder]
 
 
+PASSED_OVER = "source data is lost, copying goes on behind it"
 ROWS: dict[str, Row] = {}
 STEPS = ("before-produce", "after-produce", "after-offsets", "after-commit")
 
 
-def row(name: str, everywhere: bool = True) -> Callable[[Fault], Fault]:
+def row(name: str, everywhere: bool = True, recorder: type[Recorder] = Recorder) -> Callable[[Fault], Fault]:
     """Enter a fault into the matrix."""
 
     def enter(fault: Fault) -> Fault:
         key = fault.__name__.replace("_", "-")
-        ROWS[key] = Row(name, fault, everywhere)
+        ROWS[key] = Row(name, fault, everywhere, recorder)
         return fault
 
     return enter
@@ -190,24 +192,47 @@ def open_transaction(arena: Arena, rng: random.Random, recorder: Recorder) -> No
     to.abort_transaction(30)
 
 
+@row("11 a compacted topic: gaps and tombstones", everywhere=False, recorder=CompactedRecorder)
+def compaction(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    def has_gaps() -> bool:
+        """Behind the position, compaction has left less than half of the records."""
+        behind = [r for r in oracle.read(arena.pair.source, recorder.topic)[0] if r.offset >= position]
+        return len(behind) > 100 and len(behind) < (behind[-1].offset - position) / 2
+
+    with arena.workers_stopped():
+        position = recorder.watch.positions()[0]
+        until("gaps on the source", has_gaps)
+    if rng.random() < 0.5:
+        worker(arena, rng, recorder)
+    recorder.await_progress()
+    assert not arena.service.find(PASSED_OVER, topic=recorder.topic), "a false alarm"
+
+
 @row("12 records are deleted before they are copied", everywhere=False)
 def deleted_records(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     with arena.workers_stopped():
-        end = oracle.ends(arena.pair.source, recorder.topic, IsolationLevel.READ_UNCOMMITTED)[0]
-        until(
-            "more on the source",
-            lambda: oracle.ends(arena.pair.source, recorder.topic, IsolationLevel.READ_UNCOMMITTED)[0] > end + 100,
-        )
+        end = recorder.source_ends()[0]
+        until("more on the source", lambda: recorder.source_ends()[0] > end + 100)
         recorder.remember()
         topics.remove_records(arena.pair.source, recorder.topic, end + rng.randint(50, 100))
-    said = arena.service.wait_for_event("source data is lost, copying goes on behind it", topic=recorder.topic)
+    said = arena.service.wait_for_event(PASSED_OVER, topic=recorder.topic)
     first, last = re.findall(r"offsets (\d+) to (\d+) were deleted", said["reason"])[0]
     recorder.passed_over[0].update(range(int(first), int(last) + 1))
 
 
+@row("13 the topic is deleted and created again, shorter or longer than before", everywhere=False)
+def recreated(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    with arena.workers_stopped():
+        before = recorder.source_ends()
+        recorder.recreate(longer=rng.random() < 0.5)
+    for number, end in before.items():
+        said = arena.service.wait_for_event(PASSED_OVER, topic=recorder.topic, partition=number)
+        (last,) = re.findall(r"what followed offset (-?\d+) of the old one is lost", said["reason"])
+        recorder.passed_over[number].update(range(int(last) + 1, end))
+
+
 @row("14 partitions are added", everywhere=False)
-def growth(arena: Arena, _: random.Random, recorder: Recorder) -> None:
-    topics.grow(arena.pair.source, recorder.topic, 4)
+def growth(_: Arena, __: random.Random, recorder: Recorder) -> None:
     recorder.grow(4)
 
 
@@ -240,6 +265,60 @@ def permission(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
         if what != "read":  # for an open fetch session a broker does not ask again
             arena.service.wait_for("failed", lambda: arena.service.metric("mirror_partitions", **failed) > 0)
         time.sleep(rng.uniform(0, 5))
+
+
+@row("16 the service's credentials expire, and are given again")
+def credentials_expire(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    bootstrap = rng.choice((arena.pair.source, arena.pair.target))
+    credentials.expire(bootstrap, USER)
+    time.sleep(REAUTHENTICATE / 1000 + rng.uniform(0, 5))
+    arena.service.wait_for("not ready", lambda: arena.service.get("/readyz")[0] == 503)
+    credentials.allow(bootstrap, USER)
+
+
+@row("17 the disk of one of the target's brokers is full", everywhere=False)
+def target_disk_full(arena: Arena, rng: random.Random, _: Recorder) -> None:
+    broker = arena.target.brokers[-1]
+    with arena.broker_disk.full():
+        until("the broker gives up", lambda: broker.process is None or broker.process.poll() is not None, PATIENCE)
+        time.sleep(rng.uniform(0, 3))
+    broker.kill()
+    broker.start()
+
+
+@row("17 the service's disk is full, and its workers killed")
+def local_disk_full(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    with arena.local_disk.full():
+        worker(arena, rng, recorder)
+        time.sleep(rng.uniform(0, 5))
+
+
+@row("18 records from the future and the past")
+def skewed_records(_: Arena, rng: random.Random, recorder: Recorder) -> None:
+    for sender in recorder.senders:
+        sender.skew = rng.choice((-1, 1)) * rng.randint(1_000, 3_500_000)  # a broker takes an hour at most
+
+
+@row("18 the service's clock is an hour ahead or behind")
+def skewed_service(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    environment = clocks.faked(rng.choice((-3600, 3600)))
+    if environment is None:
+        raise CannotRun("no libfaketime: apt-get install faketime")
+    assert arena.service.terminate() == 0, arena.service.tail()
+    arena.start_service(environment)
+    recorder.await_progress()
+    ages = ("mirror_source_replication_latency_seconds_sum", "mirror_source_record_age_seconds")
+    found = [sample for sample in arena.service.metrics() if sample.name in ages]
+    assert found and all(sample.value >= 0 for sample in found), found
+    assert arena.service.terminate() == 0, arena.service.tail()
+    arena.start_service()
+
+
+@row("quotas: the brokers throttle producing and fetching")
+def quotas(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    bootstrap = rng.choice((arena.pair.source, arena.pair.target))
+    with topics.throttled(bootstrap, "mirror", producer_byte_rate=5_000, consumer_byte_rate=5_000):
+        recorder.await_progress()
 
 
 @row("22 another number of tasks")

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 import time
 import uuid
+from collections.abc import Mapping
+from concurrent.futures import TimeoutError as FuturesTimeout
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from tests.checker.history import Record, Sample
 from tests.harness import oracle, topics
 from tests.harness.pair import Pair
 from tests.harness.waiting import TooLate
 
-SAMPLE_INTERVAL = 0.5  # seconds
-SAMPLE_TIMEOUT = 20.0
+SAMPLE_INTERVAL = 0.2  # seconds
+DECIDED_WITHIN = 3.0  # seconds that a sample waits for open transactions
+TIMEOUT = 5.0
 
 
 class Watch:
@@ -24,11 +29,13 @@ class Watch:
     def __init__(self, pair: Pair, topic: str) -> None:
         self.seen: dict[int, list[Record]] = {}
         self.samples: dict[int, list[Sample]] = {}
+        self.bases: dict[tuple[str, int], int] = {}  # what a topic's id adds to the offsets of its partition
         self._arrived: dict[int, float] = {}  # monotonic
         self._pair = pair
         self._remote = pair.remote(topic)
         self._stopping = threading.Event()
         self._wanted = topics.partitions(pair.source, topic)
+        self._positions = self._consumer(pair.group)  # the group's own, to ask for its positions
         self._threads = [
             threading.Thread(target=each, daemon=True, name=f"watch {topic}") for each in (self._read, self._sample)
         ]
@@ -52,11 +59,23 @@ class Watch:
         """When each partition last got a record; 0: never."""
         return [self._arrived.get(number, 0.0) for number in range(self._wanted)]
 
-    def _consumer(self) -> Consumer:
+    def positions(self) -> dict[int, int]:
+        """By partition the position, counted through all topics of the name; -1: none. Without those that hang."""
+        asked = [TopicPartition(self._remote, number) for number in range(self._wanted)]
+        return {
+            found.partition: self._base(found) + found.offset if found.offset >= 0 else -1
+            for found in self._positions.committed(asked, TIMEOUT)
+            if found.error is None
+        }
+
+    def _base(self, found: TopicPartition) -> int:
+        return self.bases.get((json.loads(found.metadata)["topic_id"], found.partition), 0)
+
+    def _consumer(self, group: str) -> Consumer:
         return Consumer(
             {
                 "bootstrap.servers": self._pair.target,
-                "group.id": f"watch-{uuid.uuid4().hex}",
+                "group.id": group,
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
@@ -66,7 +85,7 @@ class Watch:
         )
 
     def _read(self) -> None:
-        consumer = self._consumer()
+        consumer = self._consumer(f"watch-{uuid.uuid4().hex}")
         while not self._stopping.is_set():
             for number in range(len(self.seen), self._wanted):
                 self.samples[number] = []
@@ -81,47 +100,38 @@ class Watch:
         consumer.close()
 
     def _sample(self) -> None:
-        # Not to be mistaken: this reader only counts, and its group is the service's, to read its positions.
-        positions = Consumer(
-            {
-                "bootstrap.servers": self._pair.target,
-                "group.id": self._pair.group,
-                "isolation.level": "read_committed",
-                "log_level": 0,
-            }
-        )
+        reader: oracle.Reader | None = None
         while not self._stopping.wait(SAMPLE_INTERVAL):
-            for number in range(len(self.samples)):
-                with contextlib.suppress(KafkaException, TooLate):
-                    if number >= topics.partitions(self._pair.target, self._remote):
+            with contextlib.suppress(KafkaException, TooLate, FuturesTimeout):
+                if reader is None or len(reader.records) < self._wanted:
+                    if topics.partitions(self._pair.target, self._remote) < self._wanted:
                         continue
-                    sample = self._sample_of(positions, number)
-                    if sample is not None:
-                        self.samples[number].append(sample)
-        positions.close()
+                    reader = oracle.Reader(self._pair.target, self._remote)
+                for number, sample in self._sample_with(reader).items():
+                    self.samples[number].append(sample)
 
-    def _sample_of(self, positions: Consumer, number: int) -> Sample | None:
-        """Position, records, position. The markers of a transaction come to position and records one after another:
+    def _sample_with(self, reader: oracle.Reader) -> dict[int, Sample]:
+        """Positions, records, positions. The markers of a transaction come to position and records one after another:
 
-        so what was on the target when the position was read has to be decided first.
+        so what was on the target when the positions were read has to be decided first.
         """
-        before = self._position(positions, number)
-        high = oracle.ends(self._pair.target, self._remote, IsolationLevel.READ_UNCOMMITTED)[number]
-        deadline = time.monotonic() + SAMPLE_TIMEOUT
-        while oracle.ends(self._pair.target, self._remote, IsolationLevel.READ_COMMITTED)[number] < high:
-            if time.monotonic() > deadline or self._stopping.wait(0.02):
-                return None
-        visible = self._visible(number, high)
-        return None if visible is None else Sample(before, visible, self._position(positions, number))
+        before = self.positions()
+        high, deadline = self._ends(IsolationLevel.READ_UNCOMMITTED), time.monotonic() + DECIDED_WITHIN
+        stable = self._ends(IsolationLevel.READ_COMMITTED)
+        while any(stable[number] < high[number] for number in high) and time.monotonic() < deadline:
+            self._stopping.wait(0.02)
+            stable = self._ends(IsolationLevel.READ_COMMITTED)
+        visible = {number: len(records) for number, records in reader.to_end(TIMEOUT).items()}
+        after = self.positions()
+        decided = [number for number in high if stable[number] >= high[number]]
+        return {
+            number: Sample(before[number], visible[number], after[number])
+            for number in decided
+            if number in before and number in after and number in self.samples
+        }
 
-    def _position(self, positions: Consumer, number: int) -> int:
-        (found,) = positions.committed([TopicPartition(self._remote, number)], 10)
-        if found.error is not None:
-            raise KafkaException(found.error)
-        return int(max(found.offset, -1))
-
-    def _visible(self, number: int, high: int) -> int | None:
-        """Records that a read_committed consumer sees now, all up to `high` among them."""
-        consumer = oracle.Reader(self._pair.target, self._remote)
-        with contextlib.closing(consumer):
-            return len(consumer.to_end(SAMPLE_TIMEOUT)[number])
+    def _ends(self, isolation: IsolationLevel) -> Mapping[int, int]:
+        asked = {TopicPartition(self._remote, number): OffsetSpec.latest() for number in range(self._wanted)}
+        admin = topics.admin(self._pair.target)
+        futures = admin.list_offsets(asked, isolation_level=isolation, request_timeout=TIMEOUT)
+        return {tp.partition: future.result(2 * TIMEOUT).offset for tp, future in futures.items()}

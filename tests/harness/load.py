@@ -46,6 +46,12 @@ def mixed(number: int) -> Made:
     return Made((None, b"", b"k%d" % number)[number % 3], (None, b"", b"v%d" % number)[number // 3 % 3], headers)
 
 
+def keyed(number: int) -> Made:
+    """For a compacted topic: few keys, and every fifth record a tombstone; headers tell them apart."""
+    value = None if number % 5 == 0 else b"v%d" % number
+    return Made(b"key-%d" % (number % 17), value, [("number", b"%d" % number)])
+
+
 @dataclass
 class Counts:
     """What a load has done, by (topic, partition)."""

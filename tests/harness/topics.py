@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -23,6 +24,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from mirror.java import classpath, java
 from tests.harness.waiting import until
 
 TIMEOUT = 30.0
@@ -53,11 +55,11 @@ def delete(bootstrap: str, topic: str) -> None:
 
 @contextlib.contextmanager
 def forbidden(bootstrap: str, resource: ResourceType, name: str, operation: AclOperation) -> Iterator[None]:
-    """Nobody may do this meanwhile; all else is allowed. For clusters that allow what no ACL names."""
+    """Nobody but super users may do this meanwhile; all else is allowed. For clusters that allow what no ACL names."""
 
     def acl(what: AclOperation, permission: AclPermissionType) -> AclBinding:
         pattern = ResourcePatternType.LITERAL
-        return AclBinding(resource, name, pattern, "User:ANONYMOUS", "*", what, permission)
+        return AclBinding(resource, name, pattern, "User:*", "*", what, permission)
 
     bindings = [acl(AclOperation.ALL, AclPermissionType.ALLOW), acl(operation, AclPermissionType.DENY)]
     for future in admin(bootstrap).create_acls(bindings).values():
@@ -72,10 +74,28 @@ def forbidden(bootstrap: str, resource: ResourceType, name: str, operation: AclO
             future.result(TIMEOUT)
 
 
+@contextlib.contextmanager
+def throttled(bootstrap: str, client: str, **limits: int) -> Iterator[None]:
+    """Brokers throttle a client id to these quotas (such as producer_byte_rate, bytes per second) meanwhile."""
+    command = [java(), "-XX:TieredStopAtLevel=1", "-cp", classpath(), "kafka.admin.ConfigCommand"]
+    command += ["--bootstrap-server", bootstrap, "--entity-type", "clients", "--entity-name", client, "--alter"]
+    wanted = ",".join(f"{name}={limit}" for name, limit in limits.items())
+    subprocess.run([*command, "--add-config", wanted], check=True, capture_output=True)
+    try:
+        yield
+    finally:
+        subprocess.run([*command, "--delete-config", ",".join(limits)], check=True, capture_output=True)
+
+
 def partitions(bootstrap: str, topic: str) -> int:
     """How many the topic has; 0: there is no such topic."""
     found = admin(bootstrap).list_topics(timeout=TIMEOUT).topics.get(topic)
     return len(found.partitions) if found and found.error is None else 0
+
+
+def topic_id(bootstrap: str, topic: str) -> str:
+    """The topic's id (KIP-516): another one after it was created again."""
+    return str(admin(bootstrap).describe_topics(TopicCollection([topic]))[topic].result(TIMEOUT).topic_id)
 
 
 def configuration(bootstrap: str, topic: str) -> dict[str, str]:

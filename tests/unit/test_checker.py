@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.checker.checker import STALL_MAX, check
+from tests.checker.compacted import check_compacted
 from tests.checker.history import Fate, History, Record, Sample, Sent
 
 
@@ -197,3 +198,90 @@ def test_at_least_once_allows_a_batch_for_each_crash(replay: Replay, crashes: in
     assert caught(history) == caught_as
     assert "I2" in caught(replace(with_target(replay, [*doubled, *target]), crashes=1, batch=3, samples=()))
     assert "I1" in caught(replace(with_target(replay, doubled[:-1]), crashes=1, batch=3, samples=()))
+
+
+# Compacted topics.
+
+
+@st.composite
+def compactions(draw: st.DrawFn) -> History:
+    """Right histories of a compacted topic: each side has lost any records but the latest of a key, or a tombstone."""
+    keys = draw(st.lists(st.integers(0, 3), min_size=4, max_size=30))
+    everything = [
+        Record(
+            number, b"%d" % key, draw(st.sampled_from((b"value", None))), (("number", b"%d" % number),), 1000 + number
+        )
+        for number, key in enumerate(keys)
+    ]
+    everything.append(Record(len(keys), b"last", b"value", (("number", b"%d" % len(keys)),), 2000))
+    latest = {record.key: record for record in everything}
+
+    def compacted() -> list[Record]:
+        kept = draw(st.sets(st.sampled_from(everything)))
+        # A tombstone goes after all that it stands for.
+        gone = {key for key, record in latest.items() if record.value is None and record not in kept}
+        return [r for r in everything if r.key not in gone and (r in kept or r is latest[r.key])]
+
+    source, target = compacted(), compacted()
+    return History(
+        sent=[Sent(record.key, record.value, record.headers, "acknowledged") for record in everything],
+        source=[*source, *(() if everything[-1] in source else everything[-1:])],
+        target=target,
+        concurrent=target,
+        samples=[],
+        position=len(everything),
+        source_end=len(everything),
+        stable=1,
+        high=1,
+    )
+
+
+def caught_compacted(history: History) -> set[str]:
+    return {violation.invariant for violation in check_compacted(history)}
+
+
+@given(compactions())
+def test_a_right_compacted_history_passes(history: History) -> None:
+    assert check_compacted(history) == []
+
+
+@given(compactions())
+def test_the_latest_of_a_key_is_lost(history: History) -> None:
+    assert "I1" in caught_compacted(replace(history, target=history.target[:-1]))
+
+
+@given(compactions())
+def test_a_tombstone_is_lost(history: History) -> None:
+    number = len(history.sent)
+    tombstone = Record(number, b"last", None, (("number", b"%d" % number),), 3000)
+    sent = Sent(tombstone.key, None, tombstone.headers, "acknowledged")
+    source = [*history.source, tombstone]
+    grown = replace(history, sent=[*history.sent, sent], source=source, position=number + 1, source_end=number + 1)
+    assert caught_compacted(grown) == {"I1"}
+
+
+@given(compactions(), st.data())
+def test_a_compacted_record_comes_twice(history: History, data: st.DataObject) -> None:
+    again = data.draw(st.sampled_from(list(history.target)))
+    assert "I2" in caught_compacted(replace(history, target=[again, *history.target]))
+
+
+@given(compactions())
+def test_an_older_record_comes_after_a_newer_one(history: History) -> None:
+    target = [*history.target, *([history.target[0]] if len(history.target) > 1 else [])]
+    if len(target) > 1:
+        assert "I3" in caught_compacted(replace(history, target=target))
+
+
+@given(compactions(), st.sampled_from(("aborted", "foreign")))
+def test_a_compacted_record_that_does_not_belong(history: History, kind: str) -> None:
+    record = Record(0, b"never", b"committed", (), 1)
+    sent = [*history.sent, Sent(record.key, record.value, (), "aborted")] if kind == "aborted" else history.sent
+    assert "I4" in caught_compacted(replace(history, sent=sent, target=[record, *history.target]))
+
+
+@given(compactions(), st.integers(-1, 0))
+def test_a_position_that_stays_behind(history: History, behind: int) -> None:
+    last = history.source[-1].offset
+    assert caught_compacted(replace(history, position=last + behind)) == {"I6"}
+    assert caught_compacted(replace(history, position=None)) == {"I6"}
