@@ -164,6 +164,9 @@ def admin(cluster: Cluster, on_error: OnError | None = None, features: logging.L
     What each broker can do librdkafka tells nobody but a logger: `features`.
     """
     config = {key: value for key, value in _base(cluster).items() if key not in PRODUCER_ONLY}
+    # Otherwise a request that waits for a broker that is down has librdkafka connect to it thousands of times a
+    # second: each failure makes it ask again, which takes back the back-off (librdkafka 2.16).
+    config["enable.sparse.connections"] = False
     if on_error:
         config["error_cb"] = on_error
     if features:

@@ -1,14 +1,20 @@
-"""A source that loses records it had acknowledged: an unclean leader election cuts its log, and it grows again."""
+"""A source of three brokers, of which one is down: connections to it, and an unclean election that cuts its log."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import NewTopic, OffsetSpec
 
+from mirror import clients
+from mirror.clients import LIBRDKAFKA
+from mirror.cluster import list_offsets
 from mirror.local_kafka import LocalCluster
+from mirror.plan import Partition
+from mirror.settings import Cluster
 from tests.harness import oracle, topics
 from tests.harness.load import Made
 from tests.harness.pair import Pair
@@ -17,9 +23,9 @@ from tests.harness.waiting import PATIENCE, until
 ALIAS = "cut"
 
 
-@pytest.fixture
-def cut_source(tmp_path: Path) -> Iterator[LocalCluster]:
-    with LocalCluster("cut", tmp_path, 3) as running:
+@pytest.fixture(scope="module")
+def cut_source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster("cut", tmp_path_factory.mktemp("cut"), 3) as running:
         yield running
 
 
@@ -27,6 +33,28 @@ def state(source: LocalCluster, topic: str) -> tuple[int, list[int]]:
     """Leader and in-sync replicas."""
     partition = topics.admin(source.bootstrap).list_topics(topic, timeout=30).topics[topic].partitions[0]
     return partition.leader, sorted(partition.isrs)
+
+
+def test_a_broker_that_is_down_is_not_asked_without_end(
+    cut_source: LocalCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By a request that only it could answer; librdkafka would connect to it thousands of times a second."""
+    caplog.set_level(logging.DEBUG, LIBRDKAFKA.name)
+    properties = {"bootstrap.servers": cut_source.bootstrap, "debug": "broker", "log_level": "7"}
+    client = clients.admin(Cluster(ALIAS, properties, {}, {}))
+    topic, last = f"{ALIAS}-down", cut_source.brokers[-1]
+    topics.admin(cut_source.bootstrap).create_topics([NewTopic(topic, 1, replica_assignment=[[last.node]])])[
+        topic
+    ].result(30)
+    asked = {Partition(topic, 0): OffsetSpec.latest()}
+    until("the topic's end", lambda: list_offsets(client, asked), PATIENCE)
+    last.kill()
+    caplog.clear()
+    assert list_offsets(client, asked) == {}
+    client.poll(0)
+    assert 0 < caplog.text.count("onnect") < 500, caplog.text[:3000]
+    last.start()
+    until("the topic's end again", lambda: list_offsets(client, asked), PATIENCE)
 
 
 def test_a_log_that_was_cut_and_has_grown_again(
