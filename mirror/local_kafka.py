@@ -16,7 +16,7 @@ import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -26,6 +26,8 @@ from confluent_kafka.admin import AdminClient
 from mirror.child import spawn
 from mirror.errors import SetupError
 from mirror.java import classpath, java
+
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # for a JVM that starts often or runs shortly
 
 _START_SECONDS, _STOP_SECONDS = 60.0, 15.0
 
@@ -63,7 +65,13 @@ class Broker:
     """
 
     def __init__(
-        self, node: int, directory: Path, port: int, cluster_id: str, properties: Mapping[str, object]
+        self,
+        node: int,
+        directory: Path,
+        port: int,
+        cluster_id: str,
+        properties: Mapping[str, object],
+        java_options: Sequence[str],
     ) -> None:
         self.node = node
         self.port = port
@@ -71,6 +79,7 @@ class Broker:
         self.process: subprocess.Popen[bytes] | None = None
         self._directory = directory
         self._cluster_id = cluster_id
+        self._java_options = java_options
         self.properties: dict[str, object] = {"node.id": node, "log.dirs": directory / "data", **properties}
 
     @property
@@ -89,15 +98,14 @@ class Broker:
         settings.write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()))
         atexit.register(self.kill)
         if not (self._directory / "data" / "meta.properties").exists():
-            quick = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
             tool = ("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(settings))
-            self.process = self._run(*quick, *tool)
+            self.process = self._run(*QUICK, *tool)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(_START_SECONDS)
             if self.process.poll() != 0:
                 self.kill()
                 raise SetupError(f"could not format {self._directory}:\n{self._log_tail()}")
-        self.process = self._run("-Xmx512m", "kafka.Kafka", str(settings))
+        self.process = self._run("-Xmx512m", *self._java_options, "kafka.Kafka", str(settings))
         self._await_ready()
 
     def _run(self, *arguments: str) -> subprocess.Popen[bytes]:
@@ -169,7 +177,12 @@ class LocalCluster:
     """
 
     def __init__(
-        self, name: str, directory: Path, brokers: int = 1, properties: Mapping[str, object] | None = None
+        self,
+        name: str,
+        directory: Path,
+        brokers: int = 1,
+        properties: Mapping[str, object] | None = None,
+        java_options: Sequence[str] = (),
     ) -> None:
         self.name = name
         cluster_id = base64.b64encode(uuid.uuid4().bytes, altchars=b"xy")[:22].decode()
@@ -184,7 +197,7 @@ class LocalCluster:
             }
             together = {**_common_properties(brokers), **listeners, **(properties or {})}
             place = directory.absolute() / f"{name}-{node}"
-            self.brokers.append(Broker(node, place, port, cluster_id, together))
+            self.brokers.append(Broker(node, place, port, cluster_id, together, java_options))
 
     @property
     def bootstrap(self) -> str:

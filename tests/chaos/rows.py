@@ -307,7 +307,7 @@ def skewed_service(arena: Arena, rng: random.Random, recorder: Recorder) -> None
     assert arena.service.terminate() == 0, arena.service.tail()
     arena.start_service(environment)
     recorder.await_progress()
-    ages = ("mirror_source_replication_latency_seconds_sum", "mirror_source_record_age_seconds")
+    ages = ("mirror_source_replication_latency_seconds_sum", "mirror_source_record_age_seconds_sum")
     found = [sample for sample in arena.service.metrics() if sample.name in ages]
     assert found and all(sample.value >= 0 for sample in found), found
     assert arena.service.terminate() == 0, arena.service.tail()

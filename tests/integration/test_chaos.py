@@ -20,11 +20,16 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
         assert running.service.terminate() == 0, running.service.tail()
 
 
-@pytest.mark.parametrize("name", ["worker-at-step", "target-broker", "network", "held-back-end-txn", "oversize"])
-def test_a_round(arena: Arena, name: str) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [("worker-at-step", "target-broker", "network", "held-back-end-txn"), ("oversize",), ("recreated",)],
+    ids=" ".join,
+)
+def test_a_recording(arena: Arena, names: tuple[str, ...]) -> None:
     seed = int(os.environ.get("MIRROR_SEED") or random.randrange(1_000_000))
-    print(f"MIRROR_SEED={seed} repeats this round")
-    total = Total(name)
-    play(arena, [ROWS[name]], seed, total)
+    print(f"MIRROR_SEED={seed} repeats this recording")
+    total = Total(" ".join(names))
+    play(arena, [ROWS[name] for name in names], seed, total)
     assert not total.violations, "\n".join([*total.violations, arena.service.tail()])
+    assert total.rounds == len(names)
     assert total.records > 0 and total.samples > 0

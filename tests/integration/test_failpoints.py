@@ -87,7 +87,8 @@ def test_a_recovery_that_fails_too_is_tried_again(flow: Pair, service: Service, 
         load.stop()
         flow.await_same(topic)
     flow.assert_settled(topic)
-    assert len(service.find("defect", topic=topic)) == 2
+    (defect,) = service.find("defect")
+    assert "RuntimeError: before-recovery" in defect["exception"]
 
 
 def test_the_position_of_an_idle_partition_is_committed_again(flow: Pair, service: Service) -> None:
