@@ -14,6 +14,7 @@ from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
     ConfigSource,
+    ListOffsetsResultInfo,
     NewPartitions,
     NewTopic,
     OffsetSpec,
@@ -28,6 +29,7 @@ from mirror.settings import Cluster
 
 TIMEOUT = 5.0  # seconds for an answer; less than a drain may take
 OFFSETS_TIMEOUT = 10.0  # seconds
+NO_OFFSET = -1  # of a timestamp after the newest record
 
 T = TypeVar("T")
 Refusals = dict[str, KafkaError]  # by topic
@@ -141,5 +143,15 @@ def list_offsets(
     offsets = {}
     for tp, future in futures.items():
         with contextlib.suppress(KafkaException, FuturesTimeout):
-            offsets[Partition(tp.topic, tp.partition)] = int(future.result(2 * OFFSETS_TIMEOUT).offset)
+            offsets[Partition(tp.topic, tp.partition)] = given(future.result(2 * OFFSETS_TIMEOUT))
     return offsets
+
+
+def given(result: ListOffsetsResultInfo) -> int:
+    """The offset that a broker gave; -1: it has none for that time. Raises KafkaException if none was given at all.
+
+    librdkafka calls it a success when the leader is away, and gives OFFSET_INVALID.
+    """
+    if result.offset < NO_OFFSET:
+        raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+    return int(result.offset)

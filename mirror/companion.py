@@ -17,6 +17,7 @@ from mirror import clients
 from mirror.assignment import Assignment, find_starts
 from mirror.backoff import Backoff
 from mirror.channel import ChannelWriter, ControlReader
+from mirror.cluster import given
 from mirror.errors import ClusterAway, MirrorError, PartitionError, TaskHung
 from mirror.plan import Partition, Topic
 from mirror.poller import Join, Leave, Move
@@ -186,7 +187,7 @@ class Companion(threading.Thread):
             return
         for tp, future in self._asked.items():
             try:
-                self._ends[Partition(tp.topic, tp.partition)] = future.result().offset
+                self._ends[Partition(tp.topic, tp.partition)] = given(future.result())
             except KafkaException:
                 self._ends.pop(Partition(tp.topic, tp.partition), None)
         asked = {TopicPartition(*partition): OffsetSpec.latest() for partition in (*self._assigned, *self._resting)}

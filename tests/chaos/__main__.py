@@ -20,6 +20,7 @@ from tests.chaos.rows import ROWS, Row
 
 RANDOM = "random"
 ROUNDS_TOGETHER = 5  # in one recording
+LONG = 15.0  # seconds without progress that one wants to know the reason of
 
 
 @dataclass
@@ -39,7 +40,7 @@ def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total) -> None:
     """One recording: load, faults at random moments one after another, and the judgement."""
     rng = random.Random(seed)
     total.seeds.append(seed)
-    defects = len(arena.defects())
+    defects, said_before = len(arena.defects()), len(arena.lines())
     try:
         with rows[0].recorder(arena.pair) as recorder:
             recorder.await_first()
@@ -54,6 +55,8 @@ def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total) -> None:
             said = [f"seed {seed}, {recorder.topic}-{number}: {v.invariant} {v.what}" for v in recorder.judge(history)]
             total.violations += said[:20]
         total.longest_stall = max([total.longest_stall, *recorder.stalls])
+        if max(recorder.stalls) > LONG:
+            print("\n".join(["   what the service said:", *arena.lines()[said_before:]]), flush=True)
     except CannotRun as error:
         print(f"   cannot run here: {error}", flush=True)
         return

@@ -104,6 +104,10 @@ class Arena:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(worker, signal.SIGCONT)
 
+    def lines(self) -> list[str]:
+        """What the services have said."""
+        return [line for service in self._services for line in service.lines]
+
     def defects(self) -> list[str]:
         """What no fault may bring about: errors that mirror itself calls defects."""
         found = [event for service in self._services for event in service.find("defect")]

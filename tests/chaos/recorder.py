@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
+from collections.abc import Callable
 from types import TracebackType
 
 from confluent_kafka import IsolationLevel, KafkaException
@@ -21,6 +22,14 @@ from tests.harness.waiting import PATIENCE, TooLate, until
 
 SETTLE_TIMEOUT = 150.0  # seconds until everything has to be copied
 PROGRESS_TIMEOUT = 90.0
+
+
+def _wait(description: str, condition: Callable[[], bool], timeout: float) -> None:
+    """As `until`, but what is late is judged with all the rest."""
+    try:
+        until(description, condition, timeout)
+    except TooLate as error:
+        print(f"   {error}", flush=True)
 
 
 class Recorder:
@@ -108,8 +117,7 @@ class Recorder:
     def await_progress(self) -> None:
         """Wait until every partition has got another record since now; notes how long that took."""
         begun = time.monotonic()
-        with contextlib.suppress(TooLate):
-            until("progress", lambda: all(at > begun for at in self.watch.last_arrivals()), PROGRESS_TIMEOUT)
+        _wait("progress", lambda: all(at > begun for at in self.watch.last_arrivals()), PROGRESS_TIMEOUT)
         self.stalls.append(time.monotonic() - begun)
 
     def finish(self) -> list[History]:
@@ -117,13 +125,10 @@ class Recorder:
         for sender in self.senders:
             sender.stop()
         self.remember()
-        with contextlib.suppress(TooLate):
-            until("all copied", self._is_copied, SETTLE_TIMEOUT)
-        with contextlib.suppress(TooLate):
-            until("no open transaction", lambda: not oracle.hanging(self.pair.target, self.remote), 30)
+        _wait("all copied", self._is_copied, SETTLE_TIMEOUT)
+        _wait("no open transaction", lambda: not oracle.hanging(self.pair.target, self.remote), 30)
         target = oracle.read(self.pair.target, self.remote)
-        with contextlib.suppress(TooLate):  # what it has not seen in the end is judged
-            until("the concurrent reader", lambda: self._has_seen(target), 30)
+        _wait("the concurrent reader", lambda: self._has_seen(target), 30)
         positions = until("positions", self._all_positions, PATIENCE) or {}
         self.watch.stop()
         source_ends = oracle.ends(self.pair.source, self.topic, IsolationLevel.READ_COMMITTED)

@@ -188,8 +188,13 @@ def ends(bootstrap: str, topic: str, isolation: IsolationLevel) -> dict[int, int
     """By partition: the last stable offset with READ_COMMITTED, else the high watermark."""
     numbers = range(topics.partitions(bootstrap, topic))
     asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in numbers}
-    futures = topics.admin(bootstrap).list_offsets(asked, isolation_level=isolation, request_timeout=PATIENCE)
-    return {tp.partition: future.result().offset for tp, future in futures.items()}
+
+    def given() -> dict[int, int] | None:
+        futures = topics.admin(bootstrap).list_offsets(asked, isolation_level=isolation, request_timeout=PATIENCE)
+        found = {tp.partition: future.result().offset for tp, future in futures.items()}
+        return found if all(offset >= 0 for offset in found.values()) else None  # else a leader is away
+
+    return until(f"ends of {topic}", given) or {}
 
 
 def hanging(bootstrap: str, topic: str) -> dict[int, int]:
