@@ -5,7 +5,8 @@ has. MIRROR_FAILPOINTS names a folder. A file in it that is named after a step a
 signal, such as `3 SIGKILL`; or HANG: the thread then never returns, as from a call that forgets its time-out; or
 RAISE: it fails with an exception. The worker that reaches the step for the third time renames the file to
 `<step>.<pid>` and does that to itself. Only one can rename it, so each file acts once, whatever processes there are.
-MIRROR_REFRESH_INTERVAL replaces the day of the same name.
+MIRROR_REFRESH_INTERVAL replaces the day of the same name, MIRROR_CLOCK_AHEAD (seconds) sets the clock wrong as mirror
+sees it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -121,5 +123,12 @@ def _patch_after(loader: Loader, patch: Callable[[ModuleType], None]) -> None:
     loader.exec_module = execute_and_patch  # type: ignore[method-assign]
 
 
+def _set_clock(ahead: float) -> None:
+    right = time.time
+    time.time = lambda: right() + ahead
+
+
+if "MIRROR_CLOCK_AHEAD" in os.environ:
+    _set_clock(float(os.environ["MIRROR_CLOCK_AHEAD"]))
 if "MIRROR_FAILPOINTS" in os.environ:
     sys.meta_path.insert(0, _Finder())
