@@ -1,0 +1,123 @@
+"""Faults of brokers, of the way to them, and of what they allow."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from confluent_kafka.admin import AclOperation, ResourceType
+
+from tests.chaos.arena import REAUTHENTICATE, TRANSACTION_TIMEOUT, USER, Arena
+from tests.chaos.matrix import row
+from tests.chaos.recorder import Recorder
+from tests.harness import credentials, topics
+from tests.harness.waiting import PATIENCE, until
+
+
+@row("5 kill -9 the source's broker")
+def source_broker(arena: Arena, rng: random.Random, _: Recorder) -> None:
+    arena.source.kill()
+    time.sleep(rng.uniform(0, 2))
+    arena.source.start()
+
+
+@row("5 kill -9 one of the target's brokers")
+def target_broker(arena: Arena, rng: random.Random, _: Recorder) -> None:
+    broker = rng.choice(arena.target.brokers)
+    broker.kill()
+    time.sleep(rng.uniform(0, 4))
+    broker.start()
+
+
+@row("5 kill -9 all of the target's brokers")
+def target_brokers(arena: Arena, _: random.Random, __: Recorder) -> None:
+    arena.target.kill()
+    arena.target.start()
+
+
+@row("5 the target's brokers restart one by one")
+def rolling_restart(arena: Arena, rng: random.Random, _: Recorder) -> None:
+    for broker in rng.sample(arena.target.brokers, len(arena.target.brokers)):
+        broker.restart()
+
+
+@row("6 a broker of the target hangs")
+def target_broker_hangs(arena: Arena, rng: random.Random, _: Recorder) -> None:
+    broker = rng.choice(arena.target.brokers)
+    broker.pause()
+    time.sleep(rng.uniform(1, TRANSACTION_TIMEOUT + 4))
+    broker.resume()
+
+
+@row("7 the network: cut, one way only, slow, connections reset")
+def network(arena: Arena, rng: random.Random, _: Recorder) -> None:
+    proxy = rng.choice((arena.source_proxy, arena.target_proxy))
+    kind = rng.choice(("cut", "swallow_requests", "swallow_answers", "delay", "reset"))
+    print(f"   {kind} {'source' if proxy is arena.source_proxy else 'target'}", flush=True)
+    if kind == "delay":
+        proxy.delay = rng.uniform(0.05, 0.5)
+    elif kind != "reset":
+        setattr(proxy, kind, True)
+    if kind in ("cut", "reset"):
+        proxy.disconnect()
+    time.sleep(rng.uniform(1, TRANSACTION_TIMEOUT + 4))
+    proxy.heal()
+
+
+@row("9 an EndTxn arrives in the next transaction")
+def held_back_end_txn(arena: Arena, _: random.Random, recorder: Recorder) -> None:
+    held = arena.target_proxy.hold_back_end_txn(f"mirror-{arena.pair.alias}-backup-{recorder.topic}-")
+    until("the EndTxn arrives", lambda: held.error is not None, PATIENCE)
+    arena.target_proxy.held = None
+    assert held.request is not None and held.during is not None
+    before = (held.request.producer_id, held.request.epoch)
+    assert (held.during.producer_id, held.during.epoch) > before, "the producer was not recycled"
+    assert held.error, "the broker took an EndTxn of an older producer"
+
+
+@row("16 a permission is revoked, and granted again", everywhere=False)
+def permission(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    what = rng.choice(("write", "read", "transactional id"))
+    print(f"   {what}", flush=True)
+    source, target = arena.pair.source, arena.pair.target
+    bootstrap, resource, name, operation = {
+        "write": (target, ResourceType.TOPIC, recorder.remote, AclOperation.WRITE),
+        "read": (source, ResourceType.TOPIC, recorder.topic, AclOperation.READ),
+        "transactional id": (
+            target,
+            ResourceType.TRANSACTIONAL_ID,
+            f"mirror-{arena.pair.alias}-backup-{recorder.topic}-0",
+            AclOperation.WRITE,
+        ),
+    }[what]
+    with topics.forbidden(bootstrap, resource, name, operation):
+        failed = {"topic": recorder.topic, "state": "failed"}
+        if what != "read":  # for an open fetch session a broker does not ask again
+            arena.service.wait_for("failed", lambda: arena.service.metric("mirror_partitions", **failed) > 0)
+        time.sleep(rng.uniform(0, 5))
+
+
+@row("16 the service's credentials expire, and are given again")
+def credentials_expire(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    bootstrap = rng.choice((arena.pair.source, arena.pair.target))
+    credentials.expire(bootstrap, USER)
+    time.sleep(REAUTHENTICATE / 1000 + rng.uniform(0, 5))
+    arena.service.wait_for("not ready", lambda: arena.service.get("/readyz")[0] == 503)
+    credentials.allow(bootstrap, USER)
+
+
+@row("17 the disk of one of the target's brokers is full", everywhere=False)
+def target_disk_full(arena: Arena, rng: random.Random, _: Recorder) -> None:
+    broker = arena.target.brokers[-1]
+    with arena.broker_disk.full():
+        until("the broker gives up", lambda: broker.process is None or broker.process.poll() is not None, PATIENCE)
+        time.sleep(rng.uniform(0, 3))
+    broker.kill()
+    broker.start()
+
+
+@row("quotas: the brokers throttle producing and fetching")
+def quotas(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    bootstrap = rng.choice((arena.pair.source, arena.pair.target))
+    with topics.throttled(bootstrap, "mirror", producer_byte_rate=5_000, consumer_byte_rate=5_000):
+        recorder.await_progress()

@@ -1,0 +1,35 @@
+"""The fault matrix: each row injects its fault into a running round, and ends when the fault has ended."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import NamedTuple
+
+from tests.chaos.arena import Arena
+from tests.chaos.recorder import Recorder
+
+Fault = Callable[[Arena, random.Random, Recorder], None]
+
+
+class Row(NamedTuple):
+    """One kind of fault."""
+
+    name: str
+    fault: Fault
+    everywhere: bool  # may it be combined with others?
+    recorder: type[Recorder]
+
+
+ROWS: dict[str, Row] = {}
+
+
+def row(name: str, everywhere: bool = True, recorder: type[Recorder] = Recorder) -> Callable[[Fault], Fault]:
+    """Enter a fault into the matrix."""
+
+    def enter(fault: Fault) -> Fault:
+        key = fault.__name__.replace("_", "-")
+        ROWS[key] = Row(name, fault, everywhere, recorder)
+        return fault
+
+    return enter

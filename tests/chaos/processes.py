@@ -1,0 +1,99 @@
+"""Faults of mirror's own processes and of what they stand on."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import time
+
+from tests.chaos.arena import TRANSACTION_TIMEOUT, Arena
+from tests.chaos.matrix import row
+from tests.chaos.recorder import Recorder
+from tests.harness.waiting import PATIENCE, until
+
+STEPS = ("before-produce", "after-produce", "after-offsets", "after-commit")
+
+
+def _await_worker(arena: Arena) -> list[int]:
+    return until("workers", arena.service.worker_pids, PATIENCE)
+
+
+@row("1 kill -9 a worker at a step of a transaction")
+def worker_at_step(arena: Arena, rng: random.Random, _: Recorder) -> None:
+    arena.failpoints.send("SIGKILL", rng.choice(STEPS), nth=rng.randint(1, 5), timeout=PATIENCE)
+
+
+@row("1 kill -9 a worker at any moment")
+def worker(arena: Arena, rng: random.Random, _: Recorder) -> None:
+    os.kill(rng.choice(_await_worker(arena)), signal.SIGKILL)
+
+
+@row("3 kill -9 the service, start another")
+def service(arena: Arena, _: random.Random, __: Recorder) -> None:
+    arena.service.kill()
+    arena.start_service()
+
+
+@row("2, 3 kill -9 Spark's JVM: driver and executor")
+def jvm(arena: Arena, _: random.Random, __: Recorder) -> None:
+    os.kill(arena.service.jvm_pid, signal.SIGKILL)
+    assert arena.service.wait() == 1, arena.service.tail()
+    arena.start_service()
+
+
+@row("4 Spark's checkpoint is lost, and a worker killed")
+def checkpoint(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    found = list(arena.temporary.glob("mirror-*/checkpoint-*"))
+    assert found, "no checkpoint"
+    for directory in found:
+        shutil.rmtree(directory)
+    worker(arena, rng, recorder)
+
+
+@row("6 a worker hangs for longer than a transaction may last")
+def worker_hangs(arena: Arena, rng: random.Random, _: Recorder) -> None:
+    victim = rng.choice(_await_worker(arena))
+    os.kill(victim, signal.SIGSTOP)
+    time.sleep(TRANSACTION_TIMEOUT + rng.uniform(0, 4))
+    os.kill(victim, signal.SIGCONT)
+
+
+@row("6 a worker hangs at a step of a transaction, for longer than it may last")
+def worker_hangs_at_step(arena: Arena, rng: random.Random, _: Recorder) -> None:
+    victim = arena.failpoints.send("SIGSTOP", rng.choice(STEPS), nth=rng.randint(1, 5), timeout=PATIENCE)
+    time.sleep(TRANSACTION_TIMEOUT + rng.uniform(0, 4))
+    os.kill(victim, signal.SIGCONT)
+
+
+@row("8 a second service with the same configuration")
+def second_service(arena: Arena, _: random.Random, __: Recorder) -> None:
+    first = arena.service
+    arena.start_service()
+    assert first.wait() == 3, first.tail()
+
+
+@row("17 the service's disk is full, and its workers killed")
+def local_disk_full(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    with arena.local_disk.full():
+        worker(arena, rng, recorder)
+        time.sleep(rng.uniform(0, 5))
+
+
+@row("18 the service's clock is an hour ahead or behind")
+def skewed_service(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    assert arena.service.terminate() == 0, arena.service.tail()
+    arena.start_service({"MIRROR_CLOCK_AHEAD": str(rng.choice((-3600, 3600)))})
+    recorder.await_progress()
+    ages = ("mirror_source_replication_latency_seconds_sum", "mirror_source_record_age_seconds_sum")
+    found = [sample for sample in arena.service.metrics() if sample.name in ages]
+    assert found and all(sample.value >= 0 for sample in found), found
+    assert arena.service.terminate() == 0, arena.service.tail()
+    arena.start_service()
+
+
+@row("22 another number of tasks")
+def rescale(arena: Arena, rng: random.Random, _: Recorder) -> None:
+    assert arena.service.terminate() == 0, arena.service.tail()
+    arena.start_service(tasks_max=rng.choice((1, 2)))

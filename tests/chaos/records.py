@@ -1,0 +1,86 @@
+"""What a source can hold, lose or change."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+
+from tests.chaos.arena import Arena
+from tests.chaos.matrix import row
+from tests.chaos.processes import worker
+from tests.chaos.recorder import CompactedRecorder, Recorder
+from tests.harness import oracle, topics
+from tests.harness.load import Made
+from tests.harness.waiting import until
+
+PASSED_OVER = "source data is lost, copying goes on behind it"
+
+
+@row("10 an open transaction on the source holds records back, and is aborted")
+def open_transaction(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    to = recorder.senders[1].transactional("-open")
+    to.begin_transaction()
+    to.produce(recorder.topic, b"never", partition=rng.randrange(len(recorder.senders)))
+    to.flush(30)
+    time.sleep(rng.uniform(0.5, 3))
+    to.abort_transaction(30)
+
+
+@row("11 a compacted topic: gaps and tombstones", everywhere=False, recorder=CompactedRecorder)
+def compaction(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    def has_gaps() -> bool:
+        """Behind the position, compaction has left less than half of the records."""
+        behind = [r for r in oracle.read(arena.pair.source, recorder.topic)[0] if r.offset >= position]
+        return len(behind) > 100 and len(behind) < (behind[-1].offset - position) / 2
+
+    with arena.workers_stopped():
+        position = recorder.watch.positions()[0]
+        until("gaps on the source", has_gaps)
+    if rng.random() < 0.5:
+        worker(arena, rng, recorder)
+    recorder.await_progress()
+    assert not arena.service.find(PASSED_OVER, topic=recorder.topic), "a false alarm"
+
+
+@row("12 records are deleted before they are copied", everywhere=False)
+def deleted_records(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    with arena.workers_stopped():
+        end = recorder.source_ends()[0]
+        until("more on the source", lambda: recorder.source_ends()[0] > end + 100)
+        recorder.remember()
+        topics.remove_records(arena.pair.source, recorder.topic, end + rng.randint(50, 100))
+    said = arena.service.wait_for_event(PASSED_OVER, topic=recorder.topic)
+    first, last = re.findall(r"offsets (\d+) to (\d+) were deleted", said["reason"])[0]
+    recorder.passed_over[0].update(range(int(first), int(last) + 1))
+
+
+@row("13 the topic is deleted and created again, shorter or longer than before", everywhere=False)
+def recreated(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    with arena.workers_stopped():
+        before = recorder.source_ends()
+        recorder.recreate(longer=rng.random() < 0.5)
+    for number, end in before.items():
+        said = arena.service.wait_for_event(PASSED_OVER, topic=recorder.topic, partition=number)
+        (last,) = re.findall(r"what followed offset (-?\d+) of the old one is lost", said["reason"])
+        recorder.passed_over[number].update(range(int(last) + 1, end))
+
+
+@row("14 partitions are added", everywhere=False)
+def growth(_: Arena, __: random.Random, recorder: Recorder) -> None:
+    recorder.grow(4)
+
+
+@row("15 a record too large for the target", everywhere=False)
+def oversize(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    topics.configure(arena.pair.target, recorder.remote, max_message_bytes=50_000)
+    arena.pair.produce(recorder.topic, Made(b"large", rng.randbytes(60_000)))
+    said = arena.service.wait_for_event("record refused, copying goes on behind it", topic=recorder.topic)
+    (offset,) = re.findall(r"at offset (\d+)", said["reason"])
+    recorder.passed_over[0].add(int(offset))
+
+
+@row("18 records from the future and the past")
+def skewed_records(_: Arena, rng: random.Random, recorder: Recorder) -> None:
+    for sender in recorder.senders:
+        sender.skew = rng.choice((-1, 1)) * rng.randint(1_000, 3_500_000)  # a broker takes an hour at most
