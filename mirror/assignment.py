@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from mirror.channel import ControlReader
@@ -16,8 +14,6 @@ from mirror.orders import Orders, Skip, is_paused
 from mirror.plan import Partition, Topic
 from mirror.positions import Positions
 from mirror.settings import Flow
-
-REQUEST_TIMEOUT = 10.0  # seconds
 
 
 class Replaced(MirrorError):
@@ -109,10 +105,6 @@ def find_starts(
         else:
             seen_first = partition.partition < topic.initial
             fresh[partition] = _spec(flow) if seen_first else OffsetSpec.earliest()
-    if fresh:
-        # librdkafka looks for leaders in its cache, where a partition that was just added is missing for minutes.
-        with contextlib.suppress(KafkaException):
-            source.list_topics(timeout=REQUEST_TIMEOUT)
     offsets = list_offsets(source, fresh)
     # A timestamp after the newest record has no offset: it means the end.
     offsets |= list_offsets(source, {p: OffsetSpec.latest() for p, offset in offsets.items() if offset < 0})

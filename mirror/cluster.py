@@ -137,6 +137,7 @@ def list_offsets(
     """Offsets, without partitions that give none now; `stable`: the latest is the last stable offset."""
     if not asked:
         return {}
+    refresh_leaders(admin, OFFSETS_TIMEOUT)
     specs = {TopicPartition(*partition): spec for partition, spec in asked.items()}
     isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
     futures = admin.list_offsets(specs, isolation_level=isolation, request_timeout=OFFSETS_TIMEOUT)
@@ -145,6 +146,16 @@ def list_offsets(
         with contextlib.suppress(KafkaException, FuturesTimeout):
             offsets[Partition(tp.topic, tp.partition)] = given(future.result(2 * OFFSETS_TIMEOUT))
     return offsets
+
+
+def refresh_leaders(admin: AdminClient, timeout: float) -> None:
+    """Have librdkafka learn the leaders before it lists offsets, waiting `timeout` seconds at most.
+
+    By itself it keeps to those it knows, though they answer that they are older than the last election, and takes
+    minutes to hear of a partition that was just added.
+    """
+    with contextlib.suppress(KafkaException):
+        admin.list_topics(timeout=timeout)
 
 
 def given(result: ListOffsetsResultInfo) -> int:

@@ -17,7 +17,7 @@ from mirror import clients
 from mirror.assignment import Assignment, find_starts
 from mirror.backoff import Backoff
 from mirror.channel import ChannelWriter, ControlReader
-from mirror.cluster import given
+from mirror.cluster import given, refresh_leaders
 from mirror.errors import ClusterAway, MirrorError, PartitionError, TaskHung
 from mirror.plan import Partition, Topic
 from mirror.poller import Join, Leave, Move
@@ -182,14 +182,18 @@ class Companion(threading.Thread):
                 replicator.close_idle_producer()
 
     def _ask_ends(self) -> None:
-        """Collect the last answers and ask again; never waits, for the source may be away."""
+        """Collect the last answers and ask again; hardly waits, for the source may be away."""
         if not all(future.done() for future in self._asked.values()):
             return
+        missing = False
         for tp, future in self._asked.items():
             try:
                 self._ends[Partition(tp.topic, tp.partition)] = given(future.result())
             except KafkaException:
                 self._ends.pop(Partition(tp.topic, tp.partition), None)
+                missing = True
+        if missing:
+            refresh_leaders(self._source, FOLLOW_TIMEOUT)
         asked = {TopicPartition(*partition): OffsetSpec.latest() for partition in (*self._assigned, *self._resting)}
         self._asked = (
             self._source.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=5.0)

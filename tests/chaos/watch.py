@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import threading
 import time
@@ -13,7 +12,7 @@ from concurrent.futures import TimeoutError as FuturesTimeout
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.cluster import given
+from mirror.cluster import given, refresh_leaders
 from tests.checker.history import Record, Sample
 from tests.harness import oracle, topics
 from tests.harness.pair import Pair
@@ -103,13 +102,15 @@ class Watch:
     def _sample(self) -> None:
         reader: oracle.Reader | None = None
         while not self._stopping.wait(SAMPLE_INTERVAL):
-            with contextlib.suppress(KafkaException, TooLate, FuturesTimeout):
+            try:
                 if reader is None or len(reader.records) < self._wanted:
                     if topics.partitions(self._pair.target, self._remote) < self._wanted:
                         continue
                     reader = oracle.Reader(self._pair.target, self._remote)
                 for number, sample in self._sample_with(reader).items():
                     self.samples[number].append(sample)
+            except (KafkaException, TooLate, FuturesTimeout):
+                refresh_leaders(topics.admin(self._pair.target), TIMEOUT)
 
     def _sample_with(self, reader: oracle.Reader) -> dict[int, Sample]:
         """Positions, records, positions. The markers of a transaction come to position and records one after another:

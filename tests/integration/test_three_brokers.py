@@ -91,4 +91,6 @@ def test_a_log_that_was_cut_and_has_grown_again(
         event = service.wait_for_event("source data is lost, copying goes on behind it", PATIENCE, topic=topic)
         assert "was cut at offset 100 " in event["reason"] and "offsets 100 to 149 were copied" in event["reason"]
         service.wait_for("the new ones", lambda: copied() == [*range(150), *range(1000, 1200)])
+        lag = "mirror_source_topic_partition_lag"
+        service.wait_for("the new leader tells the end", lambda: service.metric(lag, topic=topic) == 0)
         assert service.terminate() == 0, service.tail()
