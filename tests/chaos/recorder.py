@@ -81,8 +81,11 @@ class Recorder:
             self.senders[-1].start()
         self.watch.grow(partitions)
 
-    def recreate(self, longer: bool) -> None:
-        """Delete the topic and create another of its name; `longer`: with more records than the old one had."""
+    def recreate(self, longer: bool) -> dict[int, int]:
+        """Delete the topic and create another of its name; `longer`: with more records than the old one had.
+
+        Returns where the old one ended.
+        """
         for sender in self.senders:
             sender.stop()
         self.remember()
@@ -99,6 +102,7 @@ class Recorder:
             sender.start(hurry=before[sender.partition] + 1 if longer else 0)
         if longer:
             until("a longer topic", lambda: all(end > before[n] for n, end in self.source_ends().items()), PATIENCE)
+        return before
 
     def source_ends(self) -> dict[int, int]:
         """High watermarks of the source."""

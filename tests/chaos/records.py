@@ -58,9 +58,8 @@ def deleted_records(arena: Arena, rng: random.Random, recorder: Recorder) -> Non
 @row("13 the topic is deleted and created again, shorter or longer than before", everywhere=False)
 def recreated(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     with arena.workers_stopped():
-        before = recorder.source_ends()
-        recorder.recreate(longer=rng.random() < 0.5)
-    for number, end in before.items():
+        ends = recorder.recreate(longer=rng.random() < 0.5)
+    for number, end in ends.items():
         said = arena.service.wait_for_event(PASSED_OVER, topic=recorder.topic, partition=number)
         (last,) = re.findall(r"what followed offset (-?\d+) of the old one is lost", said["reason"])
         recorder.passed_over[number].update(range(int(last) + 1, end))
