@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+import hypothesis
 import psutil
 import pytest
 from xdist.workermanage import WorkerController
@@ -20,6 +21,9 @@ from mirror.local_kafka import LocalCluster, start_together
 from tests.harness.pair import Pair
 from tests.harness.programs import CANNOT_RUN
 from tests.harness.service import Service
+
+hypothesis.settings.register_profile("any machine", deadline=None)  # no test asserts a speed
+hypothesis.settings.load_profile("any machine")
 
 ROOT = Path(__file__).parent.parent
 
