@@ -27,7 +27,8 @@ from mirror.child import spawn
 from mirror.errors import SetupError
 from mirror.java import classpath, java
 
-QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # for a JVM that starts often or runs shortly
+# For a JVM that lives for minutes at most: the second compiler would cost more than it gives.
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 _START_SECONDS, _STOP_SECONDS = 60.0, 15.0
 
@@ -182,7 +183,7 @@ class LocalCluster:
         directory: Path,
         brokers: int = 1,
         properties: Mapping[str, object] | None = None,
-        java_options: Sequence[str] = (),
+        java_options: Sequence[str] = QUICK,
     ) -> None:
         self.name = name
         cluster_id = base64.b64encode(uuid.uuid4().bytes, altchars=b"xy")[:22].decode()

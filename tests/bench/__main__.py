@@ -70,7 +70,7 @@ def main() -> None:
     kafka_jars(MIRROR_MAKER, progress=lambda line: print(line, file=sys.stderr))
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="mirror-bench-") as directory:
-        source, target = LocalCluster("source", Path(directory)), LocalCluster("target", Path(directory))
+        source, target = (LocalCluster(name, Path(directory), java_options=()) for name in ("source", "target"))
         start_together(source, target)
         bench = Bench(source, target, Path(directory), a.systems)
         try:

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from mirror.local_kafka import QUICK, Broker, LocalCluster, start_together
+from mirror.local_kafka import Broker, LocalCluster, start_together
 from tests.chaos.disk import Disk
 from tests.failpoints.arm import Failpoints
 from tests.harness import credentials
@@ -35,8 +35,8 @@ class Arena:
     """A context manager. The service reaches both clusters through proxies and with a password, the judge directly."""
 
     def __init__(self, directory: Path, target_brokers: int = 3) -> None:
-        self.source = LocalCluster("source", directory, 1, PROPERTIES, QUICK)
-        self.target = LocalCluster("target", directory, target_brokers, PROPERTIES, QUICK)
+        self.source = LocalCluster("source", directory, 1, PROPERTIES)
+        self.target = LocalCluster("target", directory, target_brokers, PROPERTIES)
         self.source_proxy, self.target_proxy = Proxy(self.source), Proxy(self.target)
         for broker in (*self.source.brokers, *self.target.brokers):
             _ask_for_credentials(broker)
