@@ -9,7 +9,7 @@ MirrorError
 │   ├── PoisonRecord         one record that the target refuses: wait and try again, say which
 │   ├── ProducerFenced       a newer owner has the partition: let go unless the plan says it is ours
 │   ├── OutcomeUnknown       discard the producer, then fence, load, seek
-│   ├── PositionUnstable     a transaction still holds the position: wait and load again
+│   ├── PositionUnstable     a transaction still holds position or records: wait, fence and load again
 │   └── SourceDataLost       the position is not on the source any more: stay failed, say what is lost
 ├── TaskHung           a call into librdkafka does not return: the task ends, Spark starts it in another process
 ├── FlowError          the flow fails and is started again with back-off
@@ -72,7 +72,7 @@ class OutcomeUnknown(PartitionError):
 
 
 class PositionUnstable(PartitionError):
-    """The position is held by a transaction that has not ended (KIP-447)."""
+    """The position (KIP-447) or the remote partition is held by a transaction that has not ended."""
 
 
 class SourceDataLost(PartitionError):

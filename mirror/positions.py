@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from mirror.errors import ClusterAway, PartitionError, PositionUnstable
 from mirror.settings import Cluster
 
 REQUEST_TIMEOUT = 10.0  # seconds
+LOOK_INTERVAL = 0.02  # seconds
+HANGS = "an open transaction; should that last, the target has lost its markers: docs/runbooks/MirrorPartitionFailed.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +72,14 @@ class Positions:
         Raises PositionUnstable while one is pending, ClusterAway when the target does not answer, PartitionError when
         it refuses.
         """
-        (found,) = self._fetch(self._stable, [TopicPartition(remote, partition)])
+        try:
+            (found,) = self._fetch(self._stable, [TopicPartition(remote, partition)])
+        except ClusterAway as error:
+            self.hints([(remote, partition)])  # if it answers this, librdkafka has asked for the stable one in vain
+            raise PositionUnstable(f"the position of {remote}-{partition} is held by {HANGS}") from error
         if found.error is not None:
             if found.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT:
-                raise PositionUnstable(f"the position of {remote}-{partition} is held by an open transaction")
+                raise PositionUnstable(f"the position of {remote}-{partition} is held by {HANGS}")
             raise self._failed(f"no position of {remote}-{partition}", found.error)
         return Position.from_committed(found)
 
@@ -84,6 +91,27 @@ class Positions:
             raise self._failed(f"position of {position.topic}-{position.partition}", error.args[0]) from error
         if done.error is not None:
             raise self._failed(f"position of {position.topic}-{position.partition}", done.error)
+
+    def await_settled(self, remote: str, partition: int) -> None:
+        """Wait until every transaction on a remote partition has ended that is open now.
+
+        Of a fenced producer none can be, unless the target has lost its markers (Kafka 4.3.0 to 4.4.0 skip those of a
+        partition that has no leader at that moment). The next transaction of the same producer id would end that one
+        together with itself, and commit what was aborted. Raises PositionUnstable, ClusterAway or PartitionError.
+        """
+        deadline = time.monotonic() + REQUEST_TIMEOUT
+        high = self._end(self._latest, remote, partition)
+        while self._end(self._stable, remote, partition) < high:
+            if time.monotonic() > deadline:
+                raise PositionUnstable(f"{remote}-{partition} is held by {HANGS}")
+            time.sleep(LOOK_INTERVAL)
+
+    def _end(self, reader: Consumer, remote: str, partition: int) -> int:
+        """The last stable offset for a read_committed reader, else the high watermark."""
+        try:
+            return int(reader.get_watermark_offsets(TopicPartition(remote, partition), REQUEST_TIMEOUT)[1])
+        except KafkaException as error:
+            raise self._failed(f"no end of {remote}-{partition}", error.args[0]) from error
 
     def hints(self, remote_partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Position | None]:
         """Positions that may be behind the truth (a pending one is not waited for). Raises as `stable`."""

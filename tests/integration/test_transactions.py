@@ -6,9 +6,10 @@ import contextlib
 import uuid
 from collections.abc import Iterator
 
-from confluent_kafka import IsolationLevel, Producer
+import pytest
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 
-from tests.harness import oracle
+from tests.harness import oracle, topics
 from tests.harness.load import Load, Made, producer
 from tests.harness.pair import Pair
 from tests.harness.service import Service
@@ -16,8 +17,8 @@ from tests.harness.waiting import until
 
 
 @contextlib.contextmanager
-def transactional(pair: Pair) -> Iterator[Producer]:
-    to = producer(pair.source, transactional_id=f"test-{uuid.uuid4().hex}", message_timeout_ms=30_000)
+def transactional(bootstrap: str) -> Iterator[Producer]:
+    to = producer(bootstrap, transactional_id=f"test-{uuid.uuid4().hex}", message_timeout_ms=30_000)
     to.init_transactions(30)
     to.begin_transaction()
     yield to
@@ -47,7 +48,7 @@ def test_committed_and_aborted(shared: Pair) -> None:
 def test_an_open_transaction_holds_back_what_follows(shared: Pair) -> None:
     topic = shared.topic("open", 2)
     shared.produce(topic, Made(None, b"before"))
-    with transactional(shared) as to:
+    with transactional(shared.source) as to:
         put(to, topic, [b"open 1", b"open 2"])
         shared.produce(topic, Made(None, b"after"))
         shared.produce(topic, Made(None, b"witness"), partition=1)
@@ -63,7 +64,7 @@ def test_an_open_transaction_holds_back_what_follows(shared: Pair) -> None:
 
 def test_an_aborted_transaction_lets_go_of_what_follows(shared: Pair) -> None:
     topic = shared.topic("aborted")
-    with transactional(shared) as to:
+    with transactional(shared.source) as to:
         put(to, topic, [b"never"] * 10)
         shared.produce(topic, Made(None, b"after"))
         to.abort_transaction(30)
@@ -76,7 +77,7 @@ def test_a_tail_of_nothing_but_aborted_records_is_no_lag(shared: Pair, shared_se
     shared.produce(topic, Made(None, b"one"))
     # Partition 0 has a record before the aborted ones, partition 1 nothing else.
     for _ in range(3):
-        with transactional(shared) as to:
+        with transactional(shared.source) as to:
             put(to, topic, [b"never"] * 5, 0)
             put(to, topic, [b"never"] * 5, 1)
             to.abort_transaction(30)
@@ -90,4 +91,26 @@ def test_a_tail_of_nothing_but_aborted_records_is_no_lag(shared: Pair, shared_se
     shared_service.wait_for(
         "no lag", lambda: [shared_service.metric(lag, topic=topic, partition=number) for number in (0, 1)] == [0, 0]
     )
+    shared.assert_settled(topic)
+
+
+@pytest.mark.parametrize("held", ["records", "position"])
+def test_a_transaction_that_hangs_on_the_target_is_waited_for(shared: Pair, shared_service: Service, held: str) -> None:
+    """As after lost markers: not copied over, for the next transaction would end that one as well."""
+    topic = shared.topic("hanging")
+    remote = shared.remote(topic)
+    until("the remote topic", lambda: topics.partitions(shared.target, remote))
+    with transactional(shared.target) as to:
+        if held == "records":
+            put(to, remote, [b"never"])
+        else:
+            member = Consumer({"bootstrap.servers": shared.target, "group.id": shared.group})
+            to.send_offsets_to_transaction([TopicPartition(remote, 0, 0)], member.consumer_group_metadata(), 30)
+            member.close()
+        shared.produce(topic, Made(None, b"one"))
+        said = shared_service.wait_for_event("partition waits and tries again", topic=topic)
+        assert "held by an open transaction" in said["reason"]
+        assert oracle.count(shared.copied(topic)) == 0
+        to.abort_transaction(30)
+    shared.await_same(topic)
     shared.assert_settled(topic)
