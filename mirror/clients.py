@@ -26,6 +26,9 @@ DEFAULTS: Properties = {
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 2000,
     "enable.metrics.push": False,
+    # A lone broker that restarts may answer that there are no brokers: librdkafka drops the last one, and only
+    # bootstraps again (KIP-1102) once this is over, by default five minutes.
+    "metadata.recovery.rebootstrap.trigger.ms": 5000,
 }
 
 # Over the user's properties: the position lives on the target, and truncation must never be a silent jump.
