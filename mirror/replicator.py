@@ -326,7 +326,8 @@ class Replicator:
         self._owner.make_room()
         producer = self._producer()
         producer.fence()
-        self._owner.positions.await_settled(self.topic.remote, self.partition.partition)
+        if self._flow.exactly_once:
+            self._owner.positions.await_settled(self.topic.remote, self.partition.partition)
         position = self._owner.positions.stable(self.topic.remote, self.partition.partition)
         if position is None:
             if self._stands:
