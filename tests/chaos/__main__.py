@@ -16,7 +16,8 @@ from pathlib import Path
 
 from tests.chaos.arena import Arena
 from tests.chaos.disk import CannotRun
-from tests.chaos.rows import ROWS, Row
+from tests.chaos.matrix import Row
+from tests.chaos.rows import ROWS
 
 RANDOM = "random"
 ROUNDS_TOGETHER = 5  # in one recording
@@ -34,6 +35,18 @@ class Total:
     violations: list[str] = field(default_factory=list)
     longest_stall: float = 0.0  # seconds
     seeds: list[int] = field(default_factory=list)
+
+    def plus(self, other: Total) -> Total:
+        """Both together."""
+        return Total(
+            name=self.name,
+            rounds=self.rounds + other.rounds,
+            records=self.records + other.records,
+            samples=self.samples + other.samples,
+            violations=self.violations + other.violations,
+            longest_stall=max(self.longest_stall, other.longest_stall),
+            seeds=self.seeds + other.seeds,
+        )
 
 
 def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total) -> None:
@@ -91,6 +104,18 @@ def table(totals: Iterable[Total]) -> str:
     return "\n".join(lines)
 
 
+def add(totals: Sequence[Total], file: Path) -> None:
+    """Add to the results that a file has."""
+    known = {each["name"]: Total(**each) for each in json.loads(file.read_text())} if file.exists() else {}
+    for total in totals:
+        known[total.name] = known[total.name].plus(total) if total.name in known else total
+    order = {row.name: place for place, row in enumerate(ROWS.values())}
+    found = sorted(known.values(), key=lambda total: order.get(total.name, len(order)))
+    lines = (f" {json.dumps(asdict(total))}" for total in found)
+    file.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    print(f"all in {file}:\n{table(found)}")
+
+
 def options() -> argparse.Namespace:
     """From the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
@@ -99,7 +124,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="stop after so many minutes")
     parser.add_argument("--rows", help=f"only these, separated by commas: {', '.join(ROWS)}")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="of the first round")
-    parser.add_argument("--json", type=Path, help="write the results there, too")
+    parser.add_argument("--json", type=Path, help="add the results to those of this file")
     return parser.parse_args()
 
 
@@ -129,7 +154,7 @@ def main() -> int:
     done = [total for total in totals.values() if total.rounds]
     print(table(done))
     if asked.json:
-        asked.json.write_text(json.dumps([asdict(total) for total in done], indent=1))
+        add(done, asked.json)
     return int(any(total.violations for total in done))
 
 

@@ -21,7 +21,7 @@ class Row(NamedTuple):
     recorder: type[Recorder]
 
 
-ROWS: dict[str, Row] = {}
+ENTERED: dict[str, Row] = {}
 
 
 def row(name: str, everywhere: bool = True, recorder: type[Recorder] = Recorder) -> Callable[[Fault], Fault]:
@@ -29,7 +29,7 @@ def row(name: str, everywhere: bool = True, recorder: type[Recorder] = Recorder)
 
     def enter(fault: Fault) -> Fault:
         key = fault.__name__.replace("_", "-")
-        ROWS[key] = Row(name, fault, everywhere, recorder)
+        ENTERED[key] = Row(name, fault, everywhere, recorder)
         return fault
 
     return enter
