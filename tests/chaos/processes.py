@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 import time
+from pathlib import Path
 
 from tests.chaos.arena import TRANSACTION_TIMEOUT, Arena
 from tests.chaos.matrix import row
@@ -45,9 +46,15 @@ def jvm(arena: Arena, _: random.Random, __: Recorder) -> None:
 
 @row("4 Spark's checkpoint is lost, and a worker killed")
 def checkpoint(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
-    found = list(arena.temporary.glob("mirror-*/checkpoint-*"))
-    assert found, "no checkpoint"
-    for directory in found:
+    def found() -> list[Path]:
+        return list(arena.temporary.glob("mirror-*/checkpoint-*"))
+
+    if not found():  # lost in an earlier round: only another query writes one again
+        assert arena.service.terminate() == 0, arena.service.tail()
+        arena.start_service()
+        until("a checkpoint", found)
+        recorder.await_progress()
+    for directory in found():
         shutil.rmtree(directory)
     worker(arena, rng, recorder)
 
