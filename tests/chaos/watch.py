@@ -80,6 +80,7 @@ class Watch:
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "fetch.wait.max.ms": 50,
+                "topic.metadata.refresh.interval.ms": 1_000,  # for partitions that are added
                 "log_level": 0,
             }
         )
