@@ -76,8 +76,7 @@ def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total) -> None:
     except Exception as error:  # the round could not be judged: that counts as well
         traceback.print_exc()
         total.violations.append(f"seed {seed}: {type(error).__name__}: {str(error)[:2000]}")
-        if arena.service.exit_code is not None:
-            arena.start_service().await_plan()
+        arena.heal()
     total.rounds += len(rows)
     total.violations += [f"seed {seed}: {what}" for what in arena.defects()[defects:]]
 

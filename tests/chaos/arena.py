@@ -87,6 +87,21 @@ class Arena:
         self._services.append(self.service)
         return self.service.start()
 
+    def heal(self) -> None:
+        """After a round that failed in the middle of its fault: everything as it was."""
+        for proxy in (self.source_proxy, self.target_proxy):
+            proxy.held = None
+            proxy.heal()
+        for broker in (*self.source.brokers, *self.target.brokers):
+            broker.resume()
+            if broker.process is None or broker.process.poll() is not None:
+                broker.kill()
+                broker.start()
+        for bootstrap in (self.pair.source, self.pair.target):
+            credentials.allow(bootstrap, USER)
+        if self.service.exit_code is not None:
+            self.start_service().await_plan()
+
     def _close_services(self) -> None:
         for service in self._services:
             service.close()
