@@ -91,9 +91,11 @@ def permission(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
         ),
     }[what]
     with topics.forbidden(bootstrap, resource, name, operation):
-        failed = {"topic": recorder.topic, "state": "failed"}
         if what != "read":  # for an open fetch session a broker does not ask again
+            failed = {"topic": recorder.topic, "state": "failed"}
             arena.service.wait_for("failed", lambda: arena.service.metric("mirror_partitions", **failed) > 0)
+            said = arena.service.wait_for_event("partition waits and tries again", topic=recorder.topic)
+            assert "uthorization failed" in said["reason"], said
         time.sleep(rng.uniform(0, 5))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -19,6 +20,11 @@ STEPS = ("before-produce", "after-produce", "after-offsets", "after-commit")
 
 def _await_worker(arena: Arena) -> list[int]:
     return until("workers", arena.service.worker_pids, PATIENCE)
+
+
+def _go_on(victim: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # Spark may have given it up
+        os.kill(victim, signal.SIGCONT)
 
 
 @row("1 kill -9 a worker at a step of a transaction")
@@ -64,14 +70,14 @@ def worker_hangs(arena: Arena, rng: random.Random, _: Recorder) -> None:
     victim = rng.choice(_await_worker(arena))
     os.kill(victim, signal.SIGSTOP)
     time.sleep(TRANSACTION_TIMEOUT + rng.uniform(0, 4))
-    os.kill(victim, signal.SIGCONT)
+    _go_on(victim)
 
 
 @row("6 a worker hangs at a step of a transaction, for longer than it may last")
 def worker_hangs_at_step(arena: Arena, rng: random.Random, _: Recorder) -> None:
     victim = arena.failpoints.send("SIGSTOP", rng.choice(STEPS), nth=rng.randint(1, 5), timeout=PATIENCE)
     time.sleep(TRANSACTION_TIMEOUT + rng.uniform(0, 4))
-    os.kill(victim, signal.SIGCONT)
+    _go_on(victim)
 
 
 @row("8 a second service with the same configuration")
