@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from tests.chaos.arena import REAUTHENTICATE, TRANSACTION_TIMEOUT, USER, Arena
 from tests.chaos.matrix import row
 from tests.chaos.recorder import Recorder
 from tests.harness import credentials, topics
+from tests.harness.load import producer
 from tests.harness.waiting import PATIENCE, until
 
 
@@ -62,6 +65,18 @@ def network(arena: Arena, rng: random.Random, _: Recorder) -> None:
         proxy.disconnect()
     time.sleep(rng.uniform(1, TRANSACTION_TIMEOUT + 4))
     proxy.heal()
+
+
+@row("8 a stranger takes a transactional id of mirror's, and writes with it")
+def hijack(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    prefix = f"mirror-{arena.pair.alias}-backup-{recorder.topic}"
+    victim = rng.choice([f"mirror-cluster-{arena.pair.group}", *(f"{prefix}-{s.partition}" for s in recorder.senders)])
+    to = producer(arena.pair.target, transactional_id=victim, message_timeout_ms=30_000)
+    to.init_transactions(PATIENCE)
+    with contextlib.suppress(KafkaException):  # mirror may be quick to take it back
+        to.begin_transaction()
+        to.produce(recorder.remote, b"foreign", partition=0)
+        to.flush(PATIENCE)
 
 
 @row("9 an EndTxn arrives in the next transaction")
