@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -45,17 +46,16 @@ class Disk:
         try:
             with filler.open("wb", buffering=0) as file:
                 for size in (1024 * 1024, 4096):
-                    _write_until_full(file.write, bytes(size))
+                    _write_until_full(file, bytes(size))
             yield
         finally:
             filler.unlink()
 
 
-def _write_until_full(write: object, block: bytes) -> None:
-    assert callable(write)
+def _write_until_full(file: io.FileIO, block: bytes) -> None:
     try:
         while True:
-            write(block)
+            file.write(block)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
