@@ -109,6 +109,8 @@ class Positions:
     def _end(self, reader: Consumer, remote: str, partition: int) -> int:
         """The last stable offset for a read_committed reader, else the high watermark."""
         try:
+            # Or librdkafka would ask the leader before the last election until what it knows is 15 minutes old.
+            reader.list_topics(remote, REQUEST_TIMEOUT)
             return int(reader.get_watermark_offsets(TopicPartition(remote, partition), REQUEST_TIMEOUT)[1])
         except KafkaException as error:
             raise self._failed(f"no end of {remote}-{partition}", error.args[0]) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,10 @@ from confluent_kafka.admin import NewTopic, OffsetSpec
 from mirror import clients
 from mirror.clients import LIBRDKAFKA
 from mirror.cluster import list_offsets
+from mirror.errors import ClusterAway, PartitionError
 from mirror.local_kafka import LocalCluster
 from mirror.plan import Partition
+from mirror.positions import Positions
 from mirror.settings import Cluster
 from tests.harness import oracle, topics
 from tests.harness.load import Made
@@ -55,6 +58,27 @@ def test_a_broker_that_is_down_is_not_asked_without_end(
     assert 0 < caplog.text.count("onnect") < 500, caplog.text[:3000]
     last.start()
     until("the topic's end again", lambda: list_offsets(client, asked), PATIENCE)
+
+
+def test_a_take_over_asks_the_leader_of_now(cut_source: LocalCluster) -> None:
+    """librdkafka would ask the one before until what it knows is 15 minutes old."""
+    positions = Positions(Cluster(ALIAS, {"bootstrap.servers": cut_source.bootstrap}, {}, {}), ALIAS)
+    topic, last = f"{ALIAS}-moved", cut_source.brokers[-1]
+    wanted = NewTopic(topic, 1, replica_assignment=[[last.node, 1]])
+    topics.admin(cut_source.bootstrap).create_topics([wanted])[topic].result(30)
+
+    def settled() -> bool:
+        with contextlib.suppress(ClusterAway, PartitionError):
+            positions.await_settled(topic, 0)
+            return True
+        return False
+
+    until("settled", settled)
+    last.kill()
+    until("another leader", lambda: state(cut_source, topic)[0] == 1, PATIENCE)
+    last.start()
+    until("settled again", settled)
+    positions.close()
 
 
 def test_a_log_that_was_cut_and_has_grown_again(
