@@ -44,6 +44,7 @@ class RecordBuffer:
         self._to = start
         self._accepting = True
         self._sealed = False
+        self._resets = 0
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -112,26 +113,30 @@ class RecordBuffer:
             self.size -= batch.size
             self._from = batch.next_offset
 
-    def resume_at(self, offset: int) -> bool:
-        """Make `offset` the first one. False: the consumer has to seek there, and `sought` be called after."""
+    def resume_at(self, offset: int) -> int | None:
+        """Make `offset` the first one. If the consumer has to seek there, the number to call `sought` with after."""
         with self._lock:
             if self._from <= offset <= self._to:
                 self._messages = [m for m in self._messages if m.offset() >= offset]
                 self.size = sum(map(len, self._messages))
                 self._from = offset
-                return True
+                return None
             self._reset(offset)
-            return False
+            return self._resets
 
     def invalidate(self) -> None:
         """Drop everything; whatever the position is, the consumer has to seek."""
         with self._lock:
             self._reset(-1)
 
-    def sought(self, offset: int) -> None:
-        """The consumer starts again at `offset`; records from before can't come any more."""
+    def sought(self, number: int) -> None:
+        """The consumer has made this seek; records from before can't come any more.
+
+        Unless a newer one is under way: even one to the same offset, for it would take the consumer back there
+        behind what was taken meanwhile.
+        """
         with self._lock:
-            self._accepting = self._from == offset  # or a newer seek is under way
+            self._accepting = number == self._resets
             self._sealed = False
 
     def _reset(self, offset: int) -> None:
@@ -139,6 +144,7 @@ class RecordBuffer:
         self.size = 0
         self._from = self._to = offset
         self._accepting = self._sealed = False
+        self._resets += 1
 
 
 def _prefix(messages: list[Message], limit: int) -> list[Message]:

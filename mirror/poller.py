@@ -38,10 +38,11 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Seek:
-    """Consume a partition again from `position`."""
+    """Consume a partition again from `position`: the buffer's seek of this `number`."""
 
     replicator: Replicator
     position: Position
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,7 @@ class Poller:
         elif isinstance(move, Seek):
             self._unassign(partition)
             self._assign(partition, move.position.offset, move.position.epoch)
-            replicator.buffer.sought(move.position.offset)
+            replicator.buffer.sought(move.number)
         else:
             self._unassign(partition)
             del self.held[partition]

@@ -79,8 +79,8 @@ class Owner(Protocol):
     def wake(self, replicator: Replicator, delay: float) -> None:
         """Have `step` called in `delay` seconds."""
 
-    def seek(self, replicator: Replicator, position: Position) -> None:
-        """Have the consumer start again at `position`, then `buffer.sought` called."""
+    def seek(self, replicator: Replicator, position: Position, number: int) -> None:
+        """Have the consumer start again at `position`, then `buffer.sought` called with `number`."""
 
     def make_room(self) -> None:
         """Keep to the bound on open producers before another is opened."""
@@ -309,8 +309,9 @@ class Replicator:
         at = self._at
         if self._delivered and self._delivered.offset > at.offset:
             at = self._delivered
-        if not self.buffer.resume_at(at.offset):
-            self._owner.seek(self, at)
+        number = self.buffer.resume_at(at.offset)
+        if number is not None:
+            self._owner.seek(self, at, number)
 
     def _keep_position(self) -> None:
         """Commit the position of a paused partition again, or the broker would forget it: see `_settle`."""

@@ -101,9 +101,9 @@ class SliceTask:
         """Have `replicator.step` called in `delay` seconds."""
         self._ready.put(replicator, delay)
 
-    def seek(self, replicator: Replicator, position: Position) -> None:
-        """Have the consumer start again at `position`."""
-        self._poller.moves.put(Seek(replicator, position))
+    def seek(self, replicator: Replicator, position: Position, number: int) -> None:
+        """Have the consumer start again at `position`: the buffer's seek of this number."""
+        self._poller.moves.put(Seek(replicator, position, number))
 
     def make_room(self) -> None:
         """Close the producers unused for longest while too many are open."""

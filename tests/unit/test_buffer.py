@@ -64,9 +64,9 @@ def taken(buffer: RecordBuffer, most: int) -> int:
 def test_resuming_within_needs_no_seek() -> None:
     buffer = RecordBuffer(0)
     buffer.append(run(0, 10))
-    assert buffer.resume_at(4)
+    assert buffer.resume_at(4) is None
     assert offsets(buffer) == list(range(4, 10)) and buffer.size == 6
-    assert buffer.resume_at(10)
+    assert buffer.resume_at(10) is None
     buffer.append(run(10, 12))
     assert offsets(buffer) == [10, 11]
 
@@ -74,24 +74,41 @@ def test_resuming_within_needs_no_seek() -> None:
 def test_resuming_elsewhere_takes_nothing_from_before_the_seek() -> None:
     buffer = RecordBuffer(5)
     buffer.append(run(5, 10))
-    assert not buffer.resume_at(2)
+    seek = buffer.resume_at(2)
+    assert seek is not None
     buffer.append(run(10, 12))
     assert offsets(buffer) == [] and buffer.drained_to is None
-    buffer.sought(2)
+    buffer.sought(seek)
     buffer.append(run(2, 4))
     assert offsets(buffer) == [2, 3]
 
 
 def test_a_seek_that_a_newer_one_replaced_opens_nothing() -> None:
     buffer = RecordBuffer(5)
-    assert not buffer.resume_at(2)
-    assert not buffer.resume_at(1)
-    buffer.sought(2)
+    older, newer = buffer.resume_at(2), buffer.resume_at(1)
+    assert older is not None and newer is not None
+    buffer.sought(older)
     buffer.append(run(2, 4))
     assert offsets(buffer) == []
-    buffer.sought(1)
+    buffer.sought(newer)
     buffer.append(run(1, 4))
     assert offsets(buffer) == [1, 2, 3]
+
+
+def test_an_older_seek_to_the_same_offset_opens_nothing_either() -> None:
+    """Or a batch of it could be committed before the newer one is made, and be sent again after."""
+    buffer = RecordBuffer(0)
+    buffer.invalidate()
+    older = buffer.resume_at(0)
+    buffer.invalidate()
+    newer = buffer.resume_at(0)
+    assert older is not None and newer is not None
+    buffer.sought(older)
+    buffer.append(run(0, 4))
+    assert offsets(buffer) == []
+    buffer.sought(newer)
+    buffer.append(run(0, 4))
+    assert offsets(buffer) == [0, 1, 2, 3]
 
 
 def test_the_sources_end_is_reached_only_with_nothing_left_and_no_seek_under_way() -> None:
@@ -103,10 +120,11 @@ def test_the_sources_end_is_reached_only_with_nothing_left_and_no_seek_under_way
     assert batch is not None
     buffer.committed(batch)
     assert buffer.drained_to == 5
-    assert not buffer.resume_at(9)
+    seek = buffer.resume_at(9)
+    assert seek is not None
     buffer.reached(20)
     assert buffer.drained_to is None
-    buffer.sought(9)
+    buffer.sought(seek)
     assert buffer.drained_to == 9
 
 
@@ -118,7 +136,7 @@ def test_after_invalidate_everything_needs_a_seek() -> None:
     assert batch is not None
     buffer.committed(batch)
     assert len(buffer) == 0 and buffer.size == 0
-    assert not buffer.resume_at(5)
+    assert buffer.resume_at(5) is not None
 
 
 def is_record(offset: int) -> bool:
@@ -134,7 +152,7 @@ class Copying(RuleBasedStateMachine):
         self.buffer = RecordBuffer(0)
         self.fetched = 0  # the consumer's position
         self.position = 0  # the truth, on the target
-        self.seeks: deque[int] = deque()  # asked for, not made yet
+        self.seeks: deque[tuple[int, int]] = deque()  # asked for, not made yet: offset and number
 
     @rule(back=st.integers(0, 3), count=st.integers(1, 10))
     def fetch(self, back: int, count: int) -> None:
@@ -182,14 +200,15 @@ class Copying(RuleBasedStateMachine):
         self.take_over()
 
     def take_over(self) -> None:
-        if not self.buffer.resume_at(self.position):
-            self.seeks.append(self.position)
+        number = self.buffer.resume_at(self.position)
+        if number is not None:
+            self.seeks.append((self.position, number))
 
     @precondition(lambda self: self.seeks)
     @rule()
     def make_a_seek(self) -> None:
-        self.fetched = self.seeks.popleft()
-        self.buffer.sought(self.fetched)
+        self.fetched, number = self.seeks.popleft()
+        self.buffer.sought(number)
 
     @invariant()
     def what_is_held_follows_the_position(self) -> None:
