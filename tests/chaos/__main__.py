@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -130,6 +131,7 @@ def options() -> argparse.Namespace:
 def main() -> int:
     """Play all rounds; 1 if anything was violated."""
     asked = options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # mounts and services must not stay
     recordings = list(
         schedule(asked.rows.split(",") if asked.rows else list(ROWS), asked.rounds, asked.random, asked.seed)
     )
