@@ -8,6 +8,7 @@ Writes every single result to FILE as JSON, and the tables and pictures of docs/
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 import tempfile
@@ -18,6 +19,7 @@ from mirror.java import MIRROR_MAKER, kafka_jars
 from mirror.local_kafka import LocalCluster, start_together
 from tests.bench import report
 from tests.bench.catch_up import Load
+from tests.bench.far import FarAway
 from tests.bench.runs import Bench, Result, machine
 from tests.bench.systems import SYSTEMS
 
@@ -33,6 +35,7 @@ LOADS = [
     Load(2 * MILLION, partitions=1),
     Load(2 * MILLION, partitions=32),
 ]
+DELAY = 0.01  # seconds each way, of a target that is far away
 RATES = (50, 1_000, 20_000)
 
 
@@ -47,6 +50,7 @@ def _latency(bench: Bench, a: argparse.Namespace) -> Iterator[Result]:
         yield from bench.latency(rate, a.rounds)
     if a.loads > 1:
         yield from bench.latency(1_000, 1, busy=LOADS[0])
+        yield from bench.latency(1_000, 1, far=True)
 
 
 MEASURES: dict[str, Callable[[Bench, argparse.Namespace], Iterator[Result]]] = {
@@ -55,6 +59,18 @@ MEASURES: dict[str, Callable[[Bench, argparse.Namespace], Iterator[Result]]] = {
     "pauses": lambda bench, a: bench.pauses(1),
     "partitions": lambda bench, a: bench.partitions([10, 100, 1000]),
 }
+
+
+def _measure(a: argparse.Namespace) -> Iterator[Result]:
+    with tempfile.TemporaryDirectory(prefix="mirror-bench-") as directory, contextlib.ExitStack() as stack:
+        source, target = (LocalCluster(name, Path(directory), java_options=()) for name in ("source", "target"))
+        far = FarAway(target, DELAY)
+        stack.callback(source.kill)
+        stack.callback(target.kill)
+        start_together(source, target)
+        bench = Bench(source, target, stack.enter_context(far), Path(directory), a.systems)
+        for measure in a.measures or MEASURES:
+            yield from MEASURES[measure](bench, a)
 
 
 def main() -> None:
@@ -69,18 +85,10 @@ def main() -> None:
     a = parser.parse_args()
     kafka_jars(MIRROR_MAKER, progress=lambda line: print(line, file=sys.stderr))
     results: list[Result] = []
-    with tempfile.TemporaryDirectory(prefix="mirror-bench-") as directory:
-        source, target = (LocalCluster(name, Path(directory), java_options=()) for name in ("source", "target"))
-        start_together(source, target)
-        bench = Bench(source, target, Path(directory), a.systems)
-        try:
-            for measure in a.measures or MEASURES:
-                for result in MEASURES[measure](bench, a):
-                    results.append(result)
-                    print(json.dumps(result), flush=True)
-        finally:
-            source.kill()
-            target.kill()
+    with contextlib.suppress(KeyboardInterrupt):  # what has been measured by then counts
+        for result in _measure(a):
+            results.append(result)
+            print(json.dumps(result), flush=True)
     a.output.write_text(json.dumps({"machine": machine(), "results": results}, indent=1) + "\n")
     report.write(a.page, results, str(machine()["words"]))
 

@@ -56,10 +56,12 @@ def _read(path: Path, stop: Any, ready: Any, out: Connection) -> None:
     consumer.assign([TopicPartition(path.remote, n, 0) for n in range(path.partitions)])
     samples: list[Sample] = []
     while not stop.is_set():
-        message = consumer.poll(0.1)
-        if message is not None and message.error() is None:
-            now, sent = time.monotonic_ns(), int(message.value()[:20])
+        first = consumer.poll(0.1)
+        messages = [first, *consumer.consume(1_000, 0)] if first is not None else []
+        now = time.monotonic_ns()
+        for sent in (int(message.value()[:20]) for message in messages if message.error() is None):
             samples.append((sent / 1e9, (now - sent) / 1e9))
+        if samples:
             ready.set()
     consumer.close()
     out.send(samples)

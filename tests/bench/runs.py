@@ -15,6 +15,7 @@ from mirror.java import KAFKA_VERSION
 from mirror.local_kafka import LocalCluster
 from tests.bench import catch_up, live
 from tests.bench.catch_up import Load
+from tests.bench.far import FarAway
 from tests.bench.systems import SYSTEMS, Job, System, Usage
 from tests.harness import topics
 from tests.harness.waiting import until
@@ -26,9 +27,12 @@ WARM_UP, MEASURED = 15.0, 30.0  # seconds; JVMs compile what is hot in the first
 class Bench:
     """A pair of clusters, and what is measured between them."""
 
-    def __init__(self, source: LocalCluster, target: LocalCluster, directory: Path, systems: Sequence[str]) -> None:
+    def __init__(
+        self, source: LocalCluster, target: LocalCluster, far: FarAway, directory: Path, systems: Sequence[str]
+    ) -> None:
         self._source = source
         self._target = target
+        self._far = far
         self._directory = directory
         self._systems = systems
         self._warm = False
@@ -71,17 +75,19 @@ class Bench:
 
         yield from self._each("catch-up", rounds, one, systems or self._systems)
 
-    def latency(self, rate: int, rounds: int, *, busy: Load | None = None, delay: float = 0.0) -> Iterator[Result]:
-        """Percentiles at a steady rate over 4 partitions, perhaps while another topic catches up."""
+    def latency(self, rate: int, rounds: int, *, busy: Load | None = None, far: bool = False) -> Iterator[Result]:
+        """Percentiles at a steady rate over 4 partitions, perhaps while another topic catches up, or far away."""
 
         def one(name: str) -> Result:
             job, path = self._live(name, rate, busy)
+            if far:
+                job = replace(job, through=self._far.bootstrap)
             with SYSTEMS[name](job) as system:
                 samples = live.observe(path, rate, lambda: time.sleep(WARM_UP + MEASURED), self._arrived(path))
                 usage = Usage(system)
                 usage.look(0)
             end = samples[-1][0]
-            found: Result = {"rate": rate, "busy": busy is not None, "delay_ms": delay * 1000}
+            found: Result = {"rate": rate, "busy": busy is not None, "delay_ms": 2000 * self._far.delay if far else 0}
             return {**found, **live.percentiles(samples, since=end - MEASURED), "memory_bytes": usage.peak}
 
         yield from self._each("latency", rounds, one, self._live_systems)

@@ -39,6 +39,7 @@ class Job:
     alias: str
     compression: str = "none"
     pattern: str = ""  # of topics that may come later
+    through: str = ""  # the target's address for the system, if not its own
 
     @staticmethod
     def new(source: LocalCluster, target: LocalCluster, directory: Path, topics: Mapping[str, int], **more: str) -> Job:
@@ -49,6 +50,11 @@ class Job:
     def wanted(self) -> str:
         """The regular expression of the topics to copy."""
         return self.pattern or "|".join(self.topics)
+
+    @property
+    def to(self) -> str:
+        """Where the system finds the target."""
+        return self.through or self.target.bootstrap
 
     def remote(self, topic: str) -> str:
         """Its name on the target."""
@@ -112,7 +118,7 @@ class Mirror(System):
         config = {
             "clusters": {
                 self.job.alias: {"bootstrap.servers": self.job.source.bootstrap},
-                "backup": {"bootstrap.servers": self.job.target.bootstrap},
+                "backup": {"bootstrap.servers": self.job.to},
             },
             "flows": [{**flow, "compression": self.job.compression}],
             "http": {"host": "127.0.0.1", "port": 0},
@@ -139,7 +145,7 @@ class MirrorMaker(System):
         properties: dict[str, object] = {
             "clusters": f"{alias}, backup",
             f"{alias}.bootstrap.servers": self.job.source.bootstrap,
-            "backup.bootstrap.servers": self.job.target.bootstrap,
+            "backup.bootstrap.servers": self.job.to,
             f"{alias}->backup.enabled": "true",
             f"{alias}->backup.topics": self.job.wanted,
             f"backup->{alias}.enabled": "false",

@@ -74,6 +74,20 @@ class HeldBack:
                 return
 
 
+def listen_behind(cluster: LocalCluster) -> dict[int, int]:
+    """Ports for clients, and where each of the brokers, not started yet, will listen for what comes through it."""
+    ports = {}
+    for broker in cluster.brokers:
+        port, inner = free_port(), free_port()
+        properties: Any = broker.properties
+        properties["listeners"] += f",PROXIED://127.0.0.1:{inner}"
+        properties["advertised.listeners"] += f",PROXIED://127.0.0.1:{port}"
+        properties["listener.security.protocol.map"] = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT"
+        properties["inter.broker.listener.name"] = "PLAINTEXT"
+        ports[port] = inner
+    return ports
+
+
 class Proxy:
     """Before all brokers of a cluster, one port for each; `faults` are set from any thread and hold at once."""
 
@@ -83,16 +97,7 @@ class Proxy:
         self.swallow_answers = False
         self.cut = False  # connections are closed and refused
         self.held: HeldBack | None = None
-        self._ports = {free_port(): broker.port for broker in cluster.brokers}
-        for (port, direct), broker in zip(self._ports.items(), cluster.brokers, strict=True):
-            inner = free_port()
-            properties: Any = broker.properties
-            properties["listeners"] += f",PROXIED://127.0.0.1:{inner}"
-            properties["advertised.listeners"] += f",PROXIED://127.0.0.1:{port}"
-            properties["listener.security.protocol.map"] = "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT"
-            properties["inter.broker.listener.name"] = "PLAINTEXT"
-            assert direct == broker.port
-            self._ports[port] = inner
+        self._ports = listen_behind(cluster)
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports)
         self._writers: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
