@@ -164,9 +164,14 @@ class Replicator:
 
     @property
     def step_lasts(self) -> float:
-        """Seconds that the running step has taken so far; 0 when none runs."""
+        """Seconds that the running step, or its last part, has taken so far; 0 when none runs."""
         with self._lock:
             return time.monotonic() - self._step_began if self._running else 0.0
+
+    def _goes_on(self) -> None:
+        """A part of the step is done that may wait for as long as a transaction."""
+        with self._lock:
+            self._step_began = time.monotonic()
 
     def step(self) -> None:
         """Do what is due: at most one transaction. Errors end here, for the partition fails alone."""
@@ -328,7 +333,9 @@ class Replicator:
         producer = self._producer()
         producer.fence()
         if self._flow.exactly_once:
+            self._goes_on()
             self._owner.positions.await_settled(self.topic.remote, self.partition.partition)
+            self._goes_on()
         position = self._owner.positions.stable(self.topic.remote, self.partition.partition)
         if position is None:
             if self._stands:

@@ -25,9 +25,7 @@ from confluent_kafka.admin import (
 )
 
 from mirror.java import classpath, java
-from tests.harness.waiting import until
-
-TIMEOUT = 30.0
+from tests.harness.waiting import PATIENCE, until
 
 
 @cache
@@ -40,18 +38,18 @@ def admin(bootstrap: str) -> AdminClient:
 def create(bootstrap: str, topic: str, partitions: int = 1, **config: object) -> str:
     """Create a topic; `config` keys with _ for each dot. Returns its name."""
     named = {key.replace("_", "."): str(value) for key, value in config.items()}
-    admin(bootstrap).create_topics([NewTopic(topic, partitions, config=named)])[topic].result(TIMEOUT)
+    admin(bootstrap).create_topics([NewTopic(topic, partitions, config=named)])[topic].result(PATIENCE)
     return topic
 
 
 def grow(bootstrap: str, topic: str, partitions: int) -> None:
     """Add partitions up to this many."""
-    admin(bootstrap).create_partitions([NewPartitions(topic, partitions)])[topic].result(TIMEOUT)
+    admin(bootstrap).create_partitions([NewPartitions(topic, partitions)])[topic].result(PATIENCE)
 
 
 def delete(bootstrap: str, topic: str) -> None:
     """Delete a topic."""
-    admin(bootstrap).delete_topics([topic])[topic].result(TIMEOUT)
+    admin(bootstrap).delete_topics([topic])[topic].result(PATIENCE)
 
 
 @contextlib.contextmanager
@@ -64,7 +62,7 @@ def forbidden(bootstrap: str, resource: ResourceType, name: str, operation: AclO
 
     bindings = [acl(AclOperation.ALL, AclPermissionType.ALLOW), acl(operation, AclPermissionType.DENY)]
     for future in admin(bootstrap).create_acls(bindings).values():
-        future.result(TIMEOUT)
+        future.result(PATIENCE)
     try:
         yield
     finally:
@@ -72,7 +70,7 @@ def forbidden(bootstrap: str, resource: ResourceType, name: str, operation: AclO
             resource, name, ResourcePatternType.LITERAL, None, None, AclOperation.ANY, AclPermissionType.ANY
         )
         for future in admin(bootstrap).delete_acls([any_acl]).values():
-            future.result(TIMEOUT)
+            future.result(PATIENCE)
 
 
 @contextlib.contextmanager
@@ -90,19 +88,19 @@ def throttled(bootstrap: str, client: str, **limits: int) -> Iterator[None]:
 
 def partitions(bootstrap: str, topic: str) -> int:
     """How many the topic has; 0: there is no such topic."""
-    found = admin(bootstrap).list_topics(timeout=TIMEOUT).topics.get(topic)
+    found = admin(bootstrap).list_topics(timeout=PATIENCE).topics.get(topic)
     return len(found.partitions) if found and found.error is None else 0
 
 
 def topic_id(bootstrap: str, topic: str) -> str:
     """The topic's id (KIP-516): another one after it was created again."""
-    return str(admin(bootstrap).describe_topics(TopicCollection([topic]))[topic].result(TIMEOUT).topic_id)
+    return str(admin(bootstrap).describe_topics(TopicCollection([topic]))[topic].result(PATIENCE).topic_id)
 
 
 def configuration(bootstrap: str, topic: str) -> dict[str, str]:
     """The topic's configuration, defaults included."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
-    entries: dict[str, Any] = admin(bootstrap).describe_configs([resource])[resource].result(TIMEOUT)
+    entries: dict[str, Any] = admin(bootstrap).describe_configs([resource])[resource].result(PATIENCE)
     return {name: entry.value for name, entry in entries.items()}
 
 
@@ -111,7 +109,7 @@ def configure(bootstrap: str, topic: str, **config: object) -> None:
     wanted = {key.replace("_", "."): str(value) for key, value in config.items()}
     entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in wanted.items()]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-    admin(bootstrap).incremental_alter_configs([resource])[resource].result(TIMEOUT)
+    admin(bootstrap).incremental_alter_configs([resource])[resource].result(PATIENCE)
     until(f"{wanted} on {topic}", lambda: wanted.items() <= configuration(bootstrap, topic).items())
 
 
@@ -133,4 +131,4 @@ def commit(bootstrap: str, group: str, topic: str, positions: Mapping[int, int])
 def remove_records(bootstrap: str, topic: str, before: int, partition: int = 0) -> None:
     """Remove what is before an offset, as retention does."""
     where = TopicPartition(topic, partition, before)
-    admin(bootstrap).delete_records([where])[where].result(TIMEOUT)
+    admin(bootstrap).delete_records([where])[where].result(PATIENCE)
