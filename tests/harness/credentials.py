@@ -14,7 +14,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.harness import topics
-from tests.harness.waiting import until
+from tests.harness.waiting import PATIENCE, until
 
 MECHANISM = "SCRAM-SHA-256"
 PASSWORD = "of-no-worth"
@@ -45,11 +45,11 @@ def expire(bootstrap: str, user: str) -> None:
 
 def _alter(bootstrap: str, change: UserScramCredentialAlteration) -> None:
     for future in topics.admin(bootstrap).alter_user_scram_credentials([change]).values():
-        future.result(topics.TIMEOUT)
+        future.result(PATIENCE)
 
 
 def _is_known(bootstrap: str, user: str) -> bool:
     with contextlib.suppress(KafkaException):
         described = topics.admin(bootstrap).describe_user_scram_credentials([user])
-        return bool(described[user].result(topics.TIMEOUT).scram_credential_infos)
+        return bool(described[user].result(PATIENCE).scram_credential_infos)
     return False
