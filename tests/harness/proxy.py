@@ -50,7 +50,7 @@ class HeldBack:
         self.prefix = prefix  # of the transactional id
         self.request: TxnRequest | None = None  # once it is held
         self.during: TxnRequest | None = None  # the transaction that ran when it arrived
-        self.error: int | None = None  # the broker's answer
+        self.error: int | None = None  # the broker's answer; -1: it closed the connection
         self._frame = b""
         self._broker: Streams | None = None
 
@@ -64,14 +64,15 @@ class HeldBack:
         reader, writer = self._broker
         self.during = during
         writer.write(struct.pack(">i", len(self._frame)) + self._frame)
-        wanted = self._frame[4:8]
-        while True:  # other answers may be before it
-            (size,) = struct.unpack(">i", await reader.readexactly(4))
-            answer = await reader.readexactly(size)
-            if answer[:4] == wanted:
-                (self.error,) = struct.unpack_from(">h", answer, 8)
-                writer.close()
-                return
+        try:
+            answer = b""
+            while answer[:4] != self._frame[4:8]:  # other answers may be before it
+                (size,) = struct.unpack(">i", await reader.readexactly(4))
+                answer = await reader.readexactly(size)
+            (self.error,) = struct.unpack_from(">h", answer, 8)
+        except (OSError, asyncio.IncompleteReadError):  # its session has expired meanwhile (KIP-368)
+            self.error = -1
+        writer.close()
 
 
 def listen_behind(cluster: LocalCluster) -> dict[int, int]:

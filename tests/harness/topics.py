@@ -94,7 +94,13 @@ def partitions(bootstrap: str, topic: str) -> int:
 
 def topic_id(bootstrap: str, topic: str) -> str:
     """The topic's id (KIP-516): another one after it was created again."""
-    return str(admin(bootstrap).describe_topics(TopicCollection([topic]))[topic].result(PATIENCE).topic_id)
+
+    def known() -> str | None:
+        with contextlib.suppress(KafkaException):  # just created: not every broker knows it
+            return str(admin(bootstrap).describe_topics(TopicCollection([topic]))[topic].result(PATIENCE).topic_id)
+        return None
+
+    return str(until(f"the id of {topic}", known))
 
 
 def configuration(bootstrap: str, topic: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.harness.load import Load
 from tests.harness.pair import Pair
 from tests.harness.spark_cluster import SparkCluster
+from tests.harness.waiting import PATIENCE
 
 
 def test_an_executor_is_killed_under_load(pair: Pair, tmp_path: Path) -> None:
@@ -25,7 +26,7 @@ def test_an_executor_is_killed_under_load(pair: Pair, tmp_path: Path) -> None:
             def spread() -> bool:
                 return sorted(len(workers) for workers in cluster.executors().values()) == [1, 1]
 
-            service.wait_for("a Python worker on each of two executors", spread)
+            service.wait_for("a Python worker on each of two executors", spread, 2 * PATIENCE)
             before = set(cluster.executors())
             counted = "mirror_source_records_total"
             service.wait_for(
