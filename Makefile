@@ -36,7 +36,7 @@ demo: java $(VENV)/ready ## two local clusters, and records copied between them 
 test: java $(VENV)/ready ## all tests; ARGS="-k name -x" goes to pytest
 	@$(RUN) mirror.java kafka_2.13
 	@$(RUN) mirror.spark_home
-	@$(RUN) pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(RUN) pytest $(ARGS)
 
 bench: java $(VENV)/ready ## mirror beside MirrorMaker 2 on this machine: about an hour, nothing else should run
 	@$(RUN) pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'

@@ -15,7 +15,6 @@ from typing import TypeVar
 import hypothesis
 import psutil
 import pytest
-from xdist.workermanage import WorkerController
 
 from mirror.local_kafka import LocalCluster, start_together
 from tests.harness.pair import Pair
@@ -152,23 +151,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     temporary = session.config.option.basetemp
     _, left = psutil.wait_procs(_running(temporary), timeout=5)
     alive = [process for process in left if _alive(process)]
-    named = session.config.stash.setdefault(_left_behind, [])
-    named += map(str, alive)
+    session.config.stash[_left_behind] = [str(process) for process in alive]
     for process in alive:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-    if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["left behind"] = named
-    if named:
+    if alive:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     elif session.exitstatus == pytest.ExitCode.OK:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: WorkerController) -> None:
-    """Take over what a worker of pytest-xdist has left behind: nobody else reads its exit status."""
-    node.config.stash.setdefault(_left_behind, []).extend(getattr(node, "workeroutput", {}).get("left behind", []))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
