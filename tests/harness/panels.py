@@ -53,7 +53,7 @@ def _panel(panel: dict[str, Any], prometheus: Prometheus, begin: float, end: flo
             found.append((_legend(target["legendFormat"], labels), [p for p in points if not math.isnan(p[1])]))
     found = sorted((each for each in found if each[1]), key=lambda each: -each[1][-1][1])
     defaults = panel["fieldConfig"]["defaults"]
-    unit = "rps" if panel["type"] == "heatmap" else defaults["unit"]  # its unit is of the buckets
+    unit = "rps" if panel["type"] == "heatmap" else defaults.get("unit", "short")  # its unit is of the buckets
     if panel["type"] == "stat":
         value = found[0][1][-1][1] if found else 0.0
         bad = any(step["color"] == "red" and value >= step["value"] for step in defaults["thresholds"]["steps"])
