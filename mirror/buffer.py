@@ -26,8 +26,7 @@ class Batch:
     @property
     def epoch(self) -> int:
         """The leader epoch of the last record; -1 if not known."""
-        epoch = self.messages[-1].leader_epoch()
-        return -1 if epoch is None else epoch
+        return leader_epoch(self.messages[-1])
 
 
 class RecordBuffer:
@@ -145,6 +144,12 @@ class RecordBuffer:
         self._from = self._to = offset
         self._accepting = self._sealed = False
         self._resets += 1
+
+
+def leader_epoch(message: Message) -> int:
+    """The leader epoch of a record; -1 if not known."""
+    epoch = message.leader_epoch()
+    return -1 if epoch is None else int(epoch)
 
 
 def _prefix(messages: list[Message], limit: int) -> list[Message]:

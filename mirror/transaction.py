@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message
 
-from mirror.buffer import Batch
+from mirror.buffer import Batch, leader_epoch
 from mirror.dead_letters import dead_letter
 from mirror.errors import PartitionError, RecordsRefused
 from mirror.idempotent import IdempotentProducer
@@ -107,8 +107,8 @@ class Incarnation:
         count = min(self._producer.delivered, len(batch.offsets))  # offset syncs come after the records
         if not count:
             return None
-        epoch = batch.messages[count - 1].leader_epoch()
-        return Position(batch.offsets[count - 1] + 1, self._topic.topic_id, -1 if epoch is None else epoch)
+        last = count - 1
+        return Position(batch.offsets[last] + 1, self._topic.topic_id, leader_epoch(batch.messages[last]))
 
     def discard(self) -> None:
         """End the producer without waiting for anything."""

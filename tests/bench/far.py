@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Coroutine
-from types import TracebackType
 from typing import Any
 
 from mirror.local_kafka import LocalCluster
-from tests.harness.proxy import listen_behind
+from tests.harness.proxy import Forwarder
 
 
-class FarAway:
-    """A forwarder before a cluster that is not started yet; a context manager. `delay` is in seconds, each way."""
+class FarAway(Forwarder):
+    """`delay` is in seconds, each way."""
 
     def __init__(self, cluster: LocalCluster, delay: float) -> None:
+        super().__init__(cluster)
         self.delay = delay
-        self._ports = listen_behind(cluster)
-        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="far away")
         self._running = set[asyncio.Task[None]]()
-
-    def __enter__(self) -> FarAway:
-        self._thread.start()
-        for port, inner in self._ports.items():
-            serve = asyncio.start_server(lambda r, w, inner=inner: self._serve(r, w, inner), "127.0.0.1", port)  # type: ignore[misc]
-            asyncio.run_coroutine_threadsafe(serve, self._loop).result(10)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
 
     async def _serve(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter, inner: int) -> None:
         broker_in, broker_out = await asyncio.open_connection("127.0.0.1", inner)

@@ -10,14 +10,16 @@ import asyncio
 import contextlib
 import struct
 import threading
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from mirror.local_kafka import LocalCluster, free_port
 from tests.harness.waiting import until
 
 ADD_OFFSETS_TO_TXN, END_TXN = 25, 26
+F = TypeVar("F", bound="Forwarder")
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -89,20 +91,43 @@ def listen_behind(cluster: LocalCluster) -> dict[int, int]:
     return ports
 
 
-class Proxy:
+class Forwarder(ABC):
+    """A context manager before all brokers of a cluster that is not started yet, in a thread of its own."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._ports = listen_behind(cluster)
+        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name=type(self).__name__)
+
+    @abstractmethod
+    async def _serve(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter, inner: int) -> None:
+        """Take care of a connection to the broker that listens at `inner`."""
+
+    def __enter__(self: F) -> F:
+        self._thread.start()
+        for port, inner in self._ports.items():
+            serve = asyncio.start_server(lambda r, w, inner=inner: self._serve(r, w, inner), "127.0.0.1", port)  # type: ignore[misc]
+            asyncio.run_coroutine_threadsafe(serve, self._loop).result(10)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        until("the forwarder has ended", lambda: not self._thread.is_alive())
+
+
+class Proxy(Forwarder):
     """Before all brokers of a cluster, one port for each; `faults` are set from any thread and hold at once."""
 
     def __init__(self, cluster: LocalCluster) -> None:
+        super().__init__(cluster)
         self.delay = 0.0  # seconds, each way
         self.swallow_requests = False
         self.swallow_answers = False
         self.cut = False  # connections are closed and refused
         self.held: HeldBack | None = None
-        self._ports = listen_behind(cluster)
-        self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports)
         self._writers: set[asyncio.StreamWriter] = set()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="proxy")
 
     def hold_back_end_txn(self, prefix: str) -> HeldBack:
         """Hold back the next EndTxn of a transactional id that begins with `prefix`.
@@ -128,18 +153,9 @@ class Proxy:
         for writer in list(self._writers):
             writer.transport.abort()
 
-    def __enter__(self) -> Proxy:
-        self._thread.start()
-        for port, inner in self._ports.items():
-            serve = asyncio.start_server(lambda r, w, inner=inner: self._serve(r, w, inner), "127.0.0.1", port)  # type: ignore[misc]
-            asyncio.run_coroutine_threadsafe(serve, self._loop).result(10)
-        return self
-
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.disconnect()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        until("the proxy has ended", lambda: not self._thread.is_alive())
+        super().__exit__(kind, error, _)
 
     async def _serve(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter, inner: int) -> None:
         self._writers.add(client_out)
