@@ -54,11 +54,12 @@ class Tally:
         return max(0.0, time.time() - since)
 
     def absorb(self, report: Report) -> Tally:
-        """With a newer report."""
-        if report.incarnation in self.ended:
+        """With a newer report; an older one, which a reader that lost its place can meet again, says nothing."""
+        same = report.incarnation == self.report.incarnation
+        if report.incarnation in self.ended or (same and report.counters.precedes(self.report.counters)):
             return self
         earlier, ended = self.earlier, self.ended
-        if report.incarnation != self.report.incarnation:
+        if not same:
             earlier, ended = self.total, ended | {self.report.incarnation}
         total = earlier.plus(report.counters) if ended else report.counters
         since = self.since if report.state == self.report.state else time.time()

@@ -76,6 +76,11 @@ class Counters:
         """What was counted since `other`, an earlier state of the same."""
         return self._combined(other, -1)
 
+    def precedes(self, other: Counters) -> bool:
+        """Is this an earlier state than `other` of the same incarnation?"""
+        progress = [(each.records, each.retries, *each.transactions.values()) for each in (self, other)]
+        return any(mine < theirs for mine, theirs in zip(*progress, strict=True))
+
     def _combined(self, other: Counters, sign: int) -> Counters:
         return Counters(*[_added(getattr(self, name), getattr(other, name), sign) for name in _COUNTERS])
 

@@ -43,7 +43,7 @@ def test_headers_in_order_with_duplicates_and_nulls(shared: Pair) -> None:
 
 def test_timestamps_old_and_in_the_future(shared: Pair) -> None:
     # Kafka 4 refuses what is more than an hour ahead, unless the topic says otherwise; the remote one always does.
-    topic = shared.topic("times", message_timestamp_after_max_ms=40_000 * DAY)
+    topic = shared.topic("times", message_timestamp_after_max_ms=40_000 * DAY, retention_ms=-1)
     now = int(time.time() * 1000)
     wanted = [1, now - 20_000 * DAY, now + 30_000 * DAY, now, now - 1]
     for number, timestamp in enumerate(wanted):

@@ -99,6 +99,14 @@ def test_only_its_last_word_counts_for_an_incarnation_that_ended() -> None:
     assert [tally.total.records for tally in status.tallies()] == [30]
 
 
+def test_a_reader_that_begins_anew_takes_nothing_back() -> None:
+    """As after a topic's tail was lost: the reports of a task come once more, from the first."""
+    status = FlowStatus("primary", "backup", "us")
+    for number, known in ((10, 10), (25, 25), (10, 25), (25, 25), (26, 26)):
+        status.absorb([report(number)])
+        assert [tally.total.records for tally in status.tallies()] == [known]
+
+
 @given(st.lists(ages, min_size=1, max_size=4))
 def test_what_was_counted_since(batches: list[list[int]]) -> None:
     earlier, later = Counters(), Counters()
