@@ -142,7 +142,7 @@ def test_a_transaction_is_in_the_bucket_of_its_duration_and_size() -> None:
 
 
 def failed(reason: str) -> Report:
-    return replace(report(), state="failed", reason=reason)
+    return replace(report(1), state="failed", reason=reason)
 
 
 def test_failures_and_recoveries_are_remembered() -> None:
