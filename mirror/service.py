@@ -87,11 +87,14 @@ class Service:
     def _start_spark(self) -> None:
         flows = {flow.name: flow for flow in self._settings.flows}
         try:
-            self._spark.set_result(SparkDriver(self._settings.spark, flows, self._leader, self._settings.log))
+            driver = SparkDriver(self._settings.spark, flows, self._leader, self._settings.log)
         except Exception as error:
             said = str(error.java_exception if isinstance(error, Py4JJavaError) else error).strip()
             reason = said.splitlines()[0][:300] if said else type(error).__name__
             self._spark.set_exception(MirrorError(f"Spark does not start: {reason}"))
+        else:
+            self._spark.set_result(driver)
+            driver.warm_up()
 
     def _watch(self) -> None:
         """Until there is reason to stop. A flow that another service leads is none while others run."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass
 from typing import ClassVar
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
@@ -33,7 +33,7 @@ Offset = dict[str, int]
 
 @dataclass(frozen=True)
 class SlicePartition(InputPartition):
-    """One slice of an epoch of `count` slices; a count of 0 only warms up."""
+    """One slice of an epoch of `count` slices."""
 
     index: int
     count: int
@@ -61,6 +61,10 @@ class MirrorDataSource(DataSource):
         """The reader of the flow that the option names."""
         return EpochReader(self.flows[self.options["flow"]], self.leader, self.log)
 
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """One that reads nothing, in as many tasks as the option `tasks` says."""
+        return WarmUp(int(self.options["tasks"]))
+
 
 def bound(flows: Mapping[str, Flow], leader: str, log: Log) -> type[DataSource]:
     """The source class for one run.
@@ -69,6 +73,21 @@ def bound(flows: Mapping[str, Flow], leader: str, log: Log) -> type[DataSource]:
     stand in Spark's plans and UI.
     """
     return type("BoundMirrorDataSource", (MirrorDataSource,), {"flows": flows, "leader": leader, "log": log})
+
+
+class WarmUp(DataSourceReader):
+    """Makes Spark start the Python workers that the first epoch is going to find idle, with this package loaded."""
+
+    def __init__(self, tasks: int) -> None:
+        self._tasks = tasks
+
+    def partitions(self) -> list[InputPartition]:
+        """As many as there are to be workers."""
+        return [InputPartition(number) for number in range(self._tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
+        """No rows."""
+        return iter(())
 
 
 class EpochReader(DataSourceStreamReader):
@@ -85,25 +104,18 @@ class EpochReader(DataSourceStreamReader):
         return {"epoch": 0}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """The next epoch if there is a plan of ours to run, else `start`: nothing to do.
-
-        The first one runs at once: without a plan it only makes Spark start what an epoch needs.
-        """
-        return {"epoch": start["epoch"] + 1} if start == self.initialOffset() or self._plan() else start
+        """The next epoch if there is a plan of ours to run, else `start`: nothing to do."""
+        return {"epoch": start["epoch"] + 1} if self._plan() else start
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The slices of the newest plan; none if it says to stop by now."""
         plan = self._plan()
-        if plan is None:
-            return [SlicePartition(0, 0)] if start == self.initialOffset() else []
-        count = len(plan.slices) if start != end else 0
+        count = len(plan.slices) if plan and start != end else 0
         return [SlicePartition(index, count) for index in range(count)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
         """Run one slice, in an executor's Python worker; yields its receipts when the epoch ends."""
         assert isinstance(partition, SlicePartition)
-        if partition.count == 0:
-            return
         logs.configure(self._log)
         try:
             receipts = SliceTask(self._flow, self._leader, partition.index, partition.count).run()

@@ -19,6 +19,7 @@ from typing import IO
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -57,6 +58,9 @@ CONF: Mapping[str, str] = {
     "spark.sql.streaming.stopTimeout": "10s",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
+    # The few rows here are not worth a compiler, whose classes alone take half a second to load.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.session.timeZone": "UTC",
 }
 
@@ -109,6 +113,8 @@ class SparkDriver:
         # PySpark reads only the variable. Executors get it too: as a rule they run the driver's image.
         python = settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
         os.environ["PYSPARK_PYTHON"] = python
+        # Spark runs this one only to look for data sources among the installed packages, and does not if it is missing.
+        os.environ["PYSPARK_DRIVER_PYTHON"] = "none"
         self._home = home or spark_home(self._scratch.path)
         os.environ["SPARK_HOME"] = str(self._home.path)
         local = url.startswith("local")
@@ -151,6 +157,11 @@ class SparkDriver:
         if local:
             own["spark.local.dir"] = str(here)
         return {**CONF, **own, "spark.driver.extraJavaOptions": f"{options} -Djava.io.tmpdir={here}"}
+
+    def warm_up(self) -> None:
+        """Start Python workers, while others plan the first query: see source.WarmUp."""
+        with contextlib.suppress(Py4JError, PySparkException, ConnectionError):
+            self.session.read.format(FORMAT).option("tasks", str(self.slots())).load().collect()
 
     def slots(self) -> int:
         """Tasks that can run at once now, on all executors."""

@@ -118,6 +118,7 @@ def _rehearse(home: SparkHome) -> None:
     from mirror.spark import SparkDriver  # noqa: PLC0415
 
     driver = SparkDriver(Spark("local[2]", {}), {}, "", Log("error", "text"), home=home)
+    driver.warm_up()
     done = threading.Event()
     driver.session.dataSource.register(Rehearsal)
     query = driver.query(FORMAT, "rehearsal", lambda rows, _: done.set() if rows.collect() else None)
