@@ -21,8 +21,9 @@ from mirror.cluster import given, refresh_leaders
 from mirror.errors import ClusterAway, MirrorError, PartitionError, TaskHung
 from mirror.plan import Partition, Topic
 from mirror.poller import Join, Leave, Move
-from mirror.replicator import Owner, Replicator, State
+from mirror.replicator import Owner, Replicator
 from mirror.reports import Report
+from mirror.state import State
 
 log = logging.getLogger(__name__)
 

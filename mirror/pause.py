@@ -11,8 +11,8 @@ from mirror.errors import ConfigError
 from mirror.orders import Scope, Skip, changes
 from mirror.plan import Partition
 from mirror.policy import ReplicationPolicy
-from mirror.replicator import State
 from mirror.settings import Flow
+from mirror.state import State
 from mirror.status import look
 from mirror.topics import TopicMonitor
 

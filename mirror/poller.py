@@ -17,8 +17,9 @@ from mirror import clients
 from mirror.clients import LIBRDKAFKA
 from mirror.plan import Partition
 from mirror.positions import Position
-from mirror.replicator import Replicator, State
+from mirror.replicator import Replicator
 from mirror.settings import Flow
+from mirror.state import State
 
 log = logging.getLogger(__name__)
 

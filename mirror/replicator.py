@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 import time
 import uuid
-from enum import Enum
 from typing import Protocol
 
 from mirror.assignment import Start
@@ -32,7 +30,9 @@ from mirror.producer import TransactionalProducer, transactional_id
 from mirror.refusals import Refusals
 from mirror.reports import Counters
 from mirror.settings import Flow
+from mirror.state import TRANSITIONS, State
 from mirror.transaction import Incarnation, TargetProducer
+from mirror.turn import Turn
 
 log = logging.getLogger(__name__)
 
@@ -40,27 +40,6 @@ SETTLE_DELAY = 1.0  # seconds a partition is idle before it commits what it owes
 REFRESH_INTERVAL = 24 * 3600.0  # seconds between commits of an idle partition's position
 LOST_RETRY = 30.0  # seconds before a partition whose source data is lost looks again
 
-
-class State(Enum):
-    """A partition's state. STARTING has no producer yet; FAILED waits and tries again; RELEASED is final.
-
-    PAUSED is too: copying goes on with another replicator. Until then this one only keeps the position alive.
-    """
-
-    STARTING = "starting"
-    RUNNING = "running"
-    FAILED = "failed"
-    PAUSED = "paused"
-    RELEASED = "released"
-
-
-TRANSITIONS = {
-    State.STARTING: {State.RUNNING, State.FAILED, State.PAUSED, State.RELEASED},
-    State.RUNNING: {State.STARTING, State.FAILED, State.PAUSED, State.RELEASED},
-    State.FAILED: {State.RUNNING, State.PAUSED, State.RELEASED},
-    State.PAUSED: {State.RELEASED},
-    State.RELEASED: set[State](),
-}
 
 OUTCOMES: dict[type[MirrorError], str] = {
     TransactionAborted: "aborted",
@@ -120,24 +99,16 @@ class Replicator:
         self._incarnation: Incarnation | None = None
         self._backoff = Backoff()
         self._refusals = Refusals(owner.flow.batch_max_records)
-        self._not_before = 0.0  # monotonic: pacing or back-off
+        self._turn = Turn()
         self._said = ""
         self._lost = "the position belongs to a topic that was deleted" if start.foreign else ""
         self._releasing: State | None = None  # what it becomes after the running transaction
-        self._lock = threading.Lock()  # guards _running and _wake_at
-        self._running = False
-        self._step_began = 0.0  # monotonic
-        self._wake_at: float | None = None
 
     def request(self, delay: float | None = None) -> None:
         """Have `step` called: in `delay` seconds, or when pacing and back-off allow it."""
-        now = time.monotonic()
-        with self._lock:
-            due = max(now, self._not_before) if delay is None else now + delay
-            if self._running or (self._wake_at is not None and self._wake_at <= due):
-                return
-            self._wake_at = due
-        self._owner.wake(self, due - now)
+        after = self._turn.request(delay)
+        if after is not None:
+            self._owner.wake(self, after)
 
     def begin(self) -> None:
         """The partition is consumed from now on."""
@@ -165,29 +136,21 @@ class Replicator:
     @property
     def step_lasts(self) -> float:
         """Seconds that the running step, or its last part, has taken so far; 0 when none runs."""
-        with self._lock:
-            return time.monotonic() - self._step_began if self._running else 0.0
-
-    def _goes_on(self) -> None:
-        """A part of the step is done that may wait for as long as a transaction."""
-        with self._lock:
-            self._step_began = time.monotonic()
+        return self._turn.lasts
 
     def step(self) -> None:
         """Do what is due: at most one transaction. Errors end here, for the partition fails alone."""
-        with self._lock:
-            if self._running or self._wake_at is None or self._wake_at > time.monotonic():
-                return
-            self._running = True
-            self._step_began = time.monotonic()
-            self._wake_at = None
+        if not self._turn.take():
+            return
         try:
             self._attempt()
         except Exception:  # a defect of the recovery itself; what is still wanted is tried again after the back-off
             log.exception("defect", extra=self._where())
         finally:
-            with self._lock:
-                self._running = False
+            self._turn.end()
+        self._request_wanted()
+
+    def _request_wanted(self) -> None:
         wanted = self._wanted()
         if wanted is not None:
             self.request(wanted)
@@ -207,7 +170,7 @@ class Replicator:
             return None
         if self._releasing:
             return None if self.state is self._releasing else 0.0
-        wait = max(0.0, self._not_before - time.monotonic())
+        wait = max(0.0, self._turn.not_before - time.monotonic())
         if self.state is State.FAILED or self._pin_start or self._lost:
             return wait
         if len(self.buffer):
@@ -333,9 +296,9 @@ class Replicator:
         producer = self._producer()
         producer.fence()
         if self._flow.exactly_once:
-            self._goes_on()
+            self._turn.goes_on()
             self._owner.positions.await_settled(self.topic.remote, self.partition.partition)
-            self._goes_on()
+            self._turn.goes_on()
         position = self._owner.positions.stable(self.topic.remote, self.partition.partition)
         if position is None:
             if self._stands:
@@ -365,13 +328,13 @@ class Replicator:
         self.refresh_at = time.monotonic() + REFRESH_INTERVAL
         self._stands, self._pin_start = True, False
         self.counters.committed(records, incarnation.duration)
-        self._not_before = incarnation.ended + min(self._flow.transaction_linger_max, incarnation.duration)
+        self._turn.not_before = incarnation.ended + min(self._flow.transaction_linger_max, incarnation.duration)
         self._backoff.reset()
         self._said = ""
 
     def _recover(self, error: MirrorError) -> None:
         """Decide what an error means for the partition; see the tree in errors.py."""
-        self._not_before = time.monotonic() + self._backoff.next()
+        self._turn.not_before = time.monotonic() + self._backoff.next()
         outcome = OUTCOMES.get(type(error))
         if outcome:
             self.counters.transactions[outcome] += 1
@@ -383,12 +346,12 @@ class Replicator:
             self.release()
             return
         if self.state is State.PAUSED:
-            self.refresh_at = self._not_before
+            self.refresh_at = self._turn.not_before
             self._say(error)
             return
         if isinstance(error, SourceDataLost):
             self.buffer.invalidate()
-            self._not_before = time.monotonic() + LOST_RETRY
+            self._turn.not_before = time.monotonic() + LOST_RETRY
         self.counters.retries += 1
         self._become(State.FAILED, str(error))
         self.blocked = isinstance(error, SourceDataLost | PoisonRecord)
@@ -422,21 +385,15 @@ class Replicator:
 
     def close_idle_producer(self) -> bool:
         """Close the producer unless a step runs; the next record opens another. True if one was closed."""
-        with self._lock:
-            if self._running or self._incarnation is None:
-                return False
-            self._running = True
-            self._step_began = time.monotonic()
-            self._wake_at = None  # a step that comes due meanwhile does nothing; `_wanted` asks again below
+        if self._incarnation is None or not self._turn.take_early():
+            return False
+        closed = self._incarnation is not None
         self._discard()
         if self.state is State.RUNNING:
             self._become(State.STARTING)
-        with self._lock:
-            self._running = False
-        wanted = self._wanted()
-        if wanted is not None:
-            self.request(wanted)
-        return True
+        self._turn.end()
+        self._request_wanted()
+        return closed
 
     def _where(self) -> dict[str, object]:
         return {"flow": self._flow.name, "topic": self.partition.topic, "partition": self.partition.partition}

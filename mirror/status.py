@@ -16,9 +16,9 @@ from mirror.cluster import ClusterAdmin
 from mirror.errors import ClusterAway
 from mirror.flow_status import SILENCE
 from mirror.plan import Partition, Plan
-from mirror.replicator import State
 from mirror.reports import Report
 from mirror.settings import Flow
+from mirror.state import State
 from mirror.tables import Cell, figure, table
 
 RECENT = 25  # reports of each partition that are read: more than in the ten seconds in which each is repeated

@@ -17,8 +17,9 @@ from mirror.plan import Partition
 from mirror.poller import BUFFER_RECORDS, Poller, Seek
 from mirror.positions import Position, Positions
 from mirror.ready import DelayQueue
-from mirror.replicator import Replicator, State
+from mirror.replicator import Replicator
 from mirror.settings import Flow
+from mirror.state import State
 
 
 @dataclass(frozen=True, slots=True)

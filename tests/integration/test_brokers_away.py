@@ -11,6 +11,7 @@ import pytest
 from mirror.local_kafka import LocalCluster, start_together
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
+from tests.harness.service import Service
 
 ALIAS = "away"
 TRANSACTION_TIMEOUT = 5  # seconds
@@ -87,19 +88,27 @@ def test_the_target_hangs_for_longer_than_a_transaction_may_take(both: Both) -> 
     survives(both, "hanging", incident)
 
 
-def starts_without(late: LocalCluster, flow: Pair, directory: Path, produce_first: bool) -> None:
-    """A service that is started before one of its clusters says so once, and goes on by itself."""
-    topic = flow.topic("early") if produce_first else ""
+def test_both_clusters_come_late(prefix: str, tmp_path: Path) -> None:
+    """A service that is started before them says so once for each, and goes on by itself."""
+    source, target = LocalCluster("source", tmp_path), LocalCluster("target", tmp_path)
+    flow = Pair(source.bootstrap, target.bootstrap, "late", prefix)
+
+    def waits_for(service: Service, clusters: int) -> None:
+        """A cluster more than before, and it says nothing else meanwhile."""
+        service.wait_for("it says so", lambda: len(service.find("flow waits and tries again")) == clusters)
+        assert service.get("/livez")[0] == 200
+        assert service.get("/readyz")[0] == 503
+        said = len(service.lines)
+        time.sleep(5)  # a flood would need time, too
+        assert len(service.lines) <= said + 1, service.tail()
+
     try:
-        with flow.service(directory) as service:
-            service.wait_for_event("flow waits and tries again", 60)
-            assert service.get("/livez")[0] == 200
-            assert service.get("/readyz")[0] == 503
-            said = len(service.lines)
-            time.sleep(5)  # a flood would need time, too
-            assert len(service.lines) <= said + 1, service.tail()
-            late.start()
-            topic = topic or flow.topic("early")
+        with flow.service(tmp_path) as service:
+            waits_for(service, 1)
+            target.start()
+            waits_for(service, 2)
+            source.start()
+            topic = flow.topic("early")
             flow.produce(topic, *(Made(None, b"%d" % number) for number in range(100)))
             flow.await_same(topic)
             flow.assert_settled(topic)
@@ -108,16 +117,5 @@ def starts_without(late: LocalCluster, flow: Pair, directory: Path, produce_firs
             assert service.terminate() == 0
             assert not service.noise
     finally:
-        late.kill()
-
-
-def test_the_target_comes_late(source_cluster: LocalCluster, prefix: str, tmp_path: Path) -> None:
-    late = LocalCluster("late", tmp_path)
-    flow = Pair(source_cluster.bootstrap, late.bootstrap, "early", prefix)
-    starts_without(late, flow, tmp_path, produce_first=True)
-
-
-def test_the_source_comes_late(target_cluster: LocalCluster, prefix: str, tmp_path: Path) -> None:
-    late = LocalCluster("late", tmp_path)
-    flow = Pair(late.bootstrap, target_cluster.bootstrap, "late", prefix)
-    starts_without(late, flow, tmp_path, produce_first=False)
+        target.kill()
+        source.kill()

@@ -29,7 +29,8 @@ ALIAS = "cut"
 
 @pytest.fixture(scope="module")
 def cut_source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with LocalCluster("cut", tmp_path_factory.mktemp("cut"), 3) as running:
+    soon_out = {"replica.lag.time.max.ms": 2_000}  # of the in-sync replicas, when a broker hangs; else 30 s
+    with LocalCluster("cut", tmp_path_factory.mktemp("cut"), 3, soon_out) as running:
         yield running
 
 
