@@ -30,11 +30,13 @@ help: ## show the targets
 
 demo: java $(VENV)/ready ## two local clusters, and records copied between them before your eyes
 	@$(RUN) mirror.java kafka_2.13
+	@$(RUN) mirror.broker_jvm
 	@$(RUN) mirror.spark_home
 	@$(VENV)/bin/mirror demo
 
 test: java $(VENV)/ready ## all tests; ARGS="-k name -x" goes to pytest
 	@$(RUN) mirror.java kafka_2.13
+	@$(RUN) mirror.broker_jvm
 	@$(RUN) mirror.spark_home
 	@$(RUN) pytest $(ARGS)
 
@@ -46,6 +48,7 @@ bench: java $(VENV)/ready ## mirror beside MirrorMaker 2 on this machine: about 
 
 chaos: java $(VENV)/ready ## every fault, round after round; ARGS="--rounds 20 --random 200 --minutes 60" and more, see --help
 	@$(RUN) mirror.java kafka_2.13
+	@$(RUN) mirror.broker_jvm
 	@$(RUN) mirror.spark_home
 	@$(RUN) tests.chaos $(ARGS)
 

@@ -23,12 +23,10 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from mirror.broker_jvm import quick
 from mirror.child import spawn
 from mirror.errors import SetupError
 from mirror.java import classpath, java
-
-# For a JVM that lives for minutes at most: the second compiler would cost more than it gives.
-QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 _START_SECONDS, _STOP_SECONDS = 60.0, 15.0
 
@@ -72,7 +70,7 @@ class Broker:
         port: int,
         cluster_id: str,
         properties: Mapping[str, object],
-        java_options: Sequence[str],
+        java_options: Sequence[str] | None,
     ) -> None:
         self.node = node
         self.port = port
@@ -100,13 +98,14 @@ class Broker:
         atexit.register(self.kill)
         if not (self._directory / "data" / "meta.properties").exists():
             tool = ("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(settings))
-            self.process = self._run(*QUICK, *tool)
+            self.process = self._run(*quick(), *tool)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(_START_SECONDS)
             if self.process.poll() != 0:
                 self.kill()
                 raise SetupError(f"could not format {self._directory}:\n{self._log_tail()}")
-        self.process = self._run("-Xmx512m", *self._java_options, "kafka.Kafka", str(settings))
+        options = quick() if self._java_options is None else self._java_options
+        self.process = self._run("-Xmx512m", *options, "kafka.Kafka", str(settings))
         self._await_ready()
 
     def _run(self, *arguments: str) -> subprocess.Popen[bytes]:
@@ -173,8 +172,8 @@ class Broker:
 class LocalCluster:
     """A cluster of combined KRaft brokers under `directory`, on loopback ports that stay the same over restarts.
 
-    A context manager. `properties` add to the brokers' server.properties or override them. One broker by itself is
-    `brokers[i]`, with the same methods.
+    A context manager. `properties` add to the brokers' server.properties or override them; `java_options` stand in
+    place of those that make a JVM start quickly. One broker by itself is `brokers[i]`, with the same methods.
     """
 
     def __init__(
@@ -183,7 +182,7 @@ class LocalCluster:
         directory: Path,
         brokers: int = 1,
         properties: Mapping[str, object] | None = None,
-        java_options: Sequence[str] = QUICK,
+        java_options: Sequence[str] | None = None,
     ) -> None:
         self.name = name
         cluster_id = base64.b64encode(uuid.uuid4().bytes, altchars=b"xy")[:22].decode()

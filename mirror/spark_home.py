@@ -22,10 +22,9 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from mirror.errors import SetupError
-from mirror.java import cache_dir, java, java_version
+from mirror.java import QUIET_ARCHIVE, cache_dir, java, java_version
 
 ARCHIVE = "classes.jsa"
-QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # about classes that can't be archived, or an archive that does not fit
 FORMAT = "rehearsal"
 REHEARSAL_SECONDS, DUMP_SECONDS = 120.0, 120.0
 
@@ -44,7 +43,7 @@ def spark_home(scratch: Path) -> SparkHome:
         return SparkHome(Path(own))
     prepared = _prepared()
     if (prepared / ARCHIVE).is_file():
-        return SparkHome(prepared, f"-XX:SharedArchiveFile={prepared / ARCHIVE} {QUIET}")
+        return SparkHome(prepared, f"-XX:SharedArchiveFile={prepared / ARCHIVE} {' '.join(QUIET_ARCHIVE)}")
     return SparkHome(_link(scratch / "spark"))
 
 
@@ -107,7 +106,7 @@ def prepare() -> None:
     sys.stderr.write(f"preparing Spark's start in {home}, once: about half a minute\n")
     part = _link(home) / f"{ARCHIVE}.{os.getpid()}"
     logging.disable(logging.CRITICAL)
-    _rehearse(SparkHome(home, f"-XX:ArchiveClassesAtExit={part} {QUIET}"))
+    _rehearse(SparkHome(home, f"-XX:ArchiveClassesAtExit={part} {' '.join(QUIET_ARCHIVE)}"))
     if not part.is_file():
         raise SetupError(f"Java has made no archive of classes in {home}; mirror runs without, it only starts slower")
     part.rename(home / ARCHIVE)
