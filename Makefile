@@ -34,7 +34,7 @@ demo: java $(VENV)/ready ## two local clusters, and records copied between them 
 	@$(RUN) mirror.spark_home
 	@$(VENV)/bin/mirror demo
 
-test: java $(VENV)/ready ## all tests; ARGS="-k name -x" goes to pytest
+test: java $(VENV)/ready ## the tests; ARGS=--slow: all of them, as in CI; ARGS="-k name -x" goes to pytest
 	@$(RUN) mirror.java kafka_2.13
 	@$(RUN) mirror.broker_jvm
 	@$(RUN) mirror.spark_home

@@ -43,6 +43,22 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.basetemp = str(runs / str(os.getpid()))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The choice of all tests."""
+    parser.addoption("--slow", action="store_true", help="also those marked as slow; with CI=true they always run")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without --slow, leave out what is marked so, unless it was named."""
+    named = any("::" in argument or argument.endswith(".py") for argument in config.args)
+    if config.option.slow or os.environ.get("CI") == "true" or named:
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    items[:] = [item for item in items if item not in slow]
+    config.hook.pytest_deselected(items=slow)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _temporary_files_in_the_tree(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["TMPDIR"] = tempfile.tempdir = str(tmp_path_factory.mktemp("tmp"))

@@ -11,6 +11,7 @@ from types import TracebackType
 
 import psutil
 
+from mirror.broker_jvm import SHORT_LIVED
 from mirror.java import java
 from mirror.local_kafka import free_port
 from tests.harness import processes
@@ -75,7 +76,7 @@ class SparkCluster:
         }
         # What the tasks need of mirror, the service has to ship.
         environment.pop("PYTHONPATH", None)
-        options = [f"-Djava.io.tmpdir={self._directory}", "-Xmx256m", "-XX:-UsePerfData"]
+        options = [f"-Djava.io.tmpdir={self._directory}", "-Xmx256m", "-XX:-UsePerfData", *SHORT_LIVED]
         # Spark's own options for newer Javas, without its launcher.
         options += ["--add-opens=java.base/sun.nio.ch=ALL-UNNAMED", "--add-opens=java.base/java.lang=ALL-UNNAMED"]
         with self._log.open("ab") as log:

@@ -12,6 +12,8 @@ from tests.chaos.__main__ import Total, play
 from tests.chaos.arena import Arena
 from tests.chaos.rows import ROWS
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.failpoints.arm import Failpoints
 from tests.harness.load import Load, mixed
@@ -68,7 +69,8 @@ def kill_jvm(service: Service) -> None:
     assert "Spark's JVM is gone" in service.lines[-1], service.tail()
 
 
-def test_kills_at_random_moments(pair: Pair, tmp_path: Path) -> None:
+@pytest.mark.parametrize("run", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+def test_kills_at_random_moments(pair: Pair, tmp_path: Path, run: int) -> None:
     rng = random.Random(seed())
     plain, transactional = pair.topic("plain", 4), pair.topic("transactional", 2)
     with ExitStack() as stack:

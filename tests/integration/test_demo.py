@@ -75,6 +75,7 @@ def test_a_killed_service_loses_and_doubles_nothing(tmp_path: Path) -> None:
     assert "Traceback" not in progress and "\x1b" not in progress
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
     with demo(tmp_path) as running:
         running.await_text("the service runs")
@@ -86,6 +87,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
         assert running.out.read_text().rstrip().endswith("stopping everything")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="cannot run here: only Linux tells a child that its parent died")
 def test_kill_9_of_the_demo_leaves_no_process(tmp_path: Path) -> None:
     with demo(tmp_path, "--keep") as running:

@@ -34,7 +34,7 @@ class Net:
         self.proxy = Proxy(self.target)
         self.direct = Pair(source.bootstrap, self.target.bootstrap, ALIAS, f"{ALIAS}-")
         self.through = Pair(source.bootstrap, self.proxy.bootstrap, ALIAS, f"{ALIAS}-")
-        self.service = self.through.service(directory, {"transaction_timeout": "10s"})
+        self.service = self.through.service(directory, {"transaction_timeout": "5s"})
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,8 @@ from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import Service
 
+pytestmark = pytest.mark.slow
+
 USER, PASSWORD, WRONG, UNUSED = "mirror", "xq7-Hunter-target", "xq7-Hunter-wrong", "xq7-Hunter-source"
 LIMITED, ITS_PASSWORD = "limited", "xq7-Hunter-limited"
 SECRET = re.compile("xq7-Hunter", re.IGNORECASE)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from mirror.broker_jvm import SHORT_LIVED
 from tests.harness.load import Load
 from tests.harness.pair import Pair
 from tests.harness.spark_cluster import SparkCluster
 from tests.harness.waiting import PATIENCE
+
+pytestmark = pytest.mark.slow
 
 
 def test_an_executor_is_killed_under_load(pair: Pair, tmp_path: Path) -> None:
@@ -19,6 +24,7 @@ def test_an_executor_is_killed_under_load(pair: Pair, tmp_path: Path) -> None:
                 "spark.driver.host": "127.0.0.1",
                 "spark.executor.memory": "512m",
                 "spark.executor.cores": "1",
+                "spark.executor.extraJavaOptions": " ".join(SHORT_LIVED),
             },
         }
         with Load(pair.source, {topic: 4}, rate=1_000) as load, pair.service(tmp_path, spark=spark) as service:

@@ -24,6 +24,8 @@ from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.waiting import PATIENCE, until
 
+pytestmark = pytest.mark.slow
+
 ALIAS = "cut"
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.checker.history import Record
 from tests.harness import oracle, topics
@@ -13,6 +16,8 @@ from tests.harness.load import Load, mixed, producer
 from tests.harness.pair import Pair
 from tests.harness.service import Service
 
+pytestmark = pytest.mark.slow
+
 RECORDS = 5_000
 START = 1_700_000_000_000  # ms
 KINDS = ("lost", "duplicated", "reordered", "altered", "extra")
@@ -20,9 +25,11 @@ KINDS = ("lost", "duplicated", "reordered", "altered", "extra")
 Change = Callable[[list[Record]], list[Record]]
 
 
-def records() -> list[Record]:
+@cache
+def records() -> tuple[Record, ...]:
     """Each is another one, and the position on its topic is its number."""
-    return [Record(n, *mixed(n)[:2], tuple(mixed(n).headers), START + n // 10) for n in range(RECORDS)]
+    made = enumerate(map(mixed, range(RECORDS)))
+    return tuple(Record(n, key, value, tuple(headers), START + n // 10) for n, (key, value, headers) in made)
 
 
 def write(bootstrap: str, topic: str, content: list[Record]) -> None:
@@ -35,7 +42,7 @@ def write(bootstrap: str, topic: str, content: list[Record]) -> None:
 
 def plant(pair: Pair, name: str, change: Change, position: int = RECORDS) -> None:
     """A topic that looks as if it was copied, but for a change."""
-    source = records()
+    source = list(records())
     write(pair.source, pair.prefix + name, source)
     write(pair.target, pair.remote(pair.prefix + name), change(source))
     topics.commit(pair.target, pair.group, pair.remote(pair.prefix + name), {0: position})
