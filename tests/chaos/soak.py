@@ -1,0 +1,180 @@
+"""`python -m tests.chaos.soak`: load for an hour with a random fault each minute; nothing may grow.
+
+Needs matplotlib (`pip install -e '.[dev,bench]'`) for the picture.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import random
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib as mpl
+import psutil
+from matplotlib import pyplot as plt
+
+from tests.chaos.__main__ import Total, play, table
+from tests.chaos.arena import Arena
+from tests.chaos.matrix import Row
+from tests.chaos.rows import ROWS
+
+EVERY = 60.0  # seconds from one fault to the next
+TOGETHER = 5  # faults in one recording
+SAMPLE_INTERVAL = 5.0  # seconds
+SETTLING = 600.0  # seconds until everything that is allocated once has been
+WINDOW = 600.0  # seconds at either end of the rest whose medians are compared
+GROWTH = 1.1  # that is still noise
+ENDS_THE_SERVICE = {
+    "service",
+    "jvm",
+    "checkpoint",
+    "second-service",
+    "skewed-service",
+    "rescale",
+}  # its processes must last
+MEASURES = ("memory, MiB", "threads", "open files", "sockets")
+
+
+class Sample(NamedTuple):
+    """All processes of one kind together."""
+
+    at: float  # seconds since the start
+    values: tuple[float, ...]  # as MEASURES
+
+
+Series = dict[str, list[Sample]]
+
+
+def kind(process: psutil.Process) -> str:
+    """What a process of the service is for."""
+    line = " ".join(process.cmdline())
+    if "org.apache.spark.deploy" in line:
+        return "Spark's JVM"
+    if "mirror run" in line:
+        return "service"
+    return "workers" if line.endswith("pyspark.daemon pyspark.worker") else "Python helpers of the source"
+
+
+class Meter(threading.Thread):
+    """Samples the processes of the arena's service until `stop`."""
+
+    def __init__(self, arena: Arena) -> None:
+        super().__init__(daemon=True, name="meter")
+        self.series: Series = defaultdict(list)
+        self._arena = arena
+        self._begun = time.monotonic()
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        """Take samples."""
+        while not self._stopping.wait(SAMPLE_INTERVAL):
+            sums: dict[str, list[float]] = {}
+            for process in self._arena.service.processes():
+                with contextlib.suppress(psutil.Error):
+                    sockets = len(process.net_connections())
+                    memory = process.memory_full_info().pss / 2**20
+                    values = (memory, process.num_threads(), process.num_fds() - sockets, sockets)
+                    before = sums.get(kind(process), [0.0] * len(values))
+                    sums[kind(process)] = [a + b for a, b in zip(before, values, strict=True)]
+            at = time.monotonic() - self._begun
+            for name, found in sums.items():
+                self.series[name].append(Sample(at, tuple(found)))
+
+    def stop(self) -> None:
+        """Take no more."""
+        self._stopping.set()
+        self.join()
+
+
+def grown(series: Mapping[str, Sequence[Sample]]) -> list[str]:
+    """What was more in the last minutes than in the first ones after settling, in words."""
+    problems = []
+    for name, samples in series.items():
+        end = samples[-1].at
+        early = [s for s in samples if SETTLING <= s.at < SETTLING + WINDOW]
+        late = [s for s in samples if s.at >= end - WINDOW]
+        if not early:
+            problems.append(f"{name}: too short a run to tell")
+            continue
+        for place, measure in enumerate(MEASURES):
+            before, after = (statistics.median(s.values[place] for s in part) for part in (early, late))
+            print(f"{name}: {measure} {before:.0f} -> {after:.0f}")
+            if after > max(before * GROWTH, before + 2):
+                problems.append(f"{name}: {measure} grew from {before:.0f} to {after:.0f}")
+    return problems
+
+
+def plot(series: Mapping[str, Sequence[Sample]], faults: Sequence[float], file: Path) -> None:
+    """One panel for each measure, a tick for each fault."""
+    mpl.rcParams.update(
+        {"svg.hashsalt": "mirror", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+    )
+    figure, axes = plt.subplots(2, 2, figsize=(9, 5), layout="constrained", sharex=True)
+    for place, (measure, axis) in enumerate(zip(MEASURES, axes.flat, strict=True)):
+        for name, samples in sorted(series.items()):
+            axis.plot([s.at / 60 for s in samples], [s.values[place] for s in samples], label=name, linewidth=1)
+        axis.set_ylim(bottom=0)
+        axis.set_title(measure)
+        axis.plot([at / 60 for at in faults], [0] * len(faults), "|", color="#dc2626")
+    axes.flat[0].legend(frameon=False, fontsize=7)
+    for axis in axes[1]:
+        axis.set_xlabel("minutes; a red tick is a fault")
+    figure.savefig(file, metadata={"Date": None})
+
+
+def paced(row: Row, moments: list[float], begun: float) -> Row:
+    """The row's fault, not before its minute has come."""
+
+    def fault(arena: Arena, *rest: object) -> None:
+        due = begun + EVERY * (len(moments) + 1)
+        time.sleep(max(0.0, due - time.monotonic()))
+        moments.append(time.monotonic() - begun)
+        inject: Callable[..., None] = row.fault
+        inject(arena, *rest)
+
+    return row._replace(fault=fault)
+
+
+def main() -> int:
+    """Soak; 1 if anything was violated or has grown."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
+    parser.add_argument("--picture", type=Path, default=Path("docs/soak.svg"))
+    asked = parser.parse_args()
+    print(f"seed {asked.seed}: --seed {asked.seed} repeats this run", flush=True)
+    rows = [row for key, row in ROWS.items() if row.everywhere and key not in ENDS_THE_SERVICE]
+    total, moments, seed = Total("soak"), list[float](), asked.seed
+    with (
+        tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as directory,
+        Arena(Path(directory)) as arena,
+    ):
+        meter, begun = Meter(arena), time.monotonic()
+        meter.start()
+        while time.monotonic() - begun < asked.minutes * 60:
+            chosen = random.Random(seed).sample(rows, TOGETHER)
+            print(f"{time.strftime('%X')} seed {seed}: {' + '.join(row.name for row in chosen)}", flush=True)
+            play(arena, [paced(row, moments, begun) for row in chosen], seed, total)
+            seed += 1
+        meter.stop()
+    print(table([total]))
+    for violation in total.violations:
+        print(f"VIOLATION {violation}")
+    plot(meter.series, moments, asked.picture)
+    problems = grown(meter.series)
+    for problem in problems:
+        print(f"GROWTH {problem}")
+    return int(bool(total.violations or problems))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
