@@ -17,6 +17,8 @@ from tests.harness.pair import Pair
 from tests.harness.service import Service
 from tests.harness.waiting import PATIENCE, until
 
+pytestmark = pytest.mark.slow
+
 LARGE = 100_000  # bytes
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.harness import oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Load
 from tests.harness.pair import Pair
 from tests.harness.service import Service
 from tests.harness.waiting import until
+
+pytestmark = pytest.mark.slow
 
 
 def partitions_in(service: Service, state: str) -> float:

@@ -21,6 +21,8 @@ from tests.harness.pair import Pair
 from tests.harness.service import Event, Service
 from tests.harness.waiting import until
 
+pytestmark = pytest.mark.slow
+
 PASSED_OVER = "source data is lost, copying goes on behind it"
 REFUSED = "record refused, copying goes on behind it"
 FAILED = "partition waits and tries again"

@@ -47,7 +47,7 @@ def test_a_step_that_runs_needs_no_waking_and_lasts() -> None:
 def test_of_many_threads_one_takes_it() -> None:
     turn = Turn()
     with ThreadPoolExecutor(8) as pool:
-        for _ in range(200):
+        for _ in range(20):
             turn.request(0)
             assert sum(pool.map(lambda _: turn.take(), range(8))) == 1
             turn.end()
