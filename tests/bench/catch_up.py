@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from tests.bench.systems import System, Usage
 
 LATE = 600.0  # seconds
+STILL = 3.0  # seconds without another record, after which all have come
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +116,14 @@ def measure(system: System, load: Load) -> dict[str, object]:
     count = Count(system.job.target.bootstrap, remote, load.partitions)
     usage = Usage(system)
     started = time.monotonic()
+    now = 0.0
     samples: list[tuple[float, int]] = []
     with system:
-        while not samples or samples[-1][1] < load.records:
+        # Markers count too, so that the sum can be reached before the last record is.
+        while not samples or samples[-1][1] < load.records or now - samples[-1][0] < STILL:
             at = count.now()
             now = time.monotonic() - started
-            if at:
+            if at and (not samples or at > samples[-1][1]):
                 samples.append((now, at))
             usage.look()
             if now > LATE:
@@ -130,8 +133,8 @@ def measure(system: System, load: Load) -> dict[str, object]:
     wrong = missing(system.job.target.bootstrap, remote, load)
     if wrong:
         raise AssertionError(f"{system.name}: {wrong}")
-    first, last = samples[0], samples[-1]
-    quarter = next(s for s in samples if s[1] >= load.records / 4)
+    first = samples[0]
+    quarter, last = (next(s for s in samples if s[1] >= share * load.records) for share in (0.25, 0.98))
     sustained = (last[1] - quarter[1]) / max(1e-9, last[0] - quarter[0])
     return {
         "system": system.name,
