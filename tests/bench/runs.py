@@ -125,7 +125,7 @@ class Bench:
                 moments.append(time.monotonic())
                 system.kill()
                 system.start()
-                self._wait_for_end(path)
+                self._await_copying(path, rate)
                 moments.append(time.monotonic())
 
             with system:
@@ -140,13 +140,13 @@ class Bench:
 
         yield from self._each("pauses", rounds, one, self._live_systems)
 
-    def _wait_for_end(self, path: live.Path) -> None:
-        """Until the copy has nearly what the source had when this was called."""
-        there = catch_up.Count(path.source, path.topic, path.partitions)
+    def _await_copying(self, path: live.Path, rate: int) -> None:
+        """Until as much has come as is written in a few seconds, and a little longer for what has piled up."""
         here = catch_up.Count(path.target, path.remote, path.partitions)
-        there.now()
-        wanted = there.now()
-        until("the copy goes on", lambda: here.now() >= wanted, 180)
+        here.now()
+        before = here.now()
+        until("the copy goes on", lambda: here.now() > before + 5 * rate, 180)
+        time.sleep(5)
 
     def partitions(self, counts: Sequence[int]) -> Iterator[Result]:
         """Memory of many partitions, idle and after each has had a record, and what being idle costs."""
