@@ -106,10 +106,11 @@ def _latency(results: Sequence[Result]) -> str:
 def _pauses(results: Sequence[Result]) -> str:
     spans = {"steady": "before", "topic_added": "a topic is added", "after_kill": "kill -9 and started again"}
     rows = [
-        [words, name, *(_cell(found, lambda r, s=span, k=k: r[s].get(k, 0), 1) for k in RATES)]  # type: ignore[misc]
+        [words, name, *(_cell(found, lambda r, s=span, k=k: r[s][k], 1) for k in RATES)]  # type: ignore[misc]
         for span, words in spans.items()
         for group in _grouped(results, "pauses").values()
-        for name, found in group.items()
+        for name, every in group.items()
+        if (found := [r for r in every if r[span]["records"]])
     ]
     head = ["what running partitions feel, ms", "system", "p50", "p99", "p99.9", "max"]
     return "### Pauses at 1,000 records/s\n\n" + _table(head, rows) if rows else ""
