@@ -8,7 +8,6 @@ is there, and then needs two seconds of CPU less.
 
 from __future__ import annotations
 
-import hashlib
 import signal
 import sys
 import tempfile
@@ -17,8 +16,9 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from mirror import class_archive
 from mirror.errors import SetupError
-from mirror.java import KAFKA_VERSION, QUIET_ARCHIVE, cache_dir, classpath, java, java_version
+from mirror.java import KAFKA_VERSION, cache_dir, classpath
 
 # For a JVM that lives for minutes at most: the second compiler would cost more than it gives.
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -28,13 +28,11 @@ REHEARSAL_SECONDS, DUMP_SECONDS = 30.0, 60.0
 def quick() -> tuple[str, ...]:
     """The options of a broker that lives for minutes."""
     archive = _archive()
-    return (*SHORT_LIVED, f"-XX:SharedArchiveFile={archive}", *QUIET_ARCHIVE) if archive.is_file() else SHORT_LIVED
+    return (*SHORT_LIVED, *class_archive.taking(archive)) if archive.is_file() else SHORT_LIVED
 
 
 def _archive() -> Path:
-    """A JVM only takes an archive that was made by its own build, for the same jars under the same path."""
-    of = f"{java_version(java())}|{classpath()}"
-    return cache_dir() / f"kafka-{KAFKA_VERSION}-{hashlib.sha256(of.encode()).hexdigest()[:12]}.jsa"
+    return cache_dir() / f"kafka-{KAFKA_VERSION}-{class_archive.key(classpath())}.jsa"
 
 
 def prepare() -> None:
@@ -47,7 +45,7 @@ def prepare() -> None:
     sys.stderr.write(f"preparing the start of local brokers in {archive}, once: about a quarter of a minute\n")
     with tempfile.TemporaryDirectory(prefix="rehearsal-", dir=cache_dir()) as directory:
         part = Path(directory) / archive.name
-        options = (*SHORT_LIVED, f"-XX:ArchiveClassesAtExit={part}", *QUIET_ARCHIVE)
+        options = (*SHORT_LIVED, *class_archive.making(part))
         with LocalCluster("rehearsal", Path(directory), java_options=options) as cluster:
             _rehearse(cluster.bootstrap)
             (broker,) = cluster.brokers

@@ -27,9 +27,6 @@ KAFKA_VERSION = "4.2.0"
 BROKER = "kafka_2.13"
 MIRROR_MAKER = "connect-mirror"
 
-# About classes that can't be archived, or an archive that does not fit.
-QUIET_ARCHIVE = ("-Xlog:disable", "-Xlog:all=error:stderr")
-
 _JAVA_NEEDED = 17
 _INSTALL_JAVA = (
     f"install Java {_JAVA_NEEDED} or newer (Debian/Ubuntu: apt-get install openjdk-17-jre-headless; "

@@ -385,12 +385,13 @@ class Replicator:
 
     def close_idle_producer(self) -> bool:
         """Close the producer unless a step runs; the next record opens another. True if one was closed."""
-        if self._incarnation is None or not self._turn.take_early():
+        if not self.has_producer or not self._turn.take_early():
             return False
-        closed = self._incarnation is not None
-        self._discard()
-        if self.state is State.RUNNING:
-            self._become(State.STARTING)
+        closed = self.has_producer  # a step may have discarded it just before
+        if closed:
+            self._discard()
+            if self.state is State.RUNNING:
+                self._become(State.STARTING)
         self._turn.end()
         self._request_wanted()
         return closed

@@ -7,7 +7,6 @@ makes the archive, once for each Java and PySpark on a machine: half a minute an
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import sys
@@ -21,8 +20,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
+from mirror import class_archive
 from mirror.errors import SetupError
-from mirror.java import QUIET_ARCHIVE, cache_dir, java, java_version
+from mirror.java import cache_dir
 
 ARCHIVE = "classes.jsa"
 FORMAT = "rehearsal"
@@ -43,14 +43,13 @@ def spark_home(scratch: Path) -> SparkHome:
         return SparkHome(Path(own))
     prepared = _prepared()
     if (prepared / ARCHIVE).is_file():
-        return SparkHome(prepared, f"-XX:SharedArchiveFile={prepared / ARCHIVE} {' '.join(QUIET_ARCHIVE)}")
+        return SparkHome(prepared, " ".join(class_archive.taking(prepared / ARCHIVE)))
     return SparkHome(_link(scratch / "spark"))
 
 
 def _prepared() -> Path:
-    """A JVM only takes an archive that was made by its own build, for the same jars under the same path."""
-    of = f"{java_version(java())}|{pyspark.__version__}|{Path(pyspark.__file__).parent}"
-    return cache_dir() / f"spark-{pyspark.__version__}-{hashlib.sha256(of.encode()).hexdigest()[:12]}"
+    key = class_archive.key(f"{pyspark.__version__}|{Path(pyspark.__file__).parent}")
+    return cache_dir() / f"spark-{pyspark.__version__}-{key}"
 
 
 def _link(directory: Path) -> Path:
@@ -106,7 +105,7 @@ def prepare() -> None:
     sys.stderr.write(f"preparing Spark's start in {home}, once: about half a minute\n")
     part = _link(home) / f"{ARCHIVE}.{os.getpid()}"
     logging.disable(logging.CRITICAL)
-    _rehearse(SparkHome(home, f"-XX:ArchiveClassesAtExit={part} {' '.join(QUIET_ARCHIVE)}"))
+    _rehearse(SparkHome(home, " ".join(class_archive.making(part))))
     if not part.is_file():
         raise SetupError(f"Java has made no archive of classes in {home}; mirror runs without, it only starts slower")
     part.rename(home / ARCHIVE)

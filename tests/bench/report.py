@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 from matplotlib import pyplot as plt
 
 from tests.bench.systems import SYSTEMS
+from tests.harness.plots import plot_style
 
 BEGIN, END = "<!-- results: written by make bench -->", "<!-- end of results -->"
 Result = dict[str, Any]
@@ -139,9 +139,7 @@ def _failures(results: Sequence[Result]) -> str:
 
 
 def _plot(results: Sequence[Result], file: Path) -> None:
-    mpl.rcParams.update(
-        {"svg.hashsalt": "mirror", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
-    )
+    plot_style()
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
     groups = _grouped(results, "catch-up", "size", "partitions", "compression", "headers")
     sizes = sorted(key for key in groups if key[1:] == (4, "none", False))

@@ -14,18 +14,19 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import matplotlib as mpl
 import psutil
 from matplotlib import pyplot as plt
 
 from tests.chaos.__main__ import Total, play, table
 from tests.chaos.arena import Arena
 from tests.chaos.matrix import Row
+from tests.chaos.recorder import Recorder
 from tests.chaos.rows import ROWS
+from tests.harness.plots import plot_style
 
 EVERY = 60.0  # seconds from one fault to the next
 TOGETHER = 5  # faults in one recording
@@ -115,9 +116,7 @@ def grown(series: Mapping[str, Sequence[Sample]]) -> list[str]:
 
 def plot(series: Mapping[str, Sequence[Sample]], faults: Sequence[float], file: Path) -> None:
     """One panel for each measure, a tick for each fault."""
-    mpl.rcParams.update(
-        {"svg.hashsalt": "mirror", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
-    )
+    plot_style()
     figure, axes = plt.subplots(2, 2, figsize=(9, 5), layout="constrained", sharex=True)
     for place, (measure, axis) in enumerate(zip(MEASURES, axes.flat, strict=True)):
         for name, samples in sorted(series.items()):
@@ -134,12 +133,11 @@ def plot(series: Mapping[str, Sequence[Sample]], faults: Sequence[float], file: 
 def paced(row: Row, moments: list[float], begun: float) -> Row:
     """The row's fault, not before its minute has come."""
 
-    def fault(arena: Arena, *rest: object) -> None:
+    def fault(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
         due = begun + EVERY * (len(moments) + 1)
         time.sleep(max(0.0, due - time.monotonic()))
         moments.append(time.monotonic() - begun)
-        inject: Callable[..., None] = row.fault
-        inject(arena, *rest)
+        row.fault(arena, rng, recorder)
 
     return row._replace(fault=fault)
 
