@@ -73,6 +73,12 @@ class RecordBuffer:
                 self._to = max(self._to, offset)
 
     @property
+    def end(self) -> int | None:
+        """The offset that the next record has at least; None while none is taken."""
+        with self._lock:
+            return self._to if self._accepting and not self._sealed else None
+
+    @property
     def drained_to(self) -> int | None:
         """The offset before which every record has been taken; None while some wait or the consumer has to seek."""
         with self._lock:

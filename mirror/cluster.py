@@ -57,6 +57,7 @@ class ClusterAdmin:
         wanted = TopicCollection(list(names))
         if not wanted.topic_names:
             return {}
+        refresh_metadata(self._admin, TIMEOUT)
         futures = self._admin.describe_topics(wanted, request_timeout=TIMEOUT)
         refused: Refusals = {}
         return {name: str(topic.topic_id) for name, topic in self._results(futures, refused).items()}
@@ -137,7 +138,7 @@ def list_offsets(
     """Offsets, without partitions that give none now; `stable`: the latest is the last stable offset."""
     if not asked:
         return {}
-    refresh_leaders(admin, OFFSETS_TIMEOUT)
+    refresh_metadata(admin, OFFSETS_TIMEOUT)
     specs = {TopicPartition(*partition): spec for partition, spec in asked.items()}
     isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
     futures = admin.list_offsets(specs, isolation_level=isolation, request_timeout=OFFSETS_TIMEOUT)
@@ -148,11 +149,11 @@ def list_offsets(
     return offsets
 
 
-def refresh_leaders(admin: AdminClient, timeout: float) -> None:
-    """Have librdkafka learn the leaders before it lists offsets, waiting `timeout` seconds at most.
+def refresh_metadata(admin: AdminClient, timeout: float) -> None:
+    """Have librdkafka learn leaders and controller before it asks them, waiting `timeout` seconds at most.
 
-    By itself it keeps to those it knows, though they answer that they are older than the last election, and takes
-    minutes to hear of a partition that was just added.
+    By itself it keeps to the leaders it knows, though they answer that they are older than the last election, and to
+    a controller that is down, and takes minutes to hear of a partition that was just added.
     """
     with contextlib.suppress(KafkaException):
         admin.list_topics(timeout=timeout)

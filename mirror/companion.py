@@ -17,7 +17,7 @@ from mirror import clients
 from mirror.assignment import Assignment, find_starts
 from mirror.backoff import Backoff
 from mirror.channel import ChannelWriter, ControlReader
-from mirror.cluster import given, refresh_leaders
+from mirror.cluster import given, refresh_metadata
 from mirror.errors import ClusterAway, MirrorError, PartitionError, TaskHung
 from mirror.plan import Partition, Topic
 from mirror.poller import Join, Leave, Move
@@ -194,7 +194,7 @@ class Companion(threading.Thread):
                 self._ends.pop(Partition(tp.topic, tp.partition), None)
                 missing = True
         if missing:
-            refresh_leaders(self._source, FOLLOW_TIMEOUT)
+            refresh_metadata(self._source, FOLLOW_TIMEOUT)
         asked = {TopicPartition(*partition): OffsetSpec.latest() for partition in (*self._assigned, *self._resting)}
         self._asked = (
             self._source.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=5.0)

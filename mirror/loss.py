@@ -64,10 +64,9 @@ def find(source: ClusterAdmin, partition: Partition, topic: Topic, position: Pos
         return Loss("recreated", position.offset, first)
     if position.offset < first:
         return Loss("deleted", position.offset, first)
-    parted = PARTED.search(said)
-    if parted or position.offset > end:
-        return Loss("truncated", position.offset, max(first, int(parted[1]) if parted else end))
-    return None
+    parted = PARTED.search(said)  # of what was fetched, which may be ahead of the position
+    kept = min(end, int(parted[1])) if parted else end
+    return Loss("truncated", position.offset, max(first, kept)) if position.offset > kept else None
 
 
 def _offset(source: ClusterAdmin, partition: Partition, spec: OffsetSpec) -> int:

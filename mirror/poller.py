@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from mirror import clients
+from mirror.buffer import leader_epoch
 from mirror.clients import LIBRDKAFKA
 from mirror.plan import Partition
 from mirror.positions import Position
@@ -82,6 +83,7 @@ class Poller:
         self._flow = flow
         self._full: dict[Partition, float] = {}  # since when
         self._paused: set[Partition] = set()
+        self._epochs: dict[Partition, int] = {}  # the newest leader epoch that is known to follow what was taken
         self._said: set[tuple[str | None, int, int]] = set()
         self._recreated = RecreatedTopics()
         self._consumer = clients.source_consumer(flow, self._recreated)
@@ -117,13 +119,16 @@ class Poller:
             others = [message for message in messages if message.error() is not None]
             messages = [message for message in messages if message.error() is None]
         begin = 0
+        returned: set[Partition] = set()  # where the consumer has gone back, so that what it gave before is dropped
         # librdkafka hands on each partition's records in runs. `map` and `groupby` spend no step of the interpreter
         # on a record.
         for key, run in groupby(zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)):
             end = begin + len(list(run))
             partition = Partition(*key)
             replicator = self.held.get(partition)
-            if replicator is not None:
+            if replicator is not None and self._parted(replicator, messages[begin], messages[end - 1]):
+                returned.add(partition)
+            if replicator is not None and partition not in returned:
                 replicator.buffer.append(messages[begin:end])
                 replicator.request()
                 if self._is_full(replicator):
@@ -131,6 +136,26 @@ class Poller:
             begin = end
         for other in others:  # after the records before them
             self._on_error(other)
+
+    def _parted(self, replicator: Replicator, first: Message, last: Message) -> bool:
+        """True if the log may have been cut below these records (KIP-320): the consumer looks, and comes again.
+
+        librdkafka looks when it hears of an election; but not for a partition that it is given later, and not at the
+        position that it is given. The first record of a newer leader tells; a seek makes librdkafka look.
+        """
+        partition, newest, end = replicator.partition, leader_epoch(last), replicator.buffer.end
+        known = self._epochs[partition]
+        if known < 0:
+            known = leader_epoch(first)
+        self._epochs[partition] = max(known, newest)
+        if newest <= known or end is None:
+            return False
+        try:
+            self._consumer.seek(TopicPartition(*partition, end, leader_epoch=known))
+        except KafkaException as error:
+            self._epochs[partition] = known
+            replicator.lost(error.args[0].str())
+        return True
 
     def _on_error(self, message: Message) -> None:
         error: KafkaError = message.error()
@@ -195,6 +220,7 @@ class Poller:
             del self.held[partition]
 
     def _assign(self, partition: Partition, offset: int, epoch: int) -> None:
+        self._epochs[partition] = epoch
         self._consumer.incremental_assign([TopicPartition(*partition, offset, leader_epoch=epoch)])
 
     def _unassign(self, partition: Partition) -> None:

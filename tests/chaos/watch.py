@@ -12,7 +12,7 @@ from concurrent.futures import TimeoutError as FuturesTimeout
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.cluster import given, refresh_leaders
+from mirror.cluster import given, refresh_metadata
 from tests.checker.history import Record, Sample
 from tests.harness import oracle, topics
 from tests.harness.pair import Pair
@@ -111,7 +111,7 @@ class Watch:
                 for number, sample in self._sample_with(reader).items():
                     self.samples[number].append(sample)
             except (KafkaException, TooLate, FuturesTimeout):
-                refresh_leaders(topics.admin(self._pair.target), TIMEOUT)
+                refresh_metadata(topics.admin(self._pair.target), TIMEOUT)
 
     def _sample_with(self, reader: oracle.Reader) -> dict[int, Sample]:
         """Positions, records, positions. The markers of a transaction come to position and records one after another:

@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from mirror import clients
 from mirror.clients import LIBRDKAFKA
-from mirror.cluster import list_offsets
+from mirror.cluster import ClusterAdmin, list_offsets
 from mirror.errors import ClusterAway, PartitionError
 from mirror.local_kafka import LocalCluster
 from mirror.plan import Partition
 from mirror.positions import Positions
 from mirror.settings import Cluster
 from tests.harness import oracle, topics
+from tests.harness.command import answer
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.waiting import PATIENCE, until
@@ -37,11 +37,9 @@ def cut_source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluste
 
 
 def state(source: LocalCluster, topic: str) -> tuple[int, list[int]]:
-    """Leader and in-sync replicas; -1 and none if it was a broker that hangs who was asked."""
-    try:
-        partition = topics.admin(source.bootstrap).list_topics(topic, timeout=2).topics[topic].partitions[0]
-    except KafkaException:
-        return -1, []
+    """Leader and in-sync replicas, as the first broker sees them: no test stops it."""
+    admin = AdminClient({"bootstrap.servers": source.brokers[0].bootstrap, "log_level": 0})
+    partition = admin.list_topics(topic, timeout=10).topics[topic].partitions[0]
     return partition.leader, sorted(partition.isrs)
 
 
@@ -88,14 +86,28 @@ def test_a_take_over_asks_the_leader_of_now(cut_source: LocalCluster) -> None:
     positions.close()
 
 
+def test_a_controller_that_is_down_is_not_waited_for(cut_source: LocalCluster) -> None:
+    """Any broker may be told to clients as the controller; librdkafka would wait for that one to come back."""
+    client = ClusterAdmin(Cluster(ALIAS, {"bootstrap.servers": cut_source.bootstrap}, {}, {}))
+    topic = f"{ALIAS}-asked"
+    topics.admin(cut_source.bootstrap).create_topics([NewTopic(topic, 1, replica_assignment=[[1]])])[topic].result(30)
+    ids = until("the topic's id", lambda: client.topic_ids([topic]), PATIENCE)
+    for broker in cut_source.brokers[1:]:  # the client has heard of one of the three, at random
+        broker.kill()
+        until("the topic's id", lambda: ids == client.topic_ids([topic]) or None, PATIENCE)
+        broker.start()
+
+
+@pytest.mark.parametrize("paused", [False, True], ids=["consumed", "paused"])
 def test_a_log_that_was_cut_and_has_grown_again(
-    cut_source: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+    cut_source: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, paused: bool
 ) -> None:
-    """Longer than the position, so that only the leader epoch tells (KIP-320)."""
-    pair = Pair(cut_source.bootstrap, target_cluster.bootstrap, ALIAS, f"{ALIAS}-")
-    topic = f"{ALIAS}-log"
+    """Longer than the position, so that only the leader epoch tells (KIP-320), also when nobody consumes it then."""
+    pair = Pair(cut_source.bootstrap, target_cluster.bootstrap, ALIAS, f"{ALIAS}-log-{paused}".lower())
+    topic = pair.prefix
     unclean = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
-    wanted = NewTopic(topic, 1, replica_assignment=[[2, 3]], config=unclean)
+    # The second partition has the consumer hear of the first one's leaders all the time.
+    wanted = NewTopic(topic, 2, replica_assignment=[[2, 3], [1, 2]], config=unclean)
     topics.admin(pair.source).create_topics([wanted])[topic].result(30)
     _, leader, follower = cut_source.brokers
 
@@ -106,7 +118,11 @@ def test_a_log_that_was_cut_and_has_grown_again(
         found = pair.copied(topic)
         return [int(record.value or b"") for record in found[0]] if found else []
 
-    with pair.service(tmp_path, {"on_data_loss": "skip"}) as service:
+    def order(verb: str) -> None:
+        if paused:
+            answer(verb, "-c", service.file, "--topic", topic, "--partition", 0)
+
+    with pair.service(tmp_path, {"on_data_loss": "skip", "tasks_max": 1}) as service:
         produce(0, 100)
         service.wait_for("both replicas", lambda: state(cut_source, topic) == (2, [2, 3]))
         service.wait_for("the first records", lambda: copied() == list(range(100)), PATIENCE)
@@ -114,14 +130,17 @@ def test_a_log_that_was_cut_and_has_grown_again(
         service.wait_for("one replica", lambda: state(cut_source, topic) == (2, [2]))
         produce(100, 50)
         service.wait_for("what will be lost", lambda: copied() == list(range(150)))
+        order("pause")
         leader.kill()
         follower.resume()
         until("an unclean leader", lambda: state(cut_source, topic)[0] == 3, PATIENCE)
         produce(1000, 200)
         assert len(oracle.read(pair.source, topic)[0]) == 300, "the source has lost 50 records"
+        order("resume")
         event = service.wait_for_event("source data is lost, copying goes on behind it", PATIENCE, topic=topic)
         assert "was cut at offset 100 " in event["reason"] and "offsets 100 to 149 were copied" in event["reason"]
         service.wait_for("the new ones", lambda: copied() == [*range(150), *range(1000, 1200)])
         lag = "mirror_source_topic_partition_lag"
         service.wait_for("the new leader tells the end", lambda: service.metric(lag, topic=topic) == 0)
+        leader.start()
         assert service.terminate() == 0, service.tail()
