@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from mirror import clients
+from mirror import clients, loss
 from mirror.clients import LIBRDKAFKA
 from mirror.cluster import ClusterAdmin, list_offsets
 from mirror.errors import ClusterAway, PartitionError
 from mirror.local_kafka import Broker, LocalCluster
-from mirror.plan import Partition
-from mirror.positions import Positions
+from mirror.plan import Partition, Topic
+from mirror.positions import Position, Positions
 from mirror.settings import Cluster
 from tests.harness import oracle, topics
 from tests.harness.command import answer
@@ -103,6 +103,22 @@ def test_a_controller_that_is_down_is_not_waited_for(cut_source: LocalCluster) -
     controller.kill()
     until("the topic's id", lambda: ids == client.topic_ids([topic]) or None, PATIENCE)
     controller.start()
+
+
+def test_what_was_cut_off_ahead_of_the_position_is_no_loss(cut_source: LocalCluster) -> None:
+    """The consumer was ahead of it: the source still has all that follows what was committed."""
+    pair = Pair(cut_source.bootstrap, "", ALIAS, f"{ALIAS}-ahead-")
+    name = pair.topic("log")
+    pair.produce(name, *(Made(None, b"x") for _ in range(300)))
+    source = ClusterAdmin(Cluster(ALIAS, {"bootstrap.servers": pair.source}, {}, {}))
+    topic = Topic(pair.remote(name), source.topic_ids([name])[name], 1, 1)
+
+    def found(position: int) -> loss.Loss | None:
+        said = "Partition log truncation detected at offset 200 (leader epoch 0): broker end offset is 120"
+        return loss.find(source, Partition(name, 0), topic, Position(position, topic.topic_id), said)
+
+    assert found(120) is None
+    assert found(121) == loss.Loss("truncated", 121, 120)
 
 
 @pytest.mark.parametrize("paused", [False, True], ids=["consumed", "paused"])
