@@ -27,7 +27,7 @@ MILLION = 1_000_000
 # The first stands for the targets; the others vary one thing each.
 LOADS = [
     Load(3 * MILLION),
-    Load(MILLION, 1024),
+    Load(2 * MILLION, 1024),
     Load(6 * MILLION, 100),
     Load(100_000, 10 * 1024),
     Load(2 * MILLION, headers=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ RATES = ("p50_ms", "p99_ms", "p99.9_ms", "max_ms")
 def write(page: Path, results: Sequence[Result], machine: str) -> None:
     """Put the tables between the marks of `page`, and the pictures beside it."""
     good = [r for r in results if "failed" not in r]
-    parts = [f"Measured {machine}. Medians of all rounds, in brackets the lowest and the highest."]
+    parts = [textwrap.fill(f"Measured {machine}. Medians of all rounds, in brackets the lowest and the highest.", 119)]
     parts += [_catch_up(good), _latency(good), _pauses(good), _partitions(good), _failures(results)]
     text = page.read_text()
     head, rest = text.split(BEGIN)
