@@ -135,7 +135,8 @@ class Poller:
                     self._full.setdefault(partition, time.monotonic())
             begin = end
         for other in others:  # after the records before them
-            self._on_error(other)
+            if (other.topic(), other.partition()) not in returned:
+                self._on_error(other)
 
     def _parted(self, replicator: Replicator, first: Message, last: Message) -> bool:
         """True if the log may have been cut below these records (KIP-320): the consumer looks, and comes again.
