@@ -63,7 +63,7 @@ def _catch_up(results: Sequence[Result]) -> str:
     def label(key: tuple[Any, ...]) -> str:
         size, partitions, compression, headers = key
         more = [compression] * (compression != "none") + ["headers"] * headers
-        return ", ".join([f"{size:,} B", f"{partitions} partitions", *more])
+        return ", ".join([f"{size:,} B", f"{partitions} partition{'s' * (partitions > 1)}", *more])
 
     rates = [
         [label(key), *(_cell(g.get(n, []), lambda r: r["records_per_s"]) for n in names), *_ratios(g)]
