@@ -126,9 +126,11 @@ class Poller:
             end = begin + len(list(run))
             partition = Partition(*key)
             replicator = self.held.get(partition)
-            if replicator is not None and self._parted(replicator, messages[begin], messages[end - 1]):
+            if replicator is None or partition in returned:
+                pass
+            elif self._parted(replicator, messages[begin], messages[end - 1]):
                 returned.add(partition)
-            if replicator is not None and partition not in returned:
+            else:
                 replicator.buffer.append(messages[begin:end])
                 replicator.request()
                 if self._is_full(replicator):
@@ -226,6 +228,7 @@ class Poller:
 
     def _unassign(self, partition: Partition) -> None:
         self._full.pop(partition, None)
+        self._epochs.pop(partition, None)
         if partition in self._paused:  # librdkafka would keep it paused over the next assignment
             self._paused.discard(partition)
             self._consumer.resume([TopicPartition(*partition)])
