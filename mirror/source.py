@@ -8,6 +8,7 @@ yields at its end are receipts, one per topic partition.
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass
@@ -130,7 +131,11 @@ class EpochReader(DataSourceStreamReader):
             yield astuple(receipt)
 
     def stop(self) -> None:
-        """Leave the control topic."""
+        """Leave the control topic, and be quiet: this process ends, and PySpark has told Spark why.
+
+        As a rule Spark has closed the connection. An answer that was on its way then ends in a stack trace.
+        """
+        sys.excepthook = lambda *_: None
         if self._control is not None:
             self._control.close()
             self._control = None
