@@ -72,11 +72,22 @@ class RecordBuffer:
             if self._accepting and not self._sealed:
                 self._to = max(self._to, offset)
 
-    @property
-    def end(self) -> int | None:
-        """The offset that the next record has at least; None while none is taken."""
+    def go_back(self, offset: int) -> bool:
+        """The consumer goes back to `offset`, behind the last record, for there may be others now than there were.
+
+        False while the buffer takes none.
+        """
         with self._lock:
-            return self._to if self._accepting and not self._sealed else None
+            if not self._accepting or self._sealed:
+                return False
+            kept = self._messages[-1].offset() + 1 if self._messages else self._from
+            self._to = min(self._to, max(offset, kept))
+            return True
+
+    @property
+    def sealed(self) -> bool:
+        """Is nothing taken any more after what is there?"""
+        return self._sealed
 
     @property
     def drained_to(self) -> int | None:

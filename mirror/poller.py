@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -56,6 +56,20 @@ class Leave:
 
 Move = Join | Seek | Leave
 
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Up to which `offset` a partition's records were taken.
+
+    `epoch` is the leader epoch of the last of them (-1 if not known), `looked` the newest one for which the consumer
+    has looked whether the log still has that record.
+    """
+
+    offset: int
+    epoch: int
+    looked: int
+
+
 RECREATED = re.compile(r"Topic (\S+) changed id from (?!A+ )")  # from no id: it was not known before
 
 
@@ -83,7 +97,7 @@ class Poller:
         self._flow = flow
         self._full: dict[Partition, float] = {}  # since when
         self._paused: set[Partition] = set()
-        self._epochs: dict[Partition, int] = {}  # the newest leader epoch that is known to follow what was taken
+        self._taken: dict[Partition, Taken] = {}
         self._said: set[tuple[str | None, int, int]] = set()
         self._recreated = RecreatedTopics()
         self._consumer = clients.source_consumer(flow, self._recreated)
@@ -132,31 +146,32 @@ class Poller:
                 returned.add(partition)
             else:
                 replicator.buffer.append(messages[begin:end])
+                epoch = leader_epoch(messages[end - 1])
+                self._taken[partition] = Taken(messages[end - 1].offset() + 1, epoch, epoch)
                 replicator.request()
                 if self._is_full(replicator):
                     self._full.setdefault(partition, time.monotonic())
             begin = end
         for other in others:  # after the records before them
-            if (other.topic(), other.partition()) not in returned:
+            if other.error().code() != KafkaError._PARTITION_EOF or (other.topic(), other.partition()) not in returned:
                 self._on_error(other)
 
     def _parted(self, replicator: Replicator, first: Message, last: Message) -> bool:
         """True if the log may have been cut below these records (KIP-320): the consumer looks, and comes again.
 
         librdkafka looks when it hears of an election; but not for a partition that it is given later, and not at the
-        position that it is given. The first record of a newer leader tells; a seek makes librdkafka look.
+        position that it is given. The first record of a newer leader tells; a seek makes librdkafka look. It goes
+        behind the last record: the epochs of markers and aborted records, up to the end, are not known.
         """
-        partition, newest, end = replicator.partition, leader_epoch(last), replicator.buffer.end
-        known = self._epochs[partition]
-        if known < 0:
-            known = leader_epoch(first)
-        self._epochs[partition] = max(known, newest)
-        if newest <= known or end is None:
+        partition, newest = replicator.partition, leader_epoch(last)
+        taken = self._taken[partition]
+        known = taken.epoch if taken.epoch >= 0 else leader_epoch(first)
+        if newest <= max(known, taken.looked) or not replicator.buffer.go_back(taken.offset):
             return False
         try:
-            self._consumer.seek(TopicPartition(*partition, end, leader_epoch=known))
+            self._consumer.seek(TopicPartition(*partition, taken.offset, leader_epoch=known))
+            self._taken[partition] = replace(taken, looked=newest)
         except KafkaException as error:
-            self._epochs[partition] = known
             replicator.lost(error.args[0].str())
         return True
 
@@ -223,12 +238,12 @@ class Poller:
             del self.held[partition]
 
     def _assign(self, partition: Partition, offset: int, epoch: int) -> None:
-        self._epochs[partition] = epoch
+        self._taken[partition] = Taken(offset, epoch, epoch)
         self._consumer.incremental_assign([TopicPartition(*partition, offset, leader_epoch=epoch)])
 
     def _unassign(self, partition: Partition) -> None:
         self._full.pop(partition, None)
-        self._epochs.pop(partition, None)
+        self._taken.pop(partition, None)
         if partition in self._paused:  # librdkafka would keep it paused over the next assignment
             self._paused.discard(partition)
             self._consumer.resume([TopicPartition(*partition)])

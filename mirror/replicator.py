@@ -118,7 +118,7 @@ class Replicator:
     def caught_up(self, offset: int) -> None:
         """The consumer is at the source's end, which is `offset`."""
         self.buffer.reached(offset)
-        if self.has_producer:
+        if self.has_producer or self._stands_before_nothing:
             self.request(SETTLE_DELAY)
 
     def lost(self, reason: str) -> None:
@@ -175,7 +175,8 @@ class Replicator:
             return wait
         if len(self.buffer):
             return 0.0 if len(self.buffer) >= self._flow.batch_max_records else wait
-        return SETTLE_DELAY if self._incarnation and self._incarnation.unsynced_tail else None
+        tail = self._incarnation is not None and self._incarnation.unsynced_tail
+        return SETTLE_DELAY if tail or self._stands_before_nothing else None
 
     def _work(self) -> None:
         if self._releasing:
@@ -188,7 +189,7 @@ class Replicator:
             self._discard()
         incarnation = self._incarnation or self._take_over()
         self.last_used = time.monotonic()
-        if self._lost and not len(self.buffer):
+        if self._lost and not (self.buffer.sealed and len(self.buffer)):
             self._face_loss(incarnation)
             return
         batch = self.buffer.batch(self._refusals.limit, self._flow.batch_max_bytes)
@@ -241,8 +242,7 @@ class Replicator:
         `offsets.retention.minutes`, so that it is committed again now and then too.
         """
         idle = time.monotonic() - incarnation.ended >= SETTLE_DELAY / 2
-        drained_to = self.buffer.drained_to
-        position = self.position if drained_to is None else max(self.position, drained_to)
+        position = self._drained_to
         owes = incarnation.unsynced_tail or position > self.position
         if self._pin_start or time.monotonic() >= self.refresh_at or (idle and owes):
             # Behind markers: theirs is not known, and that of the last record may be older.
@@ -253,13 +253,17 @@ class Replicator:
     def _face_loss(self, incarnation: Incarnation) -> None:
         """Find out what is lost, and go on behind it if the flow's policy is to. Raises SourceDataLost if not."""
         self.buffer.invalidate()  # whatever comes of it, the consumer has to seek
-        loss = find(self._owner.source, self.partition, self.topic, self._at, self._lost)
-        if loss and not self._stands:
-            self._releasing = State.RELEASED  # and joined anew: nothing was promised before the first commit
-            raise PartitionError(f"offset {self.position}, where copying was to start, is not on the source any more")
-        if loss:
-            self._pass_over(loss, incarnation)
-        self._lost = ""
+        said, self._lost = self._lost, ""  # what it says from now on is news
+        try:
+            loss = find(self._owner.source, self.partition, self.topic, self._at, said)
+            if loss and not self._stands:
+                self._releasing = State.RELEASED  # and joined anew: nothing was promised before the first commit
+                raise PartitionError(f"offset {self.position}, where copying was to start, is not on the source")
+            if loss:
+                self._pass_over(loss, incarnation)
+        except Exception:
+            self._lost = self._lost or said
+            raise
         self._become(State.RUNNING)
         self._seek()
 
@@ -377,6 +381,16 @@ class Replicator:
     def position(self) -> int:
         """The next upstream offset, as last loaded or committed; -1: none is known."""
         return self._at.offset
+
+    @property
+    def _drained_to(self) -> int:
+        """The position, or behind it that of the source's end if only markers and aborted records are between."""
+        return max(self.position, self.buffer.drained_to or 0)
+
+    @property
+    def _stands_before_nothing(self) -> bool:
+        """Is the position before markers or aborted records? Once they are deleted that would look like a loss."""
+        return 0 <= self.position < self._drained_to
 
     @property
     def has_producer(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import random
+import signal
 import statistics
 import sys
 import tempfile
@@ -149,6 +150,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000))
     parser.add_argument("--picture", type=Path, default=Path("docs/soak.svg"))
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # mounts and services must not stay
     print(f"seed {asked.seed}: --seed {asked.seed} repeats this run", flush=True)
     rows = [row for key, row in ROWS.items() if row.everywhere and key not in ENDS_THE_SERVICE]
     total, moments, seed = Total("soak"), list[float](), asked.seed

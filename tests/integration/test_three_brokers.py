@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from mirror import clients, loss
@@ -135,6 +136,43 @@ def test_what_was_cut_off_ahead_of_the_position_is_no_loss(cut_source: LocalClus
 
     assert found(120) is None
     assert found(121) == loss.Loss("truncated", 121, 120)
+
+
+def test_a_marker_of_a_newer_leader_is_no_cut(
+    cut_source: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """A transaction is open over an orderly election, and its end is all that the new leader has written."""
+    pair = Pair(cut_source.bootstrap, target_cluster.bootstrap, ALIAS, f"{ALIAS}-marker")
+    topic = pair.prefix
+    wanted = NewTopic(topic, 1, replica_assignment=[[2, 3]], config={"min.insync.replicas": "1"})
+    topics.admin(pair.source).create_topics([wanted])[topic].result(30)
+    until("both replicas", lambda: state(cut_source, topic) == (2, [2, 3]))
+    producer = Producer({"bootstrap.servers": pair.source, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions(30)
+
+    def copied() -> int:
+        return oracle.count(pair.copied(topic))
+
+    def position() -> int | None:
+        return oracle.committed_position(pair.target, pair.group, pair.remote(topic), 0)
+
+    with pair.service(tmp_path) as service:
+        pair.produce(topic, Made(None, b"before"))
+        service.wait_for("the first record", lambda: copied() == 1)
+        producer.begin_transaction()
+        producer.produce(topic, b"in it", partition=0)
+        assert producer.flush(30) == 0
+        cut_source.brokers[1].kill()
+        until("another leader", lambda: state(cut_source, topic)[0] == 3, PATIENCE)
+        producer.commit_transaction(60)
+        service.wait_for("the second record", lambda: copied() == 2)
+        service.wait_for("a position behind the marker", lambda: position() == 3)
+        pair.produce(topic, Made(None, b"after"))
+        service.wait_for("the third record", lambda: copied() == 3)
+        cut_source.brokers[1].start()
+        assert service.terminate() == 0, service.tail()
+    assert not service.find("partition waits and tries again"), service.tail()
+    pair.assert_settled(topic)
 
 
 @pytest.mark.parametrize("paused", [False, True], ids=["consumed", "paused"])

@@ -128,6 +128,22 @@ def test_the_sources_end_is_reached_only_with_nothing_left_and_no_seek_under_way
     assert buffer.drained_to == 9
 
 
+def test_going_back_takes_again_what_was_no_record() -> None:
+    buffer = RecordBuffer(0)
+    buffer.append(run(0, 3))
+    buffer.reached(5)
+    assert buffer.go_back(3)
+    buffer.append(run(4, 6))  # the log was cut, and 4 is a record now
+    assert offsets(buffer) == [0, 1, 2, 4, 5]
+    assert buffer.go_back(1)
+    buffer.append(run(1, 8))
+    assert offsets(buffer) == [0, 1, 2, 4, 5, 6, 7]
+    buffer.seal()
+    assert not buffer.go_back(3)
+    buffer.invalidate()
+    assert not buffer.go_back(3)
+
+
 def test_after_invalidate_everything_needs_a_seek() -> None:
     buffer = RecordBuffer(0)
     buffer.append(run(0, 10))
@@ -151,6 +167,7 @@ class Copying(RuleBasedStateMachine):
         super().__init__()
         self.buffer = RecordBuffer(0)
         self.fetched = 0  # the consumer's position
+        self.taken = 0  # behind the last record that it gave
         self.position = 0  # the truth, on the target
         self.seeks: deque[tuple[int, int]] = deque()  # asked for, not made yet: offset and number
 
@@ -159,7 +176,8 @@ class Copying(RuleBasedStateMachine):
         first = max(0, self.fetched - back)
         messages = [message(offset) for offset in range(first, first + count) if is_record(offset)]
         if messages:
-            self.fetched = max(self.fetched, messages[-1].offset() + 1)
+            self.taken = messages[-1].offset() + 1
+            self.fetched = max(self.fetched, self.taken)
             self.buffer.append(messages)
 
     @rule()
@@ -208,7 +226,14 @@ class Copying(RuleBasedStateMachine):
     @rule()
     def make_a_seek(self) -> None:
         self.fetched, number = self.seeks.popleft()
+        self.taken = self.fetched
         self.buffer.sought(number)
+
+    @rule()
+    def look_for_a_cut(self) -> None:
+        """A newer leader: the consumer goes back behind the last record."""
+        if self.buffer.go_back(self.taken):
+            self.fetched = self.taken
 
     @invariant()
     def what_is_held_follows_the_position(self) -> None:
