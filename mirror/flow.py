@@ -26,6 +26,7 @@ from mirror.topics import TopicMonitor
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 1.0  # seconds between looks at leadership and query
+DEFECT_DELAY = 10.0  # seconds before the status is followed again
 STEADY_AFTER = 60.0  # seconds without a failure after which back-off begins small again
 
 
@@ -195,6 +196,9 @@ class FlowRunner(threading.Thread):
                 self.status.absorb(reader.poll(0.5))
             except ClusterAway:
                 self._stopping.wait(1.0)
+            except Exception:  # a defect of ours, which must not end the copying, nor the status for good
+                log.exception("defect", extra=self._where)
+                self._stopping.wait(DEFECT_DELAY)
         if reader is not None:
             reader.close()
 

@@ -80,7 +80,7 @@ class Recent:
         if self._last is not None:
             then, before = self._last
             # A partition that is new here has been counting for longer than since the last sample.
-            grown = {p: total.minus(before[p]) for p, total in totals.items() if p in before}
+            grown = {p: counted.minus(before[p]) for p, counted in totals.items() if _same(before.get(p), counted)}
             self._add(now - then, grown, sum(sample.lag for sample in samples))
         if len(self._marks) < MARKS or now - self._marks[-1][0] >= MARK_INTERVAL:
             self._marks.append((now, totals))
@@ -102,9 +102,15 @@ class Recent:
     def of(self, partition: Partition, now: Counters) -> Lately | None:
         """What a partition that stands at `now` has counted lately; None when nothing older is known."""
         for at, totals in list(self._marks):
-            if partition in totals:
-                return Lately(max(0.001, time.monotonic() - at), now.minus(totals[partition]))
+            before = totals.get(partition)
+            if before is not None and _same(before, now):
+                return Lately(max(0.001, time.monotonic() - at), now.minus(before))
         return None
+
+
+def _same(before: Counters | None, now: Counters) -> bool:
+    """False if the partition left the plan between the two, and came again: then it counts from zero."""
+    return before is not None and not now.precedes(before)
 
 
 def total(counters: Iterable[Counters]) -> Counters:
@@ -116,7 +122,7 @@ def total(counters: Iterable[Counters]) -> Counters:
 def quantile(buckets: Sequence[int], q: float) -> float | None:
     """Of a histogram of seconds, as Prometheus estimates it: evenly spread within the bucket. None without records."""
     rank = q * sum(buckets)
-    if not rank:
+    if rank <= 0:
         return None
     low = below = 0.0
     for bound, count in zip(LATENCY_BUCKETS, buckets, strict=False):

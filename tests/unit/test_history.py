@@ -87,3 +87,16 @@ def test_series_have_a_point_for_each_interval(clock: list[float]) -> None:
     clock[0] += INTERVAL
     recent.take([])
     assert not recent.rates, "a topic that is gone is forgotten"
+
+
+def test_a_partition_that_left_and_came_again_counts_from_zero(clock: list[float]) -> None:
+    recent = Recent()
+    recent.take([Sample(P, 0, counted(100))])
+    clock[0] += INTERVAL
+    again = counted(3)
+    recent.take([Sample(P, 0, again)])
+    (point,) = recent.points
+    assert (point.records_per_second, point.p50) == (0, None)
+    assert not recent.rates
+    lately = recent.of(P, again)
+    assert lately is not None and lately.records_per_second == 0, "since it came again"
