@@ -40,11 +40,9 @@ SOURCE_CONSUMER: Properties = {
     "enable.partition.eof": True,
 }
 
-# A batch is flushed by its commit, so lingering delays no lone record; but with less of it a busy partition's
-# records go in requests of a hundred, which cost both sides more than the records. The short retry back-off is for
-# CONCURRENT_TRANSACTIONS, which each transaction meets while the last one's markers are written.
+# The short retry back-off is for CONCURRENT_TRANSACTIONS, which each transaction meets while the last one's markers are
+# written.
 TARGET_PRODUCER_DEFAULTS: Properties = {
-    "linger.ms": 5,
     "retry.backoff.ms": 1,
     "retry.backoff.max.ms": 50,
     "queue.buffering.max.kbytes": 1048576,
@@ -104,9 +102,30 @@ def internal_consumer(cluster: Cluster, group: str, reset: str = "earliest") -> 
 
 
 def transactional_properties(flow: Flow, transactional_id: str) -> dict[str, Any]:
-    """The target producer's properties for one `transactional.id`."""
+    """The target producer's properties for one `transactional.id`.
+
+    A batch is flushed by its commit, so lingering delays no lone record. With less of it a busy partition's records go
+    in requests of a hundred, which cost both sides more than the records, and librdkafka polls without pause while
+    records that have lingered wait for the request before them (see TransactionalProducer.keep_down).
+    """
+    return _target_properties(flow, transactional_id, linger=20)
+
+
+def idempotent_properties(flow: Flow) -> dict[str, Any]:
+    """The target producer's properties where there are no transactions.
+
+    After a record that fails none is sent, and none fails for its age: what is delivered is a batch's beginning.
+    Its end is not flushed, see IdempotentProducer.flush, but lingers.
+    """
+    properties = _target_properties(flow, "", linger=5) | {"enable.gapless.guarantee": True, "message.timeout.ms": 0}
+    del properties["transactional.id"]
+    return properties
+
+
+def _target_properties(flow: Flow, transactional_id: str, linger: int) -> dict[str, Any]:
     properties = {
         **TARGET_PRODUCER_DEFAULTS,
+        "linger.ms": linger,
         "compression.type": flow.compression,
         "queue.buffering.max.messages": max(100_000, 2 * flow.batch_max_records),
         **_base(flow.target),
@@ -118,16 +137,6 @@ def transactional_properties(flow: Flow, transactional_id: str) -> dict[str, Any
     if "socket.timeout.ms" in properties:
         longest = properties["transaction.timeout.ms"] - 100
         properties["socket.timeout.ms"] = min(int(properties["socket.timeout.ms"]), longest)
-    return properties
-
-
-def idempotent_properties(flow: Flow) -> dict[str, Any]:
-    """The target producer's properties where there are no transactions.
-
-    After a record that fails none is sent, and none fails for its age: what is delivered is a batch's beginning.
-    """
-    properties = {**transactional_properties(flow, ""), "enable.gapless.guarantee": True, "message.timeout.ms": 0}
-    del properties["transactional.id"]
     return properties
 
 

@@ -12,10 +12,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from mirror.clients import idempotent_properties, is_away
 from mirror.errors import MirrorError, OutcomeUnknown, PartitionError, RecordsRefused
 from mirror.positions import Positions
-from mirror.producer import REFUSED, Disturbances
+from mirror.producer import POLL_TIMEOUT, REFUSED, Disturbances
 from mirror.settings import Flow
-
-POLL_TIMEOUT = 0.1  # seconds
 
 Delivered = Callable[[KafkaError | None, Message], None]
 
@@ -98,6 +96,12 @@ class IdempotentProducer:
         """As Producer.produce."""
         noted = self._deliveries.and_tell(callback) if callback else None
         self._producer.produce(topic, value, key, partition, noted, *more, **named)
+
+    def keep_down(self, records: int) -> None:
+        """As TransactionalProducer.keep_down."""
+        deadline = time.monotonic() + self._timeout
+        while len(self._producer) > records and time.monotonic() < deadline:
+            self._poll()
 
     def flush(self) -> None:
         """Wait until every record has its downstream offset or has failed. Raises OutcomeUnknown if neither."""

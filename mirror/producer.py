@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
@@ -38,6 +39,7 @@ REFUSED = frozenset(
     }
 )
 
+POLL_TIMEOUT = 0.1  # seconds; it returns with the first delivery
 FENCE_TIMEOUT = 10.0  # seconds; short, so that a drain need not wait for a target that is away
 
 
@@ -103,6 +105,16 @@ class TransactionalProducer:
                 raise ProducerFenced(cause.str()) from error
             reason = f"no producer id: {cause.str()}"
             raise (ClusterAway(self._cluster, reason) if is_away(cause) else PartitionError(reason)) from error
+
+    def keep_down(self, records: int) -> None:
+        """Wait until at most so many records are not delivered yet.
+
+        A partition has one request under way, and librdkafka's thread polls without pause while records wait behind
+        it for longer than `linger.ms`, or for a flush: more than it can send at once only takes CPU from others.
+        """
+        deadline = time.monotonic() + self._timeout
+        while len(self._producer) > records and time.monotonic() < deadline:
+            self._producer.poll(POLL_TIMEOUT)
 
     def flush(self) -> None:
         """Wait until every record has its downstream offset or has failed. Raises OutcomeUnknown if neither."""

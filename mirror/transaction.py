@@ -22,6 +22,7 @@ from mirror.settings import Flow
 
 NO_HEADERS: list[Any] = []
 UNINTERRUPTED = 1_000  # records queued before another thread may have the interpreter
+REQUEST = 1_000_000  # bytes that librdkafka sends at once: its batch.size
 TargetProducer = TransactionalProducer | IdempotentProducer
 
 
@@ -139,9 +140,12 @@ class Incarnation:
         topic, number = repeat(self._topic.remote), repeat(self._partition.partition)
         values = map(Message.value, messages)
         calls = map(self._producer.produce, topic, values, keys, number, tells, repeat(None), batch.timestamps, headers)
-        while deque(islice(calls, UNINTERRUPTED), maxlen=1):
-            pass
-        return batch.size + sum(map(len, filter(None, keys))) + sum(map(_headers_size, filter(None, headers)))
+        size = batch.size + sum(map(len, filter(None, keys))) + sum(map(_headers_size, filter(None, headers)))
+        request = max(1, REQUEST * len(messages) // max(1, size))  # records
+        while deque(islice(calls, min(request, UNINTERRUPTED)), maxlen=1):
+            self._producer.keep_down(2 * request)
+        self._producer.keep_down(request)
+        return size
 
     def _sync(self, batch: Batch, index: int, downstream: dict[int, int]) -> OffsetSync:
         return OffsetSync(*self._partition, batch.offsets[index], downstream[index])

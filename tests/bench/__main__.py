@@ -2,7 +2,8 @@
 
     python -m tests.bench [MEASURE...] [--systems mirror,mm2,...] [--rounds 3] [--output FILE]
 
-Writes every single result to FILE as JSON, and the tables and pictures of docs/performance.md.
+Writes every single result to FILE as JSON, where it replaces those of the same measures, and the tables and pictures
+of docs/performance.md. `tuning` is run only when it is named: it looks for MirrorMaker's best tuning.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -29,12 +31,14 @@ LOADS = [
     Load(3 * MILLION),
     Load(2 * MILLION, 1024),
     Load(6 * MILLION, 100),
-    Load(100_000, 10 * 1024),
+    Load(300_000, 10 * 1024),
     Load(2 * MILLION, headers=True),
     Load(2 * MILLION, compression="lz4"),
     Load(2 * MILLION, partitions=1),
     Load(2 * MILLION, partitions=32),
 ]
+BUSY = Load(12 * MILLION)  # more than is copied while something else is measured
+REHEARSAL = 8.0  # minutes
 DELAY = 0.01  # seconds each way, of a target that is far away
 RATES = (50, 1_000, 20_000)
 
@@ -48,19 +52,26 @@ def _catch_up(bench: Bench, a: argparse.Namespace) -> Iterator[Result]:
 
 
 def _latency(bench: Bench, a: argparse.Namespace) -> Iterator[Result]:
+    bench.rehearse(a.rehearsal)
     for rate in RATES:
         yield from bench.latency(rate, a.rounds)
     if a.loads > 1:
-        yield from bench.latency(1_000, 1, busy=LOADS[0])
-        yield from bench.latency(1_000, 1, far=True)
+        yield from bench.latency(1_000, max(1, a.rounds - 1), busy=BUSY)
+        yield from bench.latency(1_000, max(1, a.rounds - 1), far=True)
+
+
+def _pauses(bench: Bench, a: argparse.Namespace) -> Iterator[Result]:
+    for partitions in (4, 2):
+        yield from bench.pauses(max(1, a.rounds - 1), partitions)
 
 
 MEASURES: dict[str, Callable[[Bench, argparse.Namespace], Iterator[Result]]] = {
     "catch-up": _catch_up,
     "latency": _latency,
-    "pauses": lambda bench, a: bench.pauses(1),
+    "pauses": _pauses,
     "partitions": lambda bench, a: bench.partitions([10, 100, 1000]),
 }
+NAMED = MEASURES | {"tuning": lambda bench, a: bench.tuning(LOADS[0], a.rounds)}
 
 
 def _measure(a: argparse.Namespace) -> Iterator[Result]:
@@ -72,27 +83,39 @@ def _measure(a: argparse.Namespace) -> Iterator[Result]:
         start_together(source, target)
         bench = Bench(source, target, stack.enter_context(far), Path(directory), a.systems)
         for measure in a.measures or MEASURES:
-            yield from MEASURES[measure](bench, a)
+            yield from NAMED[measure](bench, a)
 
 
 def main() -> None:
     """Run measurements."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("measures", nargs="*", choices=[*MEASURES, []], default=[])
+    parser.add_argument("measures", nargs="*", choices=[*NAMED, []], default=[])
     parser.add_argument("--systems", type=lambda text: text.split(","), default=list(SYSTEMS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--loads", type=int, default=len(LOADS), help="how many kinds of load, the main one first")
+    parser.add_argument("--rehearsal", type=float, default=REHEARSAL, help="minutes before latency is measured")
     parser.add_argument("--output", type=Path, default=Path("docs/performance.json"))
     parser.add_argument("--page", type=Path, default=Path("docs/performance.md"))
     a = parser.parse_args()
     kafka_jars(MIRROR_MAKER, progress=lambda line: print(line, file=sys.stderr))
     results: list[Result] = []
-    with contextlib.suppress(KeyboardInterrupt):  # what has been measured by then counts
+    try:
         for result in _measure(a):
-            results.append(result)
-            print(json.dumps(result), flush=True)
-    a.output.write_text(json.dumps({"machine": machine(), "results": results}, indent=1) + "\n")
-    report.write(a.page, results, str(machine()["words"]))
+            results.append({**result, "at": time.strftime("%Y-%m-%d %H:%M")})
+            print(json.dumps(results[-1]), flush=True)
+    except KeyboardInterrupt:
+        pass  # what has been measured by then counts
+    finally:
+        together = _with_others(results, a.output)
+        a.output.write_text(json.dumps({"machine": machine(), "results": together}, indent=1) + "\n")
+        report.write(a.page, together, str(machine()["words"]))
+
+
+def _with_others(results: list[Result], file: Path) -> list[Result]:
+    """With what a file has of measures that were not run now."""
+    measured = {result["measure"] for result in results}
+    before = json.loads(file.read_text())["results"] if file.exists() else []
+    return [r for r in before if r["measure"] not in measured] + results
 
 
 if __name__ == "__main__":

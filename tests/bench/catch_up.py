@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.bench.systems import System, Usage
@@ -94,11 +94,12 @@ def missing(bootstrap: str, remote: str, load: Load) -> str:
     )
     consumer.assign([TopicPartition(remote, n, 0) for n in range(load.partitions)])
     expected = list(range(load.partitions))
-    ended = 0
-    while ended < load.partitions:
+    ended: set[int] = set()
+    while len(ended) < load.partitions:
         for message in consumer.consume(10_000, 0.5):
             if message.error() is not None:
-                ended += 1
+                if message.error().code() == KafkaError._PARTITION_EOF:
+                    ended.add(message.partition())
                 continue
             partition, number = message.partition(), int(message.value()[:12])
             if number != expected[partition]:
@@ -137,8 +138,6 @@ def measure(system: System, load: Load) -> dict[str, object]:
     quarter, last = (next(s for s in samples if s[1] >= share * load.records) for share in (0.25, 0.98))
     sustained = (last[1] - quarter[1]) / max(1e-9, last[0] - quarter[0])
     return {
-        "system": system.name,
-        **asdict(load),
         "start_s": first[0],
         "overall_records_per_s": (last[1] - first[1]) / max(1e-9, last[0] - first[0]),
         "records_per_s": sustained,

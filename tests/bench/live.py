@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -16,6 +17,9 @@ from tests.harness.waiting import until
 Sample = tuple[float, float]  # when it was sent (monotonic seconds), latency in seconds
 SIZE = 200  # bytes of each value
 TICK = 0.001  # seconds between two looks at the clock
+TRICKLE = 20.0  # records per second until the first has arrived: what piles up at a start is not measured
+LATE = 60.0  # seconds
+SPAWN = multiprocessing.get_context("spawn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +33,31 @@ class Path:
     partitions: int
 
 
-def _write(path: Path, rate: int, stop: Any) -> None:
-    producer = Producer({"bootstrap.servers": path.source, "linger.ms": 0})
+def _write(path: Path, trickle: float, rate: float, full: Any, stop: Any, sent: Any) -> None:
+    """`trickle` records/s until `full` is set, then `rate`."""
+    producer = Producer({"bootstrap.servers": path.source, "linger.ms": 0, "queue.buffering.max.messages": 1_000_000})
     rest = bytes(SIZE - 20)
-    begun, number = time.monotonic(), 0
-    while not stop.is_set():
-        due = int((time.monotonic() - begun) * rate) + 1
-        for each in range(number, due):
-            producer.produce(path.topic, b"%020d" % time.monotonic_ns() + rest, partition=each % path.partitions)
-        number = due
-        producer.poll(0)
-        time.sleep(TICK if rate >= 1 / TICK else 1 / rate)
+
+    def until_set(event: Any, rate: float) -> None:
+        begun, before = time.monotonic(), sent.value
+        while not event.is_set():
+            due = before + int((time.monotonic() - begun) * rate) + 1
+            for each in range(sent.value, due):
+                value = b"%020d" % time.monotonic_ns() + rest
+                producer.produce(path.topic, value, partition=each % path.partitions)
+            sent.value = due
+            producer.poll(0)
+            time.sleep(TICK if rate >= 1 / TICK else 1 / rate)
+
+    if trickle:
+        until_set(full, trickle)
+    full.wait()
+    until_set(stop, rate)
     producer.flush()
 
 
-def _read(path: Path, stop: Any, ready: Any, out: Connection) -> None:
+def _read(path: Path, stop: Any, arrived: Any, sent: Any, out: Connection) -> None:
+    """Until `stop` is set and all that was sent has come, or a while later."""
     consumer = Consumer(
         {
             "bootstrap.servers": path.target,
@@ -55,41 +69,65 @@ def _read(path: Path, stop: Any, ready: Any, out: Connection) -> None:
     )
     consumer.assign([TopicPartition(path.remote, n, 0) for n in range(path.partitions)])
     samples: list[Sample] = []
-    while not stop.is_set():
+    deadline = float("inf")
+    while time.monotonic() < deadline and not (stop.is_set() and len(samples) >= sent.value):
         first = consumer.poll(0.1)
         messages = [first, *consumer.consume(1_000, 0)] if first is not None else []
         now = time.monotonic_ns()
-        for sent in (int(message.value()[:20]) for message in messages if message.error() is None):
-            samples.append((sent / 1e9, (now - sent) / 1e9))
+        for at in (int(message.value()[:20]) for message in messages if message.error() is None):
+            samples.append((at / 1e9, (now - at) / 1e9))
         if samples:
-            ready.set()
+            arrived.set()
+        if stop.is_set():
+            deadline = min(deadline, time.monotonic() + LATE)
     consumer.close()
     out.send(samples)
 
 
-def observe(
-    path: Path, rate: int, run: Callable[[], None], exists: Callable[[], bool], size: int = 200
-) -> list[Sample]:
-    """Write at `rate` records/s and read, from before `run` until it returns; samples in order of arrival."""
-    spawn = multiprocessing.get_context("spawn")
-    stop_writing, stop_reading, arrived = spawn.Event(), spawn.Event(), spawn.Event()
-    here, there = spawn.Pipe(duplex=False)
-    reader = spawn.Process(target=_read, args=(path, stop_reading, arrived, there), daemon=True)
-    writer = spawn.Process(target=_write, args=(path, rate, stop_writing), daemon=True)
+@contextlib.contextmanager
+def writing(path: Path, rate: float, trickle: float = 0.0) -> Iterator[tuple[Any, Callable[[], int]]]:
+    """Write at `rate` records/s once the event that it gives is set; what else it gives ends that, and counts them."""
+    full, stop, sent = SPAWN.Event(), SPAWN.Event(), SPAWN.Value("q", 0, lock=False)
+    writer = SPAWN.Process(target=_write, args=(path, trickle, rate, full, stop, sent), daemon=True)
     writer.start()
-    until("the remote topic", exists, 120)
-    reader.start()
-    try:
-        assert arrived.wait(120), "no record arrives"
-        run()
-        stop_writing.set()
+
+    def finish() -> int:
+        full.set()
+        stop.set()
         writer.join(30)
-        time.sleep(1.0)  # what was sent last is on its way
-        stop_reading.set()
-        return list(here.recv())
+        return int(sent.value)
+
+    try:
+        yield full, finish
     finally:
-        for process in (writer, reader):
-            process.kill()
+        writer.kill()
+
+
+def observe(path: Path, rate: float, run: Callable[[], None], exists: Callable[[], bool]) -> list[Sample]:
+    """Write at `rate` records/s and read while `run` runs; samples in order of arrival.
+
+    Raises AssertionError if not all have come some time after.
+    """
+    stop, arrived, sent = SPAWN.Event(), SPAWN.Event(), SPAWN.Value("q", 0, lock=False)
+    here, there = SPAWN.Pipe(duplex=False)
+    reader = SPAWN.Process(target=_read, args=(path, stop, arrived, sent, there), daemon=True)
+    with writing(path, rate, min(rate, TRICKLE)) as (full, finish):
+        try:
+            until("the remote topic", exists, 120)
+            reader.start()
+            there.close()  # or nobody would notice that the reader has died
+            assert arrived.wait(120), "no record arrives"
+            full.set()
+            run()
+            sent.value = finish()
+            stop.set()
+            samples: list[Sample] = list(here.recv())
+        finally:
+            if reader.pid is not None:
+                reader.kill()
+    missing = sent.value - len(samples)
+    assert missing <= 0, f"{missing:,} of {sent.value:,} records have not come {LATE:.0f} s after the last was sent"
+    return samples
 
 
 def percentiles(samples: list[Sample], since: float = 0.0, before: float = float("inf")) -> dict[str, float]:

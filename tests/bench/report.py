@@ -11,20 +11,30 @@ from typing import Any
 
 from matplotlib import pyplot as plt
 
-from tests.bench.systems import SYSTEMS
+from tests.bench.systems import CANDIDATES, SYSTEMS
 from tests.harness.plots import plot_style
 
 BEGIN, END = "<!-- results: written by make bench -->", "<!-- end of results -->"
 Result = dict[str, Any]
 COLORS = dict(zip(SYSTEMS, ("#2563eb", "#9ca3af", "#d97706", "#111827"), strict=True))
+_MEASURES = {
+    "catch-up": "catch-up",
+    "tuning": "MirrorMaker's tuning",
+    "latency": "latency",
+    "pauses": "pauses",
+    "partitions": "many partitions",
+}
 RATES = ("p50_ms", "p99_ms", "p99.9_ms", "max_ms")
 
 
 def write(page: Path, results: Sequence[Result], machine: str) -> None:
     """Put the tables between the marks of `page`, and the pictures beside it."""
     good = [r for r in results if "failed" not in r]
-    parts = [textwrap.fill(f"Measured {machine}. Medians of all rounds, in brackets the lowest and the highest.", 119)]
-    parts += [_catch_up(good), _latency(good), _pauses(good), _partitions(good), _failures(results)]
+    when = {measure: sorted(r["at"] for r in results if r["measure"] == measure) for measure in _MEASURES}
+    told = "; ".join(f"{words} {when[m][0]} to {when[m][-1][-5:]}" for m, words in _MEASURES.items() if when[m])
+    words = f"Measured {machine}: {told}. Medians of all rounds, in brackets the lowest and the highest."
+    parts = [textwrap.fill(words, 119, break_on_hyphens=False), _catch_up(good), _tuning(good)]
+    parts += [_latency(good), _pauses(good), _partitions(good), _failures(results)]
     text = page.read_text()
     head, rest = text.split(BEGIN)
     tail = rest.split(END)[1]
@@ -60,23 +70,33 @@ def _catch_up(results: Sequence[Result]) -> str:
         return ""
     names = [n for n in SYSTEMS if any(n in g for g in groups.values())]
 
-    def label(key: tuple[Any, ...]) -> str:
-        size, partitions, compression, headers = key
-        more = [compression] * (compression != "none") + ["headers"] * headers
-        return ", ".join([f"{size:,} B", f"{partitions} partition{'s' * (partitions > 1)}", *more])
-
     rates = [
-        [label(key), *(_cell(g.get(n, []), lambda r: r["records_per_s"]) for n in names), *_ratios(g)]
+        [_label(*key), *(_cell(g.get(n, []), lambda r: r["records_per_s"]) for n in names), *_ratios(g)]
         for key, g in groups.items()
     ]
-    main = groups[min(groups, key=lambda key: -len(groups[key].get("mirror", [])))]
+    first = max(groups, key=lambda key: len(groups[key].get("mirror", [])))
+    main = groups[first]
     costs = [
         ["first record on the target, s after the start", *(_cell(main[n], lambda r: r["start_s"], 1) for n in names)],
         ["CPU seconds per million records", *(_cell(main[n], lambda r: r["cpu_s_per_million"], 1) for n in names)],
         ["memory of all processes, MiB", *(_cell(main[n], lambda r: r["memory_bytes"] / 2**20) for n in names)],
     ]
     head = ["records/s", *names, "mirror / mm2", "mirror / mm2-tuned", "mirror / limit"]
-    return "### Catch-up\n\n" + _table(head, rates) + "\n\n" + _table(["200 B, 4 partitions", *names], costs)
+    return "### Catch-up\n\n" + _table(head, rates) + "\n\n" + _table([_label(*first), *names], costs)
+
+
+def _label(size: int, partitions: int, compression: str, headers: bool) -> str:
+    more = [compression] * (compression != "none") + ["headers"] * headers
+    return ", ".join([f"{size:,} B", f"{partitions} partition{'s' * (partitions > 1)}", *more])
+
+
+def _tuning(results: Sequence[Result]) -> str:
+    rows = [
+        [words, _cell(found, lambda r: r["records_per_s"])]
+        for group in _grouped(results, "tuning").values()
+        for words, found in sorted(group.items(), key=lambda item: list(CANDIDATES).index(item[0]))
+    ]
+    return "### MirrorMaker's best tuning\n\n" + _table(["mm2-tuned", "records/s"], rows) if rows else ""
 
 
 def _ratios(group: dict[str, list[Result]]) -> list[str]:
@@ -107,9 +127,13 @@ def _latency(results: Sequence[Result]) -> str:
 def _pauses(results: Sequence[Result]) -> str:
     spans = {"steady": "before", "topic_added": "a topic is added", "after_kill": "kill -9 and started again"}
     rows = [
-        [words, name, *(_cell(found, lambda r, s=span, k=k: r[s][k], 1) for k in RATES)]  # type: ignore[misc]
+        [
+            words + ", and mirror's epoch ends" * (span == "topic_added" and partitions == 2),
+            name,
+            *(_cell(found, lambda r, s=span, k=k: r[s][k], 1) for k in RATES),  # type: ignore[misc]
+        ]
+        for (partitions,), group in _grouped(results, "pauses", "partitions").items()
         for span, words in spans.items()
-        for group in _grouped(results, "pauses").values()
         for name, every in group.items()
         if (found := [r for r in every if r[span]["records"]])
     ]
@@ -135,7 +159,13 @@ def _partitions(results: Sequence[Result]) -> str:
 
 
 def _failures(results: Sequence[Result]) -> str:
-    failed = [f"- {r['measure']}, {r['system']}, round {r['round']}: {r['failed']}" for r in results if "failed" in r]
+    told = ("rate", "busy", "delay_ms", "size", "partitions", "compression", "headers")
+    failed = [
+        f"- {r['measure']} ({', '.join(f'{key} {r[key]}' for key in told if r.get(key))}), {r['system']}, "
+        f"round {r['round']}: {r['failed'].splitlines()[0]}"
+        for r in results
+        if "failed" in r
+    ]
     return "### Runs that did not count\n\n" + "\n".join(failed) if failed else ""
 
 
@@ -146,7 +176,8 @@ def _plot(results: Sequence[Result], file: Path) -> None:
     sizes = sorted(key for key in groups if key[1:] == (4, "none", False))
     for place, name in enumerate(SYSTEMS):
         heights = [
-            statistics.median(r["bytes_per_s"] for r in groups[key].get(name, [{"bytes_per_s": 0}])) for key in sizes
+            statistics.median(r["bytes_per_s"] for r in groups[key].get(name, [{"bytes_per_s": float("nan")}]))
+            for key in sizes
         ]
         spots = [x + (place - 1.5) * 0.2 for x in range(len(sizes))]
         left.bar(spots, [h / 1e6 for h in heights], 0.19, color=COLORS[name], label=name)

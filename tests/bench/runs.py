@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import psutil
+from confluent_kafka import KafkaException
 
 from mirror.java import KAFKA_VERSION
 from mirror.local_kafka import LocalCluster
 from tests.bench import catch_up, live
 from tests.bench.catch_up import Load
 from tests.bench.far import FarAway
-from tests.bench.systems import SYSTEMS, Job, System, Usage
+from tests.bench.systems import CANDIDATES, SYSTEMS, Job, System, Usage, candidate
 from tests.harness import topics
 from tests.harness.waiting import until
 
 Result = dict[str, object]
 WARM_UP, MEASURED = 15.0, 30.0  # seconds; JVMs compile what is hot in the first ones
+BUSY_WARM_UP = 5.0  # seconds: the other topic keeps everything hot
 
 
 class Bench:
@@ -47,11 +50,12 @@ class Bench:
         return [name for name in self._systems if name in ("mirror", "mm2")]
 
     def _each(
-        self, measure: str, rounds: int, one: Callable[[str], Result], systems: Sequence[str]
+        self, what: Result, rounds: int, one: Callable[[str], Result], systems: Sequence[str]
     ) -> Iterator[Result]:
         for number in range(rounds):
-            for name in systems:
-                at = {"measure": measure, "round": number + 1, "system": name}
+            shift = number % len(systems)  # nobody is always the first
+            for name in (*systems[shift:], *systems[:shift]):
+                at = {**what, "round": number + 1, "system": name}
                 try:
                     yield {**at, **one(name)}
                 except AssertionError as error:
@@ -59,60 +63,108 @@ class Bench:
 
     def catch_up(self, load: Load, rounds: int, systems: Sequence[str] | None = None) -> Iterator[Result]:
         """Throughput, memory, CPU and time to the first record."""
-        if topics.partitions(self._source.bootstrap, load.topic) == 0:
-            topics.create(self._source.bootstrap, load.topic, load.partitions)
-            catch_up.fill(self._source.bootstrap, load)
-        if not self._warm:  # the brokers' JVMs: or whoever comes first would pay for it
-            self._warm = True
-            list(self.catch_up(load, 1, [name for name in self._systems if name != "mm2"]))
+        systems = systems or self._systems
 
         def one(name: str) -> Result:
             job = self.job({load.topic: load.partitions}, compression=load.compression)
             try:
                 return catch_up.measure(SYSTEMS[name](job), load)
             finally:
-                topics.delete(self._target.bootstrap, job.remote(load.topic))
+                self._forget(job, load.topic)
 
-        yield from self._each("catch-up", rounds, one, systems or self._systems)
+        if self._filled(load):  # or whoever comes first would pay for what the brokers have still to do
+            list(self._each({}, 1, one, [name for name in systems if not self._warm or name == "limit"]))
+            self._warm = True
+        yield from self._each({"measure": "catch-up", **asdict(load)}, rounds, one, systems)
+
+    def tuning(self, load: Load, rounds: int) -> Iterator[Result]:
+        """Which tuning of MirrorMaker 2 is the best: throughput of each candidate."""
+        self._filled(load)
+
+        def one(words: str) -> Result:
+            job = self.job({load.topic: load.partitions})
+            try:
+                return catch_up.measure(candidate(words)(job), load)
+            finally:
+                self._forget(job, load.topic)
+
+        yield from self._each({"measure": "tuning"}, rounds, one, list(CANDIDATES))
+
+    def _filled(self, load: Load) -> bool:
+        """Fill the load's topic unless it is there already."""
+        if topics.partitions(self._source.bootstrap, load.topic):
+            return False
+        topics.create(self._source.bootstrap, load.topic, load.partitions)
+        catch_up.fill(self._source.bootstrap, load)
+        return True
+
+    def _forget(self, job: Job, topic: str) -> None:
+        with contextlib.suppress(KafkaException):  # it may never have been created
+            topics.delete(self._target.bootstrap, job.remote(topic))
+
+    def rehearse(self, minutes: float) -> None:
+        """Live records through each system in turn: a broker's JVM is at its best after ten minutes of them."""
+        end = time.monotonic() + 60 * minutes
+        while time.monotonic() < end:
+            list(self.latency(1_000, 1))
 
     def latency(self, rate: int, rounds: int, *, busy: Load | None = None, far: bool = False) -> Iterator[Result]:
         """Percentiles at a steady rate over 4 partitions, perhaps while another topic catches up, or far away."""
-        if not self._warm:
-            self._warm = True
-            list(self.latency(1_000, 1))
+        if busy is not None:
+            self._filled(busy)
 
         def one(name: str) -> Result:
             job, path = self._live(name, rate, busy)
             if far:
                 job = replace(job, through=self._far.bootstrap)
+            moments: list[float] = []
             with SYSTEMS[name](job) as system:
-                samples = live.observe(path, rate, lambda: time.sleep(WARM_UP + MEASURED), self._arrived(path))
                 usage = Usage(system)
-                usage.look(0)
-            end = samples[-1][0]
-            found: Result = {"rate": rate, "busy": busy is not None, "delay_ms": 2000 * self._far.delay if far else 0}
-            return {**found, **live.percentiles(samples, since=end - MEASURED), "memory_bytes": usage.peak}
 
-        yield from self._each("latency", rounds, one, self._live_systems)
+                def steady() -> None:
+                    for seconds in (BUSY_WARM_UP if busy else WARM_UP, MEASURED):
+                        time.sleep(seconds)
+                        moments.append(time.monotonic())
+                    usage.look(0)
+                    if busy is not None:
+                        come = self._count(job, busy)
+                        assert come < busy.records, "the other topic has caught up too soon"
 
-    def _live(self, name: str, rate: int, busy: Load | None = None) -> tuple[Job, live.Path]:
+                samples = live.observe(path, rate, steady, self._arrived(path))
+            if busy is not None:
+                self._forget(job, busy.topic)
+            return {**live.percentiles(samples, *moments), "memory_bytes": usage.peak}
+
+        what: Result = {"measure": "latency", "rate": rate, "busy": busy is not None}
+        yield from self._each({**what, "delay_ms": 2000 * self._far.delay * far}, rounds, one, self._live_systems)
+
+    def _count(self, job: Job, load: Load) -> int:
+        here = catch_up.Count(self._target.bootstrap, job.remote(load.topic), load.partitions)
+        here.now()
+        return here.now()
+
+    def _live(self, name: str, rate: int, busy: Load | None = None, partitions: int = 4) -> tuple[Job, live.Path]:
         topic = f"live-{rate}-{time.monotonic_ns()}"
-        topics.create(self._source.bootstrap, topic, 4)
-        wanted = {topic: 4}
+        topics.create(self._source.bootstrap, topic, partitions)
+        wanted = {topic: partitions}
         if busy is not None:
             wanted[busy.topic] = busy.partitions
         job = self.job(wanted)
-        return job, live.Path(self._source.bootstrap, topic, self._target.bootstrap, job.remote(topic), 4)
+        return job, live.Path(self._source.bootstrap, topic, self._target.bootstrap, job.remote(topic), partitions)
 
     def _arrived(self, path: live.Path) -> Callable[[], bool]:
         return lambda: topics.partitions(path.target, path.remote) > 0
 
-    def pauses(self, rounds: int, rate: int = 1000) -> Iterator[Result]:
-        """What running partitions feel when a topic is added, and when another node takes over after a kill."""
+    def pauses(self, rounds: int, partitions: int, rate: int = 1000) -> Iterator[Result]:
+        """What running partitions feel when a topic is added, and when another node takes over after a kill.
+
+        Both systems may run four tasks. With 2 partitions, 4 more make mirror end its epoch and begin one with twice
+        the slices; with 4 it goes on.
+        """
 
         def one(name: str) -> Result:
-            job, path = self._live(name, rate)
-            job = replace(job, pattern=f"{next(iter(job.topics))}.*")
+            job, path = self._live(name, rate, partitions=partitions)
+            job = replace(job, pattern=f"{next(iter(job.topics))}.*", slots=4)
             moments: list[float] = []
             system = SYSTEMS[name](job)
 
@@ -137,13 +189,13 @@ class Bench:
                 samples = live.observe(path, rate, events, self._arrived(path))
             steady, added, settled, killed, end = moments
             return {
-                "rate": rate,
                 "steady": live.percentiles(samples, steady, added),
                 "topic_added": live.percentiles(samples, added, settled),
                 "after_kill": live.percentiles(samples, killed, end),
             }
 
-        yield from self._each("pauses", rounds, one, self._live_systems)
+        what: Result = {"measure": "pauses", "rate": rate, "partitions": partitions}
+        yield from self._each(what, rounds, one, self._live_systems)
 
     def _await_copying(self, path: live.Path, rate: int) -> None:
         """Until as much has come as is written in a few seconds, and a little longer for what has piled up."""
@@ -154,29 +206,32 @@ class Bench:
         time.sleep(5)
 
     def partitions(self, counts: Sequence[int]) -> Iterator[Result]:
-        """Memory of many partitions, idle and after each has had a record, and what being idle costs."""
+        """Memory of many partitions and what they cost, idle and while each gets a record per second."""
 
         def one(name: str, count: int) -> Result:
             topic = f"many-{count}-{time.monotonic_ns()}"
             topics.create(self._source.bootstrap, topic, count)
             job = self.job({topic: count})
-            remote = job.remote(topic)
-            load = Load(records=count, partitions=count)
-            with SYSTEMS[name](job) as system:
-                until("all partitions", lambda: topics.partitions(self._target.bootstrap, remote) == count, 180)
-                time.sleep(15)
-                idle = self._steady(system)
-                catch_up.fill(self._source.bootstrap, replace(load, name=topic))
-                here = catch_up.Count(self._target.bootstrap, remote, count)
-                until("one record each", lambda: here.now() >= count, 300)
-                time.sleep(10)
-                active = self._steady(system)
-            for cluster, gone in ((self._source, topic), (self._target, remote)):
-                topics.delete(cluster.bootstrap, gone)
-            return {"partitions": count, "idle": idle, "active": active}
+            path = live.Path(self._source.bootstrap, topic, self._target.bootstrap, job.remote(topic), count)
+            try:
+                with SYSTEMS[name](job) as system, live.writing(path, count) as (full, finish):
+                    until("all partitions", lambda: topics.partitions(path.target, path.remote) == count, 180)
+                    time.sleep(15)
+                    idle = self._steady(system)
+                    full.set()
+                    time.sleep(15)
+                    active = self._steady(system)
+                    sent = finish()
+                    here = catch_up.Count(path.target, path.remote, count)
+                    until("all records", lambda: here.now() >= sent, 300)
+            finally:
+                topics.delete(self._source.bootstrap, topic)
+                self._forget(job, topic)
+            return {"idle": idle, "active": active}
 
         for count in counts:
-            yield from self._each("partitions", 1, lambda name, n=count: one(name, n), ["mirror", "mm2"])  # type: ignore[misc]
+            what: Result = {"measure": "partitions", "partitions": count}
+            yield from self._each(what, 1, lambda name, n=count: one(name, n), self._live_systems)  # type: ignore[misc]
 
     def _steady(self, system: System) -> Result:
         before, begun = Usage(system), time.monotonic()

@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import yaml
@@ -40,9 +41,10 @@ class Job:
     compression: str = "none"
     pattern: str = ""  # of topics that may come later
     through: str = ""  # the target's address for the system, if not its own
+    slots: int = 0  # tasks that may run at once, if not what the system makes of the machine
 
     @staticmethod
-    def new(source: LocalCluster, target: LocalCluster, directory: Path, topics: Mapping[str, int], **more: str) -> Job:
+    def new(source: LocalCluster, target: LocalCluster, directory: Path, topics: Mapping[str, int], **more: Any) -> Job:
         """A job with a fresh alias."""
         return Job(source, target, directory, topics, f"r{next(_numbers)}x{uuid.uuid4().hex[:4]}", **more)
 
@@ -122,6 +124,7 @@ class Mirror(System):
             },
             "flows": [{**flow, "compression": self.job.compression}],
             "http": {"host": "127.0.0.1", "port": 0},
+            **({"spark": {"master": f"local[{self.job.slots}]"}} if self.job.slots else {}),
         }
         file = self.job.directory / f"mirror-{self.job.alias}.yaml"
         file.write_text(yaml.safe_dump(config))
@@ -156,7 +159,7 @@ class MirrorMaker(System):
             "listeners": f"http://127.0.0.1:{self._rest}",
             "replication.factor": 1,
             "refresh.topics.interval.seconds": 10,  # mirror's default; MirrorMaker's is ten minutes
-            "tasks.max": max(2, min(4, sum(self.job.topics.values()))),
+            "tasks.max": self.job.slots or max(2, min(4, sum(self.job.topics.values()))),
             **{
                 f"{topic}.replication.factor": 1
                 for topic in ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic")
@@ -205,6 +208,23 @@ class Limit(System):
             share = [[topic, number, self.job.remote(topic)] for topic, number in partitions[index::count]]
             settings = [self.job.source.bootstrap, self.job.target.bootstrap, self.job.compression]
             self._run([sys.executable, "-m", "tests.bench.limit", *settings, json.dumps(share)])
+
+
+# What was tried for it, each over the tuning that was found: `python -m tests.bench tuning`.
+CANDIDATES: Mapping[str, Mapping[str, object]] = {
+    "as it is": {},
+    "tasks.max = 1": {"tasks.max": 1},
+    "tasks.max = 2": {"tasks.max": 2},
+    "max.poll.records = 5000": {"{source}.consumer.max.poll.records": 5000},
+    "producer linger.ms = 20": {"backup.producer.linger.ms": 20},
+    "fetch.min.bytes = 1 MiB": {"{source}.consumer.fetch.min.bytes": 1048576},
+}
+
+
+def candidate(words: str) -> type[TunedMirrorMaker]:
+    """MirrorMaker 2 with one of the tunings that were tried."""
+    more = {"name": f"mm2-candidate-{list(CANDIDATES).index(words)}"}
+    return type("Candidate", (TunedMirrorMaker,), {**more, "tuning": {**TunedMirrorMaker.tuning, **CANDIDATES[words]}})
 
 
 SYSTEMS: dict[str, Callable[[Job], System]] = {s.name: s for s in (Mirror, MirrorMaker, TunedMirrorMaker, Limit)}
