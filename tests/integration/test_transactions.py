@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
@@ -70,6 +71,23 @@ def test_an_aborted_transaction_lets_go_of_what_follows(shared: Pair) -> None:
         to.abort_transaction(30)
     shared.await_same(topic)
     assert values(shared.copied(topic)) == [b"after"]
+
+
+def test_a_position_before_a_marker_goes_behind_it(pair: Pair, tmp_path: Path) -> None:
+    """Also when there is nothing to copy: if the source deletes the marker, that must not look like a loss."""
+    topic = pair.topic("stopped")
+    with transactional(pair.source) as to:
+        put(to, topic, [b"copied"])
+        to.commit_transaction(30)
+    # As a service that was killed right after the record has left it.
+    topics.create(pair.target, pair.remote(topic))
+    position = TopicPartition(pair.remote(topic), 0, 1)
+    Consumer({"bootstrap.servers": pair.target, "group.id": pair.group}).commit(offsets=[position], asynchronous=False)
+    with pair.service(tmp_path) as service:
+        known = (pair.target, pair.group, pair.remote(topic), 0)
+        service.wait_for("a position behind the marker", lambda: oracle.committed_position(*known) == 2)
+        assert service.terminate() == 0
+    assert not values(pair.copied(topic))
 
 
 def test_a_tail_of_nothing_but_aborted_records_is_no_lag(shared: Pair, shared_service: Service) -> None:
