@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 FOLLOW_TIMEOUT = 0.2  # seconds; a new plan wakes it at once
 REPORT_INTERVAL = 1.0  # seconds
 REPORT_ALL_INTERVAL = 10.0  # seconds
-HUNG_AFTER = 4  # transaction time-outs: a step waits for each of flush, position, commit and abort at most so long
+HUNG_AFTER = 5  # transaction time-outs: a step waits at most one for each of deliveries, flush, position, commit, abort
 
 
 class Companion(threading.Thread):

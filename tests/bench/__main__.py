@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -98,6 +99,7 @@ def main() -> None:
     parser.add_argument("--page", type=Path, default=Path("docs/performance.md"))
     a = parser.parse_args()
     kafka_jars(MIRROR_MAKER, progress=lambda line: print(line, file=sys.stderr))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # or its clusters would stay, and what it has found be lost
     results: list[Result] = []
     try:
         for result in _measure(a):

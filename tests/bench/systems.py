@@ -182,6 +182,7 @@ class TunedMirrorMaker(MirrorMaker):
 
     name = "mm2-tuned"
     tuning: Mapping[str, object] = {
+        "tasks.max": 2,
         "{source}.consumer.max.poll.records": 20000,
         "{source}.consumer.max.partition.fetch.bytes": 8388608,
         "{source}.consumer.fetch.max.bytes": 67108864,
@@ -210,14 +211,14 @@ class Limit(System):
             self._run([sys.executable, "-m", "tests.bench.limit", *settings, json.dumps(share)])
 
 
-# What was tried for it, each over the tuning that was found: `python -m tests.bench tuning`.
+# What was tried for it, each over the rest of the tuning: `python -m tests.bench tuning`.
 CANDIDATES: Mapping[str, Mapping[str, object]] = {
-    "as it is": {},
     "tasks.max = 1": {"tasks.max": 1},
     "tasks.max = 2": {"tasks.max": 2},
-    "max.poll.records = 5000": {"{source}.consumer.max.poll.records": 5000},
-    "producer linger.ms = 20": {"backup.producer.linger.ms": 20},
-    "fetch.min.bytes = 1 MiB": {"{source}.consumer.fetch.min.bytes": 1048576},
+    "tasks.max = 4": {"tasks.max": 4},
+    "tasks.max = 4, max.poll.records = 5000": {"tasks.max": 4, "{source}.consumer.max.poll.records": 5000},
+    "tasks.max = 4, producer linger.ms = 20": {"tasks.max": 4, "backup.producer.linger.ms": 20},
+    "tasks.max = 4, fetch.min.bytes = 1 MiB": {"tasks.max": 4, "{source}.consumer.fetch.min.bytes": 1048576},
 }
 
 
