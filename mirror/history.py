@@ -80,7 +80,7 @@ class Recent:
         if self._last is not None:
             then, before = self._last
             # A partition that is new here has been counting for longer than since the last sample.
-            grown = {p: counted.minus(before[p]) for p, counted in totals.items() if _same(before.get(p), counted)}
+            grown = {p: since for p, counted in totals.items() if (since := _since(before.get(p), counted))}
             self._add(now - then, grown, sum(sample.lag for sample in samples))
         if len(self._marks) < MARKS or now - self._marks[-1][0] >= MARK_INTERVAL:
             self._marks.append((now, totals))
@@ -102,15 +102,14 @@ class Recent:
     def of(self, partition: Partition, now: Counters) -> Lately | None:
         """What a partition that stands at `now` has counted lately; None when nothing older is known."""
         for at, totals in list(self._marks):
-            before = totals.get(partition)
-            if before is not None and _same(before, now):
-                return Lately(max(0.001, time.monotonic() - at), now.minus(before))
+            if since := _since(totals.get(partition), now):
+                return Lately(max(0.001, time.monotonic() - at), since)
         return None
 
 
-def _same(before: Counters | None, now: Counters) -> bool:
-    """False if the partition left the plan between the two, and came again: then it counts from zero."""
-    return before is not None and not now.precedes(before)
+def _since(before: Counters | None, now: Counters) -> Counters | None:
+    """What was counted between the two; None if the partition is new, or left the plan and came again, from zero."""
+    return None if before is None or now.precedes(before) else now.minus(before)
 
 
 def total(counters: Iterable[Counters]) -> Counters:

@@ -105,11 +105,9 @@ class IdempotentProducer:
 
     def flush(self) -> None:
         """Wait until every record has its downstream offset or has failed. Raises OutcomeUnknown if neither."""
-        deadline = time.monotonic() + self._timeout
-        while len(self._producer):
-            if time.monotonic() > deadline:
-                raise OutcomeUnknown("the target does not acknowledge records", away=True)
-            self._poll()
+        self.keep_down(0)
+        if len(self._producer):
+            raise OutcomeUnknown("the target does not acknowledge records", away=True)
 
     def _poll(self) -> None:
         """Serve callbacks. `poll` raises a fatal error once; `Producer.flush` would call back with it raised."""

@@ -66,11 +66,7 @@ class Bench:
         systems = systems or self._systems
 
         def one(name: str) -> Result:
-            job = self.job({load.topic: load.partitions}, compression=load.compression)
-            try:
-                return catch_up.measure(SYSTEMS[name](job), load)
-            finally:
-                self._forget(job, load.topic)
+            return self._copy(SYSTEMS[name], load)
 
         if self._filled(load):  # or whoever comes first would pay for what the brokers have still to do
             list(self._each({}, 1, one, [name for name in systems if not self._warm or name == "limit"]))
@@ -82,13 +78,16 @@ class Bench:
         self._filled(load)
 
         def one(words: str) -> Result:
-            job = self.job({load.topic: load.partitions})
-            try:
-                return catch_up.measure(candidate(words)(job), load)
-            finally:
-                self._forget(job, load.topic)
+            return self._copy(candidate(words), load)
 
         yield from self._each({"measure": "tuning"}, rounds, one, list(CANDIDATES))
+
+    def _copy(self, system: Callable[[Job], System], load: Load) -> Result:
+        job = self.job({load.topic: load.partitions}, compression=load.compression)
+        try:
+            return catch_up.measure(system(job), load)
+        finally:
+            self._forget(job, load.topic)
 
     def _filled(self, load: Load) -> bool:
         """Fill the load's topic unless it is there already."""
