@@ -47,8 +47,9 @@ TARGET_PRODUCER_DEFAULTS: Properties = {
     "retry.backoff.max.ms": 50,
     "queue.buffering.max.kbytes": 1048576,
     "message.max.bytes": 1_000_000_000,  # what is too large is the target topic's to say
+    "batch.size": 1_000_000,  # librdkafka's own defaults: the pacing of deliveries has to know them
+    "batch.num.messages": 10_000,
 }
-
 
 # An idempotent client asks for a producer id, which nobody has to allow an admin client.
 PRODUCER_ONLY = frozenset({"transactional.id", "enable.idempotence"})
@@ -106,9 +107,10 @@ def transactional_properties(flow: Flow, transactional_id: str) -> dict[str, Any
 
     A batch is flushed by its commit, so lingering delays no lone record. With less of it a busy partition's records go
     in requests of a hundred, which cost both sides more than the records, and librdkafka polls without pause while
-    records that have lingered wait for the request before them (see TransactionalProducer.keep_down).
+    records that have lingered wait for the request before them (see TransactionalProducer.keep_down). More of it would
+    stall a batch whose requests were taken for full and are not.
     """
-    return _target_properties(flow, transactional_id, linger=20)
+    return _target_properties(flow, transactional_id, linger=100)
 
 
 def idempotent_properties(flow: Flow) -> dict[str, Any]:
@@ -120,6 +122,12 @@ def idempotent_properties(flow: Flow) -> dict[str, Any]:
     properties = _target_properties(flow, "", linger=5) | {"enable.gapless.guarantee": True, "message.timeout.ms": 0}
     del properties["transactional.id"]
     return properties
+
+
+def request_limits(flow: Flow) -> tuple[int, int]:
+    """When a request of the target's producers is full: bytes of keys and values, and records."""
+    properties = {**TARGET_PRODUCER_DEFAULTS, **flow.target.properties, **flow.target.producer}
+    return int(properties["batch.size"]), int(properties["batch.num.messages"])
 
 
 def _target_properties(flow: Flow, transactional_id: str, linger: int) -> dict[str, Any]:

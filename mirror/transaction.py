@@ -11,6 +11,7 @@ from typing import Any
 from confluent_kafka import KafkaError, Message
 
 from mirror.buffer import Batch, leader_epoch
+from mirror.clients import request_limits
 from mirror.dead_letters import dead_letter
 from mirror.errors import PartitionError, RecordsRefused
 from mirror.idempotent import IdempotentProducer
@@ -22,7 +23,7 @@ from mirror.settings import Flow
 
 NO_HEADERS: list[Any] = []
 UNINTERRUPTED = 1_000  # records queued before another thread may have the interpreter
-REQUEST = 1_000_000  # bytes that librdkafka sends at once: its batch.size
+UNEVEN = 1.1  # requests taken for full, for records are not all of a size
 TargetProducer = TransactionalProducer | IdempotentProducer
 
 
@@ -34,6 +35,7 @@ class Incarnation:
         self._partition = partition
         self._topic = topic
         self._producer = producer
+        self._request_limits = request_limits(flow)
         self._marks = SyncMarks(flow.offset_lag_max)
         self._tail: OffsetSync | None = None
         self.duration = 0.0  # seconds that the last transaction took
@@ -140,12 +142,17 @@ class Incarnation:
         topic, number = repeat(self._topic.remote), repeat(self._partition.partition)
         values = map(Message.value, messages)
         calls = map(self._producer.produce, topic, values, keys, number, tells, repeat(None), batch.timestamps, headers)
-        size = batch.size + sum(map(len, filter(None, keys))) + sum(map(_headers_size, filter(None, headers)))
-        request = max(1, REQUEST * len(messages) // max(1, size))  # records
+        size = batch.size + sum(map(len, filter(None, keys)))
+        request = self._request(size / len(messages))
         while deque(islice(calls, min(request, UNINTERRUPTED)), maxlen=1):
             self._producer.keep_down(2 * request)
         self._producer.keep_down(request)
-        return size
+        return size + sum(map(_headers_size, filter(None, headers)))
+
+    def _request(self, size: float) -> int:
+        """How many records of so many bytes, keys and values, are enough for a request."""
+        limit, records = self._request_limits
+        return 1 + min(records, int(UNEVEN * limit / max(1.0, size)))
 
     def _sync(self, batch: Batch, index: int, downstream: dict[int, int]) -> OffsetSync:
         return OffsetSync(*self._partition, batch.offsets[index], downstream[index])

@@ -53,7 +53,7 @@ class Bench:
         self, what: Result, rounds: int, one: Callable[[str], Result], systems: Sequence[str]
     ) -> Iterator[Result]:
         for number in range(rounds):
-            shift = number % len(systems)  # nobody is always the first
+            shift = number % max(1, len(systems))  # nobody is always the first
             for name in (*systems[shift:], *systems[:shift]):
                 at = {**what, "round": number + 1, "system": name}
                 try:
