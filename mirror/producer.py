@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 
@@ -88,7 +89,7 @@ class TransactionalProducer:
         librdkafka has no KIP-890, so such an EndTxn could end a *later* transaction of this incarnation: the
         producer must not begin another one.
         """
-        self._serve()
+        self._serve(self._producer.poll)
         return bool(self._disturbances)
 
     def fence(self) -> None:
@@ -122,8 +123,14 @@ class TransactionalProducer:
             raise OutcomeUnknown("the target does not acknowledge records", away=True)
 
     def send_position(self, position: TopicPartition) -> None:
-        """Put the position into the open transaction (TxnOffsetCommit)."""
+        """Put the position into the open transaction (TxnOffsetCommit), while its last records are delivered.
+
+        They linger until something flushes; a commit does, but that would cost one more round trip.
+        """
+        flushing = threading.Thread(target=self._serve, args=(self._producer.flush, self._timeout), daemon=True)
+        flushing.start()
         self._producer.send_offsets_to_transaction([position], self._group_metadata, self._timeout)
+        flushing.join()  # librdkafka looks only each 10 ms whether another thread has served what its flush waits for
 
     def commit(self) -> None:
         """Commit the open transaction. A time-out raises: nobody may guess how it went."""
@@ -156,12 +163,15 @@ class TransactionalProducer:
     def discard(self) -> None:
         """Forget what is queued, so that dropping the last reference ends this incarnation without waiting."""
         self._producer.purge()
-        self._serve()  # or the callbacks of what was purged would stay
+        self._serve(self._producer.poll)  # or the callbacks of what was purged would stay
 
-    def _serve(self) -> None:
-        """Serve callbacks. `poll` raises a fatal error once, though there is an error callback."""
+    def _serve(self, wait: Callable[[float], int], timeout: float = 0.0) -> None:
+        """Serve callbacks during `wait`, which is poll or flush.
+
+        Either raises a fatal error once, though there is an error callback.
+        """
         try:
-            self._producer.poll(0)
+            wait(timeout)
         except KafkaException as error:
             self._disturbances.append(error.args[0])
 
