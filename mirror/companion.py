@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FuturesTimeout
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
@@ -31,6 +32,8 @@ FOLLOW_TIMEOUT = 0.2  # seconds; a new plan wakes it at once
 REPORT_INTERVAL = 1.0  # seconds
 REPORT_ALL_INTERVAL = 10.0  # seconds
 HUNG_AFTER = 5  # transaction time-outs: a step waits at most one for each of deliveries, flush, position, commit, abort
+HUNG_LEAST = 30.0  # seconds: what a take-over waits for does not depend on that time-out
+FORGOTTEN_AFTER = 30.0  # seconds that an answer may take whose request has a time-out of 5
 
 
 class Companion(threading.Thread):
@@ -62,6 +65,7 @@ class Companion(threading.Thread):
         self._ends: dict[Partition, int] = {}  # last stable offsets
         self._caught_up: dict[Partition, float] = {}  # when each last had no lag, seconds since the Unix epoch
         self._asked: dict[TopicPartition, Future[Any]] = {}
+        self._asked_until = 0.0
         self._backoff = Backoff(0.2, 5.0)
         self._said = ""
         self._retry_at = 0.0
@@ -171,30 +175,32 @@ class Companion(threading.Thread):
     def _tend(self) -> None:
         """What a partition needs now and then. Raises TaskHung."""
         now = time.monotonic()
-        for replicator in (*self._assigned.values(), *self._leaving):
+        hung_after = max(HUNG_LEAST, HUNG_AFTER * self._flow.transaction_timeout)
+        for replicator in (*self._assigned.values(), *self._resting.values(), *self._leaving):
             lasts = replicator.step_lasts
-            if lasts > HUNG_AFTER * self._flow.transaction_timeout:
+            if lasts > hung_after:
                 # Seen with librdkafka 2.16, whose send_offsets_to_transaction can forget its time-out.
                 raise TaskHung(f"{replicator.partition}: a transaction hangs for {lasts:.0f} s; the task starts again")
         for replicator in (*self._assigned.values(), *self._resting.values()):
             if now >= replicator.refresh_at:
-                replicator.request(0.0)
+                replicator.request()
             elif replicator.has_producer and replicator.last_used < now - self._flow.producer_idle_timeout:
                 replicator.close_idle_producer()
 
     def _ask_ends(self) -> None:
         """Collect the last answers and ask again; hardly waits, for the source may be away."""
-        if not all(future.done() for future in self._asked.values()):
+        if not all(future.done() for future in self._asked.values()) and time.monotonic() < self._asked_until:
             return
         missing = False
         for tp, future in self._asked.items():
             try:
-                self._ends[Partition(tp.topic, tp.partition)] = given(future.result())
-            except KafkaException:
+                self._ends[Partition(tp.topic, tp.partition)] = given(future.result(0))
+            except (KafkaException, FuturesTimeout):  # librdkafka has ways to forget a request
                 self._ends.pop(Partition(tp.topic, tp.partition), None)
                 missing = True
         if missing:
             refresh_metadata(self._source, FOLLOW_TIMEOUT)
+        self._asked_until = time.monotonic() + FORGOTTEN_AFTER
         asked = {TopicPartition(*partition): OffsetSpec.latest() for partition in (*self._assigned, *self._resting)}
         self._asked = (
             self._source.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=5.0)

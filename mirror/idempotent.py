@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from mirror.clients import idempotent_properties, is_away
 from mirror.errors import MirrorError, OutcomeUnknown, PartitionError, RecordsRefused
 from mirror.positions import Positions
-from mirror.producer import POLL_TIMEOUT, REFUSED, Disturbances
+from mirror.producer import NOT_ACKNOWLEDGED, POLL_TIMEOUT, REFUSED, Disturbances
 from mirror.settings import Flow
 
 Delivered = Callable[[KafkaError | None, Message], None]
@@ -100,14 +100,14 @@ class IdempotentProducer:
     def keep_down(self, records: int) -> None:
         """As TransactionalProducer.keep_down."""
         deadline = time.monotonic() + self._timeout
-        while len(self._producer) > records and time.monotonic() < deadline:
+        while len(self._producer) > records:
+            if time.monotonic() > deadline:
+                raise OutcomeUnknown(NOT_ACKNOWLEDGED, away=True)
             self._poll()
 
     def flush(self) -> None:
         """Wait until every record has its downstream offset or has failed. Raises OutcomeUnknown if neither."""
         self.keep_down(0)
-        if len(self._producer):
-            raise OutcomeUnknown("the target does not acknowledge records", away=True)
 
     def _poll(self) -> None:
         """Serve callbacks. `poll` raises a fatal error once; `Producer.flush` would call back with it raised."""

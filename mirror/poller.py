@@ -7,7 +7,7 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -70,21 +70,27 @@ class Taken:
     looked: int
 
 
-RECREATED = re.compile(r"Topic (\S+) changed id from (?!A+ )")  # from no id: it was not known before
+TOPIC_ID = re.compile(r"Topic (\S+) changed id from \S+ to (\S+)")  # from A...A: it was not known before
 
 
-class RecreatedTopics(set[str]):
-    """Topics that were deleted and created again under the consumer: it goes on in the new one at the old offset.
+class TopicIds(dict[str, str]):
+    """The ids of the topics that the consumer reads, which need not be the plan's: a topic may be created again.
 
-    librdkafka only logs that ("FIXME" in its source), before it fetches from the new topic.
+    Then it goes on in the new one at the old offset. librdkafka only logs the change ("FIXME" in its source), before
+    it fetches from the new topic.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changed: set[str] = set()
 
     def log(self, level: int, text: str, *args: object) -> None:
         """As logging.Logger.log: librdkafka gives facility, client and line."""
         if level >= logging.INFO:
             LIBRDKAFKA.debug(text, *args)
-        elif args and args[0] == "METADATA" and (found := RECREATED.search(str(args[-1]))):
-            self.add(found[1])
+        elif args and args[0] == "METADATA" and (found := TOPIC_ID.search(str(args[-1]))):
+            self[found[1]] = found[2]
+            self.changed.add(found[1])
 
 
 class Poller:
@@ -99,8 +105,8 @@ class Poller:
         self._paused: set[Partition] = set()
         self._taken: dict[Partition, Taken] = {}
         self._said: set[tuple[str | None, int, int]] = set()
-        self._recreated = RecreatedTopics()
-        self._consumer = clients.source_consumer(flow, self._recreated)
+        self._topic_ids = TopicIds()
+        self._consumer = clients.source_consumer(flow, self._topic_ids)
         self.group_metadata: bytes = self._consumer.consumer_group_metadata()
 
     def poll(self) -> None:
@@ -112,8 +118,9 @@ class Poller:
         # `consume` waits until it has all it was asked for: a lone record must come through `poll`.
         first = self._consumer.poll(POLL_TIMEOUT)
         messages = [first, *self._consumer.consume(POLL_MAX, 0)] if first is not None else []
-        if self._recreated:
-            self._give_up_recreated()
+        if self._topic_ids.changed:
+            self._compare_ids([r for r in self.held.values() if r.partition.topic in self._topic_ids.changed])
+            self._topic_ids.changed.clear()
         if messages:
             self._dispatch(messages)
 
@@ -121,11 +128,11 @@ class Poller:
         """Close the consumer."""
         self._consumer.close()
 
-    def _give_up_recreated(self) -> None:
-        for partition, replicator in self.held.items():
-            if partition.topic in self._recreated:
+    def _compare_ids(self, replicators: Iterable[Replicator]) -> None:
+        for replicator in replicators:
+            planned = replicator.topic.topic_id
+            if self._topic_ids.get(replicator.partition.topic, planned) != planned:
                 replicator.lost("the topic was deleted and created again")
-        self._recreated.clear()
 
     def _dispatch(self, messages: Sequence[Message]) -> None:
         others: list[Message] = []
@@ -148,7 +155,7 @@ class Poller:
                 replicator.buffer.append(messages[begin:end])
                 epoch = leader_epoch(messages[end - 1])
                 self._taken[partition] = Taken(messages[end - 1].offset() + 1, epoch, epoch)
-                replicator.request()
+                replicator.arrived()
                 if self._is_full(replicator):
                     self._full.setdefault(partition, time.monotonic())
             begin = end
@@ -184,6 +191,8 @@ class Poller:
                 replicator.caught_up(message.offset())
         elif error.code() == KafkaError._AUTO_OFFSET_RESET and replicator is not None:
             replicator.lost(error.str())
+        elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED and replicator is not None:
+            replicator.unreadable(f"the source gives no records: {error.str()}")
         elif not clients.is_away(error) and (topic, number, error.code()) not in self._said:  # away: the leader tells
             self._said.add((topic, number, error.code()))
             where = {"flow": self._flow.name, "topic": topic, "partition": number}
@@ -227,6 +236,7 @@ class Poller:
             self.held[partition] = replicator
             self._assign(partition, replicator.start.offset, replicator.start.epoch)
             replicator.begin()
+            self._compare_ids([replicator])
         elif self.held.get(partition) is not replicator:
             return
         elif isinstance(move, Seek):

@@ -40,20 +40,24 @@ REFUSED = frozenset(
     }
 )
 
+# What librdkafka says of every call behind the one that failed: a reason has to be asked for.
+AFTERMATH = frozenset({KafkaError._STATE, KafkaError._FATAL})
+
 POLL_TIMEOUT = 0.1  # seconds; it returns with the first delivery
+NOT_ACKNOWLEDGED = "the target does not acknowledge records"
 FENCE_TIMEOUT = 10.0  # seconds; short, so that a drain need not wait for a target that is away
 
 
 class Disturbances(list[object]):
     """What has come between a producer and the target: a client's logger and error callback at once.
 
-    librdkafka only logs that a connection was closed, it tells no callback. A list and nothing of the producer's
-    own, so that no cycle keeps the librdkafka handle.
+    librdkafka only logs that a connection was closed or a request not answered, it tells no callback. A list and
+    nothing of the producer's own, so that no cycle keeps the librdkafka handle.
     """
 
     def log(self, level: int, text: str, *args: object) -> None:
         """As logging.Logger.log: librdkafka gives facility, client and line."""
-        if args and args[0] == "FAIL":
+        if args and args[0] in ("FAIL", "REQTMOUT"):
             self.append(args[-1])
         if level >= logging.WARNING:
             LIBRDKAFKA.debug(text, *args)
@@ -112,15 +116,18 @@ class TransactionalProducer:
 
         A partition has one request under way, and librdkafka's thread polls without pause while records wait behind
         it for longer than `linger.ms`, or for a flush: more than it can send at once only takes CPU from others.
+        Raises OutcomeUnknown if that takes too long.
         """
         deadline = time.monotonic() + self._timeout
-        while len(self._producer) > records and time.monotonic() < deadline:
+        while len(self._producer) > records:
+            if time.monotonic() > deadline:
+                raise OutcomeUnknown(NOT_ACKNOWLEDGED, away=True)
             self._producer.poll(POLL_TIMEOUT)
 
     def flush(self) -> None:
         """Wait until every record has its downstream offset or has failed. Raises OutcomeUnknown if neither."""
         if self._producer.flush(self._timeout):
-            raise OutcomeUnknown("the target does not acknowledge records", away=True)
+            raise OutcomeUnknown(NOT_ACKNOWLEDGED, away=True)
 
     def send_position(self, position: TopicPartition) -> None:
         """Put the position into the open transaction (TxnOffsetCommit), while its last records are delivered.
@@ -143,6 +150,8 @@ class TransactionalProducer:
         if not isinstance(cause, KafkaException):
             return OutcomeUnknown(f"{type(cause).__name__}: {cause}")
         error: KafkaError = cause.args[0]
+        if error.code() in AFTERMATH:
+            error = self._reason() or error
         if error.code() in FENCED:
             return ProducerFenced(error.str())
         if error.code() in REFUSED:
@@ -150,6 +159,18 @@ class TransactionalProducer:
         if error.fatal() or not error.txn_requires_abort():
             return OutcomeUnknown(error.str(), is_away(error))
         return self._aborted(error)
+
+    def _reason(self) -> KafkaError | None:
+        """What the open transaction has failed with; None if it has not.
+
+        `begin` only tells it. A commit would too, but could also succeed.
+        """
+        try:
+            self.begin()
+        except KafkaException as failure:
+            error: KafkaError = failure.args[0]
+            return error if error.fatal() or error.txn_requires_abort() else None
+        return None
 
     def _aborted(self, error: KafkaError) -> PartitionError:
         try:

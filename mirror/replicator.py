@@ -99,6 +99,7 @@ class Replicator:
         self._incarnation: Incarnation | None = None
         self._backoff = Backoff()
         self._refusals = Refusals(owner.flow.batch_max_records)
+        self._unreadable = ""  # why the source gives no records
         self._turn = Turn()
         self._said = ""
         self._lost = "the position belongs to a topic that was deleted" if start.foreign else ""
@@ -115,8 +116,19 @@ class Replicator:
         if self._pin_start or self._lost:
             self.request()
 
+    def arrived(self) -> None:
+        """There are new records in the buffer."""
+        self._unreadable = ""
+        self.request()
+
+    def unreadable(self, reason: str) -> None:
+        """The source refuses to give records; it does not any more when some arrive, or its end."""
+        self._unreadable = reason
+        self.request()
+
     def caught_up(self, offset: int) -> None:
         """The consumer is at the source's end, which is `offset`."""
+        self._unreadable = ""
         self.buffer.reached(offset)
         if self.has_producer or self._stands_before_nothing:
             self.request(SETTLE_DELAY)
@@ -171,20 +183,25 @@ class Replicator:
         if self._releasing:
             return None if self.state is self._releasing else 0.0
         wait = max(0.0, self._turn.not_before - time.monotonic())
-        if self.state is State.FAILED or self._pin_start or self._lost:
+        if self.state is State.FAILED or self._pin_start or self._lost or self._unreadable:
             return wait
         if len(self.buffer):
             return 0.0 if len(self.buffer) >= self._flow.batch_max_records else wait
-        tail = self._incarnation is not None and self._incarnation.unsynced_tail
+        incarnation = self._incarnation  # `close_idle_producer` may take it away
+        tail = incarnation is not None and incarnation.unsynced_tail
         return SETTLE_DELAY if tail or self._stands_before_nothing else None
 
     def _work(self) -> None:
         if self._releasing:
-            if self.state is self._releasing and time.monotonic() >= self.refresh_at:
+            if self.state is self._releasing is State.PAUSED and time.monotonic() >= self.refresh_at:
                 self._keep_position()
             self._discard()
             self._become(self._releasing)
             return
+        unreadable = self._unreadable  # the poller may take it back
+        if unreadable and not len(self.buffer):
+            self._ask_again()
+            raise PartitionError(unreadable)
         if self._incarnation is not None and self._incarnation.suspect:
             self._discard()
         incarnation = self._incarnation or self._take_over()
@@ -265,6 +282,7 @@ class Replicator:
             self._lost = self._lost or said
             raise
         self._become(State.RUNNING)
+        self._delivered = None  # it may be what the source no longer has
         self._seek()
 
     def _pass_over(self, loss: Loss, incarnation: Incarnation) -> None:
@@ -276,6 +294,12 @@ class Replicator:
         self.counters.lost[loss.reason] += loss.offsets
         where = {**self._where(), "reason": loss.what, "offset": loss.resume}
         log.warning("source data is lost, copying goes on behind it", extra=where)
+
+    def _ask_again(self) -> None:
+        """Have the consumer seek, or nothing would tell that the source gives records again if there is no new one."""
+        if self.position >= 0:
+            self.buffer.invalidate()
+            self._seek()
 
     def _seek(self) -> None:
         at = self._at

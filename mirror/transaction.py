@@ -66,7 +66,7 @@ class Incarnation:
             if chosen:
                 self._producer.flush()
                 for index in chosen:
-                    # A record that was not delivered has no offset; then the commit fails as a whole.
+                    # A record that was not delivered has no offset; then the transaction fails as a whole.
                     if index in downstream:
                         self._produce_sync(self._sync(batch, index, downstream))
 

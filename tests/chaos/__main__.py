@@ -17,7 +17,8 @@ from pathlib import Path
 
 from tests.chaos.arena import Arena
 from tests.chaos.disk import CannotRun
-from tests.chaos.matrix import Row
+from tests.chaos.matrix import PASSED_OVER, REFUSED, Row
+from tests.chaos.recorder import Recorder
 from tests.chaos.rows import ROWS
 
 RANDOM = "random"
@@ -59,7 +60,7 @@ def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total) -> None:
         with rows[0].recorder(arena.pair) as recorder:
             recorder.await_first()
             for row in rows:
-                time.sleep(rng.uniform(0, 1))
+                time.sleep(rng.uniform(0, 0.5))
                 row.fault(arena, rng, recorder)
                 recorder.await_progress()
             histories = recorder.finish()
@@ -68,6 +69,7 @@ def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total) -> None:
             total.samples += len(history.samples)
             said = [f"seed {seed}, {recorder.topic}-{number}: {v.invariant} {v.what}" for v in recorder.judge(history)]
             total.violations += said[:20]
+        total.violations += _false_alarms(arena, recorder, seed)
         total.longest_stall = max([total.longest_stall, *recorder.stalls])
         if max(recorder.stalls) > LONG:
             print("\n".join(["   what the service said:", *arena.lines()[said_before:]]), flush=True)
@@ -82,13 +84,18 @@ def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total) -> None:
     total.violations += [f"seed {seed}: {what}" for what in arena.defects()[defects:]]
 
 
+def _false_alarms(arena: Arena, recorder: Recorder, seed: int) -> list[str]:
+    """What mirror says it has passed over, where nothing was lost or refused."""
+    events = [event for message in (PASSED_OVER, REFUSED) for event in arena.find(message, topic=recorder.topic)]
+    return [f"seed {seed}: false alarm: {event}" for event in events if not recorder.passed_over[event["partition"]]]
+
+
 def schedule(names: Sequence[str], rounds: int, randoms: int, seed: int) -> Iterator[tuple[str, int, list[Row]]]:
     """Name, seed and faults of each recording: some rounds of one row, or of the random schedule, share one."""
     together = [row for row in ROWS.values() if row.everywhere]
     for name in names:
-        most = ROUNDS_TOGETHER if ROWS[name].everywhere else 1
-        for done in range(0, rounds, most):
-            yield name, seed, [ROWS[name]] * min(most, rounds - done)
+        for done in range(0, rounds, ROUNDS_TOGETHER):
+            yield name, seed, [ROWS[name]] * min(ROUNDS_TOGETHER, rounds - done)
             seed += 1
     for done in range(0, randoms, ROUNDS_TOGETHER):
         yield RANDOM, seed, random.Random(seed).sample(together, min(ROUNDS_TOGETHER, randoms - done))
@@ -104,16 +111,20 @@ def table(totals: Iterable[Total]) -> str:
     return "\n".join(lines)
 
 
-def add(totals: Sequence[Total], file: Path) -> None:
-    """Add to the results that a file has."""
+def merge(known: dict[str, Total], total: Total) -> None:
+    """Add to what is known of the same row."""
+    known[total.name] = known[total.name].plus(total) if total.name in known else total
+
+
+def add(total: Total, file: Path) -> list[Total]:
+    """Add to the results that a file has; returns all of them, in the matrix's order."""
     known = {each["name"]: Total(**each) for each in json.loads(file.read_text())} if file.exists() else {}
-    for total in totals:
-        known[total.name] = known[total.name].plus(total) if total.name in known else total
+    merge(known, total)
     order = {row.name: place for place, row in enumerate(ROWS.values())}
     found = sorted(known.values(), key=lambda total: order.get(total.name, len(order)))
     lines = (f" {json.dumps(asdict(total))}" for total in found)
     file.write_text("[\n" + ",\n".join(lines) + "\n]\n")
-    print(f"all in {file}:\n{table(found)}")
+    return found
 
 
 def options() -> argparse.Namespace:
@@ -135,7 +146,8 @@ def main() -> int:
     recordings = list(
         schedule(asked.rows.split(",") if asked.rows else list(ROWS), asked.rounds, asked.random, asked.seed)
     )
-    totals = {name: Total(ROWS[name].name if name in ROWS else "any of them, at random") for name, _, _ in recordings}
+    totals: dict[str, Total] = {}
+    everything: list[Total] = []
     deadline = time.monotonic() + asked.minutes * 60 if asked.minutes else float("inf")
     print(f"seed {asked.seed}: --seed {asked.seed} repeats this run", flush=True)
     place = os.environ.get("MIRROR_CACHE")
@@ -148,15 +160,18 @@ def main() -> int:
                 break
             print(f"{time.strftime('%X')} recording {number} of {len(recordings)}, seed {seed}: ", end="")
             print(" + ".join(row.name for row in rows), flush=True)
-            before = len(totals[name].violations)
-            play(arena, rows, seed, totals[name])
-            for violation in totals[name].violations[before:]:
+            total = Total(ROWS[name].name if name in ROWS else "any of them, at random")
+            play(arena, rows, seed, total)
+            for violation in total.violations:
                 print(f"   VIOLATION {violation}", flush=True)
-    done = [total for total in totals.values() if total.rounds]
-    print(table(done))
-    if asked.json:
-        add(done, asked.json)
-    return int(any(total.violations for total in done))
+            if total.rounds:
+                merge(totals, total)
+            if total.rounds and asked.json:  # now, for it may be hours until the last one
+                everything = add(total, asked.json)
+    print(table(totals.values()))
+    if everything:
+        print(f"all in {asked.json}:\n{table(everything)}")
+    return int(any(total.violations for total in totals.values()))
 
 
 if __name__ == "__main__":

@@ -10,16 +10,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from mirror.local_kafka import Broker, LocalCluster, start_together
 from tests.chaos.disk import Disk
 from tests.failpoints.arm import Failpoints
 from tests.harness import credentials
 from tests.harness.pair import Pair
 from tests.harness.proxy import Proxy
-from tests.harness.service import Service
+from tests.harness.service import Event, Service
 
 ALIAS = "chaos"
-TRANSACTION_TIMEOUT = 8  # seconds
+TRANSACTION_TIMEOUT = 5  # seconds
 REAUTHENTICATE = 5_000  # ms after which a connection has to show its credentials again
 USER = "mirror"
 PROPERTIES = {
@@ -28,6 +30,7 @@ PROPERTIES = {
     "allow.everyone.if.no.acl.found": "true",
     "super.users": "User:ANONYMOUS",
     "log.cleaner.backoff.ms": 200,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,  # or most hangs would end before it
 }
 
 
@@ -89,6 +92,7 @@ class Arena:
 
     def heal(self) -> None:
         """After a round that failed in the middle of its fault: everything as it was."""
+        self.failpoints.disarm()
         for proxy in (self.source_proxy, self.target_proxy):
             proxy.held = None
             proxy.heal()
@@ -99,6 +103,9 @@ class Arena:
                 broker.start()
         for bootstrap in (self.pair.source, self.pair.target):
             credentials.allow(bootstrap, USER)
+        for process in self.service.processes():
+            with contextlib.suppress(psutil.Error):
+                process.resume()
         if self.service.exit_code is not None:
             self.start_service().await_plan()
 
@@ -123,10 +130,13 @@ class Arena:
         """What the services have said."""
         return [line for service in self._services for line in service.lines]
 
+    def find(self, message: str, **fields: object) -> list[Event]:
+        """Events of all services with this message and these fields."""
+        return [event for service in self._services for event in service.find(message, 0, **fields)]
+
     def defects(self) -> list[str]:
         """What no fault may bring about: errors that mirror itself calls defects."""
-        found = [event for service in self._services for event in service.find("defect")]
-        return [str(event)[:500] for event in found]
+        return [str(event)[:500] for event in self.find("defect")]
 
 
 def _ask_for_credentials(broker: Broker) -> None:

@@ -61,7 +61,8 @@ class Recorder:
         for sender in self.senders:
             with contextlib.suppress(BaseException):
                 sender.stop()
-        self.watch.stop()
+        with contextlib.suppress(BaseException):  # what it failed with was told by `finish`
+            self.watch.stop()
         # Or the service would have more and more to do.
         topics.delete(self.pair.source, self.topic)
         with contextlib.suppress(KafkaException):
@@ -81,10 +82,10 @@ class Recorder:
             self.senders[-1].start()
         self.watch.grow(partitions)
 
-    def recreate(self, longer: bool) -> dict[int, int]:
+    def recreate(self, longer: bool) -> dict[int, range]:
         """Delete the topic and create another of its name; `longer`: with more records than the old one had.
 
-        Returns where the old one ended.
+        Returns the old one's offsets, counted through all topics of the name.
         """
         for sender in self.senders:
             sender.stop()
@@ -94,6 +95,7 @@ class Recorder:
         until("the topic is gone", lambda: not topics.partitions(self.pair.source, self.topic), PATIENCE)
         topics.create(self.pair.source, self.topic, len(self.senders))
         topic_id = topics.topic_id(self.pair.source, self.topic)
+        old = {number: range(self._bases[number], self._bases[number] + end) for number, end in before.items()}
         for number, end in before.items():
             self._bases[number] += end
             self.watch.bases[topic_id, number] = self._bases[number]
@@ -102,7 +104,7 @@ class Recorder:
             sender.start(hurry=before[sender.partition] + 1 if longer else 0)
         if longer:
             until("a longer topic", lambda: all(end > before[n] for n, end in self.source_ends().items()), PATIENCE)
-        return before
+        return old
 
     def source_ends(self) -> dict[int, int]:
         """High watermarks of the source."""
@@ -119,9 +121,14 @@ class Recorder:
         until("first records", lambda: all(self.watch.last_arrivals()), PATIENCE)
 
     def await_progress(self) -> None:
-        """Wait until every partition has got another record since now; notes how long that took."""
-        begun = time.monotonic()
-        _wait("progress", lambda: all(at > begun for at in self.watch.last_arrivals()), PROGRESS_TIMEOUT)
+        """Wait until every partition has gone beyond what the source has now; notes how long that took."""
+        begun, wanted = time.monotonic(), self.source_ends()
+
+        def is_beyond() -> bool:
+            positions = self._all_positions()
+            return positions is not None and all(positions[n] > self._bases[n] + end for n, end in wanted.items())
+
+        _wait("progress", is_beyond, PROGRESS_TIMEOUT)
         self.stalls.append(time.monotonic() - begun)
 
     def finish(self) -> list[History]:
@@ -132,9 +139,10 @@ class Recorder:
         _wait("all copied", self._is_copied, SETTLE_TIMEOUT)
         _wait("no open transaction", lambda: not oracle.hanging(self.pair.target, self.remote), 30)
         target = oracle.read(self.pair.target, self.remote)
-        _wait("the concurrent reader", lambda: self._has_seen(target), 30)
+        until("the concurrent reader has seen all", lambda: self._has_seen(target), 60)
         positions = until("positions", self._all_positions, PATIENCE) or {}
         self.watch.stop()
+        assert any(self.watch.samples.values()), "no sample was taken"
         source_ends = oracle.ends(self.pair.source, self.topic, IsolationLevel.READ_COMMITTED)
         stable = oracle.ends(self.pair.target, self.remote, IsolationLevel.READ_COMMITTED)
         high = oracle.ends(self.pair.target, self.remote, IsolationLevel.READ_UNCOMMITTED)

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import TimeoutError as FuturesTimeout
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, TopicPartition
@@ -36,8 +36,10 @@ class Watch:
         self._stopping = threading.Event()
         self._wanted = topics.partitions(pair.source, topic)
         self._positions = self._consumer(pair.group)  # the group's own, to ask for its positions
+        self._failure: BaseException | None = None
         self._threads = [
-            threading.Thread(target=each, daemon=True, name=f"watch {topic}") for each in (self._read, self._sample)
+            threading.Thread(target=self._run, args=(each,), daemon=True, name=f"watch {topic}")
+            for each in (self._read, self._sample)
         ]
 
     def start(self) -> None:
@@ -46,10 +48,19 @@ class Watch:
             thread.start()
 
     def stop(self) -> None:
-        """End both threads. May be called again."""
+        """End both threads; raises what one of them failed with. May be called again."""
         self._stopping.set()
         for thread in self._threads:
             thread.join(60)
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _run(self, what: Callable[[], None]) -> None:
+        try:
+            what()
+        except BaseException as failure:
+            self._failure = failure
 
     def grow(self, partitions: int) -> None:
         """Follow this many partitions from now on."""

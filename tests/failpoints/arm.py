@@ -36,6 +36,11 @@ class Failpoints:
         whole.write_text(f"{nth} {signal}")
         whole.rename(armed)
 
+    def disarm(self) -> None:
+        """Nothing happens at any step from now on."""
+        for file in self._folder.iterdir():
+            file.unlink(missing_ok=True)
+
     def wait(self, step: str, timeout: float = 30.0) -> int:
         """Wait until a step that was armed has been reached; returns the worker's pid."""
         (done,) = until(f"{step} is reached", lambda: list(self._folder.glob(f"{step}.[0-9]*")), timeout)

@@ -85,10 +85,10 @@ class Service:
             else:
                 self.noise.append(text)
 
-    def find(self, message: str, **fields: object) -> list[Event]:
-        """The log's events with this message and these fields."""
+    def find(self, message: str, since: int = 0, **fields: object) -> list[Event]:
+        """The log's events with this message and these fields, without the first `since` events."""
         wanted = {"msg": message, **fields}.items()
-        return [event for event in list(self.events) if wanted <= event.items()]
+        return [event for event in self.events[since:] if wanted <= event.items()]
 
     def wait_for(self, description: str, condition: Callable[[], T], timeout: float = PATIENCE) -> T:
         """The first true answer of `condition`; fails with the log's end if it is late or the service ends before."""
@@ -106,9 +106,9 @@ class Service:
         assert found is not None
         return found
 
-    def wait_for_event(self, message: str, timeout: float = PATIENCE, **fields: object) -> Event:
-        """The first event with this message and these fields."""
-        return self.wait_for(f"log line {message!r} {fields}", lambda: self.find(message, **fields), timeout)[0]
+    def wait_for_event(self, message: str, timeout: float = PATIENCE, since: int = 0, **fields: object) -> Event:
+        """The first event with this message and these fields, not counting the first `since` events."""
+        return self.wait_for(f"log line {message!r} {fields}", lambda: self.find(message, since, **fields), timeout)[0]
 
     def tail(self, lines: int = 40) -> str:
         """The last lines of what it has written."""

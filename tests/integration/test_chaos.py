@@ -24,7 +24,12 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
 
 @pytest.mark.parametrize(
     "names",
-    [("worker-at-step", "target-broker", "network", "held-back-end-txn"), ("oversize",), ("recreated",)],
+    [
+        ("worker-at-step", "target-broker", "network", "held-back-end-txn"),
+        ("oversize", "oversize"),
+        ("recreated", "recreated"),
+        ("read-permission",),
+    ],
     ids=" ".join,
 )
 def test_a_recording(arena: Arena, names: tuple[str, ...]) -> None:

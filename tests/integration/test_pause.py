@@ -8,7 +8,7 @@ import pytest
 
 from tests.harness import oracle, topics
 from tests.harness.command import answer, mirror
-from tests.harness.load import Load
+from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
 from tests.harness.service import Service
 from tests.harness.waiting import until
@@ -105,3 +105,23 @@ def test_an_order_without_a_service_stands(pair: Pair, tmp_path: Path) -> None:
     assert "does not mirror topic nobody-mirrors-this" in wrong.stderr
     assert mirror("pause", "-c", service.file, "--partition", 1).returncode == 2
     until("nothing left", lambda: not service.processes())
+
+
+def test_a_topic_that_is_recreated_while_paused_is_not_taken_for_the_old_one(pair: Pair, tmp_path: Path) -> None:
+    """Not even before the next plan, and though it is longer than the old one was."""
+    topic = pair.topic("recreated")
+    old, new = (
+        [Made(None, b"%s %d" % (word, n)) for n in range(count)] for word, count in ((b"old", 100), (b"new", 300))
+    )
+    with pair.service(tmp_path, {"refresh_topics_interval": "1h"}) as service:
+        pair.produce(topic, *old)
+        pair.await_same(topic)
+        answer("pause", "-c", service.file, "--topic", topic)
+        topics.delete(pair.source, topic)
+        until("the topic is gone", lambda: not topics.partitions(pair.source, topic))
+        topics.create(pair.source, topic)
+        pair.produce(topic, *new)
+        answer("resume", "-c", service.file, "--topic", topic)
+        said = service.wait_for_event("partition waits and tries again", topic=topic)
+        assert "another of its name waits for the next plan" in said["reason"]
+        assert on_target(pair, topic) == len(old)

@@ -246,6 +246,19 @@ def test_a_refused_record_is_passed_over(flows: Flows, kind: str) -> None:
     flows.service.wait_for("counted", lambda: flows.service.metric(lost, topic=topic, reason="refused") == 1)
 
 
+@pytest.mark.parametrize("place", [10, 1_500, 2_990], ids=["front", "middle", "end"])
+def test_a_refused_record_in_a_batch_of_many_requests(flows: Flows, place: int) -> None:
+    """Some of which the target has taken before it refuses one; of so small a limit it refuses all of them at first."""
+    pair = flows.skip
+    topic = begin(pair, f"many-{place}")
+    topics.configure(pair.target, pair.remote(topic), max_message_bytes=50_000)
+    records = [Made(b"key", b"%01000d" % number) for number in range(100, 3_100)]
+    with flows.standing_still():
+        pair.produce(topic, *records[:place], POISON["too-large"][1], *records[place:])
+    assert f"at offset {100 + place} " in flows.told(REFUSED, topic)["reason"]
+    flows.service.wait_for("what is good", lambda: values(pair, topic) == list(range(3_100)))
+
+
 @pytest.mark.parametrize("kind", POISON)
 def test_a_refused_record_becomes_a_dead_letter(flows: Flows, kind: str) -> None:
     pair = flows.letter

@@ -264,6 +264,7 @@ def test_a_tombstone_is_lost(history: History) -> None:
 def test_a_compacted_record_comes_twice(history: History, data: st.DataObject) -> None:
     again = data.draw(st.sampled_from(list(history.target)))
     assert "I2" in caught_compacted(replace(history, target=[again, *history.target]))
+    assert "I2" in caught_compacted(replace(history, concurrent=[*history.target, again])), "compaction hides one"
 
 
 @given(compactions())
