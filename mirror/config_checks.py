@@ -98,8 +98,9 @@ _ROLES = (
             **_OFFLINE,
             **TARGET_PRODUCER,
             "transactional.id": "check",
-            "transaction.timeout.ms": 60_000,
-            "message.timeout.ms": 60_000,
+            # The longest that brokers allow: what has to be shorter than it is made so later.
+            "transaction.timeout.ms": 900_000,
+            "message.timeout.ms": 900_000,
         },
     ),
 )

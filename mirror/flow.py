@@ -77,6 +77,7 @@ class FlowRunner(threading.Thread):
             log.error("flow stops", extra={**self._where, "reason": str(self.failure)})
         follower.join()
         if isinstance(self.failure, Superseded):
+            self.status.planned(self.status.generation, [])  # its partitions are the new leader's to tell of
             self._end_query()  # its tasks have seen the new leader's plan
 
     def drain(self) -> None:

@@ -116,10 +116,10 @@ class FlowStatus:
         return "running" if self.active else "starting"
 
     def absorb(self, reports: Iterable[Report]) -> None:
-        """Take reports; those of another leader's tasks are not ours to count."""
+        """Take reports; those of another leader's tasks don't count, nor of partitions that are mirrored no more."""
         with self._lock:
             for report in reports:
-                if report.leader != self._leader:
+                if report.leader != self._leader or (self.generation and report.partition not in self._planned):
                     continue
                 before = self._tallies.get(report.partition)
                 tally = before.absorb(report) if before else Tally.first(report)

@@ -126,10 +126,9 @@ class Service:
         log.info("stopped", extra={"drained": str(drained).lower()})
 
     def _live(self) -> list[str]:
-        now = time.monotonic()
-        return [
-            f"{r.name}: loop has not run for {now - r.beat:.0f} s" for r in self._runners if now - r.beat > LIVE_WITHIN
-        ]
+        # One that has ended is no reason to end the others: another service leads its flow.
+        since = {r.name: time.monotonic() - r.beat for r in self._runners if r.is_alive()}
+        return [f"{name}: loop has not run for {last:.0f} s" for name, last in since.items() if last > LIVE_WITHIN]
 
     def _ready(self) -> list[str]:
         problems = [f"{r.name}: {r.status.problem}" for r in self._runners if r.status.problem]

@@ -42,8 +42,8 @@ class SparkJobs:
 
     @property
     def slots(self) -> int:
-        """Tasks that can run at once."""
-        return self._driver.slots()
+        """Tasks that can run at once; at least one, for a cluster's executors come after a while."""
+        return max(1, self._driver.slots())
 
     def map(self, function: Callable[[A], B], items: Sequence[A], progress: Progress) -> list[B]:
         """`function` of each item, each in a task of its own. Raises the MirrorError of an item, or of Spark."""

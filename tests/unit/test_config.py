@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from mirror import config_model, settings
+from mirror.clients import transactional_properties
 from mirror.config import json_schema, load
 from mirror.config_checks import servers
 from mirror.config_model import seconds, size, start
@@ -525,6 +526,12 @@ def test_json_schema_is_json_and_takes_durations_as_text() -> None:
     schema = json.loads(json.dumps(json_schema()))
     assert set(schema["required"]) == {"clusters", "flows"}
     assert "string" in schema["properties"]["drain_timeout"]["type"]
+
+
+def test_a_long_socket_timeout_is_cut_to_the_transactions(tmp_path: Path) -> None:
+    (flow,) = read(tmp_path, GOOD.replace('"localhost:9093"', '"localhost:9093", socket.timeout.ms: 120000')).flows
+    properties = transactional_properties(flow, "any")
+    assert properties["socket.timeout.ms"] == properties["transaction.timeout.ms"] - 100
 
 
 def test_scalars_become_librdkafka_text_as_they_are_written(tmp_path: Path) -> None:

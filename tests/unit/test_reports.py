@@ -79,6 +79,8 @@ def test_partitions_that_left_the_plan_are_forgotten() -> None:
     status.absorb([report(1), report(1, partition=1)])
     status.planned(2, [[Partition("topic", 1)]])
     assert [tally.report.partition for tally in status.tallies()] == [Partition("topic", 1)]
+    status.absorb([replace(report(1), state="released")])  # the last word of its task
+    assert [tally.report.partition for tally in status.tallies()] == [Partition("topic", 1)]
 
 
 def test_partitions_without_a_report_are_silent(monkeypatch: pytest.MonkeyPatch) -> None:
