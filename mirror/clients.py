@@ -125,9 +125,14 @@ def idempotent_properties(flow: Flow) -> dict[str, Any]:
 
 
 def request_limits(flow: Flow) -> tuple[int, int]:
-    """When a request of the target's producers is full: bytes of keys and values, and records."""
+    """When a request of the target's producers is full: bytes of keys and values, and records.
+
+    At least a megabyte, or uneven records would too often be taken for a full one. Three have to fit into the queue.
+    """
     properties = {**TARGET_PRODUCER_DEFAULTS, **flow.target.properties, **flow.target.producer}
-    return int(properties["batch.size"]), int(properties["batch.num.messages"])
+    queue = int(properties.get("queue.buffering.max.messages", 100_000))
+    size = max(int(properties["batch.size"]), TARGET_PRODUCER_DEFAULTS["batch.size"])
+    return size, min(int(properties["batch.num.messages"]), queue // 3)
 
 
 def _target_properties(flow: Flow, transactional_id: str, linger: int) -> dict[str, Any]:

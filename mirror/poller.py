@@ -243,6 +243,7 @@ class Poller:
             self._unassign(partition)
             self._assign(partition, move.position.offset, move.position.epoch)
             replicator.buffer.sought(move.number)
+            self._compare_ids([replicator])
         else:
             self._unassign(partition)
             del self.held[partition]

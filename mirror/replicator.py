@@ -198,10 +198,9 @@ class Replicator:
             self._discard()
             self._become(self._releasing)
             return
-        unreadable = self._unreadable  # the poller may take it back
-        if unreadable and not len(self.buffer):
+        if barred := self._barred:
             self._ask_again()
-            raise PartitionError(unreadable)
+            raise PartitionError(barred)
         if self._incarnation is not None and self._incarnation.suspect:
             self._discard()
         incarnation = self._incarnation or self._take_over()
@@ -294,6 +293,12 @@ class Replicator:
         self.counters.lost[loss.reason] += loss.offsets
         where = {**self._where(), "reason": loss.what, "offset": loss.resume}
         log.warning("source data is lost, copying goes on behind it", extra=where)
+
+    @property
+    def _barred(self) -> str:
+        """Why the source gives no records, if there is nothing to do but to ask it again; else ""."""
+        owes = self._pin_start or time.monotonic() >= self.refresh_at  # the position, see `_settle`
+        return "" if self._lost or owes or len(self.buffer) else self._unreadable
 
     def _ask_again(self) -> None:
         """Have the consumer seek, or nothing would tell that the source gives records again if there is no new one."""

@@ -63,7 +63,7 @@ def recreated(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     for number, offsets in old.items():
         said = arena.service.wait_for_event(PASSED_OVER, since=since, topic=recorder.topic, partition=number)
         (last,) = re.findall(r"what followed offset (-?\d+) of the old one is lost", said["reason"])
-        recorder.passed_over[number].update(offsets[int(last) + 1 :])
+        recorder.passed_over[number].update(offsets[int(last) + 1 :], [-1])  # -1: it is told in any case
 
 
 @row("14 partitions are added", everywhere=False)
