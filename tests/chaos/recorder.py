@@ -125,7 +125,7 @@ class Recorder:
         begun, wanted = time.monotonic(), self.source_ends()
 
         def is_beyond() -> bool:
-            positions = self._all_positions()
+            positions = self.positions()
             return positions is not None and all(positions[n] > self._bases[n] + end for n, end in wanted.items())
 
         _wait("progress", is_beyond, PROGRESS_TIMEOUT)
@@ -140,7 +140,7 @@ class Recorder:
         _wait("no open transaction", lambda: not oracle.hanging(self.pair.target, self.remote), 30)
         target = oracle.read(self.pair.target, self.remote)
         until("the concurrent reader has seen all", lambda: self._has_seen(target), 60)
-        positions = until("positions", self._all_positions, PATIENCE) or {}
+        positions = until("positions", self.positions, PATIENCE) or {}
         self.watch.stop()
         assert any(self.watch.samples.values()), "no sample was taken"
         source_ends = oracle.ends(self.pair.source, self.topic, IsolationLevel.READ_COMMITTED)
@@ -169,7 +169,7 @@ class Recorder:
         return check(history)
 
     def _is_copied(self) -> bool:
-        positions = self._all_positions()
+        positions = self.positions()
         return positions is not None and all(
             not records or positions[number] > max(records) for number, records in self._remembered.items()
         )
@@ -177,7 +177,8 @@ class Recorder:
     def _has_seen(self, target: oracle.Records) -> bool:
         return all(len(self.watch.seen[number]) >= len(records) for number, records in target.items())
 
-    def _all_positions(self) -> dict[int, int] | None:
+    def positions(self) -> dict[int, int] | None:
+        """Of all partitions; None while one of them is not known."""
         with contextlib.suppress(KafkaException):
             positions = self.watch.positions()
             return positions if len(positions) == len(self.senders) else None

@@ -32,8 +32,8 @@ def compaction(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
         behind = [r for r in oracle.read(arena.pair.source, recorder.topic)[0] if r.offset >= position]
         return len(behind) > 100 and len(behind) < (behind[-1].offset - position) / 2
 
+    position = (until("positions", recorder.positions) or {})[0]  # not later: a transaction that stands still hides it
     with arena.workers_stopped():
-        position = recorder.watch.positions()[0]
         until("gaps on the source", has_gaps)
     if rng.random() < 0.5:
         worker(arena, rng, recorder)
