@@ -129,10 +129,9 @@ def request_limits(flow: Flow) -> tuple[int, int]:
 
     At least a megabyte, or uneven records would too often be taken for a full one. Three have to fit into the queue.
     """
-    properties = {**TARGET_PRODUCER_DEFAULTS, **flow.target.properties, **flow.target.producer}
-    queue = int(properties.get("queue.buffering.max.messages", 100_000))
+    properties = _target_properties(flow, "", linger=0)
     size = max(int(properties["batch.size"]), TARGET_PRODUCER_DEFAULTS["batch.size"])
-    return size, min(int(properties["batch.num.messages"]), queue // 3)
+    return size, min(int(properties["batch.num.messages"]), int(properties["queue.buffering.max.messages"]) // 3)
 
 
 def _target_properties(flow: Flow, transactional_id: str, linger: int) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from mirror.clients import idempotent_properties, is_away
 from mirror.errors import MirrorError, OutcomeUnknown, PartitionError, RecordsRefused
 from mirror.positions import Positions
-from mirror.producer import NOT_ACKNOWLEDGED, POLL_TIMEOUT, REFUSED, Disturbances
+from mirror.producer import POLL_TIMEOUT, REFUSED, Disturbances, await_deliveries
 from mirror.settings import Flow
 
 Delivered = Callable[[KafkaError | None, Message], None]
@@ -99,20 +98,16 @@ class IdempotentProducer:
 
     def keep_down(self, records: int) -> None:
         """As TransactionalProducer.keep_down."""
-        deadline = time.monotonic() + self._timeout
-        while len(self._producer) > records:
-            if time.monotonic() > deadline:
-                raise OutcomeUnknown(NOT_ACKNOWLEDGED, away=True)
-            self._poll()
+        await_deliveries(self._producer, records, self._timeout, self._poll)
 
     def flush(self) -> None:
         """Wait until every record has its downstream offset or has failed. Raises OutcomeUnknown if neither."""
         self.keep_down(0)
 
-    def _poll(self) -> None:
+    def _poll(self, timeout: float = POLL_TIMEOUT) -> None:
         """Serve callbacks. `poll` raises a fatal error once; `Producer.flush` would call back with it raised."""
         with contextlib.suppress(KafkaException):
-            self._producer.poll(POLL_TIMEOUT)
+            self._producer.poll(timeout)
 
     def send_position(self, position: TopicPartition) -> None:
         """Remember the position for `commit`."""

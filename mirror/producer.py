@@ -118,11 +118,7 @@ class TransactionalProducer:
         it for longer than `linger.ms`, or for a flush: more than it can send at once only takes CPU from others.
         Raises OutcomeUnknown if that takes too long.
         """
-        deadline = time.monotonic() + self._timeout
-        while len(self._producer) > records:
-            if time.monotonic() > deadline:
-                raise OutcomeUnknown(NOT_ACKNOWLEDGED, away=True)
-            self._producer.poll(POLL_TIMEOUT)
+        await_deliveries(self._producer, records, self._timeout, self._producer.poll)
 
     def flush(self) -> None:
         """Wait until every record has its downstream offset or has failed. Raises OutcomeUnknown if neither."""
@@ -195,6 +191,15 @@ class TransactionalProducer:
             wait(timeout)
         except KafkaException as error:
             self._disturbances.append(error.args[0])
+
+
+def await_deliveries(producer: Producer, records: int, timeout: float, poll: Callable[[float], object]) -> None:
+    """Poll until at most so many records are not delivered yet. Raises OutcomeUnknown after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while len(producer) > records:
+        if time.monotonic() > deadline:
+            raise OutcomeUnknown(NOT_ACKNOWLEDGED, away=True)
+        poll(POLL_TIMEOUT)
 
 
 def transactional_id(flow: Flow, topic: str, partition: int) -> str:

@@ -17,9 +17,10 @@ from pathlib import Path
 
 from tests.chaos.arena import Arena
 from tests.chaos.disk import CannotRun
-from tests.chaos.matrix import PASSED_OVER, REFUSED, Row
+from tests.chaos.matrix import Row
 from tests.chaos.recorder import Recorder
 from tests.chaos.rows import ROWS
+from tests.harness.service import PASSED_OVER, REFUSED
 
 RANDOM = "random"
 ROUNDS_TOGETHER = 5  # in one recording

@@ -14,6 +14,7 @@ from tests.chaos.matrix import row
 from tests.chaos.recorder import Recorder
 from tests.harness import credentials, topics
 from tests.harness.load import producer
+from tests.harness.service import FAILED
 from tests.harness.waiting import PATIENCE, until
 
 # What a late request may meet before the broker looks at its epoch: -1 is a session that has expired.
@@ -127,7 +128,7 @@ def read_permission(arena: Arena, rng: random.Random, recorder: Recorder) -> Non
 def _await_refusal(arena: Arena, recorder: Recorder, since: int) -> None:
     failed = {"topic": recorder.topic, "state": "failed"}
     arena.service.wait_for("failed", lambda: arena.service.metric("mirror_partitions", **failed) > 0)
-    said = arena.service.wait_for_event("partition waits and tries again", since=since, topic=recorder.topic)
+    said = arena.service.wait_for_event(FAILED, since=since, topic=recorder.topic)
     assert "uthorization failed" in said["reason"], said
 
 

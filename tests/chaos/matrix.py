@@ -9,9 +9,6 @@ from typing import NamedTuple
 from tests.chaos.arena import Arena
 from tests.chaos.recorder import Recorder
 
-PASSED_OVER = "source data is lost, copying goes on behind it"
-REFUSED = "record refused, copying goes on behind it"
-
 Fault = Callable[[Arena, random.Random, Recorder], None]
 
 

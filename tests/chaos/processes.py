@@ -108,11 +108,10 @@ def skewed_service(arena: Arena, rng: random.Random, recorder: Recorder) -> None
 
 
 @row("22 another number of tasks")
-def rescale(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+def rescale(arena: Arena, rng: random.Random, _: Recorder) -> None:
     plan = until("a plan", lambda: arena.service.find("plan"), PATIENCE)[-1]
     if rng.random() < 0.5:
         arena.service.kill()
     else:
         assert arena.service.terminate() == 0, arena.service.tail()
     arena.start_service(tasks_max=1 if plan["slices"] > 1 else 2)
-    recorder.await_progress()

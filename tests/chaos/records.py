@@ -7,11 +7,12 @@ import re
 import time
 
 from tests.chaos.arena import Arena
-from tests.chaos.matrix import PASSED_OVER, REFUSED, row
+from tests.chaos.matrix import row
 from tests.chaos.processes import worker
 from tests.chaos.recorder import CompactedRecorder, Recorder
 from tests.harness import oracle, topics
 from tests.harness.load import Made
+from tests.harness.service import PASSED_OVER, REFUSED
 from tests.harness.waiting import until
 
 

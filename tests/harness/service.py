@@ -27,6 +27,11 @@ from prometheus_client.samples import Sample
 from tests.harness import processes
 from tests.harness.waiting import PATIENCE, TooLate, until
 
+# What the log says of a partition that can't be copied as it is.
+PASSED_OVER = "source data is lost, copying goes on behind it"
+REFUSED = "record refused, copying goes on behind it"
+FAILED = "partition waits and tries again"
+
 T = TypeVar("T")
 Event = dict[str, Any]
 

@@ -17,7 +17,7 @@ from tests.checker.checker import check
 from tests.harness import oracle, topics
 from tests.harness.load import Made
 from tests.harness.pair import Pair
-from tests.harness.service import Service
+from tests.harness.service import REFUSED, Service
 from tests.harness.waiting import PATIENCE
 
 pytestmark = pytest.mark.slow
@@ -88,7 +88,7 @@ def test_only_what_was_refused_is_sent_again(flow: Pair, service: Service) -> No
     flow.produce(topic, *records)
     service.wait_for(
         "both passed over",
-        lambda: len(service.find("record refused, copying goes on behind it", topic=topic)) == 2,
+        lambda: len(service.find(REFUSED, topic=topic)) == 2,
     )
     service.wait_for("all others", lambda: flow.copied(topic)[0][-1].value == records[-1].value)
     assert [record.value for record in flow.copied(topic)[0]] == [b"%d" % number for number in range(2 * BATCH)]

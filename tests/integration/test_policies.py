@@ -18,14 +18,10 @@ from tests.harness import oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Made
 from tests.harness.pair import Pair
-from tests.harness.service import Event, Service
+from tests.harness.service import FAILED, PASSED_OVER, REFUSED, Event, Service
 from tests.harness.waiting import until
 
 pytestmark = pytest.mark.slow
-
-PASSED_OVER = "source data is lost, copying goes on behind it"
-REFUSED = "record refused, copying goes on behind it"
-FAILED = "partition waits and tries again"
 
 
 class Flows:

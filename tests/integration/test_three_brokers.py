@@ -23,6 +23,7 @@ from tests.harness import oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Made
 from tests.harness.pair import Pair
+from tests.harness.service import FAILED, PASSED_OVER
 from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
@@ -171,7 +172,7 @@ def test_a_marker_of_a_newer_leader_is_no_cut(
         service.wait_for("the third record", lambda: copied() == 3)
         cut_source.brokers[1].start()
         assert service.terminate() == 0, service.tail()
-    assert not service.find("partition waits and tries again"), service.tail()
+    assert not service.find(FAILED), service.tail()
     pair.assert_settled(topic)
 
 
@@ -214,7 +215,7 @@ def test_a_log_that_was_cut_and_has_grown_again(
         produce(1000, 200)
         assert len(oracle.read(pair.source, topic)[0]) == 300, "the source has lost 50 records"
         order("resume")
-        event = service.wait_for_event("source data is lost, copying goes on behind it", PATIENCE, topic=topic)
+        event = service.wait_for_event(PASSED_OVER, PATIENCE, topic=topic)
         assert "was cut at offset 100 " in event["reason"] and "offsets 100 to 149 were copied" in event["reason"]
         service.wait_for("the new ones", lambda: copied() == [*range(150), *range(1000, 1200)])
         lag = "mirror_source_topic_partition_lag"
