@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import re
@@ -28,6 +29,7 @@ POLL_TIMEOUT = 0.05  # seconds; bounds how late a move is made
 POLL_MAX = 5_000  # records at once; bounds how far a full buffer is overshot
 BUFFER_RECORDS = 200_000  # all buffers of a task together
 BUFFER_BYTES = 256 * 1024 * 1024
+METADATA_TIMEOUT = 1.0  # seconds
 PAUSE_AFTER = 0.5  # seconds that a full buffer holds everything up before only its partition is paused
 
 
@@ -127,6 +129,18 @@ class Poller:
     def close(self) -> None:
         """Close the consumer."""
         self._consumer.close()
+
+    def _look_at_id(self, replicator: Replicator) -> None:
+        """Have the ids compared after the next poll, if they differ: the plan's may be the newer one.
+
+        The consumer's only changes with its metadata. A fetch from the topic that is gone would renew them, but none
+        is made while each comparison ends in a seek.
+        """
+        topic = replicator.partition.topic
+        if self._topic_ids.get(topic, replicator.topic.topic_id) != replicator.topic.topic_id:
+            with contextlib.suppress(KafkaException):  # then it is asked for again after the seek that follows
+                self._consumer.list_topics(topic, METADATA_TIMEOUT)
+            self._topic_ids.changed.add(topic)
 
     def _compare_ids(self, replicators: Iterable[Replicator]) -> None:
         for replicator in replicators:
@@ -236,14 +250,14 @@ class Poller:
             self.held[partition] = replicator
             self._assign(partition, replicator.start.offset, replicator.start.epoch)
             replicator.begin()
-            self._compare_ids([replicator])
+            self._look_at_id(replicator)
         elif self.held.get(partition) is not replicator:
             return
         elif isinstance(move, Seek):
             self._unassign(partition)
             self._assign(partition, move.position.offset, move.position.epoch)
             replicator.buffer.sought(move.number)
-            self._compare_ids([replicator])
+            self._look_at_id(replicator)
         else:
             self._unassign(partition)
             del self.held[partition]

@@ -277,6 +277,8 @@ class Replicator:
                 raise PartitionError(f"offset {self.position}, where copying was to start, is not on the source")
             if loss:
                 self._pass_over(loss, incarnation)
+            else:  # the consumer may say the same again: its metadata come from another broker
+                self._turn.not_before = time.monotonic() + self._backoff.next()
         except Exception:
             self._lost = self._lost or said
             raise
@@ -291,7 +293,8 @@ class Replicator:
         self._committed(incarnation, loss.resume)
         self._discard()  # with its marks for offset syncs: they go on from another place
         self.counters.lost[loss.reason] += loss.offsets
-        where = {**self._where(), "reason": loss.what, "offset": loss.resume}
+        # The id, for the same figures may be lost of another topic of the name, and that is not said again.
+        where = {**self._where(), "reason": loss.what, "offset": loss.resume, "topic_id": self.topic.topic_id}
         log.warning("source data is lost, copying goes on behind it", extra=where)
 
     @property

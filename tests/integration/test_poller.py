@@ -1,0 +1,68 @@
+"""What the one consumer of a task knows of topics that are deleted and created again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mirror import config
+from mirror.assignment import Start
+from mirror.plan import Partition, Topic
+from mirror.poller import Join, Leave, Poller
+from mirror.replicator import Replicator
+from mirror.settings import Flow
+from tests.harness import topics
+from tests.harness.load import Made
+from tests.harness.pair import Pair
+from tests.harness.waiting import until
+
+
+class Idle:
+    """An owner whose replicators never make a step: only what the poller gives them counts here."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+
+    def wake(self, replicator: Replicator, delay: float) -> None:
+        """Nobody is woken."""
+
+
+@pytest.fixture
+def flow(pair: Pair, tmp_path: Path) -> Flow:
+    file = tmp_path / "mirror.yaml"
+    file.write_text(yaml.safe_dump(pair.settings()))
+    return config.load(file, {}).flows[0]
+
+
+def test_a_plan_that_knows_of_a_newer_topic_than_the_consumer_finds_nothing_lost(pair: Pair, flow: Flow) -> None:
+    """While nothing is fetched from the topic that is gone, the consumer would keep to its id for minutes."""
+    name, poller = pair.topic("again", 2), Poller(flow)
+
+    def join(number: int) -> Replicator:
+        topic = Topic(pair.remote(name), topics.topic_id(pair.source, name), 2, 2)
+        start = Start(0, known=True)
+        replicator = Replicator(Idle(flow), Partition(name, number), topic, start)  # type: ignore[arg-type]
+        poller.moves.put(Join(replicator))
+        return replicator
+
+    def gets(replicator: Replicator, records: int) -> bool:
+        poller.poll()
+        return len(replicator.buffer) == records
+
+    pair.produce(name, Made(b"old", b"old"))
+    old = join(0)
+    until("the old record", lambda: gets(old, 1))
+    poller.moves.put(Leave(old))
+    poller.poll()
+    topics.delete(pair.source, name)
+    until("the topic is gone", lambda: not topics.partitions(pair.source, name))
+    topics.create(pair.source, name, 2)
+    for number in range(2):
+        pair.produce(name, Made(b"new", b"new"), Made(b"new", b"newer"), partition=number)
+    new = [join(number) for number in range(2)]
+    for replicator in new:
+        until("the new records", lambda replicator=replicator: gets(replicator, 2))  # type: ignore[misc]
+        assert not replicator.buffer.sealed
+    poller.close()
