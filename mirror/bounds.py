@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -52,15 +52,30 @@ class Bounds:
     whole: bool  # is all that the source ever had to be copied, or began the flow later?
 
 
-def find(flow: Flow, topics: Collection[str]) -> tuple[list[Bounds], list[str]]:
-    """The bounds of these topics' partitions, or of all that the flow mirrors; without those never copied.
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What of a flow is compared, and what is not.
 
-    And the compacted topics: what one side has compacted away by now can't be told from a loss. Raises
-    ConfigError for a topic that the flow does not mirror, ClusterAway, MirrorError.
+    - compacted: topics. What one side has compacted away by now can't be told from a loss;
+    - uncopied: partitions with something on the source of which no position was ever committed, or that have no
+      partition on the target.
+    """
+
+    compared: Sequence[Bounds]
+    compacted: Sequence[str]
+    uncopied: Sequence[Partition]
+
+
+def find(flow: Flow, topics: Collection[str]) -> Scope:
+    """The bounds of these topics' partitions, or of all that the flow mirrors.
+
+    Raises ConfigError for a topic that the flow does not mirror, ClusterAway, MirrorError; also when a cluster gives
+    no offsets of a partition.
     """
     source, target = ClusterAdmin(flow.source), ClusterAdmin(flow.target)
-    remote = _remote(flow, topics, source, target)
-    compacted = _compacted(source, {p.topic for p in remote})
+    ours, remote = _remote(flow, topics, source, target)
+    compacted = _compacted(source, {p.topic for p in ours})
+    ours = [p for p in ours if p.topic not in compacted]
     remote = {p: r for p, r in remote.items() if p.topic not in compacted}
     with closing(Positions(flow.target, flow.group)) as positions:
         # In this order: what stands behind the first position is on the target, what stands on the target is
@@ -69,10 +84,10 @@ def find(flow: Flow, topics: Collection[str]) -> tuple[list[Bounds], list[str]]:
         first = {p: hint.offset for p, r in remote.items() if (hint := hints[r.topic, r.partition]) is not None}
         remote = {p: remote[p] for p in first}
         downstream = _stable_ends(target, list(remote.values()))
-        stable = source.offsets(dict.fromkeys(remote, OffsetSpec.latest()))
-        last = {p: _position(positions, r, stable[p]) for p, r in remote.items() if p in stable}
-    upstream = source.offsets(dict.fromkeys(remote, OffsetSpec.earliest()))
-    starts = target.offsets(dict.fromkeys(remote.values(), OffsetSpec.earliest()))
+        stable = _offsets(source, remote, OffsetSpec.latest())
+        last = {p: _position(positions, r, stable[p]) for p, r in remote.items()}
+    upstream = _offsets(source, remote, OffsetSpec.earliest())
+    starts = _offsets(target, remote.values(), OffsetSpec.earliest())
     found = [
         Bounds(
             Side(flow.source.alias, *p, upstream[p], max(upstream[p], min(last[p], stable[p]))),
@@ -81,15 +96,26 @@ def find(flow: Flow, topics: Collection[str]) -> tuple[list[Bounds], list[str]]:
             flow.start == "earliest",
         )
         for p in sorted(last)
-        if p in upstream and remote[p] in starts and remote[p] in downstream
     ]
-    return found, compacted
+    uncopied = [p for p in ours if p not in remote]
+    begin, end = (_offsets(source, uncopied, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest()))
+    return Scope(found, compacted, [p for p in uncopied if begin[p] < end[p]])
+
+
+def _offsets(cluster: ClusterAdmin, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[Partition, int]:
+    """Of all of them. Raises MirrorError."""
+    wanted = list(partitions)
+    found = cluster.offsets(dict.fromkeys(wanted, spec))
+    for partition in wanted:
+        if partition not in found:
+            raise MirrorError(f"{cluster.alias} gives no offsets of {partition}: has it a leader? May mirror read it?")
+    return found
 
 
 def _remote(
     flow: Flow, topics: Collection[str], source: ClusterAdmin, target: ClusterAdmin
-) -> dict[Partition, Partition]:
-    """The partitions to compare that are on both sides, with their remote ones."""
+) -> tuple[list[Partition], dict[Partition, Partition]]:
+    """The source's partitions, and the remote ones of those that are on both sides."""
     policy = ReplicationPolicy(flow)
     unknown = [topic for topic in topics if not policy.is_mirrored(topic)]
     if unknown:
@@ -99,11 +125,9 @@ def _remote(
     if missing:
         raise ConfigError([f"there is no topic {topic} on {flow.source.alias}" for topic in missing])
     theirs = target.partitions()
-    return {
-        Partition(topic, number): Partition(policy.remote_topic(topic), number)
-        for topic, partitions in ours.items()
-        for number in range(min(partitions, theirs.get(policy.remote_topic(topic), 0)))
-    }
+    partitions = [Partition(topic, number) for topic, count in sorted(ours.items()) for number in range(count)]
+    remote = {p: Partition(policy.remote_topic(p.topic), p.partition) for p in partitions}
+    return partitions, {p: r for p, r in remote.items() if r.partition < theirs.get(r.topic, 0)}
 
 
 def _compacted(source: ClusterAdmin, topics: Collection[str]) -> list[str]:
@@ -119,8 +143,8 @@ def _stable_ends(target: ClusterAdmin, partitions: list[Partition]) -> dict[Part
     high = target.offsets(dict.fromkeys(partitions, OffsetSpec.latest()), stable=False)
     deadline = time.monotonic() + STABLE_WITHIN
     while True:
-        stable = target.offsets(dict.fromkeys(partitions, OffsetSpec.latest()))
-        behind = [p for p in partitions if p in high and stable.get(p, -1) < high[p]]
+        stable = _offsets(target, partitions, OffsetSpec.latest())
+        behind = [p for p in partitions if p in high and stable[p] < high[p]]
         if not behind:
             return stable
         if time.monotonic() > deadline:

@@ -206,7 +206,8 @@ def verify(
     """Compare source and target record by record, up to the committed positions: a Spark job.
 
     Key, value, headers, timestamp and order, as read_committed consumers see them. The service may run meanwhile.
-    What retention has removed on one side is counted and allowed for. Compacted topics can't be compared.
+    What retention has removed on one side is counted and allowed for. Compacted topics can't be compared. A partition
+    of which nothing was ever copied counts as a difference.
 
     \b
     Exit codes: 0 all is equal, 1 something differs or can't be read, 2 bad use.

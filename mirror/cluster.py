@@ -39,7 +39,7 @@ class ClusterAdmin:
     """Every method raises ClusterAway when the cluster does not answer."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._alias = cluster.alias
+        self.alias = cluster.alias
         # "Transport failure" is all that a request says; why connections fail is told to the callback.
         self._why: deque[KafkaError] = deque(maxlen=1)
         self._admin = self._client(cluster)
@@ -114,7 +114,7 @@ class ClusterAdmin:
         try:
             return self._ask(lambda: future.result(2 * TIMEOUT))
         except FuturesTimeout:
-            raise ClusterAway(self._alias, "no answer in time") from None
+            raise ClusterAway(self.alias, "no answer in time") from None
 
     def _ask(self, what: Callable[[], T]) -> T:
         try:
@@ -125,7 +125,7 @@ class ClusterAdmin:
             self._admin.poll(0)
             reason = self._why[-1] if self._why else error.args[0]
             # Without times and addresses of the moment: a reason that goes on is said once.
-            raise ClusterAway(self._alias, re.sub(r" \(after \d+ms.*\)$", "", reason.str())) from error
+            raise ClusterAway(self.alias, re.sub(r" \(after \d+ms.*\)$", "", reason.str())) from error
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:

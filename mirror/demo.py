@@ -220,7 +220,9 @@ class Demo:
         (flow,) = config.load(self.service.config).flows
         scanner = Scanner({cluster.alias: cluster for cluster in (flow.source, flow.target)})
         total = Counts()
-        for result in verify(bounds.find(flow, [topic])[0], scanner, InProcess(), lambda *_: self._signals.check()):
+        for result in verify(
+            bounds.find(flow, [topic]).compared, scanner, InProcess(), lambda *_: self._signals.check()
+        ):
             # Nothing is on its way any more, and nobody else writes to backup.
             total += replace(result.counts, lost=result.counts.lost + result.in_flight)
         return replace(total, duplicated=total.duplicated + total.extra, extra=0)

@@ -51,6 +51,7 @@ class FlowRunner(threading.Thread):
         self._epoch_ended.set()
         self.drained = threading.Event()
         self._waited_for = ""  # what the last warning was about: each reason is said once
+        self._silent = 0  # partitions without a task at the last look
         self._where = {"flow": flow.name}
 
     def run(self) -> None:
@@ -123,12 +124,13 @@ class FlowRunner(threading.Thread):
         self._publish(topics, slots)
         if self._waited_for:
             log.info("flow goes on", extra=self._where)
-        self._waited_for = self.status.problem = ""
+        self._waited_for = ""
+        self._look_for_problems()
         led = refreshed = time.monotonic()
         while not self._stopping.wait(CHECK_INTERVAL):
             self._keep_query()
             self._leader.check()
-            self._look_for_silence()
+            self._look_for_problems()
             self.beat = time.monotonic()
             if self.beat - led > STEADY_AFTER:
                 backoff.reset()
@@ -151,12 +153,18 @@ class FlowRunner(threading.Thread):
         self._keep_query()
         self.status.active = True
 
-    def _look_for_silence(self) -> None:
-        """A task that can't even start says nothing, and neither does Spark."""
-        silent = self.status.silent()
-        if silent and not self.status.problem:
-            log.warning("partitions without a task", extra={**self._where, "partitions": silent})
-        self.status.problem = f"{silent} partitions have had no task for {SILENCE:.0f} s" if silent else ""
+    def _look_for_problems(self) -> None:
+        """A task that can't even start says nothing, and neither does Spark; a topic without a remote one has none."""
+        problems = []
+        before, self._silent = self._silent, self.status.silent()
+        if self._silent:
+            problems.append(f"{self._silent} partitions have had no task for {SILENCE:.0f} s")
+            if not before:
+                log.warning("partitions without a task", extra={**self._where, "partitions": self._silent})
+        for name, error in sorted(self._monitor.refused.items())[:1]:
+            count = len(self._monitor.refused)
+            problems.append(f"the target refuses to create or grow {count} topics, e.g. {name}: {error.str()}")
+        self.status.problem = "; ".join(problems)
 
     def _keep_query(self) -> None:
         """Start the query, or start it again if it has failed. Raises FlowError for a failure to report."""

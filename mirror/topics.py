@@ -65,7 +65,7 @@ class TopicMonitor:
         self._source = ClusterAdmin(flow.source)
         self._target = ClusterAdmin(flow.target)
         self._policy = ReplicationPolicy(flow)
-        self._refused: set[str] = set()
+        self.refused: Refusals = {}  # remote topics that could not be created or grown at the last look
 
     def ensure_internal_topics(self) -> None:
         """Make mirror's own topics where they are missing. Raises FlowError if refused."""
@@ -141,7 +141,7 @@ class TopicMonitor:
     def _create(self, topics: Iterable[NewTopic]) -> Refusals:
         wanted = list(topics)
         for topic in wanted:
-            if topic.topic not in self._refused:
+            if topic.topic not in self.refused:
                 where = {"flow": self._flow.name, "topic": topic.topic, "partitions": topic.num_partitions}
                 log.info("creating topic", extra=where)
         return self._target.create_topics(wanted)
@@ -149,19 +149,19 @@ class TopicMonitor:
     def _grow(self, topics: Iterable[NewPartitions]) -> Refusals:
         wanted = list(topics)
         for topic in wanted:
-            if topic.topic not in self._refused:
+            if topic.topic not in self.refused:
                 where = {"flow": self._flow.name, "topic": topic.topic, "partitions": topic.new_total_count}
                 log.info("adding partitions", extra=where)
         return self._target.create_partitions(wanted)
 
     def _tell(self, refused: Refusals) -> None:
         """Once for each topic: what is refused is asked again at every look."""
-        for name in refused.keys() - self._refused:
+        for name in refused.keys() - self.refused.keys():
             log.error(
                 "the target refuses to create or grow the topic; partitions without a remote one are not mirrored",
                 extra={"flow": self._flow.name, "topic": name, "reason": refused[name].str()},
             )
-        self._refused = set(refused)
+        self.refused = refused
 
 
 def _belongs_to_data(key: str, value: str) -> bool:

@@ -193,7 +193,10 @@ class _Comparison:
                 near.append((source, target))
             else:
                 self._unseen += here + there
-                beyond.update(altered=min(here, there), lost=max(0, here - there), extra=max(0, there - here))
+                surplus = max(0, here - there)
+                in_flight = min(surplus, _records(c for c in source if c.last >= self._bounds.position))
+                self._in_flight += in_flight
+                beyond.update(altered=min(here, there), lost=surplus - in_flight, extra=max(0, there - here))
         return near, +beyond
 
     def _without_gone(self, beginning: Unmatched) -> Unmatched:

@@ -12,6 +12,7 @@ import click
 from mirror import bounds
 from mirror.compare import Counts
 from mirror.java import java
+from mirror.plan import Partition
 from mirror.scan import Scanner
 from mirror.settings import Flow, Settings
 from mirror.spark_job import SparkJobs
@@ -28,16 +29,18 @@ class Found:
     flow: str
     results: Sequence[Result]
     skipped: Sequence[str]  # compacted topics
+    uncopied: Sequence[Partition]
 
     @property
     def equal(self) -> bool:
-        """Is nothing different?"""
-        return all(result.counts.equal for result in self.results)
+        """Is nothing different, and nothing not copied at all?"""
+        return not self.uncopied and all(result.counts.equal for result in self.results)
 
     def as_dict(self, shown: int) -> dict[str, Any]:
         """For JSON, with at most so many differences of each partition."""
         partitions = [result.as_dict(shown) for result in self.results]
-        return {"flow": self.flow, **_total(self.results), "skipped": list(self.skipped), "partitions": partitions}
+        left_out = {"skipped": list(self.skipped), "uncopied": [p._asdict() for p in self.uncopied]}
+        return {"flow": self.flow, **_total(self.results), "equal": self.equal, **left_out, "partitions": partitions}
 
 
 def run(settings: Settings, flows: Sequence[Flow], topics: Sequence[str], progress: TextIO) -> list[Found]:
@@ -46,15 +49,15 @@ def run(settings: Settings, flows: Sequence[Flow], topics: Sequence[str], progre
     Raises SetupError, ConfigError, ClusterAway, MirrorError.
     """
     java()
-    wanted = {flow.name: bounds.find(flow, topics) for flow in flows}
+    scopes = [bounds.find(flow, topics) for flow in flows]
     with SparkJobs(settings) as jobs:
         return [
-            Found(flow.name, _compare(flow, wanted[flow.name][0], jobs, progress), wanted[flow.name][1])
-            for flow in flows
+            Found(flow.name, _compare(flow, scope.compared, jobs, progress), scope.compacted, scope.uncopied)
+            for flow, scope in zip(flows, scopes, strict=True)
         ]
 
 
-def _compare(flow: Flow, wanted: list[bounds.Bounds], jobs: SparkJobs, progress: TextIO) -> list[Result]:
+def _compare(flow: Flow, wanted: Sequence[bounds.Bounds], jobs: SparkJobs, progress: TextIO) -> list[Result]:
     scanner = Scanner({cluster.alias: cluster for cluster in (flow.source, flow.target)})
     with click.progressbar(length=1000, label=f"{flow.name} ", file=progress, show_pos=False) as bar:
 
@@ -69,7 +72,6 @@ def _compare(flow: Flow, wanted: list[bounds.Bounds], jobs: SparkJobs, progress:
 def _total(results: Sequence[Result]) -> dict[str, Any]:
     total = sum((result.counts for result in results), Counts())
     return {
-        "equal": total.equal,
         "compared": sum(result.compared for result in results),
         **{kind: getattr(total, kind) for kind in KINDS},
     }
@@ -90,6 +92,7 @@ def shown(found: Found, differences: int) -> str:
     for result in results:
         lines += _differences(result, differences)
     lines += [f"  {topic} is compacted, and was not compared" for topic in found.skipped]
+    lines += [f"  {partition} has records, and nothing of it was ever copied" for partition in found.uncopied]
     total = _total(results)
     verdict = ", ".join(f"{kind} {total[kind]:,}" for kind in KINDS)
     return "\n".join([*lines, f"{total['compared']:,} records are the same: {verdict}"])

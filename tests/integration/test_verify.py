@@ -96,7 +96,12 @@ def test_what_is_planted_is_found(pair: Pair, tmp_path: Path) -> None:
     plant(pair, "retained-and-lost", lambda r: r[:4000] + r[4001:])
     topics.remove_records(pair.source, f"{pair.prefix}retained-and-lost", 2500)
 
+    # Nothing was ever copied of these two, but the second has nothing to copy.
+    write(pair.source, new := f"{pair.prefix}new", list(records()))
+    pair.topic("empty")
+
     (flow,) = answer("verify", "-c", file, code=1)["flows"]
+    assert flow["uncopied"] == [{"topic": new, "partition": 0}]
     found = {each["topic"].removeprefix(pair.prefix): each for each in flow["partitions"]}
     for name, (_, counts, difference) in faults().items():
         assert counted(found[name]) == counts, name
@@ -119,6 +124,8 @@ def test_what_is_planted_is_found(pair: Pair, tmp_path: Path) -> None:
     assert ended.returncode == 1
     assert f"{pair.prefix}double-0 offset 30" in ended.stdout and "duplicated 1" in ended.stdout, ended.stdout
     assert "Traceback" not in ended.stderr
+    ended = mirror("verify", "-c", file, "--topic", new)
+    assert ended.returncode == 1 and f"{new}-0 has records, and nothing of it was ever copied" in ended.stdout
     unknown = mirror("verify", "-c", file, "--topic", "nobody-mirrors-this")
     assert unknown.returncode == 2 and "does not mirror" in unknown.stderr
 
