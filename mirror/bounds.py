@@ -116,7 +116,7 @@ def _remote(
     flow: Flow, topics: Collection[str], source: ClusterAdmin, target: ClusterAdmin
 ) -> tuple[list[Partition], dict[Partition, Partition]]:
     """The source's partitions, and the remote ones of those that are on both sides."""
-    policy = ReplicationPolicy(flow)
+    policy = ReplicationPolicy.of(flow)
     unknown = [topic for topic in topics if not policy.is_mirrored(topic)]
     if unknown:
         raise ConfigError([f"flow {flow.name} does not mirror topic {topic}: see its topics" for topic in unknown])
@@ -131,7 +131,11 @@ def _remote(
 
 
 def _compacted(source: ClusterAdmin, topics: Collection[str]) -> list[str]:
-    configs, _ = source.topic_configs(sorted(topics))
+    configs, refused = source.topic_configs(sorted(topics), own=False)
+    if refused:
+        topic, error = min(refused.items())
+        reason = f"{error.str()}: it can't be told whether they are compacted; allow DescribeConfigs"
+        raise MirrorError(f"{len(refused)} topics of {source.alias} can't be compared, e.g. {topic}: {reason}")
     return [topic for topic, config in configs.items() if "compact" in config.get("cleanup.policy", "")]
 
 

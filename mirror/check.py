@@ -98,6 +98,9 @@ def _reach(cluster: Cluster) -> Generator[Check, None, tuple[Probe, Description]
         yield Check(cluster.alias, "connection", "FAILED", said, remedy)
         return None
     count = len(found.brokers)
+    if not count:
+        yield Check(cluster.alias, "connection", "FAILED", "it names no broker: it may be starting", "try again")
+        return None
     said = f"reached and authenticated: {count} broker{'s' * (count != 1)}, cluster id {found.cluster_id}"
     yield Check(cluster.alias, "connection", "OK", said)
     return probe, found
@@ -125,7 +128,7 @@ class _FlowChecks:
         self._flow = flow
         self._source, self._source_is = probes[flow.source.alias]
         self._target, self._target_is = probes[flow.target.alias]
-        policy = ReplicationPolicy(flow)
+        policy = ReplicationPolicy.of(flow)
         self._topics = {name: count for name, count in self._source.partitions().items() if policy.is_mirrored(name)}
         self._existing = self._target.partitions()
         self._remote = {policy.remote_topic(name) for name in self._topics} & self._existing.keys()
@@ -186,7 +189,10 @@ class _FlowChecks:
 
     def _target_permissions(self) -> Iterator[Check]:
         flow = self._flow
-        own = {flow.control_topic, flow.status_topic, flow.offset_syncs_topic} & self._existing.keys()
+        needed = {flow.control_topic, flow.status_topic, flow.offset_syncs_topic}
+        if flow.on_poison_record == "dead_letter":
+            needed.add(flow.dead_letter_topic)
+        own = needed & self._existing.keys()
         topics = self._target.topic_operations(self._remote | own)
         remote = {name: has for name, has in topics.items() if name in self._remote}
         yield from self._lacking("permissions on the target", remote, {"WRITE", "DESCRIBE"}, "FAILED")
@@ -195,7 +201,7 @@ class _FlowChecks:
         yield from self._lacking("mirror's own topics", internal, {"READ", "WRITE", "DESCRIBE"}, "FAILED")
         group = {flow.group: self._target.group_operations(flow.group)}
         yield from self._lacking("the position's group", group, {"READ"}, "FAILED", "group")
-        missing = len(self._topics) - len(self._remote) + 3 - len(own)
+        missing = len(self._topics) - len(self._remote) + len(needed - own)
         if missing and "CREATE" not in self._target_is.operations:
             said = f"{_counted(missing, 'topic')} to create, and Create is not allowed on the cluster"
             remedy = "allow Create on the cluster, or on the topics by a prefixed ACL, which can't be seen from outside"
@@ -251,7 +257,7 @@ class _FlowChecks:
         theirs = int(broker["message.max.bytes"])
         ours = int(self._source.broker_config(self._source_is.brokers[0])["message.max.bytes"])
         own, _ = self._source.topic_configs(self._topics)
-        policy = ReplicationPolicy(self._flow)
+        policy = ReplicationPolicy.of(self._flow)
         existing, _ = self._target.topic_configs(self._remote)
         small = []
         for topic in self._topics:

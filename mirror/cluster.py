@@ -62,17 +62,17 @@ class ClusterAdmin:
         refused: Refusals = {}
         return {name: str(topic.topic_id) for name, topic in self._results(futures, refused).items()}
 
-    def topic_configs(self, names: Iterable[str]) -> tuple[dict[str, dict[str, str]], Refusals]:
-        """What was set on each topic itself; and the topics whose configuration may not be read."""
+    def topic_configs(self, names: Iterable[str], own: bool = True) -> tuple[dict[str, dict[str, str]], Refusals]:
+        """What was set on each topic (`own`: itself); and the topics whose configuration may not be read."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         if not resources:
             return {}, {}
         futures = self._admin.describe_configs(resources, request_timeout=TIMEOUT)
         refused: Refusals = {}
         described = self._results({resource.name: future for resource, future in futures.items()}, refused)
-        own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+        itself = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         configs = {
-            name: {e.name: e.value for e in entries.values() if e.source == own and not e.is_sensitive}
+            name: {e.name: e.value for e in entries.values() if not e.is_sensitive and (e.source == itself or not own)}
             for name, entries in described.items()
         }
         return configs, refused

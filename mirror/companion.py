@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 FOLLOW_TIMEOUT = 0.2  # seconds; a new plan wakes it at once
 REPORT_INTERVAL = 1.0  # seconds
 REPORT_ALL_INTERVAL = 10.0  # seconds
+SLOW_AFTER = 5.0  # seconds that a step takes
 HUNG_AFTER = 5  # transaction time-outs: a step waits at most one for each of deliveries, flush, position, commit, abort
 HUNG_LEAST = 30.0  # seconds: what a take-over waits for does not depend on that time-out
 FORGOTTEN_AFTER = 30.0  # seconds that an answer may take whose request has a time-out of 5
@@ -176,13 +177,16 @@ class Companion(threading.Thread):
         """What a partition needs now and then. Raises TaskHung."""
         now = time.monotonic()
         hung_after = max(HUNG_LEAST, HUNG_AFTER * self._flow.transaction_timeout)
+        slow = 0
         for replicator in (*self._assigned.values(), *self._resting.values(), *self._leaving):
             lasts = replicator.step_lasts
+            slow += lasts > SLOW_AFTER
             if lasts > hung_after:
                 # Seen with librdkafka 2.16, whose send_offsets_to_transaction can forget its time-out.
                 raise TaskHung(f"{replicator.partition}: a transaction hangs for {lasts:.0f} s; the task starts again")
+        self._owner.have_threads(slow)
         for replicator in (*self._assigned.values(), *self._resting.values()):
-            if now >= replicator.refresh_at:
+            if replicator.position_is_old:
                 replicator.request()
             elif replicator.has_producer and replicator.last_used < now - self._flow.producer_idle_timeout:
                 replicator.close_idle_producer()

@@ -14,7 +14,8 @@ from pydantic_core import ErrorDetails
 
 from mirror import config_model as model
 from mirror import settings, yaml_marks
-from mirror.config_checks import client_problems, flow_problems, servers
+from mirror.config_checks import client_problems, servers
+from mirror.config_flows import flow_problems
 from mirror.errors import ConfigError
 from mirror.yaml_marks import Document, Location, Problem
 

@@ -1,19 +1,18 @@
-"""What no single key can tell: flows against each other, and what librdkafka itself says of its properties."""
+"""What no single key can tell of a cluster: what librdkafka itself says of its properties."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from difflib import get_close_matches
-from itertools import combinations
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from mirror.clients import DEFAULTS, SOURCE_CONSUMER, TARGET_PRODUCER, TARGET_PRODUCER_DEFAULTS
-from mirror.config_model import NAME, SERVER, Ends, Flow
+from mirror.config_model import SERVER
 from mirror.yaml_marks import SECRET, Location, Problem
 
 # A logger that nobody reads, or else `debug` in the file would print while the file is being checked.
@@ -202,39 +201,6 @@ def _redacted(text: str, secrets: Iterable[str]) -> str:
         if width and any(secret[i : i + width] in text for i in range(len(secret) - width + 1)):
             return "the properties don't go together (its words are not shown: a secret is in them)"
     return text
-
-
-def flow_problems(
-    ends: Mapping[int, Ends], flows: Mapping[int, Flow], servers: Mapping[str, Set[str]]
-) -> Iterator[Problem]:
-    """Flows that don't go together: `ends` and `flows` by index, as far as they can be read; servers by alias."""
-    for index, end in ends.items():
-        here = ("flows", index, "target")
-        if end.source == end.target:
-            yield Problem(here, "a cluster can't be mirrored onto itself; source and target must differ")
-        elif servers.get(end.source, set()) & servers.get(end.target, set()):
-            yield Problem(here, "source and target are the same cluster: they share a server in bootstrap.servers")
-    for (first, a), (second, b) in combinations(ends.items(), 2):
-        if (a.source, a.target) == (b.source, b.target):
-            text = f"flows[{first}] has the same source and target; a pair is allowed once, with all its topics"
-            yield Problem(("flows", second), text)
-        elif (a.target, a.position_group) == (b.target, b.position_group):
-            text = f"flows[{first}] has the same group on the same target; each flow needs its own"
-            yield Problem(("flows", second, "group"), text)
-    for (first, one), (second, other) in combinations(flows.items(), 2):
-        if (one.source, one.target) == (other.target, other.source) and _is_loop(one, other):
-            text = (
-                f"with identity here and in flows[{first}], the opposite flow, records would go round for ever; "
-                "use default in one of them, or lists of topic names that have none in common"
-            )
-            yield Problem(("flows", second, "replication_policy"), text)
-
-
-def _is_loop(one: Flow, other: Flow) -> bool:
-    if {one.replication_policy, other.replication_policy} != {"identity"}:
-        return False
-    names = all(NAME.fullmatch(topic) for topic in (*one.topics, *other.topics))
-    return not names or not set(one.topics).isdisjoint(other.topics)
 
 
 def servers(value: str) -> set[str]:

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 1.0  # seconds between looks at leadership and query
 DEFECT_DELAY = 10.0  # seconds before the status is followed again
+GONE = "it was deleted, is left out by the configuration, or mirror may not see it (Describe)"
 STEADY_AFTER = 60.0  # seconds without a failure after which back-off begins small again
 
 
@@ -125,12 +126,12 @@ class FlowRunner(threading.Thread):
         if self._waited_for:
             log.info("flow goes on", extra=self._where)
         self._waited_for = ""
-        self._look_for_problems()
+        self._look_around()
         led = refreshed = time.monotonic()
         while not self._stopping.wait(CHECK_INTERVAL):
             self._keep_query()
             self._leader.check()
-            self._look_for_problems()
+            self._look_around()
             self.beat = time.monotonic()
             if self.beat - led > STEADY_AFTER:
                 backoff.reset()
@@ -145,6 +146,10 @@ class FlowRunner(threading.Thread):
 
     def _publish(self, topics: dict[str, Topic], slots: int) -> None:
         """Publish the plan that follows from `topics` and `slots`, and see to it that it runs."""
+        before = self._leader.control.plan
+        for name in sorted(before.topics.keys() - topics.keys()) if before else ():
+            log.warning("topic is not mirrored any more", extra={**self._where, "topic": name, "reason": GONE})
+            self.status.remember(f"{name} is not mirrored any more: {GONE}")
         plan = self._leader.publish(topics, slots, self.status.bytes_per_second())
         if plan.generation != self.status.generation:
             self.status.planned(plan.generation, plan.slices)
@@ -153,18 +158,19 @@ class FlowRunner(threading.Thread):
         self._keep_query()
         self.status.active = True
 
-    def _look_for_problems(self) -> None:
+    def _look_around(self) -> None:
         """A task that can't even start says nothing, and neither does Spark; a topic without a remote one has none."""
-        problems = []
         before, self._silent = self._silent, self.status.silent()
-        if self._silent:
-            problems.append(f"{self._silent} partitions have had no task for {SILENCE:.0f} s")
-            if not before:
-                log.warning("partitions without a task", extra={**self._where, "partitions": self._silent})
-        for name, error in sorted(self._monitor.refused.items())[:1]:
-            count = len(self._monitor.refused)
-            problems.append(f"the target refuses to create or grow {count} topics, e.g. {name}: {error.str()}")
-        self.status.problem = "; ".join(problems)
+        silent = f"{self._silent} partitions have had no task for {SILENCE:.0f} s" if self._silent else ""
+        if self._silent and not before:
+            log.warning("partitions without a task", extra={**self._where, "partitions": self._silent})
+        nothing_runs = self._silent == self.status.size
+        self.status.problem = silent if nothing_runs else ""
+        lacking = [silent] if silent and not nothing_runs else []
+        self.status.refused = refused = self._monitor.refused
+        for name, error in sorted(refused.items())[:1]:
+            lacking.append(f"the target refuses to create or grow {len(refused)} topics, e.g. {name}: {error.str()}")
+        self.status.lacking = "; ".join(lacking)
 
     def _keep_query(self) -> None:
         """Start the query, or start it again if it has failed. Raises FlowError for a failure to report."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from mirror.history import Recent, Sample
@@ -89,6 +89,8 @@ class FlowStatus:
         self.tasks = 0
         self.recent = Recent()
         self._problem = _STARTING
+        self._lacking = ""
+        self.refused: Collection[str] = ()  # remote topics that the target refuses to create or grow
         self._leader = leader
         self._lock = threading.Lock()
         self._tallies: dict[Partition, Tally] = {}
@@ -104,7 +106,22 @@ class FlowStatus:
     def problem(self, text: str) -> None:
         before, self._problem = self._problem, text
         if text != before and (text or before != _STARTING):
-            self._events.append(Event(time.time(), None, self.state, text))
+            self.remember(text)
+
+    @property
+    def lacking(self) -> str:
+        """What of the flow does not run while the rest does, for people; empty when all of it does."""
+        return self._lacking
+
+    @lacking.setter
+    def lacking(self, text: str) -> None:
+        before, self._lacking = self._lacking, text
+        if text != before:
+            self.remember(text)
+
+    def remember(self, text: str) -> None:
+        """Something happened to the flow that an operator would want to know of later."""
+        self._events.append(Event(time.time(), None, self.state, text))
 
     @property
     def state(self) -> str:

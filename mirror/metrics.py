@@ -96,7 +96,12 @@ class _Flows:
         self.generation = GaugeMetricFamily("mirror_flow_generation", "Generation of the newest plan.", labels=FLOW)
         self.tasks = GaugeMetricFamily("mirror_flow_tasks", "Spark tasks of the newest plan.", labels=FLOW)
 
+        self.refused = GaugeMetricFamily(
+            "mirror_refused_topics", "Remote topics that the target refuses to create or grow.", labels=FLOW
+        )
+
     def add(self, status: FlowStatus) -> None:
+        self.refused.add_metric(status.labels, len(status.refused))
         for state in FLOW_STATES:
             self.state.add_metric((*status.labels, state), float(state == status.state))
         self.leader.add_metric(status.labels, float(status.leads))

@@ -34,6 +34,7 @@ class Lag:
 
     records: int | None
     seconds: float | None
+    unknown: int = 0  # of several together: partitions whose lag is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ class FlowView:
     target: str
     state: str
     problem: str
+    lacking: str
     leader: bool
     generation: int
     tasks: int
@@ -148,6 +150,7 @@ def _flow(status: FlowStatus) -> FlowView:
         *status.labels,
         state=status.state,
         problem=status.problem,
+        lacking=status.lacking,
         leader=status.leads,
         generation=status.generation,
         tasks=status.tasks,
@@ -196,7 +199,7 @@ def _lag(partitions: Iterable[PartitionView]) -> Lag:
     lags = [partition.lag for partition in partitions]
     records = [lag.records for lag in lags if lag.records is not None]
     seconds = [lag.seconds for lag in lags if lag.seconds is not None]
-    return Lag(sum(records) if records else None, max(seconds, default=None))
+    return Lag(sum(records) if records else None, max(seconds, default=None), len(lags) - len(records))
 
 
 def _pace(counted: Sequence[Lately]) -> Pace:

@@ -61,7 +61,7 @@ def give(flow: Flow, scope: Scope, paused: bool, timeout: float) -> Outcome:
     Raises ConfigError for a topic that the flow does not mirror, ClusterAway or FlowError if the order can't be
     written.
     """
-    if scope.topic is not None and not ReplicationPolicy(flow).is_mirrored(scope.topic):
+    if scope.topic is not None and not ReplicationPolicy.of(flow).is_mirrored(scope.topic):
         raise ConfigError([f"flow {flow.name} does not mirror topic {scope.topic}: see its topics and exclude"])
     TopicMonitor(flow).ensure_internal_topics()
     with closing(ControlReader(flow)) as control, closing(StatusReader(flow)) as status:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
+from typing import Protocol
 
 from mirror.settings import Flow
 
@@ -22,16 +23,42 @@ def matcher(patterns: Collection[str]) -> Callable[[str], bool]:
     return lambda topic: topic in literals or any(e.fullmatch(topic) for e in expressions)
 
 
+class Rules(Protocol):
+    """A flow's own keys that decide."""
+
+    @property
+    def topics(self) -> Collection[str]:
+        """Names and expressions."""
+
+    @property
+    def exclude(self) -> Collection[str]:
+        """Names and expressions."""
+
+    @property
+    def replication_policy(self) -> str:
+        """default or identity."""
+
+    @property
+    def separator(self) -> str:
+        """Between alias and topic."""
+
+
 class ReplicationPolicy:
     """Names remote topics (MirrorMaker's DefaultReplicationPolicy and IdentityReplicationPolicy)."""
 
-    def __init__(self, flow: Flow) -> None:
-        self._source = flow.source.alias
-        self._target = flow.target.alias
-        self._separator = flow.separator
-        self._identity = flow.replication_policy == "identity"
-        self._wanted = matcher(flow.topics)
-        self._excluded = matcher(flow.exclude)
+    def __init__(self, rules: Rules, source: str, target: str) -> None:
+        """`source` and `target` are aliases."""
+        self._source = source
+        self._target = target
+        self._separator = rules.separator
+        self._identity = rules.replication_policy == "identity"
+        self._wanted = matcher(rules.topics)
+        self._excluded = matcher(rules.exclude)
+
+    @staticmethod
+    def of(flow: Flow) -> ReplicationPolicy:
+        """A flow's policy."""
+        return ReplicationPolicy(flow, flow.source.alias, flow.target.alias)
 
     def remote_topic(self, topic: str) -> str:
         """`orders` -> `primary.orders`; with Identity `orders`."""
@@ -39,7 +66,9 @@ class ReplicationPolicy:
 
     def is_cycle(self, topic: str) -> bool:
         """Has the topic been on the target already? Told by the aliases before its name; Identity can't tell."""
-        return not self._identity and self._target in topic.split(self._separator)[:-1]
+        # As text, not by parts: an alias may have the separator in it.
+        separator = self._separator
+        return not self._identity and f"{separator}{self._target}{separator}" in separator + topic
 
     def is_mirrored(self, topic: str) -> bool:
         """Is the source's topic to be copied? Excludes win."""

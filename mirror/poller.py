@@ -137,7 +137,8 @@ class Poller:
         is made while each comparison ends in a seek.
         """
         topic = replicator.partition.topic
-        if self._topic_ids.get(topic, replicator.topic.topic_id) != replicator.topic.topic_id:
+        planned = replicator.topic.topic_id
+        if topic not in self._topic_ids.changed and self._topic_ids.get(topic, planned) != planned:
             with contextlib.suppress(KafkaException):  # then it is asked for again after the seek that follows
                 self._consumer.list_topics(topic, METADATA_TIMEOUT)
             self._topic_ids.changed.add(topic)

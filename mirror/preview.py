@@ -34,6 +34,7 @@ class PartitionPreview:
     end: int | None  # the source's last stable offset
     records: int | None  # from start to end, markers and aborted records included
     lost: int  # offsets from start on that the source has no more
+    recreated: bool  # the position belongs to a topic of this name that was deleted: see the flow's on_data_loss
     paused: bool
 
 
@@ -57,7 +58,7 @@ def preview(flow: Flow) -> Preview:
     """What a run would do. Raises ClusterAway, PartitionError if the target refuses to tell positions."""
     changes = TopicMonitor(flow).changes()
     plan, orders = _control(flow, changes)
-    policy = ReplicationPolicy(flow)
+    policy = ReplicationPolicy.of(flow)
     source = ClusterAdmin(flow.source)
     ids = source.topic_ids(sorted(changes.mirrored))
     found = {
@@ -74,11 +75,13 @@ def preview(flow: Flow) -> Preview:
     for partition, topic in wanted.items():
         at, end = starts.get(partition), ends.get(partition)
         start = at.offset if at else None
-        first = max(start or 0, firsts.get(partition, 0))
+        # Of a topic that was deleted the position says nothing about the one of its name.
+        first = max(0 if at and at.foreign else start or 0, firsts.get(partition, 0))
         records = max(0, end - first) if at and end is not None else None
-        lost = first - start if at and at.known and start is not None else 0
-        known, paused = bool(at and at.known), is_paused(orders, partition)
-        partitions.append(PartitionPreview(*partition, topic.remote, known, start, end, records, lost, paused))
+        lost = first - start if at and at.known and not at.foreign and start is not None else 0
+        flags = (bool(at and at.foreign), is_paused(orders, partition))
+        known = bool(at and at.known)
+        partitions.append(PartitionPreview(*partition, topic.remote, known, start, end, records, lost, *flags))
     return Preview(
         flow.name,
         {name: (count, {**own, **ANY_TIME}) for name, (count, own) in changes.create.items()},
@@ -116,6 +119,8 @@ def shown(found: Preview) -> str:
         records = sum(p.records or 0 for p in some)
         rows.append([topic, some[0].remote_topic, len(some), committed, paused, records, sum(p.lost for p in some)])
     headers = ("topic", "remote topic", "partitions", "with position", "paused", "to copy", "lost")
+    for name in sorted({p.topic for p in found.partitions if p.recreated}):
+        lines.append(f"  {name} was deleted and created again: its partitions fail or begin anew, see on_data_loss")
     lines += ["", table(headers, rows), "", f"{figure(found.records)} records to copy (offsets, markers included)"]
     return "\n".join(lines)
 

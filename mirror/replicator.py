@@ -61,6 +61,9 @@ class Owner(Protocol):
     def seek(self, replicator: Replicator, position: Position, number: int) -> None:
         """Have the consumer start again at `position`, then `buffer.sought` called with `number`."""
 
+    def have_threads(self, slow: int) -> None:
+        """See to it that `slow` steps don't keep others from being made."""
+
     def make_room(self) -> None:
         """Keep to the bound on open producers before another is opened."""
 
@@ -193,8 +196,8 @@ class Replicator:
 
     def _work(self) -> None:
         if self._releasing:
-            if self.state is self._releasing is State.PAUSED and time.monotonic() >= self.refresh_at:
-                self._keep_position()
+            if self.state is self._releasing is State.PAUSED and self.position_is_old:
+                self._keep_position(self._take_over())
             self._discard()
             self._become(self._releasing)
             return
@@ -205,6 +208,9 @@ class Replicator:
             self._discard()
         incarnation = self._incarnation or self._take_over()
         self.last_used = time.monotonic()
+        if self.position_is_old:  # before anything can say that copying can't go on
+            self._keep_position(incarnation)
+            self._turn.goes_on()
         if self._lost and not (self.buffer.sealed and len(self.buffer)):
             self._face_loss(incarnation)
             return
@@ -252,15 +258,11 @@ class Replicator:
         return f"the target refuses the record at offset {batch.offsets[0]} ({size} bytes): {self._refusals.reason}"
 
     def _settle(self, incarnation: Incarnation) -> None:
-        """Commit what an idle partition still owes the target: a pinned start, a sync, a position past markers.
-
-        The broker forgets the position of a group without members when it is not committed for
-        `offsets.retention.minutes`, so that it is committed again now and then too.
-        """
+        """Commit what an idle partition still owes the target: a pinned start, a sync, a position past markers."""
         idle = time.monotonic() - incarnation.ended >= SETTLE_DELAY / 2
         position = self._drained_to
         owes = incarnation.unsynced_tail or position > self.position
-        if self._pin_start or time.monotonic() >= self.refresh_at or (idle and owes):
+        if self._pin_start or (idle and owes):
             # Behind markers: theirs is not known, and that of the last record may be older.
             epoch = self._at.epoch if position == self.position else -1
             incarnation.settle(position, epoch)
@@ -300,7 +302,7 @@ class Replicator:
     @property
     def _barred(self) -> str:
         """Why the source gives no records, if there is nothing to do but to ask it again; else ""."""
-        owes = self._pin_start or time.monotonic() >= self.refresh_at  # the position, see `_settle`
+        owes = self._pin_start or self.position_is_old
         return "" if self._lost or owes or len(self.buffer) else self._unreadable
 
     def _ask_again(self) -> None:
@@ -317,14 +319,15 @@ class Replicator:
         if number is not None:
             self._owner.seek(self, at, number)
 
-    def _keep_position(self) -> None:
-        """Commit the position of a paused partition again, or the broker would forget it: see `_settle`."""
+    @property
+    def position_is_old(self) -> bool:
+        """Has the position to be committed again? It may belong to a paused partition, or one that can't be copied."""
+        return self._stands and time.monotonic() >= self.refresh_at
+
+    def _keep_position(self, incarnation: Incarnation) -> None:
+        """Commit the position as it is. A broker forgets it if it has not been for `offsets.retention.minutes`."""
+        incarnation.keep(self._at)
         self.refresh_at = time.monotonic() + REFRESH_INTERVAL
-        if self._stands:
-            incarnation = self._take_over()
-            if not self._lost:  # else it must not become one of the new topic
-                incarnation.settle(self.position, self._at.epoch)
-                self._committed(incarnation, self.position, self._at.epoch)
 
     def _take_over(self) -> Incarnation:
         """Fence, then load, then seek. In this order, or an older owner could still move the position."""

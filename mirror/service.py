@@ -12,8 +12,6 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from types import FrameType
 
-from py4j.protocol import Py4JJavaError
-
 from mirror import __version__, clients
 from mirror.errors import MirrorError, Superseded
 from mirror.flow import FlowRunner
@@ -22,7 +20,7 @@ from mirror.metrics import Metrics
 from mirror.overview import overview
 from mirror.page import files, page
 from mirror.settings import Settings
-from mirror.spark import SparkDriver
+from mirror.spark import SparkDriver, starting
 from mirror.web import Answer, Route, WebServer, health, metrics
 
 log = logging.getLogger(__name__)
@@ -87,11 +85,10 @@ class Service:
     def _start_spark(self) -> None:
         flows = {flow.name: flow for flow in self._settings.flows}
         try:
-            driver = SparkDriver(self._settings.spark, flows, self._leader, self._settings.log)
-        except Exception as error:
-            said = str(error.java_exception if isinstance(error, Py4JJavaError) else error).strip()
-            reason = said.splitlines()[0][:300] if said else type(error).__name__
-            self._spark.set_exception(MirrorError(f"Spark does not start: {reason}"))
+            with starting():
+                driver = SparkDriver(self._settings.spark, flows, self._leader, self._settings.log)
+        except MirrorError as error:
+            self._spark.set_exception(error)
         else:
             self._spark.set_result(driver)
             driver.warm_up()
@@ -132,6 +129,7 @@ class Service:
 
     def _ready(self) -> list[str]:
         problems = [f"{r.name}: {r.status.problem}" for r in self._runners if r.status.problem]
+        problems += [f"{r.name}: {r.status.lacking}" for r in self._runners if r.status.lacking]
         problems += [f"{r.name}: not running" for r in self._runners if not r.status.active and not r.status.problem]
         for runner in self._runners:
             unreported = len(runner.status.unreported())

@@ -12,18 +12,19 @@ import sys
 import tempfile
 import threading
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
 from py4j.java_gateway import JavaGateway
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from mirror.errors import MirrorError
 from mirror.scratch import Scratch
 from mirror.settings import Flow, Log
 from mirror.settings import Spark as SparkSettings
@@ -93,6 +94,17 @@ def _quota(*files: str) -> tuple[int, int]:
         quota, period = map(int, " ".join((Path("/sys/fs/cgroup") / file).read_text() for file in files).split())
         return quota, period
     return -1, 1
+
+
+@contextlib.contextmanager
+def starting() -> Iterator[None]:
+    """Whatever keeps a SparkDriver from starting becomes a MirrorError with Spark's own first line."""
+    try:
+        yield
+    except Exception as error:
+        said = str(error.java_exception if isinstance(error, Py4JJavaError) else error).strip()
+        reason = said.splitlines()[0][:300] if said else type(error).__name__
+        raise MirrorError(f"Spark does not start: {reason}") from error
 
 
 class SparkDriver:

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 
 from mirror.errors import MirrorError
 from mirror.settings import Settings
-from mirror.spark import SparkDriver
+from mirror.spark import SparkDriver, starting
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -26,10 +26,11 @@ LOOK = 0.1  # seconds between two looks at the progress
 
 
 class SparkJobs:
-    """A context manager. Runs jobs on the Spark that the settings name."""
+    """A context manager. Runs jobs on the Spark that the settings name. Raises MirrorError if that does not start."""
 
     def __init__(self, settings: Settings) -> None:
-        self._driver = SparkDriver(settings.spark, {}, "", settings.log, task_failures=TASK_FAILURES)
+        with starting():
+            self._driver = SparkDriver(settings.spark, {}, "", settings.log, task_failures=TASK_FAILURES)
 
     def __enter__(self) -> SparkJobs:
         return self

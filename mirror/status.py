@@ -105,6 +105,8 @@ def view(flow: str, plan: Plan, orders: tuple[str, ...], heard: Iterable[Heard],
     age = now - max(ours) if ours else None
     if plan.stop:
         state, reason = "stopped", "the service was stopped in order"
+    elif not wanted:
+        state, reason = "silent", "no topic that mirror may see matches: look at topics and exclude, and at Describe"
     elif age is None or age > SILENCE:
         since = "ever" if age is None else f"for {_duration(age)}"
         state, reason = "silent", f"no task has reported {since}: is the service running?"

@@ -21,6 +21,8 @@ from mirror.replicator import Replicator
 from mirror.settings import Flow
 from mirror.state import State
 
+THREADS_MAX = 128  # of transactions in a task
+
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
@@ -45,6 +47,7 @@ class SliceTask:
         self._ready: DelayQueue[Replicator] = DelayQueue()
         self._room = threading.Lock()
         # Failed partitions may wait for long at each try: they must leave threads for the others.
+        self._threads: list[threading.Thread] = []
         self._for_failed = threading.Semaphore(max(1, flow.transaction_threads // 2))
         self._poller = Poller(flow)
         self.group_metadata = self._poller.group_metadata
@@ -59,18 +62,14 @@ class SliceTask:
         """Copy until the plan says to finish. Raises Replaced, ClusterAway or TaskHung: Spark starts it again."""
         # Records make no cycles, but while they wait the collector would look through all of them again and again.
         gc.set_threshold(2 * BUFFER_RECORDS)
-        threads = [
-            threading.Thread(target=self._transact, name=f"transactions-{n}", daemon=True)
-            for n in range(self.flow.transaction_threads)
-        ]
         try:
             self._control.read_to_end()
             if not self._assignment.stands:
                 return []
             self._writer.claim(Claim(self._index, self._identity))
             self._control.read_to_end()
-            for thread in (*threads, self._companion):
-                thread.start()
+            self.have_threads(0)
+            self._companion.start()
             while not self._companion.done.is_set():
                 self._poller.poll()
             if not self._hangs:
@@ -78,14 +77,15 @@ class SliceTask:
         finally:
             self._companion.done.set()
             self._ready.close()
-            for thread in (*threads, self._companion):
+            for thread in (self._companion, *self._threads):
                 if thread.is_alive() and not self._hangs:  # Spark ends a failed task's process, and with it what hangs
                     thread.join(self.flow.transaction_timeout)
             for replicator in self._poller.held.values():
                 replicator.close_idle_producer()  # a Python worker is used again, and must not keep it
             self._companion.report()
             self._poller.close()
-            self.positions.close()
+            if not self._hangs:  # else another thread may be within a call
+                self.positions.close()
             self._control.close()
             self._writer.close(2.0)
         if self._companion.failure:
@@ -105,6 +105,13 @@ class SliceTask:
     def seek(self, replicator: Replicator, position: Position, number: int) -> None:
         """Have the consumer start again at `position`: the buffer's seek of this number."""
         self._poller.moves.put(Seek(replicator, position, number))
+
+    def have_threads(self, slow: int) -> None:
+        """Have as many threads as the flow wants, beside those of `slow` steps: they may wait for a dead broker."""
+        while len(self._threads) < min(self.flow.transaction_threads + slow, THREADS_MAX):
+            name = f"transactions-{len(self._threads)}"
+            self._threads.append(threading.Thread(target=self._transact, name=name, daemon=True))
+            self._threads[-1].start()
 
     def make_room(self) -> None:
         """Close the producers unused for longest while too many are open."""

@@ -64,7 +64,7 @@ class TopicMonitor:
         self._flow = flow
         self._source = ClusterAdmin(flow.source)
         self._target = ClusterAdmin(flow.target)
-        self._policy = ReplicationPolicy(flow)
+        self._policy = ReplicationPolicy.of(flow)
         self.refused: Refusals = {}  # remote topics that could not be created or grown at the last look
 
     def ensure_internal_topics(self) -> None:

@@ -71,7 +71,7 @@ class Incarnation:
                         self._produce_sync(self._sync(batch, index, downstream))
 
         try:
-            self._run(produce, batch.next_offset, batch.epoch)
+            self._run(produce, self._position(batch.next_offset, batch.epoch))
         except RecordsRefused as error:
             if len(batch.messages) == 1 and downstream:  # the record was taken: no reason to pass it over
                 raise PartitionError(f"{self._flow.offset_syncs_topic} takes no offset sync: {error}") from error
@@ -87,10 +87,14 @@ class Incarnation:
         Raises as `copy`.
         """
         tail = self._tail
-        self._run(lambda: self._produce_sync(tail) if tail else None, position, epoch)
+        self._run(lambda: self._produce_sync(tail) if tail else None, self._position(position, epoch))
         if tail:
             self._marks.tail_synced()
             self._tail = None
+
+    def keep(self, position: Position) -> None:
+        """Commit a position again as it is, and be it one of a topic that is gone. Raises as `copy`."""
+        self._run(lambda: None, position)
 
     def pass_over(self, batch: Batch, reason: str, whole: bool) -> None:
         """Commit the position behind a record that the target refuses, by policy with a dead letter.
@@ -103,7 +107,7 @@ class Incarnation:
                 letter = dead_letter(self._partition, batch.messages[0], reason, whole)
                 self._producer.produce(self._flow.dead_letter_topic, partition=0, **letter)
 
-        self._run(produce, batch.next_offset, batch.epoch)
+        self._run(produce, self._position(batch.next_offset, batch.epoch))
 
     def delivered(self, batch: Batch) -> Position | None:
         """Where a batch that failed has to go on: behind those records that stand; None: with its first one."""
@@ -111,18 +115,20 @@ class Incarnation:
         if not count:
             return None
         last = count - 1
-        return Position(batch.offsets[last] + 1, self._topic.topic_id, leader_epoch(batch.messages[last]))
+        return self._position(batch.offsets[last] + 1, leader_epoch(batch.messages[last]))
 
     def discard(self) -> None:
         """End the producer without waiting for anything."""
         self._producer.discard()
 
-    def _run(self, produce: Callable[[], None], next_offset: int, epoch: int) -> None:
+    def _position(self, offset: int, epoch: int) -> Position:
+        return Position(offset, self._topic.topic_id, epoch)
+
+    def _run(self, produce: Callable[[], None], position: Position) -> None:
         producer, begun = self._producer, time.monotonic()
         try:
             producer.begin()
             produce()
-            position = Position(next_offset, self._topic.topic_id, epoch)
             producer.send_position(position.to_commit(self._topic.remote, self._partition.partition))
             producer.commit()
         except Exception as error:

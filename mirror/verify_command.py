@@ -33,8 +33,8 @@ class Found:
 
     @property
     def equal(self) -> bool:
-        """Is nothing different, and nothing not copied at all?"""
-        return not self.uncopied and all(result.counts.equal for result in self.results)
+        """Is something compared, nothing different, and nothing not copied at all?"""
+        return bool(self.results) and not self.uncopied and all(result.counts.equal for result in self.results)
 
     def as_dict(self, shown: int) -> dict[str, Any]:
         """For JSON, with at most so many differences of each partition."""
@@ -93,6 +93,8 @@ def shown(found: Found, differences: int) -> str:
         lines += _differences(result, differences)
     lines += [f"  {topic} is compacted, and was not compared" for topic in found.skipped]
     lines += [f"  {partition} has records, and nothing of it was ever copied" for partition in found.uncopied]
+    if not results:
+        lines.append("  nothing was compared: no topic that mirror may see matches, or all are compacted or not copied")
     total = _total(results)
     verdict = ", ".join(f"{kind} {total[kind]:,}" for kind in KINDS)
     return "\n".join([*lines, f"{total['compared']:,} records are the same: {verdict}"])

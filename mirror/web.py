@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import socket
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from mirror.errors import SetupError
 from mirror.settings import Http
+
+log = logging.getLogger(__name__)
 
 TEXT = "text/plain; charset=utf-8"
 
@@ -45,7 +49,10 @@ def metrics(registry: CollectorRegistry) -> Route:
     """All metrics, in Prometheus' text format or OpenMetrics, as the client accepts."""
 
     def answer(request: Request) -> Answer:
-        encode, content_type = choose_encoder(request.accept)
+        try:
+            encode, content_type = choose_encoder(request.accept)
+        except (TypeError, ValueError):  # a version that is none
+            encode, content_type = choose_encoder("")
         return Answer(content_type, encode(registry))
 
     return answer
@@ -69,7 +76,9 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that goes away is no event."""
+        """A client that goes away is no event; all else is a defect."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            log.exception("defect", extra={"http": str(client_address)})
 
 
 class WebServer:
@@ -81,12 +90,12 @@ class WebServer:
             server_version, sys_version = "mirror", ""
 
             def do_GET(self) -> None:  # http.server's name
-                url = urlsplit(self.path)
-                route = routes.get(url.path)
+                path, _, query = self.path.partition("?")
+                route = routes.get(path)
                 if route is None:
                     answer = Answer(TEXT, f"try {', '.join(routes)}\n".encode(), 404)
                 else:
-                    answer = route(Request(parse_qs(url.query), self.headers.get("Accept", "")))
+                    answer = route(Request(parse_qs(query), self.headers.get("Accept", "")))
                 self.send_response(answer.status)
                 for name, value in {
                     "Content-Type": answer.content_type,

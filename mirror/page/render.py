@@ -87,6 +87,7 @@ def _flow(flow: FlowView, overview: Overview, opened: frozenset[str]) -> Element
         "section",
         tag("h2", flow.source, tag("span", " → ", class_="arrow"), f"{flow.target} ", _pill(flow.state)),
         tag("p", f"{_WORDS[flow.state]}: {flow.problem}", class_="problem") if flow.state in _WORDS else None,
+        tag("p", f"The rest of it runs: {flow.lacking}", class_="problem") if flow.lacking else None,
         _failures(flow, overview.at),
         _figures(flow),
         _charts(flow, overview.interval),
@@ -121,6 +122,8 @@ def _figure(name: str, value: str, more: str) -> Element:
 
 
 def _waits(lag: Lag) -> str:
+    if lag.unknown:
+        return f"that of {plural(lag.unknown, 'partition')} is not known"
     if lag.records == 0:
         return "caught up"
     return f"the oldest waits {seconds(lag.seconds)}" if lag.seconds is not None else "records"

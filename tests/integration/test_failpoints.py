@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 
 import pytest
 
 from mirror.local_kafka import LocalCluster
 from tests.failpoints.arm import Failpoints
-from tests.harness import oracle
+from tests.harness import oracle, topics
+from tests.harness.command import answer
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
-from tests.harness.service import Service
+from tests.harness.service import FAILED, Service
+from tests.harness.waiting import until
 
 ALIAS = "failpoints"
 REFRESH = 5.0  # seconds, in place of a day
@@ -97,7 +100,34 @@ def test_the_position_of_an_idle_partition_is_committed_again(flow: Pair, servic
     flow.produce(topic, Made(None, b"alone"))
     flow.await_same(topic)
     flow.assert_settled(topic)
-    position = oracle.committed_position(flow.target, flow.group, flow.remote(topic), 0)
+    await_commits(flow, service, topic)
+    flow.assert_settled(topic)
+
+
+@pytest.mark.parametrize("why", ["refused", "lost", "lost-and-paused"])
+def test_the_position_of_a_partition_that_can_not_go_on_is_committed_again(
+    flow: Pair, service: Service, why: str
+) -> None:
+    """Or once the broker has forgotten it, all would be copied again from the flow's start."""
+    topic = flow.topic(why)
+    flow.produce(topic, Made(None, b"first"))
+    flow.await_same(topic)
+    if why == "refused":
+        topics.configure(flow.target, flow.remote(topic), max_message_bytes=1_000)
+        flow.produce(topic, Made(None, random.Random(1).randbytes(10_000)))
+    else:
+        topics.delete(flow.source, topic)
+        until("the topic is gone", lambda: not topics.partitions(flow.source, topic))
+        topics.create(flow.source, topic)
+    service.wait_for("the reason", lambda: any("at offset" in e["reason"] for e in service.find(FAILED, topic=topic)))
+    if why == "lost-and-paused":
+        answer("pause", "-c", service.file, "--topic", topic)
+    await_commits(flow, service, topic)
+    assert oracle.count(flow.copied(topic)) == 1
+
+
+def await_commits(flow: Pair, service: Service, topic: str) -> None:
+    """Wait until the position was committed twice more, as it is."""
 
     def commits() -> int:
         """How often the position was written into the brokers' own topic."""
@@ -105,7 +135,7 @@ def test_the_position_of_an_idle_partition_is_committed_again(flow: Pair, servic
         records = oracle.read(flow.target, "__consumer_offsets").values()
         return sum(all(part in (record.key or b"") for part in key) for each in records for record in each)
 
+    position = oracle.committed_position(flow.target, flow.group, flow.remote(topic), 0)
     before = commits()
     service.wait_for("two more commits", lambda: commits() >= before + 2, 60)
     assert oracle.committed_position(flow.target, flow.group, flow.remote(topic), 0) == position
-    flow.assert_settled(topic)

@@ -74,9 +74,7 @@ def test_new_topics_and_partitions_do_not_disturb_running_ones(shared: Pair, sha
 def test_a_topic_that_the_target_refuses_is_a_problem_as_long_as_it_is_there(
     shared: Pair, shared_service: Service
 ) -> None:
-    name = shared.topic(
-        "x" * (249 - len(shared.prefix))
-    )  # the remote name is too long
+    name = shared.topic("x" * (249 - len(shared.prefix)))  # the remote name is too long
     remote = shared.remote(name)
 
     def problem() -> str:
@@ -84,9 +82,11 @@ def test_a_topic_that_the_target_refuses_is_a_problem_as_long_as_it_is_there(
         return text if code == 503 and remote in text else ""
 
     assert f"refuses to create or grow 1 topics, e.g. {remote}: " in shared_service.wait_for("a problem", problem)
-    assert shared_service.metric("mirror_flow_state", state="waiting") == 1
+    assert shared_service.metric("mirror_refused_topics") == 1
+    assert shared_service.metric("mirror_flow_state", state="running") == 1
     topics.delete(shared.source, name)
     shared_service.wait_for("no problem", lambda: shared_service.get("/readyz")[0] == 200)
+    assert shared_service.metric("mirror_refused_topics") == 0
 
 
 def await_moment(moment: float) -> None:

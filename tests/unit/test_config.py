@@ -201,6 +201,37 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "12: flows[1].replication_policy: ",
         ("for ever",),
     ),
+    "identity round three clusters": (
+        GOOD.replace("flows:", "  third: {bootstrap.servers: c}\nflows:")
+        + "    replication_policy: identity\n"
+        + "  - {source: third, target: primary, replication_policy: identity}\n"
+        + "  - {source: backup, target: third, replication_policy: identity, topics: [a]}\n",
+        "10: flows[2].replication_policy: ",
+        ("here and in flows[0], flows[1] records would go round for ever: a would come back as a",),
+    ),
+    "identity one way and default the other": (
+        GOOD + OPPOSITE + "    replication_policy: identity\n",
+        "9: flows[1].replication_policy: ",
+        ("flows[0]", "topic would come back as primary.topic", "use default in all of them"),
+    ),
+    "default with another separator": (
+        GOOD + OPPOSITE + "    separator: _\n",
+        "7: flows[1].replication_policy: ",
+        ("for ever", "topic would come back as primary.backup_topic", "with one separator"),
+    ),
+    "two aliases of one target": (
+        GOOD.replace("flows:", "  again: {bootstrap.servers: 'x, localhost:9093'}\nflows:")
+        + "  - {source: primary, target: again, group: other}\n",
+        "8: flows[1].target: ",
+        ("flows[0] has the same source, and its target backup is the same cluster", "allowed once"),
+    ),
+    "two aliases of one source, with identity": (
+        GOOD.replace("flows:", "  again: {bootstrap.servers: 'x, localhost:9092'}\nflows:")
+        + "    replication_policy: identity\n    topics: [a, b]\n"
+        + "  - {source: again, target: backup, replication_policy: identity, topics: ['b+']}\n",
+        "10: flows[1].topics: ",
+        ("flows[0] copies b from the same cluster to the same topic of the same target",),
+    ),
     "separator": (GOOD + "    separator: /\n", "7: flows[0].separator: ", ("letters, digits", 'not "/"')),
     "separator empty": (GOOD + '    separator: ""\n', "7: flows[0].separator: ", ("letters, digits",)),
     "start without zone": (
@@ -694,11 +725,29 @@ def test_identity_both_ways_is_fine_for_lists_without_common_names(tmp_path: Pat
     one = "    replication_policy: identity\n    topics: [a]\n"
     other = "    replication_policy: identity\n    topics: [b]\n"
     assert len(read(tmp_path, GOOD + one + OPPOSITE + other).flows) == 2
-    assert "for ever" in refused(tmp_path, GOOD + one + OPPOSITE + other.replace("[b]", "['b+']"))[0]
+    assert "for ever" in refused(tmp_path, GOOD + one + OPPOSITE + other.replace("[b]", "['a+']"))[0]
 
 
-def test_one_way_identity_is_no_loop(tmp_path: Path) -> None:
-    assert len(read(tmp_path, GOOD + "    replication_policy: identity\n" + OPPOSITE).flows) == 2
+def test_identity_round_three_clusters_is_fine_without_a_name_in_common(tmp_path: Path) -> None:
+    text = GOOD.replace("flows:", "  third: {bootstrap.servers: c}\nflows:")
+    text += "    replication_policy: identity\n    topics: [a, b]\n"
+    text += "  - {source: third, target: primary, replication_policy: identity, topics: [a, c]}\n"
+    text += "  - {source: backup, target: third, replication_policy: identity, topics: [b, c]}\n"
+    assert len(read(tmp_path, text).flows) == 3
+
+
+def test_identity_is_no_loop_with_what_ends_it(tmp_path: Path) -> None:
+    """One way alone, or with an exclude of what came from the target."""
+    identity = "    replication_policy: identity\n"
+    assert len(read(tmp_path, GOOD + identity).flows) == 1
+    assert len(read(tmp_path, GOOD + identity + "    exclude: ['backup\\..*']\n" + OPPOSITE).flows) == 2
+
+
+def test_many_flows_between_all_of_many_clusters(tmp_path: Path) -> None:
+    names = [f"c{n}" for n in range(7)]
+    clusters = "".join(f"  {name}: {{bootstrap.servers: {name}}}\n" for name in names)
+    flows = "".join(f"  - {{source: {a}, target: {b}}}\n" for a in names for b in names if a != b)
+    assert len(read(tmp_path, f"clusters:\n{clusters}flows:\n{flows}").flows) == 42
 
 
 def test_servers_are_compared_in_one_form() -> None:

@@ -146,7 +146,7 @@ def test_status_says_the_same_as_json() -> None:
     assert flow["partitions_by_state"]["failed"] == 1
     (topic,) = flow["topics"]
     first, second = topic["partitions"]
-    assert first["lag"] == {"records": 3, "seconds": pytest.approx(60, abs=30)}
+    assert first["lag"] == {"records": 3, "seconds": pytest.approx(60, abs=30), "unknown": 0}
     assert (second["state"], second["reason"], second["position"]) == ("failed", "no", 10)
     assert topic["lag"]["records"] == 3
     assert flow["events"][0]["partition"] == 1
