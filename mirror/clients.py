@@ -76,6 +76,7 @@ def source_consumer(flow: Flow, logger: Any) -> Consumer:
     """
     config = {
         "fetch.queue.backoff.ms": 10,
+        "queued.min.messages": 10_000,  # of all partitions in one queue: live records wait behind those that catch up
         **_base(flow.source),
         **flow.source.consumer,
         **SOURCE_CONSUMER,

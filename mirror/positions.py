@@ -14,6 +14,7 @@ from mirror.errors import ClusterAway, PartitionError, PositionUnstable
 from mirror.settings import Cluster
 
 REQUEST_TIMEOUT = 10.0  # seconds
+KNOWN_LEADER_TIMEOUT = 1.0  # seconds for the leader that is known, which may be down
 LOOK_INTERVAL = 0.02  # seconds
 HANGS = "an open transaction; should that last, the target has lost its markers: docs/runbooks/MirrorPartitionFailed.md"
 
@@ -108,10 +109,15 @@ class Positions:
 
     def _end(self, reader: Consumer, remote: str, partition: int) -> int:
         """The last stable offset for a read_committed reader, else the high watermark."""
+        here = TopicPartition(remote, partition)
         try:
-            # Or librdkafka would ask the leader before the last election until what it knows is 15 minutes old.
-            reader.list_topics(remote, REQUEST_TIMEOUT)
-            return int(reader.get_watermark_offsets(TopicPartition(remote, partition), REQUEST_TIMEOUT)[1])
+            try:
+                return int(reader.get_watermark_offsets(here, KNOWN_LEADER_TIMEOUT)[1])
+            except KafkaException:
+                # librdkafka asks the leader before the last election until what it knows is 15 minutes old. Not at
+                # once: the answer has all partitions of the topic, and thousands of them may be taken over.
+                reader.list_topics(remote, REQUEST_TIMEOUT)
+                return int(reader.get_watermark_offsets(here, REQUEST_TIMEOUT)[1])
         except KafkaException as error:
             raise self._failed(f"no end of {remote}-{partition}", error.args[0]) from error
 
