@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from dataclasses import dataclass
+from itertools import chain
 
 from mirror.assignment import Assignment, Replaced
 from mirror.channel import ChannelWriter, Claim, ControlReader
@@ -77,7 +78,7 @@ class SliceTask:
         finally:
             self._companion.done.set()
             self._ready.close()
-            for thread in (self._companion, *self._threads):
+            for thread in chain([self._companion], self._threads):  # the first may still add to the others
                 if thread.is_alive() and not self._hangs:  # Spark ends a failed task's process, and with it what hangs
                     thread.join(self.flow.transaction_timeout)
             for replicator in self._poller.held.values():

@@ -137,5 +137,5 @@ def await_commits(flow: Pair, service: Service, topic: str) -> None:
 
     position = oracle.committed_position(flow.target, flow.group, flow.remote(topic), 0)
     before = commits()
-    service.wait_for("two more commits", lambda: commits() >= before + 2, 60)
+    service.wait_for("two more commits", lambda: commits() >= before + 2, 150)  # lost data is looked for each 30 s
     assert oracle.committed_position(flow.target, flow.group, flow.remote(topic), 0) == position

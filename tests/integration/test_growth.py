@@ -89,5 +89,17 @@ def test_a_topic_that_the_target_refuses_is_a_problem_as_long_as_it_is_there(
     assert shared_service.metric("mirror_refused_topics") == 0
 
 
+def test_a_topic_that_vanishes_is_told(shared: Pair, shared_service: Service) -> None:
+    """Whether it was deleted or may not be seen any more, which looks the same from here."""
+    name = shared.topic("vanishes")
+    shared.produce(name, Made(None, b"once"))
+    shared.await_same(name)
+    topics.delete(shared.source, name)
+    said = shared_service.wait_for_event("topic is not mirrored any more", topic=name)
+    assert "deleted" in said["reason"] and "Describe" in said["reason"]
+    events = json.loads(shared_service.get("/status")[1])["flows"][0]["events"]
+    assert any(name in event["reason"] for event in events)
+
+
 def await_moment(moment: float) -> None:
     until("the end of a window", lambda: time.monotonic() > moment)
