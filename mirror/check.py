@@ -189,10 +189,7 @@ class _FlowChecks:
 
     def _target_permissions(self) -> Iterator[Check]:
         flow = self._flow
-        needed = {flow.control_topic, flow.status_topic, flow.offset_syncs_topic}
-        if flow.on_poison_record == "dead_letter":
-            needed.add(flow.dead_letter_topic)
-        own = needed & self._existing.keys()
+        own = self._existing.keys() & flow.own_topics
         topics = self._target.topic_operations(self._remote | own)
         remote = {name: has for name, has in topics.items() if name in self._remote}
         yield from self._lacking("permissions on the target", remote, {"WRITE", "DESCRIBE"}, "FAILED")
@@ -201,7 +198,7 @@ class _FlowChecks:
         yield from self._lacking("mirror's own topics", internal, {"READ", "WRITE", "DESCRIBE"}, "FAILED")
         group = {flow.group: self._target.group_operations(flow.group)}
         yield from self._lacking("the position's group", group, {"READ"}, "FAILED", "group")
-        missing = len(self._topics) - len(self._remote) + len(needed - own)
+        missing = len(self._topics) - len(self._remote) + len(flow.own_topics) - len(own)
         if missing and "CREATE" not in self._target_is.operations:
             said = f"{_counted(missing, 'topic')} to create, and Create is not allowed on the cluster"
             remedy = "allow Create on the cluster, or on the topics by a prefixed ACL, which can't be seen from outside"

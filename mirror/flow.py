@@ -168,8 +168,10 @@ class FlowRunner(threading.Thread):
         self.status.problem = silent if nothing_runs else ""
         lacking = [silent] if silent and not nothing_runs else []
         self.status.refused = refused = self._monitor.refused
-        for name, error in sorted(refused.items())[:1]:
-            lacking.append(f"the target refuses to create or grow {len(refused)} topics, e.g. {name}: {error.str()}")
+        if refused:
+            some = min(refused)
+            why = refused[some].str()
+            lacking.append(f"the target refuses to create or grow {len(refused)} topics, e.g. {some}: {why}")
         self.status.lacking = "; ".join(lacking)
 
     def _keep_query(self) -> None:

@@ -137,17 +137,20 @@ class Poller:
         is made while each comparison ends in a seek.
         """
         topic = replicator.partition.topic
-        planned = replicator.topic.topic_id
-        if topic not in self._topic_ids.changed and self._topic_ids.get(topic, planned) != planned:
+        if topic not in self._topic_ids.changed and self._reads_another(replicator):
             with contextlib.suppress(KafkaException):  # then it is asked for again after the seek that follows
                 self._consumer.list_topics(topic, METADATA_TIMEOUT)
             self._topic_ids.changed.add(topic)
 
     def _compare_ids(self, replicators: Iterable[Replicator]) -> None:
         for replicator in replicators:
-            planned = replicator.topic.topic_id
-            if self._topic_ids.get(replicator.partition.topic, planned) != planned:
+            if self._reads_another(replicator):
                 replicator.lost("the topic was deleted and created again")
+
+    def _reads_another(self, replicator: Replicator) -> bool:
+        """Is the consumer's topic, as far as it knows, another one than the plan's?"""
+        planned = replicator.topic.topic_id
+        return self._topic_ids.get(replicator.partition.topic, planned) != planned
 
     def _dispatch(self, messages: Sequence[Message]) -> None:
         others: list[Message] = []

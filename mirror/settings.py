@@ -77,6 +77,12 @@ class Flow:
         """MirrorMaker 2's offset-syncs topic, at `offset-syncs.topic.location=target`."""
         return f"mm2-offset-syncs.{self.source.alias}.internal"
 
+    @property
+    def own_topics(self) -> tuple[str, ...]:
+        """All of mirror's own topics on the target that the flow needs."""
+        letters = (self.dead_letter_topic,) if self.on_poison_record == "dead_letter" else ()
+        return (self.control_topic, self.status_topic, self.offset_syncs_topic, *letters)
+
 
 @dataclass(frozen=True, slots=True)
 class Spark:

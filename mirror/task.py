@@ -47,8 +47,8 @@ class SliceTask:
         self._identity = uuid.uuid4().hex
         self._ready: DelayQueue[Replicator] = DelayQueue()
         self._room = threading.Lock()
-        # Failed partitions may wait for long at each try: they must leave threads for the others.
         self._threads: list[threading.Thread] = []
+        # Failed partitions may wait for long at each try: they must leave threads for the others.
         self._for_failed = threading.Semaphore(max(1, flow.transaction_threads // 2))
         self._poller = Poller(flow)
         self.group_metadata = self._poller.group_metadata

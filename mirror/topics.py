@@ -102,10 +102,7 @@ class TopicMonitor:
         )
 
     def _missing_internal(self, existing: Mapping[str, int]) -> list[str]:
-        names = [self._flow.control_topic, self._flow.status_topic, self._flow.offset_syncs_topic]
-        if self._flow.on_poison_record == "dead_letter":
-            names.append(self._flow.dead_letter_topic)
-        return [name for name in names if name not in existing]
+        return [name for name in self._flow.own_topics if name not in existing]
 
     def _make(self, changes: Changes) -> dict[str, int]:
         """Create and grow remote topics; returns how many partitions of each topic can be copied."""

@@ -91,9 +91,7 @@ class Recorder:
             sender.stop()
         self.remember()
         before = self.source_ends()
-        topics.delete(self.pair.source, self.topic)
-        until("the topic is gone", lambda: not topics.partitions(self.pair.source, self.topic), PATIENCE)
-        topics.create(self.pair.source, self.topic, len(self.senders))
+        topics.recreate(self.pair.source, self.topic, len(self.senders))
         topic_id = topics.topic_id(self.pair.source, self.topic)
         old = {number: range(self._bases[number], self._bases[number] + end) for number, end in before.items()}
         for number, end in before.items():

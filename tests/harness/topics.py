@@ -52,6 +52,13 @@ def delete(bootstrap: str, topic: str) -> None:
     admin(bootstrap).delete_topics([topic])[topic].result(PATIENCE)
 
 
+def recreate(bootstrap: str, topic: str, count: int = 1) -> None:
+    """Delete a topic, and create another of its name with so many partitions once it is gone."""
+    delete(bootstrap, topic)
+    until("the topic is gone", lambda: not partitions(bootstrap, topic))
+    create(bootstrap, topic, count)
+
+
 @contextlib.contextmanager
 def forbidden(bootstrap: str, resource: ResourceType, name: str, operation: AclOperation) -> Iterator[None]:
     """Nobody but super users may do this meanwhile; all else is allowed. For clusters that allow what no ACL names."""

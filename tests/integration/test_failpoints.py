@@ -14,7 +14,6 @@ from tests.harness.command import answer
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
 from tests.harness.service import FAILED, Service
-from tests.harness.waiting import until
 
 ALIAS = "failpoints"
 REFRESH = 5.0  # seconds, in place of a day
@@ -116,9 +115,7 @@ def test_the_position_of_a_partition_that_can_not_go_on_is_committed_again(
         topics.configure(flow.target, flow.remote(topic), max_message_bytes=1_000)
         flow.produce(topic, Made(None, random.Random(1).randbytes(10_000)))
     else:
-        topics.delete(flow.source, topic)
-        until("the topic is gone", lambda: not topics.partitions(flow.source, topic))
-        topics.create(flow.source, topic)
+        topics.recreate(flow.source, topic)
     service.wait_for("the reason", lambda: any("at offset" in e["reason"] for e in service.find(FAILED, topic=topic)))
     if why == "lost-and-paused":
         answer("pause", "-c", service.file, "--topic", topic)

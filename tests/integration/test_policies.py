@@ -19,7 +19,6 @@ from tests.harness.command import answer
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import FAILED, PASSED_OVER, REFUSED, Event, Service
-from tests.harness.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -90,9 +89,7 @@ def begin(pair: Pair, name: str) -> str:
 
 def recreate(pair: Pair, topic: str) -> None:
     """Delete a topic and create another of its name."""
-    topics.delete(pair.source, topic)
-    until("the topic is gone", lambda: not topics.partitions(pair.source, topic))
-    topics.create(pair.source, topic, 2)
+    topics.recreate(pair.source, topic, 2)
 
 
 def test_deleted_records_stop_their_partition_alone(flows: Flows) -> None:

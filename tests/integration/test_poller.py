@@ -56,9 +56,7 @@ def test_a_plan_that_knows_of_a_newer_topic_than_the_consumer_finds_nothing_lost
     until("the old record", lambda: gets(old, 1))
     poller.moves.put(Leave(old))
     poller.poll()
-    topics.delete(pair.source, name)
-    until("the topic is gone", lambda: not topics.partitions(pair.source, name))
-    topics.create(pair.source, name, 2)
+    topics.recreate(pair.source, name, 2)
     for number in range(2):
         pair.produce(name, Made(b"new", b"new"), Made(b"new", b"newer"), partition=number)
     new = [join(number) for number in range(2)]
