@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient
 
 from mirror.settings import Cluster, Flow
+from mirror.throttle import Throttle
 
 Properties = Mapping[str, Any]
 
@@ -67,7 +68,7 @@ def _base(cluster: Cluster) -> dict[str, Any]:
     return {**DEFAULTS, **cluster.properties}
 
 
-def source_consumer(flow: Flow, logger: Any) -> Consumer:
+def source_consumer(flow: Flow, logger: Any, throttle: Throttle) -> Consumer:
     """A consumer on the source that is only ever given explicit offsets.
 
     Its `group.id` is the position's group, never joined or committed to on the source: it is there because
@@ -83,6 +84,7 @@ def source_consumer(flow: Flow, logger: Any) -> Consumer:
         "group.id": flow.group,
         "log_level": 7,
         "debug": "metadata",
+        "throttle_cb": throttle,
     }
     return Consumer(config, logger=logger)
 

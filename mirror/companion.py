@@ -229,6 +229,8 @@ class Companion(threading.Thread):
 
     def _report(self, replicator: Replicator) -> Report:
         lag = self._lag(replicator)
+        throttled_by = self._owner.throttles.active if lag else []
+        reasons = [replicator.reason, *map(self._owner.throttles.reason, throttled_by)]
         return Report(
             leader=self._assignment.leader,
             incarnation=replicator.identity,
@@ -236,7 +238,8 @@ class Companion(threading.Thread):
             partition=replicator.partition,
             remote=replicator.topic.remote,
             state=replicator.state.value,
-            reason=replicator.reason,
+            reason="; ".join(filter(None, reasons)),
+            throttled_by=throttled_by,
             blocked=replicator.blocked,
             position=replicator.position,
             lag=lag,

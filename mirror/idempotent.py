@@ -13,6 +13,7 @@ from mirror.errors import MirrorError, OutcomeUnknown, PartitionError, RecordsRe
 from mirror.positions import Positions
 from mirror.producer import POLL_TIMEOUT, REFUSED, Disturbances, await_deliveries
 from mirror.settings import Flow
+from mirror.throttle import Throttle
 
 Delivered = Callable[[KafkaError | None, Message], None]
 
@@ -60,14 +61,18 @@ class IdempotentProducer:
 
     suspect = False  # its retries are idempotent, whatever happens to connections
 
-    def __init__(self, flow: Flow, positions: Positions) -> None:
+    def __init__(self, flow: Flow, positions: Positions, throttle: Throttle) -> None:
         self._timeout = flow.transaction_timeout
         self._positions = positions
         self._deliveries = Deliveries()
         self._position: TopicPartition | None = None
         disturbances = Disturbances()
-        config = {**idempotent_properties(flow), "error_cb": disturbances.append, "on_delivery": self._deliveries.note}
-        self._producer = Producer(config, logger=disturbances)
+        callbacks = {
+            "error_cb": disturbances.append,
+            "throttle_cb": throttle,
+            "on_delivery": self._deliveries.note,
+        }
+        self._producer = Producer({**idempotent_properties(flow), **callbacks}, logger=disturbances)
 
     @property
     def delivered(self) -> int:

@@ -22,6 +22,7 @@ from mirror.flow_status import FLOW_STATES, PARTITION_STATES, FlowStatus, Tally
 from mirror.history import total
 from mirror.plan import Partition
 from mirror.reports import LATENCY_BUCKETS, SIZE_BUCKETS, Counters
+from mirror.throttle import SIDES
 
 FLOW = ("source", "target")
 TOPIC = (*FLOW, "topic")
@@ -138,6 +139,11 @@ class _Topics:
             unit="records",
         )
         self.partitions = GaugeMetricFamily("mirror_partitions", "Partitions by state.", labels=(*TOPIC, "state"))
+        self.throttled = GaugeMetricFamily(
+            "mirror_throttled_partitions",
+            "Partitions with lag whose task is slowed down by quotas, by the cluster whose they are.",
+            labels=(*TOPIC, "by"),
+        )
 
     def add(self, labels: tuple[str, ...], group: _Group) -> None:
         sums = group.total
@@ -151,6 +157,9 @@ class _Topics:
             counts[tally.state] = counts.get(tally.state, 0) + 1
         for state, count in counts.items():
             self.partitions.add_metric((*labels, state), count)
+        for side in SIDES:
+            throttled = sum(side in tally.report.throttled_by for tally in group.tallies)
+            self.throttled.add_metric((*labels, side), throttled)
 
 
 class _Partitions:

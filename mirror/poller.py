@@ -22,6 +22,7 @@ from mirror.positions import Position
 from mirror.replicator import Replicator
 from mirror.settings import Flow
 from mirror.state import State
+from mirror.throttle import Throttle
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +99,7 @@ class TopicIds(dict[str, str]):
 class Poller:
     """Only the thread that calls `poll` touches the consumer; others ask for moves."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: Flow, throttle: Throttle) -> None:
         self.held: dict[Partition, Replicator] = {}
         self.moves: queue.SimpleQueue[Move] = queue.SimpleQueue()
         self.progress = threading.Event()  # set after every transaction
@@ -108,7 +109,7 @@ class Poller:
         self._taken: dict[Partition, Taken] = {}
         self._said: set[tuple[str | None, int, int]] = set()
         self._topic_ids = TopicIds()
-        self._consumer = clients.source_consumer(flow, self._topic_ids)
+        self._consumer = clients.source_consumer(flow, self._topic_ids, throttle)
         self.group_metadata: bytes = self._consumer.consumer_group_metadata()
 
     def poll(self) -> None:

@@ -19,6 +19,7 @@ from mirror.errors import (
     TransactionAborted,
 )
 from mirror.settings import Flow
+from mirror.throttle import Throttle
 
 FENCED = frozenset(
     {
@@ -75,13 +76,14 @@ class TransactionalProducer:
 
     delivered = 0  # nothing stands on the target before its transaction is committed
 
-    def __init__(self, flow: Flow, transactional_id: str, group_metadata: bytes) -> None:
+    def __init__(self, flow: Flow, transactional_id: str, group_metadata: bytes, throttle: Throttle) -> None:
         self._cluster = flow.target.alias
         self._timeout = flow.transaction_timeout
         self._group_metadata = group_metadata
         self._disturbances = Disturbances()
+        callbacks = {"error_cb": self._disturbances.append, "throttle_cb": throttle}
         properties = transactional_properties(flow, transactional_id)
-        self._producer = Producer({**properties, "error_cb": self._disturbances.append}, logger=self._disturbances)
+        self._producer = Producer({**properties, **callbacks}, logger=self._disturbances)
         # The hot path calls these as they are: no wrapper per record.
         self.produce: Callable[..., None] = self._producer.produce
         self.begin: Callable[[], None] = self._producer.begin_transaction

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from mirror.assignment import Start
 from mirror.backoff import Backoff
+from mirror.batch_size import BatchSize
 from mirror.buffer import Batch, RecordBuffer
 from mirror.cluster import ClusterAdmin
 from mirror.errors import (
@@ -31,6 +32,7 @@ from mirror.refusals import Refusals
 from mirror.reports import Counters
 from mirror.settings import Flow
 from mirror.state import TRANSITIONS, State
+from mirror.throttle import Throttles
 from mirror.transaction import Incarnation, TargetProducer
 from mirror.turn import Turn
 
@@ -54,6 +56,7 @@ class Owner(Protocol):
     positions: Positions
     source: ClusterAdmin
     group_metadata: bytes
+    throttles: Throttles
 
     def wake(self, replicator: Replicator, delay: float) -> None:
         """Have `step` called in `delay` seconds."""
@@ -101,6 +104,7 @@ class Replicator:
         self._pin_start = not start.known and owner.flow.start != "earliest"
         self._incarnation: Incarnation | None = None
         self._backoff = Backoff()
+        self._batch_size = BatchSize(owner.flow.batch_max_records, owner.flow.transaction_timeout)
         self._refusals = Refusals(owner.flow.batch_max_records)
         self._unreadable = ""  # why the source gives no records
         self._turn = Turn()
@@ -214,7 +218,8 @@ class Replicator:
         if self._lost and not (self.buffer.sealed and len(self.buffer)):
             self._face_loss(incarnation)
             return
-        batch = self.buffer.batch(self._refusals.limit, self._flow.batch_max_bytes)
+        limit = min(self._batch_size.limit, self._refusals.limit)
+        batch = self.buffer.batch(limit, self._flow.batch_max_bytes)
         if batch is not None:
             self._copy(incarnation, batch)
         else:
@@ -226,7 +231,7 @@ class Replicator:
         if policy == "fail" and self._owner.may_skip(self.partition, self.position):
             policy = "skip"
         culprit = refusals.culprit == batch.offsets[0] and policy != "fail"
-        size = 0
+        size, begun = 0, time.monotonic()
         try:
             if culprit:
                 incarnation.pass_over(batch, refusals.reason, whole=not refusals.letters)
@@ -243,6 +248,8 @@ class Replicator:
         except PartitionError:
             self._delivered = incarnation.delivered(batch) or self._delivered
             raise
+        finally:
+            self._batch_size.took(len(batch.messages), time.monotonic() - begun)
         self.buffer.committed(batch)
         self._committed(incarnation, batch.next_offset, batch.epoch, len(batch.messages))
         if culprit:
@@ -357,9 +364,9 @@ class Replicator:
 
     def _producer(self) -> TargetProducer:
         if not self._flow.exactly_once:
-            return IdempotentProducer(self._flow, self._owner.positions)
+            return IdempotentProducer(self._flow, self._owner.positions, self._owner.throttles.target)
         name = transactional_id(self._flow, *self.partition)
-        return TransactionalProducer(self._flow, name, self._owner.group_metadata)
+        return TransactionalProducer(self._flow, name, self._owner.group_metadata, self._owner.throttles.target)
 
     def _committed(self, incarnation: Incarnation, position: int, epoch: int = -1, records: int = 0) -> None:
         self._at, self._delivered = Position(position, self.topic.topic_id, epoch), None

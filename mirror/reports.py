@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from mirror.plan import Partition
+from mirror.throttle import Side
 
 # Upper bounds of the histograms of replication latency and of transactions' durations, seconds.
 LATENCY_BUCKETS = (
@@ -113,6 +114,7 @@ class Report:
     last_commit: float  # seconds since the Unix epoch; 0: none yet
     counters: Counters
     blocked: bool = False  # something can't be copied at the position: people have to choose
+    throttled_by: Sequence[Side] = ()  # whose quotas slow it down
 
     def key(self) -> bytes:
         """The record key: the newest report of a partition replaces the older ones."""

@@ -183,7 +183,7 @@ def _topic_table(view: FlowView) -> str:
     rows: list[list[Cell]] = []
     for topic, group in groupby(view.partitions, lambda p: p.topic):
         some = list(group)
-        worst = min(some, key=lambda p: STATES.index(p.state) if p.state in STATES else 0)
+        worst = min(some, key=lambda p: (STATES.index(p.state) if p.state in STATES else 0, not p.reason))
         state = worst.state + ("" if len({p.state for p in some}) == 1 else " (some)")
         age = max((p.report_age for p in some if p.report_age is not None), default=None)
         last = max((p.last_commit for p in some if p.last_commit), default=None)

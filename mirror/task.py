@@ -21,6 +21,7 @@ from mirror.ready import DelayQueue
 from mirror.replicator import Replicator
 from mirror.settings import Flow
 from mirror.state import State
+from mirror.throttle import Throttles
 
 THREADS_MAX = 128  # of transactions in a task
 
@@ -50,7 +51,8 @@ class SliceTask:
         self._threads: list[threading.Thread] = []
         # Failed partitions may wait for long at each try: they must leave threads for the others.
         self._for_failed = threading.Semaphore(max(1, flow.transaction_threads // 2))
-        self._poller = Poller(flow)
+        self.throttles = Throttles(flow)
+        self._poller = Poller(flow, self.throttles.source)
         self.group_metadata = self._poller.group_metadata
         self.positions = Positions(flow.target, flow.group)
         self.source = ClusterAdmin(flow.source)

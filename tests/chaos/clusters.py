@@ -153,6 +153,9 @@ def target_disk_full(arena: Arena, rng: random.Random, _: Recorder) -> None:
 
 @row("quotas: the brokers throttle producing and fetching")
 def quotas(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
-    bootstrap = rng.choice((arena.pair.source, arena.pair.target))
+    side = rng.choice(("source", "target"))
+    bootstrap = arena.pair.source if side == "source" else arena.pair.target
     with topics.throttled(bootstrap, "mirror", producer_byte_rate=5_000, consumer_byte_rate=5_000):
+        told = {"topic": recorder.topic, "by": side}
+        arena.service.wait_for("told", lambda: arena.service.metric("mirror_throttled_partitions", **told) > 0)
         recorder.await_progress()

@@ -14,6 +14,7 @@ from mirror.local_kafka import LocalCluster
 from mirror.poller import Poller
 from mirror.producer import TransactionalProducer
 from mirror.settings import Flow
+from mirror.throttle import Throttle
 from mirror.topics import TopicMonitor
 from tests.harness.load import Load
 from tests.harness.pair import Pair
@@ -98,8 +99,8 @@ def flow_of(service: Service, directory: Path, **changes: object) -> Flow:
 def test_a_closed_connection_makes_a_producer_suspect(net: Net, tmp_path: Path) -> None:
     """librdkafka tells no callback about it, and would go on with the same epoch."""
     flow = flow_of(net.service, tmp_path)
-    poller = Poller(flow)
-    producer = TransactionalProducer(flow, "suspected", poller.group_metadata)
+    poller = Poller(flow, Throttle())
+    producer = TransactionalProducer(flow, "suspected", poller.group_metadata, Throttle())
     producer.fence()
     producer.begin()
     producer.produce(net.direct.remote("net-first"), b"value")

@@ -13,6 +13,7 @@ from mirror.plan import Partition, Topic
 from mirror.poller import Join, Leave, Poller
 from mirror.replicator import Replicator
 from mirror.settings import Flow
+from mirror.throttle import Throttle
 from tests.harness import topics
 from tests.harness.load import Made
 from tests.harness.pair import Pair
@@ -38,7 +39,7 @@ def flow(pair: Pair, tmp_path: Path) -> Flow:
 
 def test_a_plan_that_knows_of_a_newer_topic_than_the_consumer_finds_nothing_lost(pair: Pair, flow: Flow) -> None:
     """While nothing is fetched from the topic that is gone, the consumer would keep to its id for minutes."""
-    name, poller = pair.topic("again", 2), Poller(flow)
+    name, poller = pair.topic("again", 2), Poller(flow, Throttle())
 
     def join(number: int) -> Replicator:
         topic = Topic(pair.remote(name), topics.topic_id(pair.source, name), 2, 2)
