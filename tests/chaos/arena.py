@@ -50,7 +50,7 @@ class Arena:
         self.broker_disk = Disk(directory / f"target-{target_brokers}" / "data", 256)  # of the target's last broker
         self.service: Service
         self._services: list[Service] = []
-        self._directory = directory
+        self.directory = directory
         self._stack = ExitStack()
 
     def __enter__(self) -> Arena:
@@ -73,7 +73,9 @@ class Arena:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def start_service(self, environment: Mapping[str, str] | None = None, **flow: Any) -> Service:
+    def start_service(
+        self, environment: Mapping[str, str] | None = None, spark: Mapping[str, Any] | None = None, **flow: Any
+    ) -> Service:
         """Start another service and make it `service`; `flow` adds to the flow's keys."""
         own = {
             "transaction_timeout": f"{TRANSACTION_TIMEOUT}s",
@@ -82,11 +84,11 @@ class Arena:
             **flow,
         }
         through = Pair(self.source_proxy.bootstrap, self.target_proxy.bootstrap, ALIAS, self.pair.prefix)
-        settings = through.settings(own)
+        settings = through.settings(own, **({"spark": spark} if spark else {}))
         for cluster in settings["clusters"].values():
             cluster.update(credentials.properties(USER))
         own_environment = {**self.failpoints.environment, "TMPDIR": str(self.temporary), **(environment or {})}
-        self.service = Service(settings, self._directory, own_environment)
+        self.service = Service(settings, self.directory, own_environment)
         self._services.append(self.service)
         return self.service.start()
 

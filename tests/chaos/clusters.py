@@ -11,6 +11,7 @@ from confluent_kafka.admin import AclOperation, ResourceType
 
 from tests.chaos.arena import TRANSACTION_TIMEOUT, USER, Arena
 from tests.chaos.matrix import row
+from tests.chaos.packets import lost
 from tests.chaos.recorder import Recorder
 from tests.harness import credentials, topics
 from tests.harness.load import producer
@@ -70,6 +71,13 @@ def network(arena: Arena, rng: random.Random, _: Recorder) -> None:
     if kind != "reset":
         time.sleep(rng.uniform(1, TRANSACTION_TIMEOUT + 4))
     proxy.heal()
+
+
+@row("7 the network: packets are lost", everywhere=False)
+def packets(arena: Arena, rng: random.Random, _: Recorder) -> None:
+    proxy = rng.choice((arena.source_proxy, arena.target_proxy))
+    with lost(proxy.bootstrap, rng.uniform(0.02, 0.2)):
+        time.sleep(rng.uniform(1, TRANSACTION_TIMEOUT + 4))
 
 
 @row("8 a stranger takes a transactional id of mirror's, and writes with it")

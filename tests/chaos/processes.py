@@ -7,12 +7,14 @@ import os
 import random
 import shutil
 import signal
+import tempfile
 import time
 from pathlib import Path
 
 from tests.chaos.arena import TRANSACTION_TIMEOUT, Arena
 from tests.chaos.matrix import row
 from tests.chaos.recorder import Recorder
+from tests.harness.spark_cluster import SparkCluster
 from tests.harness.waiting import PATIENCE, until
 
 STEPS = ("before-produce", "after-produce", "after-offsets", "after-commit")
@@ -50,18 +52,37 @@ def jvm(arena: Arena, _: random.Random, __: Recorder) -> None:
     arena.start_service()
 
 
-@row("4 Spark's checkpoint is lost, and a worker killed")
+@row("2 kill -9 an executor of a Spark cluster", everywhere=False)
+def executor(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    assert arena.service.terminate() == 0, arena.service.tail()
+    place = Path(tempfile.mkdtemp(prefix="spark-", dir=arena.directory))
+    with SparkCluster(place, workers=2) as cluster:
+        arena.start_service(spark=cluster.settings)
+        recorder.await_progress()
+        before = cluster.executors()
+        cluster.kill(rng.choice(sorted(before)))
+        recorder.await_progress()
+        until("another executor", lambda: cluster.executors().keys() - before.keys(), PATIENCE)
+        assert arena.service.terminate() == 0, arena.service.tail()
+    arena.start_service()
+
+
+@row("4 Spark's checkpoint is lost, or an old one comes back, and a worker is killed")
 def checkpoint(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     def found() -> list[Path]:
         return list(arena.temporary.glob("mirror-*/checkpoint-*"))
 
-    if not found():  # lost in an earlier round: only another query writes one again
-        assert arena.service.terminate() == 0, arena.service.tail()
-        arena.start_service()
-        until("a checkpoint", found)
-        recorder.await_progress()
+    old = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=arena.directory))
+    for directory in found():
+        shutil.copytree(directory, old, dirs_exist_ok=True)
+    assert arena.service.terminate() == 0, arena.service.tail()
+    arena.start_service()
+    until("a checkpoint", found)
+    recorder.await_progress()
     for directory in found():
         shutil.rmtree(directory)
+        if rng.random() < 0.5:
+            shutil.copytree(old, directory)
     worker(arena, rng, recorder)
 
 

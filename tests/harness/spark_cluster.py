@@ -8,6 +8,7 @@ import uuid
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import psutil
 
@@ -27,6 +28,17 @@ class SparkCluster:
         self._workers = workers
         self._mark = uuid.uuid4().hex
         self._log = directory / "spark.log"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """For a service whose executors run here."""
+        conf = {
+            "spark.driver.host": "127.0.0.1",
+            "spark.executor.memory": "512m",
+            "spark.executor.cores": "1",
+            "spark.executor.extraJavaOptions": " ".join(SHORT_LIVED),
+        }
+        return {"master": self.url, "conf": conf}
 
     def executors(self) -> dict[int, list[int]]:
         """The Python workers of each executor, both by process id."""

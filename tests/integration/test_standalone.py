@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from mirror.broker_jvm import SHORT_LIVED
 from tests.harness.load import Load
 from tests.harness.pair import Pair
 from tests.harness.spark_cluster import SparkCluster
@@ -18,16 +17,8 @@ pytestmark = pytest.mark.slow
 def test_an_executor_is_killed_under_load(pair: Pair, tmp_path: Path) -> None:
     topic = pair.topic("spread", 4)
     with SparkCluster(tmp_path, workers=2) as cluster:
-        spark = {
-            "master": cluster.url,
-            "conf": {
-                "spark.driver.host": "127.0.0.1",
-                "spark.executor.memory": "512m",
-                "spark.executor.cores": "1",
-                "spark.executor.extraJavaOptions": " ".join(SHORT_LIVED),
-            },
-        }
-        with Load(pair.source, {topic: 4}, rate=1_000) as load, pair.service(tmp_path, spark=spark) as service:
+        service = pair.service(tmp_path, spark=cluster.settings)
+        with Load(pair.source, {topic: 4}, rate=1_000) as load, service:
 
             def spread() -> bool:
                 return sorted(len(workers) for workers in cluster.executors().values()) == [1, 1]
