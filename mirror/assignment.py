@@ -24,13 +24,15 @@ class Replaced(MirrorError):
 class Start:
     """Where a partition's consumer starts; `known`: where a committed position says, perhaps an old one.
 
-    `epoch` is the position's leader epoch; `foreign`: the position belongs to a topic that was deleted since.
+    `epoch` is the position's leader epoch; `foreign`: the position belongs to a topic that was deleted since;
+    `unread`: the target refuses to tell of a position now.
     """
 
     offset: int
     known: bool
     epoch: int = -1
     foreign: bool = False
+    unread: bool = False
 
 
 class Assignment:
@@ -94,11 +96,12 @@ def find_starts(
     A committed position may still be behind a pending one; the replicator loads again once it has fenced.
     Without partitions of which the source gives no offset now. Raises ClusterAway or PartitionError for the target.
     """
-    hints = positions.hints((topic.remote, p.partition) for p, topic in joining.items())
+    refused: set[tuple[str, int]] = set()  # each of these fails by itself, when it is taken over
+    hints = positions.hints(((topic.remote, p.partition) for p, topic in joining.items()), refused)
     starts: dict[Partition, Start] = {}
     fresh: dict[Partition, OffsetSpec] = {}
     for partition, topic in joining.items():
-        position = hints[topic.remote, partition.partition]
+        position = hints.get((topic.remote, partition.partition))
         if position is not None:
             foreign = not position.belongs_to(topic.topic_id)
             starts[partition] = Start(position.offset, True, position.epoch, foreign)
@@ -108,7 +111,8 @@ def find_starts(
     offsets = list_offsets(source, fresh)
     # A timestamp after the newest record has no offset: it means the end.
     offsets |= list_offsets(source, {p: OffsetSpec.latest() for p, offset in offsets.items() if offset < 0})
-    return starts | {p: Start(offset, known=False) for p, offset in offsets.items() if offset >= 0}
+    unread = {p for p in fresh if (joining[p].remote, p.partition) in refused}
+    return starts | {p: Start(offset, False, unread=p in unread) for p, offset in offsets.items() if offset >= 0}
 
 
 def _spec(flow: Flow) -> OffsetSpec:

@@ -14,9 +14,13 @@ class BatchSize:
         self._most = most
         self._timeout = timeout  # seconds that a transaction may last
 
-    def took(self, records: int, seconds: float) -> None:
-        """A transaction of so many records has ended after `seconds`, committed or not."""
+    def failed(self, records: int, seconds: float) -> None:
+        """A transaction of so many records was not committed, after `seconds`."""
         if seconds > self._timeout / 2:
             self.limit = max(1, min(self.limit, records) // 2)
-        elif seconds < self._timeout / 8 and records >= self.limit:
-            self.limit = min(self._most, self.limit * 2)
+
+    def committed(self, records: int, seconds: float) -> None:
+        """One was: if it was full, and not slow, there may be more in the next."""
+        if records >= self.limit and seconds < self._timeout / 2:
+            more = self.limit if seconds < self._timeout / 4 else self.limit // 8 + 1
+            self.limit = min(self._most, self.limit + more)

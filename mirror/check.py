@@ -209,7 +209,7 @@ class _FlowChecks:
             return
         if self._target.has_acls():
             said = "Kafka tells nobody what is allowed on transactional ids"
-            remedy = "see that Write and Describe are allowed on those that begin with mirror-"
+            remedy = f"see that Write and Describe are allowed on those that begin with {flow.group}/"
             yield self._check("transactional ids", "WARNING", said, remedy)
         else:
             yield self._check("transactional ids", "OK", "the target has no ACLs")

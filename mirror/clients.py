@@ -14,6 +14,7 @@ from mirror.throttle import Throttle
 
 Properties = Mapping[str, Any]
 
+FETCH_MAX = 8 * 2**20  # bytes in one answer of the source
 AWAY = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE})
 OnError = Callable[[KafkaError], None]
 
@@ -46,7 +47,6 @@ SOURCE_CONSUMER: Properties = {
 TARGET_PRODUCER_DEFAULTS: Properties = {
     "retry.backoff.ms": 1,
     "retry.backoff.max.ms": 50,
-    "queue.buffering.max.kbytes": 1048576,
     "message.max.bytes": 1_000_000_000,  # what is too large is the target topic's to say
     "batch.size": 1_000_000,  # librdkafka's own defaults: the pacing of deliveries has to know them
     "batch.num.messages": 10_000,
@@ -75,11 +75,14 @@ def source_consumer(flow: Flow, logger: Any, throttle: Throttle) -> Consumer:
     `consumer_group_metadata()` of a consumer is what `send_offsets_to_transaction` takes. `logger` is told about
     metadata: it is the only word that librdkafka has for a topic that was created again.
     """
+    user = {**_base(flow.source), **flow.source.consumer}
     config = {
         "fetch.queue.backoff.ms": 10,
+        # librdkafka asks for the same again if an answer is not there, whole, within `socket.timeout.ms`: over a slow
+        # link 50 MiB are not. It refuses less than a message may have.
+        "fetch.max.bytes": max(FETCH_MAX, int(user.get("message.max.bytes", 0))),
         "queued.min.messages": 10_000,  # of all partitions in one queue: live records wait behind those that catch up
-        **_base(flow.source),
-        **flow.source.consumer,
+        **user,
         **SOURCE_CONSUMER,
         "group.id": flow.group,
         "log_level": 7,
@@ -142,7 +145,6 @@ def _target_properties(flow: Flow, transactional_id: str, linger: int) -> dict[s
         **TARGET_PRODUCER_DEFAULTS,
         "linger.ms": linger,
         "compression.type": flow.compression,
-        "queue.buffering.max.messages": max(100_000, 2 * flow.batch_max_records),
         **_base(flow.target),
         **flow.target.producer,
         **_fixed_producer(flow),
@@ -161,6 +163,10 @@ def _fixed_producer(flow: Flow) -> dict[str, Any]:
         **TARGET_PRODUCER,
         "transaction.timeout.ms": timeout,
         "message.timeout.ms": timeout,
+        # Batches are paced, so that the queue never has more than a few requests and a batch's offset syncs. A smaller
+        # one would refuse the same batch again and again.
+        "queue.buffering.max.messages": max(100_000, 2 * flow.batch_max_records),
+        "queue.buffering.max.kbytes": 1048576,
         # When the group's coordinator goes away at the wrong moment, librdkafka waits in send_offsets_to_transaction
         # for any connection of the producer to change, without a limit. An idle one that is closed is such a change.
         "connections.max.idle.ms": timeout,

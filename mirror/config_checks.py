@@ -36,7 +36,7 @@ _JAVA = {
     "ssl.keystore.type": "ssl.keystore.location (a PKCS#12 file) or ssl.certificate.location (a PEM file)",
     "ssl.keystore.key": "ssl.key.pem",
     "ssl.keystore.certificate.chain": "ssl.certificate.pem",
-    "buffer.memory": "queue.buffering.max.kbytes",
+    "buffer.memory": "batch_max_bytes of the flow",
     "max.request.size": "message.max.bytes",
     "max.poll.records": "batch_max_records of the flow",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -66,6 +67,7 @@ class IdempotentProducer:
         self._positions = positions
         self._deliveries = Deliveries()
         self._position: TopicPartition | None = None
+        self._deadline = 0.0  # monotonic
         disturbances = Disturbances()
         callbacks = {
             "error_cb": disturbances.append,
@@ -83,9 +85,10 @@ class IdempotentProducer:
         """Nothing: there is no transactional id."""
 
     def begin(self) -> None:
-        """A batch begins."""
+        """A batch begins. All waits for its deliveries together have one time-out: a longer step passes for a hang."""
         self._deliveries.begin()
         self._position = None
+        self._deadline = time.monotonic() + self._timeout
 
     def produce(
         self,
@@ -103,7 +106,7 @@ class IdempotentProducer:
 
     def keep_down(self, records: int) -> None:
         """As TransactionalProducer.keep_down."""
-        await_deliveries(self._producer, records, self._timeout, self._poll)
+        await_deliveries(self._producer, records, self._deadline - time.monotonic(), self._poll)
 
     def flush(self) -> None:
         """Wait until every record has its downstream offset or has failed. Raises OutcomeUnknown if neither."""

@@ -10,7 +10,7 @@ from mirror.channel import PLAN_KEY, ChannelWriter, ControlReader
 from mirror.clients import DEFAULTS, LIBRDKAFKA, transactional_properties
 from mirror.errors import ClusterAway, FlowError, Superseded
 from mirror.plan import Partition, Plan, Topic, assign, merge_initial, slice_count
-from mirror.producer import FENCED
+from mirror.producer import FENCED, leader_id
 from mirror.settings import Flow
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Leader:
         self._generation = self.control.plan.generation if self.control.plan else 0
 
     def _fence(self) -> Producer:
-        properties = transactional_properties(self._flow, f"mirror-cluster-{self._flow.group}")
+        properties = transactional_properties(self._flow, leader_id(self._flow))
         # A plan has every partition. And a disturbed leader needs no telling: it reads before it writes again.
         big = {"compression.type": "gzip", "message.max.bytes": 8 * 1024 * 1024, "log_level": DEFAULTS["log_level"]}
         producer = Producer({**properties, **big}, logger=LIBRDKAFKA)

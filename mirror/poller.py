@@ -210,9 +210,11 @@ class Poller:
                 replicator.caught_up(message.offset())
         elif error.code() == KafkaError._AUTO_OFFSET_RESET and replicator is not None:
             replicator.lost(error.str())
-        elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED and replicator is not None:
+        elif clients.is_away(error):  # the leader tells
+            return
+        elif replicator is not None:
             replicator.unreadable(f"the source gives no records: {error.str()}")
-        elif not clients.is_away(error) and (topic, number, error.code()) not in self._said:  # away: the leader tells
+        elif (topic, number, error.code()) not in self._said:
             self._said.add((topic, number, error.code()))
             where = {"flow": self._flow.name, "topic": topic, "partition": number}
             log.warning("source consumer", extra={**where, "reason": error.str()})

@@ -101,11 +101,15 @@ class Positions:
         together with itself, and commit what was aborted. Raises PositionUnstable, ClusterAway or PartitionError.
         """
         deadline = time.monotonic() + REQUEST_TIMEOUT
-        high = self._end(self._latest, remote, partition)
+        high = self.end(remote, partition)
         while self._end(self._stable, remote, partition) < high:
             if time.monotonic() > deadline:
                 raise PositionUnstable(f"{remote}-{partition} is held by {HANGS}")
             time.sleep(LOOK_INTERVAL)
+
+    def end(self, remote: str, partition: int) -> int:
+        """The high watermark of a remote partition. Raises ClusterAway or PartitionError."""
+        return self._end(self._latest, remote, partition)
 
     def _end(self, reader: Consumer, remote: str, partition: int) -> int:
         """The last stable offset for a read_committed reader, else the high watermark."""
@@ -121,16 +125,23 @@ class Positions:
         except KafkaException as error:
             raise self._failed(f"no end of {remote}-{partition}", error.args[0]) from error
 
-    def hints(self, remote_partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Position | None]:
-        """Positions that may be behind the truth (a pending one is not waited for). Raises as `stable`."""
+    def hints(
+        self, remote_partitions: Iterable[tuple[str, int]], refused: set[tuple[str, int]] | None = None
+    ) -> dict[tuple[str, int], Position | None]:
+        """Positions that may be behind the truth (a pending one is not waited for). Raises as `stable`.
+
+        Those that the target refuses to tell are not raised for but added to `refused`, if that is given.
+        """
         asked = [TopicPartition(remote, partition) for remote, partition in remote_partitions]
         if not asked:
             return {}
         found = self._fetch(self._latest, asked)
-        failed = next((f for f in found if f.error is not None), None)
-        if failed is not None:
-            raise self._failed(f"no position of {failed.topic}-{failed.partition}", failed.error)
-        return {(f.topic, f.partition): Position.from_committed(f) for f in found}
+        for each in (f for f in found if f.error is not None):
+            error = self._failed(f"no position of {each.topic}-{each.partition}", each.error)
+            if error.away or refused is None:
+                raise error
+            refused.add((each.topic, each.partition))
+        return {(f.topic, f.partition): Position.from_committed(f) for f in found if f.error is None}
 
     def _fetch(self, reader: Consumer, asked: list[TopicPartition]) -> list[TopicPartition]:
         try:

@@ -46,7 +46,7 @@ AFTERMATH = frozenset({KafkaError._STATE, KafkaError._FATAL})
 
 POLL_TIMEOUT = 0.1  # seconds; it returns with the first delivery
 NOT_ACKNOWLEDGED = "the target does not acknowledge records"
-FENCE_TIMEOUT = 10.0  # seconds; short, so that a drain need not wait for a target that is away
+FENCE_TIMEOUT = 10.0  # seconds, for connecting too; short, so that a drain need not wait for a target that is away
 
 
 class Disturbances(list[object]):
@@ -105,7 +105,7 @@ class TransactionalProducer:
         PartitionError when the target refuses.
         """
         try:
-            self._producer.init_transactions(min(self._timeout, FENCE_TIMEOUT))
+            self._producer.init_transactions(FENCE_TIMEOUT)
         except KafkaException as error:
             cause: KafkaError = error.args[0]
             if cause.code() in FENCED:
@@ -204,6 +204,14 @@ def await_deliveries(producer: Producer, records: int, timeout: float, poll: Cal
         poll(POLL_TIMEOUT)
 
 
-def transactional_id(flow: Flow, topic: str, partition: int) -> str:
-    """The fixed id of one source partition: whoever opens it fences every earlier owner."""
-    return f"mirror-{flow.source.alias}-{flow.target.alias}-{topic}-{partition}"
+def transactional_id(flow: Flow, remote: str, partition: int) -> str:
+    """The fixed id of whoever moves one position: it has the position's own key, so no other flow's is the same.
+
+    Whoever opens it fences every earlier owner.
+    """
+    return f"{flow.group}/{remote}/{partition}"
+
+
+def leader_id(flow: Flow) -> str:
+    """The fixed id of whoever leads the flow; the last part is no number, so it is no partition's."""
+    return f"{flow.group}/leader"

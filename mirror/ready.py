@@ -1,4 +1,4 @@
-"""The queue between a task's poller and its transaction threads."""
+"""The queue between a task's poller and its transaction threads, and what bounds how many of a kind run at once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import heapq
 import itertools
 import threading
 import time
+from collections import deque
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -42,3 +43,27 @@ class DelayQueue(Generic[T]):
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+
+
+class Lane(Generic[T]):
+    """Lets so many items in at once; others wait in order."""
+
+    def __init__(self, width: int) -> None:
+        self._free = width
+        self._waiting: deque[T] = deque()
+        self._lock = threading.Lock()
+
+    def enter(self, item: T) -> bool:
+        """Is there room for `item`? Else `leave` gives it when its turn has come."""
+        with self._lock:
+            if self._free > 0:
+                self._free -= 1
+                return True
+            self._waiting.append(item)
+            return False
+
+    def leave(self) -> T | None:
+        """One has gone, or there is room for one more; returns who may try to enter now."""
+        with self._lock:
+            self._free += 1
+            return self._waiting.popleft() if self._waiting else None

@@ -101,7 +101,7 @@ class Replicator:
         self.refresh_at = time.monotonic() + random.uniform(0, REFRESH_INTERVAL)
         self._stands = start.known  # has a position ever been committed?
         self._delivered: Position | None = None  # before it, without transactions, all is on the target
-        self._pin_start = not start.known and owner.flow.start != "earliest"
+        self._pin_start = not start.known and (start.unread or owner.flow.start != "earliest")
         self._incarnation: Incarnation | None = None
         self._backoff = Backoff()
         self._batch_size = BatchSize(owner.flow.batch_max_records, owner.flow.transaction_timeout)
@@ -234,6 +234,9 @@ class Replicator:
         size, begun = 0, time.monotonic()
         try:
             if culprit:
+                # Said before it is done, here and of what is lost: a crash behind the commit must not silence it.
+                where = {**self._where(), "reason": self._refusal(batch)}
+                log.warning("record refused, copying goes on behind it", extra=where)
                 incarnation.pass_over(batch, refusals.reason, whole=not refusals.letters)
             else:
                 size = incarnation.copy(batch)
@@ -247,15 +250,13 @@ class Replicator:
             return
         except PartitionError:
             self._delivered = incarnation.delivered(batch) or self._delivered
+            self._batch_size.failed(len(batch.messages), time.monotonic() - begun)
             raise
-        finally:
-            self._batch_size.took(len(batch.messages), time.monotonic() - begun)
         self.buffer.committed(batch)
+        self._batch_size.committed(len(batch.messages), incarnation.duration)
         self._committed(incarnation, batch.next_offset, batch.epoch, len(batch.messages))
         if culprit:
             self.counters.lost["refused" if policy == "skip" else "dead_letter"] += 1
-            where = {**self._where(), "reason": self._refusal(batch)}
-            log.warning("record refused, copying goes on behind it", extra=where)
         else:
             self.counters.copied(batch.timestamps, size, int(self.last_commit * 1000), incarnation.duration)
         refusals.taken()
@@ -298,13 +299,13 @@ class Replicator:
     def _pass_over(self, loss: Loss, incarnation: Incarnation) -> None:
         if self._flow.on_data_loss == "fail" and not self._owner.may_skip(self.partition, self.position):
             raise SourceDataLost(loss.what)
+        # The id, for the same figures may be lost of another topic of the name, and that is not said again.
+        where = {**self._where(), "reason": loss.what, "offset": loss.resume, "topic_id": self.topic.topic_id}
+        log.warning("source data is lost, copying goes on behind it", extra=where)
         incarnation.settle(loss.resume)
         self._committed(incarnation, loss.resume)
         self._discard()  # with its marks for offset syncs: they go on from another place
         self.counters.lost[loss.reason] += loss.offsets
-        # The id, for the same figures may be lost of another topic of the name, and that is not said again.
-        where = {**self._where(), "reason": loss.what, "offset": loss.resume, "topic_id": self.topic.topic_id}
-        log.warning("source data is lost, copying goes on behind it", extra=where)
 
     @property
     def _barred(self) -> str:
@@ -350,6 +351,7 @@ class Replicator:
             if self._stands:
                 self._releasing = State.RELEASED  # and joined anew: where to start has to be found again
                 raise PartitionError(f"position {self.position} is gone from group {self._flow.group}")
+            self._begin_anew()
             position = Position(self.start.offset, self.topic.topic_id)
         else:
             self._stands, self._pin_start = True, False
@@ -362,10 +364,16 @@ class Replicator:
         self._incarnation = Incarnation(self._flow, self.partition, self.topic, producer)
         return self._incarnation
 
+    def _begin_anew(self) -> None:
+        """Nothing was ever committed. If there are records all the same, they may come twice: that is not silent."""
+        if self._owner.positions.end(self.topic.remote, self.partition.partition) > 0:
+            where = {**self._where(), "remote": self.topic.remote, "group": self._flow.group}
+            log.warning("the remote partition has records, but no position", extra={**where, "from": self.start.offset})
+
     def _producer(self) -> TargetProducer:
         if not self._flow.exactly_once:
             return IdempotentProducer(self._flow, self._owner.positions, self._owner.throttles.target)
-        name = transactional_id(self._flow, *self.partition)
+        name = transactional_id(self._flow, self.topic.remote, self.partition.partition)
         return TransactionalProducer(self._flow, name, self._owner.group_metadata, self._owner.throttles.target)
 
     def _committed(self, incarnation: Incarnation, position: int, epoch: int = -1, records: int = 0) -> None:

@@ -17,7 +17,7 @@ from mirror.errors import TaskHung
 from mirror.plan import Partition
 from mirror.poller import BUFFER_RECORDS, Poller, Seek
 from mirror.positions import Position, Positions
-from mirror.ready import DelayQueue
+from mirror.ready import DelayQueue, Lane
 from mirror.replicator import Replicator
 from mirror.settings import Flow
 from mirror.state import State
@@ -50,7 +50,7 @@ class SliceTask:
         self._room = threading.Lock()
         self._threads: list[threading.Thread] = []
         # Failed partitions may wait for long at each try: they must leave threads for the others.
-        self._for_failed = threading.Semaphore(max(1, flow.transaction_threads // 2))
+        self._for_failed: Lane[Replicator] = Lane(max(1, flow.transaction_threads // 2))
         self.throttles = Throttles(flow)
         self._poller = Poller(flow, self.throttles.source)
         self.group_metadata = self._poller.group_metadata
@@ -115,6 +115,8 @@ class SliceTask:
             name = f"transactions-{len(self._threads)}"
             self._threads.append(threading.Thread(target=self._transact, name=name, daemon=True))
             self._threads[-1].start()
+            if len(self._threads) > self.flow.transaction_threads:  # most of the slow ones have failed
+                self._admit(self._for_failed.leave())
 
     def make_room(self) -> None:
         """Close the producers unused for longest while too many are open."""
@@ -143,15 +145,18 @@ class SliceTask:
     def _transact(self) -> None:
         while (replicator := self._ready.take()) is not None:
             failed = replicator.state is State.FAILED
-            if failed and not self._for_failed.acquire(blocking=False):
-                self._ready.put(replicator, 0.05)
+            if failed and not self._for_failed.enter(replicator):
                 continue
             try:
                 replicator.step()
             finally:
                 if failed:
-                    self._for_failed.release()
+                    self._admit(self._for_failed.leave())
             self._poller.progress.set()
+
+    def _admit(self, replicator: Replicator | None) -> None:
+        if replicator is not None:
+            self._ready.put(replicator)
 
     def _drain(self) -> None:
         """Let running transactions end, begin no others."""

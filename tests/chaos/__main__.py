@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -35,6 +36,7 @@ class Total:
     rounds: int = 0
     records: int = 0
     samples: int = 0
+    samples_in_faults: int = 0
     violations: list[str] = field(default_factory=list)
     longest_stall: float = 0.0  # seconds
     seeds: list[int] = field(default_factory=list)
@@ -46,6 +48,7 @@ class Total:
             rounds=self.rounds + other.rounds,
             records=self.records + other.records,
             samples=self.samples + other.samples,
+            samples_in_faults=self.samples_in_faults + other.samples_in_faults,
             violations=self.violations + other.violations,
             longest_stall=max(self.longest_stall, other.longest_stall),
             seeds=self.seeds + other.seeds,
@@ -62,33 +65,48 @@ def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total) -> None:
             recorder.await_first()
             for row in rows:
                 time.sleep(rng.uniform(0, 0.5))
-                row.fault(arena, rng, recorder)
-                recorder.await_progress()
+                total.rounds += _round(arena, row, rng, recorder)
             histories = recorder.finish()
         for number, history in enumerate(histories):
             total.records += len(history.target)
             total.samples += len(history.samples)
+            total.samples_in_faults += sum(sample.during_fault for sample in history.samples)
             said = [f"seed {seed}, {recorder.topic}-{number}: {v.invariant} {v.what}" for v in recorder.judge(history)]
             total.violations += said[:20]
         total.violations += _false_alarms(arena, recorder, seed)
         total.longest_stall = max([total.longest_stall, *recorder.stalls])
-        if max(recorder.stalls) > LONG:
+        if total.longest_stall > LONG:
             print("\n".join(["   what the service said:", *arena.lines()[said_before:]]), flush=True)
-    except CannotRun as error:
-        print(f"   cannot run here: {error}", flush=True)
-        return
     except Exception as error:  # the round could not be judged: that counts as well
         traceback.print_exc()
         total.violations.append(f"seed {seed}: {type(error).__name__}: {str(error)[:2000]}")
         arena.heal()
-    total.rounds += len(rows)
     total.violations += [f"seed {seed}: {what}" for what in arena.defects()[defects:]]
 
 
+def _round(arena: Arena, row: Row, rng: random.Random, recorder: Recorder) -> bool:
+    """One fault, until there is progress again; False if this machine does not allow it."""
+    recorder.watch.during_fault = True
+    try:
+        row.fault(arena, rng, recorder)
+        recorder.await_progress()
+        return True
+    except CannotRun as error:
+        print(f"   cannot run here: {error}", flush=True)
+        return False
+    finally:
+        recorder.watch.during_fault = False
+
+
 def _false_alarms(arena: Arena, recorder: Recorder, seed: int) -> list[str]:
-    """What mirror says it has passed over, where nothing was lost or refused."""
+    """What mirror says it has passed over, where less was lost or refused. It may say the same twice."""
     events = [event for message in (PASSED_OVER, REFUSED) for event in arena.find(message, topic=recorder.topic)]
-    return [f"seed {seed}: false alarm: {event}" for event in events if not recorder.passed_over[event["partition"]]]
+    said = Counter(number for number, _ in {(event["partition"], event["reason"]) for event in events})
+    return [
+        f"seed {seed}: told {said[number]} times of a loss, {recorder.told[number]} were there: {events}"
+        for number in said.keys() | recorder.told.keys()
+        if said[number] != recorder.told[number]
+    ]
 
 
 def schedule(names: Sequence[str], rounds: int, randoms: int, seed: int) -> Iterator[tuple[str, int, list[Row]]]:
@@ -105,10 +123,11 @@ def schedule(names: Sequence[str], rounds: int, randoms: int, seed: int) -> Iter
 
 def table(totals: Iterable[Total]) -> str:
     """For people, and as Markdown."""
-    lines = ["| row | rounds | records | samples | violations | longest stall |", "|---|---|---|---|---|---|"]
+    columns = ("row", "rounds", "records", "samples (in faults)", "violations", "longest stall")
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for t in totals:
-        stall = f"{t.longest_stall:.1f} s"
-        lines.append(f"| {t.name} | {t.rounds} | {t.records:,} | {t.samples:,} | {len(t.violations)} | {stall} |")
+        samples, stall = f"{t.samples:,} ({t.samples_in_faults:,})", f"{t.longest_stall:.1f} s"
+        lines.append(f"| {t.name} | {t.rounds} | {t.records:,} | {samples} | {len(t.violations)} | {stall} |")
     return "\n".join(lines)
 
 
@@ -165,9 +184,8 @@ def main() -> int:
             play(arena, rows, seed, total)
             for violation in total.violations:
                 print(f"   VIOLATION {violation}", flush=True)
-            if total.rounds:
-                merge(totals, total)
-            if total.rounds and asked.json:  # now, for it may be hours until the last one
+            merge(totals, total)
+            if asked.json:  # now, for it may be hours until the last one
                 everything = add(total, asked.json)
     print(table(totals.values()))
     if everything:

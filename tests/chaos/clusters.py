@@ -15,6 +15,7 @@ from tests.chaos.packets import lost
 from tests.chaos.recorder import Recorder
 from tests.harness import credentials, topics
 from tests.harness.load import producer
+from tests.harness.proxy import HeldBack
 from tests.harness.service import FAILED
 from tests.harness.waiting import PATIENCE, until
 
@@ -82,8 +83,8 @@ def packets(arena: Arena, rng: random.Random, _: Recorder) -> None:
 
 @row("8 a stranger takes a transactional id of mirror's, and writes with it")
 def hijack(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
-    prefix = f"mirror-{arena.pair.alias}-backup-{recorder.topic}"
-    victim = rng.choice([f"mirror-cluster-{arena.pair.group}", *(f"{prefix}-{s.partition}" for s in recorder.senders)])
+    group = arena.pair.group
+    victim = rng.choice([f"{group}/leader", *(f"{group}/{recorder.remote}/{s.partition}" for s in recorder.senders)])
     # What it leaves open under another partition's id is the broker's to end, before the judge looks.
     soon = {"transaction_timeout_ms": 5_000, "message_timeout_ms": 5_000}
     to = producer(arena.pair.target, transactional_id=victim, **soon)
@@ -96,11 +97,13 @@ def hijack(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
 
 @row("9 an EndTxn arrives in the next transaction")
 def held_back_end_txn(arena: Arena, _: random.Random, recorder: Recorder) -> None:
-    held = None
+    held: HeldBack | None = None
     arena.failpoints.arm("SIGCONT", "after-produce", nth=1_000_000)  # where it is armed, records are delivered first
     while held is None or held.error in NOT_JUDGED:
-        held = arena.target_proxy.hold_back_end_txn(f"mirror-{arena.pair.alias}-backup-{recorder.topic}-")
-        until("the EndTxn arrives", lambda held=held: held.error is not None, PATIENCE)  # type: ignore[misc]
+        held = arena.target_proxy.hold_back_end_txn(f"{arena.pair.group}/{recorder.remote}/")
+        until("an EndTxn is held", lambda held=held: held.request is not None, PATIENCE)  # type: ignore[misc]
+        recorder.heals()
+        until("it arrives", lambda held=held: held.error is not None, PATIENCE)  # type: ignore[misc]
     arena.target_proxy.held = None
     arena.failpoints.disarm()
     assert held.request is not None and held.during is not None
@@ -114,13 +117,13 @@ def permission(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     resource, name = rng.choice(
         (
             (ResourceType.TOPIC, recorder.remote),
-            (ResourceType.TRANSACTIONAL_ID, f"mirror-{arena.pair.alias}-backup-{recorder.topic}-0"),
+            (ResourceType.TRANSACTIONAL_ID, f"{arena.pair.group}/{recorder.remote}/0"),
         )
     )
     print(f"   {name}", flush=True)
     since = len(arena.service.events)
     with topics.forbidden(arena.pair.target, resource, name, AclOperation.WRITE):
-        _await_refusal(arena, recorder, since)
+        assert "uthorization failed" in _await_failed(arena, recorder, since)
         time.sleep(rng.uniform(0, 5))
 
 
@@ -129,31 +132,33 @@ def read_permission(arena: Arena, rng: random.Random, recorder: Recorder) -> Non
     since = len(arena.service.events)
     with topics.forbidden(arena.pair.source, ResourceType.TOPIC, recorder.topic, AclOperation.READ):
         arena.source_proxy.disconnect()  # for an open fetch session a broker does not ask again
-        _await_refusal(arena, recorder, since)
+        assert "uthorization failed" in _await_failed(arena, recorder, since)
         time.sleep(rng.uniform(0, 5))
 
 
-def _await_refusal(arena: Arena, recorder: Recorder, since: int) -> None:
+def _await_failed(arena: Arena, recorder: Recorder, since: int) -> str:
+    """Wait until a partition's state and reason are shown; returns the reason."""
     failed = {"topic": recorder.topic, "state": "failed"}
     arena.service.wait_for("failed", lambda: arena.service.metric("mirror_partitions", **failed) > 0)
-    said = arena.service.wait_for_event(FAILED, since=since, topic=recorder.topic)
-    assert "uthorization failed" in said["reason"], said
+    return str(arena.service.wait_for_event(FAILED, since=since, topic=recorder.topic)["reason"])
 
 
 @row("16 the service's credentials expire, and are given again")
 def credentials_expire(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     bootstrap = rng.choice((arena.pair.source, arena.pair.target))
     credentials.expire(bootstrap, USER)
-    arena.service.wait_for("not ready", lambda: arena.service.get("/readyz")[0] == 503)
+    arena.service.wait_for("told", lambda: "uthentication" in arena.service.get("/readyz")[1])
     time.sleep(rng.uniform(0, 5))
     credentials.allow(bootstrap, USER)
 
 
 @row("17 the disk of one of the target's brokers is full", everywhere=False)
-def target_disk_full(arena: Arena, rng: random.Random, _: Recorder) -> None:
-    broker = arena.target.brokers[-1]
+def target_disk_full(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    broker, since = arena.target.brokers[-1], len(arena.service.events)
+    topics.configure(arena.pair.target, recorder.remote, min_insync_replicas=len(arena.target.brokers))
     with arena.broker_disk.full():
         until("the broker gives up", lambda: broker.process is None or broker.process.poll() is not None, PATIENCE)
+        _await_failed(arena, recorder, since)
         time.sleep(rng.uniform(0, 3))
     broker.kill()
     broker.start()
@@ -166,4 +171,4 @@ def quotas(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     with topics.throttled(bootstrap, "mirror", producer_byte_rate=5_000, consumer_byte_rate=5_000):
         told = {"topic": recorder.topic, "by": side}
         arena.service.wait_for("told", lambda: arena.service.metric("mirror_throttled_partitions", **told) > 0)
-        recorder.await_progress()
+        time.sleep(rng.uniform(0, 5))

@@ -9,6 +9,7 @@ import shutil
 import signal
 import tempfile
 import time
+from datetime import datetime
 from pathlib import Path
 
 from tests.chaos.arena import TRANSACTION_TIMEOUT, Arena
@@ -119,6 +120,8 @@ def local_disk_full(arena: Arena, rng: random.Random, recorder: Recorder) -> Non
 def skewed_service(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     assert arena.service.terminate() == 0, arena.service.tail()
     arena.start_service({"MIRROR_CLOCK_AHEAD": str(rng.choice((-3600, 3600)))})
+    said = datetime.fromisoformat(arena.service.events[0]["ts"].replace("Z", "+00:00"))
+    assert abs(said.timestamp() - time.time()) > 3_000, said
     recorder.await_progress()
     ages = ("mirror_source_replication_latency_seconds_sum", "mirror_source_record_age_seconds_sum")
     found = [sample for sample in arena.service.metrics() if sample.name in ages]
@@ -135,4 +138,6 @@ def rescale(arena: Arena, rng: random.Random, _: Recorder) -> None:
         arena.service.kill()
     else:
         assert arena.service.terminate() == 0, arena.service.tail()
-    arena.start_service(tasks_max=1 if plan["slices"] > 1 else 2)
+    wanted = 1 if plan["slices"] > 1 else 2
+    arena.start_service(tasks_max=wanted)
+    arena.service.wait_for("another number", lambda: arena.service.find("plan", slices=wanted))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
 
 from confluent_kafka import IsolationLevel, KafkaException
 
+from tests.chaos.commits import Commits
 from tests.chaos.sender import Sender
 from tests.chaos.watch import Watch
 from tests.checker.checker import Violation, check
@@ -41,10 +43,13 @@ class Recorder:
         self.pair = pair
         self.topic = pair.topic(uuid.uuid4().hex[:8], partitions, **config)
         self.passed_over: dict[int, set[int]] = {number: set() for number in range(partitions)}
+        self.told: Counter[int] = Counter()  # how often, by partition, mirror had to tell of what it passed over
         self._rate = rate / partitions
         self.senders = [self._sender(number) for number in range(partitions)]
         self.watch = Watch(pair, self.topic)
         self.stalls: list[float] = []
+        self._commits = Commits(pair, self.remote)
+        self._healed: float | None = None  # monotonic
         self._bases = dict.fromkeys(range(partitions), 0)  # what is added to offsets: the ends of topics that are gone
         self._remembered: dict[int, dict[int, Record]] = {}  # by partition and offset
 
@@ -59,9 +64,9 @@ class Recorder:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         for sender in self.senders:
-            with contextlib.suppress(BaseException):
+            with contextlib.suppress(Exception):
                 sender.stop()
-        with contextlib.suppress(BaseException):  # what it failed with was told by `finish`
+        with contextlib.suppress(Exception):  # what it failed with was told by `finish`
             self.watch.stop()
         # Or the service would have more and more to do.
         topics.delete(self.pair.source, self.topic)
@@ -118,9 +123,14 @@ class Recorder:
         """Wait until every partition has got a record."""
         until("first records", lambda: all(self.watch.last_arrivals()), PATIENCE)
 
+    def heals(self) -> None:
+        """The fault is over: what a row still waits for is recovery."""
+        self._healed = time.monotonic()
+
     def await_progress(self) -> None:
-        """Wait until every partition has gone beyond what the source has now; notes how long that took."""
-        begun, wanted = time.monotonic(), self.source_ends()
+        """Wait until every partition has gone beyond what the source has now; notes how long recovery took."""
+        begun, wanted = self._healed or time.monotonic(), self.source_ends()
+        self._healed = None
 
         def is_beyond() -> bool:
             positions = self.positions()
@@ -141,6 +151,7 @@ class Recorder:
         positions = until("positions", self.positions, PATIENCE) or {}
         self.watch.stop()
         assert any(self.watch.samples.values()), "no sample was taken"
+        recorded = list(self._commits.read())
         source_ends = oracle.ends(self.pair.source, self.topic, IsolationLevel.READ_COMMITTED)
         stable = oracle.ends(self.pair.target, self.remote, IsolationLevel.READ_COMMITTED)
         high = oracle.ends(self.pair.target, self.remote, IsolationLevel.READ_UNCOMMITTED)
@@ -151,6 +162,11 @@ class Recorder:
                 target=[Record(*record) for record in target[number]],
                 concurrent=list(self.watch.seen[number]),
                 samples=list(self.watch.samples[number]),
+                recorded={
+                    offset + self.watch.bases.get((topic_id, number), 0)
+                    for partition, topic_id, offset in recorded
+                    if partition == number
+                },
                 position=positions[number] if positions[number] >= 0 else None,
                 source_end=source_ends[number] + self._bases[number],
                 stable=stable[number],
@@ -173,7 +189,10 @@ class Recorder:
         )
 
     def _has_seen(self, target: oracle.Records) -> bool:
-        return all(len(self.watch.seen[number]) >= len(records) for number, records in target.items())
+        return all(
+            not records or [r.offset for r in self.watch.seen[number][-1:]] >= [records[-1].offset]
+            for number, records in target.items()
+        )
 
     def positions(self) -> dict[int, int] | None:
         """Of all partitions; None while one of them is not known."""
@@ -189,7 +208,9 @@ class CompactedRecorder(Recorder):
     make = staticmethod(keyed)
 
     def __init__(self, pair: Pair) -> None:
-        super().__init__(pair, cleanup_policy="compact", segment_ms=500, min_cleanable_dirty_ratio=0.01)
+        # The lag, for the concurrent reader has to see all records before the target's compaction removes them.
+        lag = {"min_compaction_lag_ms": 3_000}
+        super().__init__(pair, cleanup_policy="compact", segment_ms=500, min_cleanable_dirty_ratio=0.01, **lag)
 
     @staticmethod
     def judge(history: History) -> list[Violation]:

@@ -34,26 +34,34 @@ TOGETHER = 5  # faults in one recording
 SAMPLE_INTERVAL = 5.0  # seconds
 SETTLING = 600.0  # seconds until everything that is allocated once has been
 WINDOW = 600.0  # seconds at either end of the rest whose medians are compared
-GROWTH = 1.1  # that is still noise
-ENDS_THE_SERVICE = {
+GROWTH = 1.1  # of memory that is still noise
+FEW = 3  # threads, open files or sockets that come and go
+ENDS_A_PROCESS = {
     "service",
     "jvm",
     "checkpoint",
     "second-service",
     "skewed-service",
     "rescale",
-}  # its processes must last
-MEASURES = ("memory, MiB", "threads", "open files", "sockets")
+    "worker",
+    "worker-at-step",
+    "worker-hangs",
+    "worker-hangs-at-step",
+    "local-disk-full",
+}  # what one process gains in an hour is to be seen
+KINDS = ("service", "Spark's JVM", "workers")  # which have to last
+MEMORY = "memory, MiB"
+MEASURES = (MEMORY, "threads", "open files", "sockets")
 
 
 class Sample(NamedTuple):
-    """All processes of one kind together."""
+    """One process."""
 
     at: float  # seconds since the start
     values: tuple[float, ...]  # as MEASURES
 
 
-Series = dict[str, list[Sample]]
+Series = dict[tuple[str, int], list[Sample]]  # by kind and process id
 
 
 def kind(process: psutil.Process) -> str:
@@ -79,17 +87,13 @@ class Meter(threading.Thread):
     def run(self) -> None:
         """Take samples."""
         while not self._stopping.wait(SAMPLE_INTERVAL):
-            sums: dict[str, list[float]] = {}
+            at = time.monotonic() - self._begun
             for process in self._arena.service.processes():
                 with contextlib.suppress(psutil.Error):
                     sockets = len(process.net_connections())
                     memory = process.memory_full_info().pss / 2**20
                     values = (memory, process.num_threads(), process.num_fds() - sockets, sockets)
-                    before = sums.get(kind(process), [0.0] * len(values))
-                    sums[kind(process)] = [a + b for a, b in zip(before, values, strict=True)]
-            at = time.monotonic() - self._begun
-            for name, found in sums.items():
-                self.series[name].append(Sample(at, tuple(found)))
+                    self.series[kind(process), process.pid].append(Sample(at, values))
 
     def stop(self) -> None:
         """Take no more."""
@@ -97,31 +101,42 @@ class Meter(threading.Thread):
         self.join()
 
 
-def grown(series: Mapping[str, Sequence[Sample]]) -> list[str]:
+def grown(series: Mapping[tuple[str, int], Sequence[Sample]]) -> list[str]:
     """What was more in the last minutes than in the first ones after settling, in words."""
-    problems = []
-    for name, samples in series.items():
-        end = samples[-1].at
+    end = max(samples[-1].at for samples in series.values())
+    if end < SETTLING + 2 * WINDOW:
+        return [f"{end / 60:.0f} minutes are too short a run to tell"]
+    lasting = {name for name, samples in series.items() if samples[0].at < SETTLING and samples[-1].at > end - EVERY}
+    problems = [f"no process lasts: {each}" for each in KINDS if each not in {name for name, _ in lasting}]
+    for name, pid in sorted(lasting):
+        samples = series[name, pid]
         early = [s for s in samples if SETTLING <= s.at < SETTLING + WINDOW]
         late = [s for s in samples if s.at >= end - WINDOW]
-        if not early:
-            problems.append(f"{name}: too short a run to tell")
-            continue
         for place, measure in enumerate(MEASURES):
             before, after = (statistics.median(s.values[place] for s in part) for part in (early, late))
-            print(f"{name}: {measure} {before:.0f} -> {after:.0f}")
-            if after > max(before * GROWTH, before + 2):
-                problems.append(f"{name}: {measure} grew from {before:.0f} to {after:.0f}")
+            print(f"{name} {pid}: {measure} {before:.0f} -> {after:.0f}")
+            if after > (before * GROWTH if measure == MEMORY else before + FEW):
+                problems.append(f"{name} {pid}: {measure} grew from {before:.0f} to {after:.0f}")
     return problems
 
 
-def plot(series: Mapping[str, Sequence[Sample]], faults: Sequence[float], file: Path) -> None:
+def plot(series: Mapping[tuple[str, int], Sequence[Sample]], faults: Sequence[float], file: Path) -> None:
     """One panel for each measure, a tick for each fault."""
     plot_style()
+    colors = {name: f"C{number}" for number, name in enumerate(sorted({name for name, _ in series}))}
     figure, axes = plt.subplots(2, 2, figsize=(9, 5), layout="constrained", sharex=True)
     for place, (measure, axis) in enumerate(zip(MEASURES, axes.flat, strict=True)):
-        for name, samples in sorted(series.items()):
-            axis.plot([s.at / 60 for s in samples], [s.values[place] for s in samples], label=name, linewidth=1)
+        labelled: set[str] = set()
+        for (name, _), samples in sorted(series.items()):
+            label = f"_{name}" if name in labelled else name
+            axis.plot(
+                [s.at / 60 for s in samples],
+                [s.values[place] for s in samples],
+                label=label,
+                color=colors[name],
+                linewidth=1,
+            )
+            labelled.add(name)
         axis.set_ylim(bottom=0)
         axis.set_title(measure)
         axis.plot([at / 60 for at in faults], [0] * len(faults), "|", color="#dc2626")
@@ -152,7 +167,7 @@ def main() -> int:
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # mounts and services must not stay
     print(f"seed {asked.seed}: --seed {asked.seed} repeats this run", flush=True)
-    rows = [row for key, row in ROWS.items() if row.everywhere and key not in ENDS_THE_SERVICE]
+    rows = [row for key, row in ROWS.items() if row.everywhere and key not in ENDS_A_PROCESS]
     total, moments, seed = Total("soak"), list[float](), asked.seed
     with (
         tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as directory,
@@ -173,7 +188,7 @@ def main() -> int:
     problems = grown(meter.series)
     for problem in problems:
         print(f"GROWTH {problem}")
-    return int(bool(total.violations or problems))
+    return int(bool(total.violations or problems or not total.rounds))
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ class Watch:
         self.seen: dict[int, list[Record]] = {}
         self.samples: dict[int, list[Sample]] = {}
         self.bases: dict[tuple[str, int], int] = {}  # what a topic's id adds to the offsets of its partition
+        self.during_fault = False
         self._arrived: dict[int, float] = {}  # monotonic
         self._pair = pair
         self._remote = pair.remote(topic)
@@ -129,7 +130,7 @@ class Watch:
 
         so what was on the target when the positions were read has to be decided first.
         """
-        before = self.positions()
+        before, during_fault = self.positions(), self.during_fault
         high, deadline = self._ends(IsolationLevel.READ_UNCOMMITTED), time.monotonic() + DECIDED_WITHIN
         stable = self._ends(IsolationLevel.READ_COMMITTED)
         while any(stable[number] < high[number] for number in high) and time.monotonic() < deadline:
@@ -139,7 +140,7 @@ class Watch:
         after = self.positions()
         decided = [number for number in high if stable[number] >= high[number]]
         return {
-            number: Sample(before[number], visible[number], after[number])
+            number: Sample(before[number], visible[number], after[number], during_fault)
             for number in decided
             if number in before and number in after and number in self.samples
         }

@@ -62,9 +62,10 @@ def _contents(history: History, wanted: Sequence[Record]) -> Iterator[Violation]
         if record.offset < position and not counts[record.identity]:
             yield Violation("I1", f"lost: {record}, position {position}")
     doubled = sum(count - 1 for count in counts.values())
-    allowed = 0 if history.crashes is None else history.crashes * history.batch
-    if doubled > allowed:
-        yield Violation("I2", f"{doubled} duplicates, {allowed} allowed")
+    if history.crashes is not None:
+        yield from _rewinds(history, wanted, history.crashes)
+    elif doubled:
+        yield Violation("I2", f"{doubled} duplicates")
     yield from _order(history, wanted)
 
 
@@ -78,15 +79,33 @@ def _order(history: History, wanted: Sequence[Record]) -> Iterator[Violation]:
         yield Violation("I3", f"begins with {wanted[found[0]]}")
 
 
+def _rewinds(history: History, wanted: Sequence[Record], crashes: int) -> Iterator[Violation]:
+    """At least once, a crash has copying go back by a batch, and then go on in order."""
+    place = {record.identity: index for index, record in enumerate(wanted)}
+    found = [place[record.identity] for record in history.target if record.identity in place]
+    back = [(before, after) for before, after in pairwise(found) if after <= before]
+    if len(back) > crashes:
+        yield Violation("I2", f"goes back {len(back)} times, {crashes} allowed")
+    for before, after in back:
+        if before - after >= history.batch:
+            yield Violation("I2", f"{before - after + 1} records again, {history.batch} allowed")
+    for before, after in pairwise(found):
+        if after > before + 1:
+            yield Violation("I3", f"{wanted[after]} comes after {wanted[before]}")
+
+
 def _positions(history: History, wanted: Sequence[Record]) -> Iterator[Violation]:
-    """Records and position are one transaction: what is visible is what is before the position."""
+    """Records and position are one transaction: what is visible is what is before a position."""
     offsets = [record.offset for record in wanted]
+    whole = {0, *(bisect_left(offsets, position) for position in history.recorded)}
     loose = history.crashes is not None  # at least once, the position follows the records
     for sample in history.samples:
         least = 0 if sample.before < 0 else bisect_left(offsets, sample.before)
         most = 0 if sample.after < 0 else bisect_left(offsets, sample.after)
         if sample.visible < least or (sample.visible > most and not loose):
             yield Violation("I6", f"{sample}: {least} to {most} records are before the position")
+        elif sample.visible not in whole and not loose:
+            yield Violation("I6", f"{sample}: no transaction ended there")
     reached = -1 if history.position is None else history.position
     if reached > history.source_end:
         yield Violation("I6", f"position {reached} is behind the source's end {history.source_end}")

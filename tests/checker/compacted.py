@@ -14,7 +14,7 @@ def check_compacted(history: History) -> list[Violation]:
     """All violations of a history of a compacted topic; none: it is right."""
     # The concurrent reader also sees what compaction removes from the target before the final one comes.
     contents = [*_contents(history, history.target), *_contents(history, history.concurrent)]
-    return [*contents, *_latest(history), *_position(history), *liveness(history)]
+    return [*contents, *_copied(history), *_latest(history), *_position(history), *liveness(history)]
 
 
 def _contents(history: History, seen: Sequence[Record]) -> Iterator[Violation]:
@@ -33,6 +33,18 @@ def _contents(history: History, seen: Sequence[Record]) -> Iterator[Violation]:
     for before, after in pairwise(known):
         if place[after.identity] < place[before.identity]:
             yield Violation("I3", f"{after} comes after {before}")
+
+
+def _copied(history: History) -> Iterator[Violation]:
+    """What the source still has, the concurrent reader has seen, at its place, before the target's compaction came."""
+    seen = {record.offset: record for record in history.concurrent}
+    identities = {record.identity for record in (*history.concurrent, *history.target)}
+    for record in history.source:
+        if record.identity not in identities:
+            yield Violation("I1", f"never on the target: {record}")
+    for record in history.target:
+        if seen.get(record.offset, record) != record:
+            yield Violation("I7", f"{record} was {seen[record.offset]} before")
 
 
 def _latest(history: History) -> Iterator[Violation]:

@@ -88,7 +88,13 @@ def _patch_replicator(module: ModuleType) -> None:
     module.REFRESH_INTERVAL = float(os.environ.get("MIRROR_REFRESH_INTERVAL", module.REFRESH_INTERVAL))  # type: ignore[attr-defined]
 
 
+def _patch_positions(module: ModuleType) -> None:
+    positions = module.Positions
+    positions.commit = _around(positions.commit, "before-position", None)
+
+
 PATCHES = {
+    "mirror.positions": _patch_positions,
     "mirror.producer": _patch_producer,
     "mirror.transaction": _patch_transaction,
     "mirror.replicator": _patch_replicator,

@@ -32,7 +32,13 @@ Records = dict[int, list[Record]]  # by partition
 class Reader:
     """Reads a topic on and on; `records` has all that was read."""
 
-    def __init__(self, bootstrap: str, topic: str, isolation: str = "read_committed") -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        isolation: str = "read_committed",
+        begins: Mapping[int, int] | None = None,
+    ) -> None:
         self._topic = topic
         self._consumer = Consumer(
             {
@@ -50,7 +56,7 @@ class Reader:
         # Also for speed: assigned before it knows the leaders, a consumer looks for them only half a second later.
         metadata = self._consumer.list_topics(topic, timeout=PATIENCE).topics[topic]
         self.records: Records = {number: [] for number in sorted(metadata.partitions)}
-        self._next = dict.fromkeys(self.records, OFFSET_BEGINNING)
+        self._next = dict.fromkeys(self.records, OFFSET_BEGINNING) | dict(begins or {})
 
     def to_end(self, timeout: float = PATIENCE) -> Records:
         """Read every partition up to its end as it is now: with read_committed, the last stable offset."""

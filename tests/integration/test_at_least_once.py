@@ -14,9 +14,11 @@ import pytest
 from mirror.local_kafka import LocalCluster
 from tests.chaos.recorder import Recorder
 from tests.checker.checker import check
+from tests.failpoints.arm import Failpoints
 from tests.harness import oracle, topics
 from tests.harness.load import Made
 from tests.harness.pair import Pair
+from tests.harness.seeds import seed
 from tests.harness.service import REFUSED, Service
 from tests.harness.waiting import PATIENCE
 
@@ -41,26 +43,35 @@ def flow(source_cluster: LocalCluster, plain_target: LocalCluster) -> Pair:
 
 
 @pytest.fixture(scope="module")
-def service(flow: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def failpoints(tmp_path_factory: pytest.TempPathFactory) -> Failpoints:
+    return Failpoints(tmp_path_factory.mktemp("failpoints"))
+
+
+@pytest.fixture(scope="module")
+def service(flow: Pair, failpoints: Failpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     settings = flow.settings({"exactly_once": False, "batch_max_records": BATCH, "on_poison_record": "skip"})
     settings["clusters"]["backup"]["producer"] = {"batch.num.messages": 10}  # many requests for one of our batches
-    with Service(settings, tmp_path_factory.mktemp("service")) as running:
+    with Service(settings, tmp_path_factory.mktemp("service"), failpoints.environment) as running:
         flow.topic("first")
         yield running.await_plan()
         assert not running.noise, running.tail()
 
 
-def test_workers_are_killed(flow: Pair, service: Service) -> None:
-    rng = random.Random(os.environ.get("MIRROR_SEED"))
+def test_workers_are_killed(flow: Pair, service: Service, failpoints: Failpoints) -> None:
+    rng = random.Random(seed())
     with Recorder(flow) as recorder:
         recorder.await_first()
-        for _ in range(CRASHES):
-            os.kill(rng.choice(service.wait_for("workers", service.worker_pids, PATIENCE)), signal.SIGKILL)
+        for crash in range(CRASHES):
+            if crash:
+                os.kill(rng.choice(service.wait_for("workers", service.worker_pids, PATIENCE)), signal.SIGKILL)
+            else:  # records stand that the position does not know of
+                failpoints.send("SIGKILL", "before-position", rng.randint(1, 20))
             recorder.await_progress()
         histories = recorder.finish()
     for history in histories:  # each worker had both partitions, or one of them
         assert check(replace(history, crashes=CRASHES, batch=BATCH)) == []
         assert len(history.target) > BATCH
+    assert any(len({r.identity for r in history.target}) < len(history.target) for history in histories)
 
 
 def test_the_target_goes_away(flow: Pair, service: Service, plain_target: LocalCluster) -> None:

@@ -19,17 +19,11 @@ import pytest
 from tests.failpoints.arm import Failpoints
 from tests.harness.load import Load, mixed
 from tests.harness.pair import Pair
+from tests.harness.seeds import seed
 from tests.harness.service import Service
 from tests.harness.waiting import until
 
 RATE = 1_000  # records per second of each load
-
-
-def seed() -> int:
-    """MIRROR_SEED, or a random one."""
-    chosen = int(os.environ.get("MIRROR_SEED") or random.randrange(1_000_000))
-    print(f"MIRROR_SEED={chosen} repeats this")
-    return chosen
 
 
 def await_progress(service: Service, records: int = 1_000) -> None:

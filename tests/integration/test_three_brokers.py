@@ -176,12 +176,16 @@ def test_a_marker_of_a_newer_leader_is_no_cut(
     pair.assert_settled(topic)
 
 
-@pytest.mark.parametrize("paused", [False, True], ids=["consumed", "paused"])
+@pytest.mark.parametrize(
+    ("paused", "policy"),
+    [(False, "skip"), (True, "skip"), (False, "fail")],
+    ids=["consumed", "paused", "chosen"],
+)
 def test_a_log_that_was_cut_and_has_grown_again(
-    cut_source: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, paused: bool
+    cut_source: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, paused: bool, policy: str
 ) -> None:
     """Longer than the position, so that only the leader epoch tells (KIP-320), also when nobody consumes it then."""
-    pair = Pair(cut_source.bootstrap, target_cluster.bootstrap, ALIAS, f"{ALIAS}-log-{paused}".lower())
+    pair = Pair(cut_source.bootstrap, target_cluster.bootstrap, ALIAS, f"{ALIAS}-log-{paused}-{policy}".lower())
     topic = pair.prefix
     unclean = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
     # The second partition has the consumer hear of the first one's leaders all the time.
@@ -200,7 +204,16 @@ def test_a_log_that_was_cut_and_has_grown_again(
         if paused:
             answer(verb, "-c", service.file, "--topic", topic, "--partition", 0)
 
-    with pair.service(tmp_path, {"on_data_loss": "skip", "tasks_max": 1}) as service:
+    def choose() -> None:
+        """With `fail` the partition stops, alone, until somebody chooses."""
+        assert "was cut at offset 100 " in service.wait_for_event(FAILED, PATIENCE, topic=topic)["reason"]
+        pair.produce(topic, Made(None, b"other"), partition=1)
+        service.wait_for("the other partition goes on", lambda: len(pair.copied(topic)[1]) == 1)
+        assert copied() == list(range(150))
+        command = ("resume", "-c", service.file, "--topic", topic, "--partition", 0, "--skip-lost")
+        service.wait_for("reported", lambda: answer(*command)["passed_over"])
+
+    with pair.service(tmp_path, {"on_data_loss": policy, "tasks_max": 1}) as service:
         produce(0, 100)
         service.wait_for("both replicas", lambda: state(cut_source, topic) == (2, [2, 3]))
         service.wait_for("the first records", lambda: copied() == list(range(100)), PATIENCE)
@@ -215,9 +228,13 @@ def test_a_log_that_was_cut_and_has_grown_again(
         produce(1000, 200)
         assert len(oracle.read(pair.source, topic)[0]) == 300, "the source has lost 50 records"
         order("resume")
+        if policy == "fail":
+            choose()
         event = service.wait_for_event(PASSED_OVER, PATIENCE, topic=topic)
         assert "was cut at offset 100 " in event["reason"] and "offsets 100 to 149 were copied" in event["reason"]
         service.wait_for("the new ones", lambda: copied() == [*range(150), *range(1000, 1200)])
+        lost = "mirror_lost_offsets_total"
+        service.wait_for("counted", lambda: service.metric(lost, topic=topic, reason="truncated") == 50)
         lag = "mirror_source_topic_partition_lag"
         service.wait_for("the new leader tells the end", lambda: service.metric(lag, topic=topic) == 0)
         leader.start()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.checker.checker import STALL_MAX, check
@@ -20,6 +20,10 @@ class Replay:
 
     history: History
     cuts: list[int]  # records visible after each transaction
+
+
+def last_offset(source: list[Record], cut: int) -> int:
+    return source[cut - 1].offset
 
 
 @st.composite
@@ -55,6 +59,7 @@ def replays(draw: st.DrawFn, least: int = 3) -> Replay:
             target=target,
             concurrent=target[: draw(st.integers(0, len(target)))],
             samples=samples,
+            recorded={last_offset(source, cut) + 1 for cut in cuts},
             position=draw(st.integers(source[-1].offset + 1, end)),
             source_end=end,
             stable=downstream + 2,
@@ -146,6 +151,17 @@ def test_a_torn_transaction(replay: Replay, data: st.DataObject) -> None:
 
 
 @given(replays(), st.data())
+def test_a_transaction_that_is_torn_while_others_end(replay: Replay, data: st.DataObject) -> None:
+    """Some records of one are visible between two looks at the position, which has gone on meanwhile."""
+    cuts = [0, *replay.cuts]
+    inside = sorted(set(range(len(replay.history.source))) - set(cuts))
+    assume(inside)
+    last = last_offset(list(replay.history.source), cuts[-1]) + 1
+    torn = Sample(-1, data.draw(st.sampled_from(inside)), last)
+    assert caught(replace(replay.history, samples=[torn])) == {"I6"}
+
+
+@given(replays(), st.data())
 def test_a_position_that_moved(replay: Replay, data: st.DataObject) -> None:
     last = replay.history.source[-1].offset
     back = data.draw(st.integers(0, last))
@@ -197,6 +213,8 @@ def test_at_least_once_allows_a_batch_for_each_crash(replay: Replay, crashes: in
     history = replace(with_target(replay, doubled), crashes=crashes, batch=3, samples=())
     assert caught(history) == caught_as
     assert "I2" in caught(replace(with_target(replay, [*doubled, *target]), crashes=1, batch=3, samples=()))
+    assert "I2" in caught(replace(history, crashes=1, batch=2))
+    assert "I3" in caught(replace(with_target(replay, [*target[:2], *target[3:]]), crashes=9, batch=9, samples=()))
     assert "I1" in caught(replace(with_target(replay, doubled[:-1]), crashes=1, batch=3, samples=()))
 
 
@@ -227,8 +245,9 @@ def compactions(draw: st.DrawFn) -> History:
         sent=[Sent(record.key, record.value, record.headers, "acknowledged") for record in everything],
         source=[*source, *(() if everything[-1] in source else everything[-1:])],
         target=target,
-        concurrent=target,
+        concurrent=everything,
         samples=[],
+        recorded=(),
         position=len(everything),
         source_end=len(everything),
         stable=1,
@@ -248,6 +267,21 @@ def test_a_right_compacted_history_passes(history: History) -> None:
 @given(compactions())
 def test_the_latest_of_a_key_is_lost(history: History) -> None:
     assert "I1" in caught_compacted(replace(history, target=history.target[:-1]))
+
+
+@given(compactions(), st.data())
+def test_a_record_that_compaction_could_have_removed_is_lost(history: History, data: st.DataObject) -> None:
+    lost = data.draw(st.sampled_from(list(history.source)))
+    without = [r for r in history.concurrent if r != lost]
+    target = [r for r in history.target if r != lost]
+    assert "I1" in caught_compacted(replace(history, concurrent=without, target=target))
+
+
+@given(compactions(), st.data())
+def test_a_compacted_reader_saw_something_else(history: History, data: st.DataObject) -> None:
+    changed = data.draw(st.sampled_from(list(history.target)))
+    concurrent = [r._replace(timestamp=7) if r == changed else r for r in history.concurrent]
+    assert "I7" in caught_compacted(replace(history, concurrent=concurrent))
 
 
 @given(compactions())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirror.ready import DelayQueue
+from mirror.ready import DelayQueue, Lane
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=8))
@@ -60,3 +60,12 @@ def test_closing_lets_every_taker_go() -> None:
     assert taken == [None] * 5
     queue.put("too late")
     assert queue.take() is None
+
+
+def test_a_lane_lets_as_many_in_as_it_is_wide_and_the_others_in_order() -> None:
+    lane: Lane[str] = Lane(2)
+    assert [lane.enter(item) for item in "abcd"] == [True, True, False, False]
+    assert lane.leave() == "c" and lane.enter("c")
+    assert not lane.enter("e")
+    assert lane.leave() == "d" and lane.leave() == "e"
+    assert lane.enter("d") and lane.enter("e") and not lane.enter("f")

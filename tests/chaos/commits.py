@@ -1,0 +1,48 @@
+"""Every position that was committed, as the brokers keep them in their own topic."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from contextlib import closing
+
+from confluent_kafka import IsolationLevel
+
+from tests.checker.history import Record
+from tests.harness import oracle, topics
+from tests.harness.pair import Pair
+
+TOPIC = "__consumer_offsets"
+TOPIC_ID = re.compile(rb'\{"topic_id":"([^"]*)"\}')
+
+
+class Commits:
+    """Those of one remote topic since the beginning."""
+
+    def __init__(self, pair: Pair, remote: str) -> None:
+        self._pair, self._remote = pair, remote
+        there = topics.partitions(pair.target, TOPIC)
+        self._begins = oracle.ends(pair.target, TOPIC, IsolationLevel.READ_COMMITTED) if there else {}
+
+    def read(self) -> Iterator[tuple[int, str, int]]:
+        """Partition, id of the source topic, and position of each."""
+        with closing(oracle.Reader(self._pair.target, TOPIC, begins=self._begins)) as reader:
+            for record in (record for records in reader.to_end().values() for record in records):
+                place = _place(record)
+                if record.value and place and place[:2] == (self._pair.group, self._remote):
+                    found = TOPIC_ID.search(record.value)
+                    assert found, record
+                    # INT16 version, INT64 offset; what follows differs from version to version.
+                    yield place[2], found[1].decode(), struct.unpack_from(">q", record.value, 2)[0]
+
+
+def _place(record: Record) -> tuple[str, str, int] | None:
+    """Group, topic and partition: INT16 version, STRING, STRING, INT32. From version 2 on it is something else."""
+    key = record.key or b""
+    version, length = struct.unpack_from(">hh", key)
+    if version > 1:
+        return None
+    group, at = key[4 : 4 + length].decode(), 4 + length
+    (length,) = struct.unpack_from(">h", key, at)
+    return group, key[at + 2 : at + 2 + length].decode(), struct.unpack_from(">i", key, at + 2 + length)[0]
