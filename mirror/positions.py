@@ -120,7 +120,9 @@ class Positions:
             except KafkaException:
                 # librdkafka asks the leader before the last election until what it knows is 15 minutes old. Not at
                 # once: the answer has all partitions of the topic, and thousands of them may be taken over.
-                reader.list_topics(remote, REQUEST_TIMEOUT)
+                refusal = reader.list_topics(remote, REQUEST_TIMEOUT).topics[remote].error
+                if refusal is not None:
+                    raise KafkaException(refusal) from None
                 return int(reader.get_watermark_offsets(here, REQUEST_TIMEOUT)[1])
         except KafkaException as error:
             raise self._failed(f"no end of {remote}-{partition}", error.args[0]) from error

@@ -60,6 +60,20 @@ def recreate(bootstrap: str, topic: str, count: int = 1) -> None:
 
 
 @contextlib.contextmanager
+def allowed(bootstrap: str, resource: ResourceType, name: str, user: str) -> Iterator[None]:
+    """A user may do everything with this resource, `*`: with all of its kind, meanwhile."""
+    pattern = ResourcePatternType.LITERAL
+    everything = (AclOperation.ALL, AclPermissionType.ALLOW)
+    acl = AclBinding(resource, name, pattern, f"User:{user}", "*", *everything)
+    admin(bootstrap).create_acls([acl])[acl].result(PATIENCE)
+    try:
+        yield
+    finally:
+        same = AclBindingFilter(resource, name, pattern, f"User:{user}", "*", *everything)
+        admin(bootstrap).delete_acls([same])[same].result(PATIENCE)
+
+
+@contextlib.contextmanager
 def forbidden(bootstrap: str, resource: ResourceType, name: str, operation: AclOperation) -> Iterator[None]:
     """Nobody but super users may do this meanwhile; all else is allowed. For clusters that allow what no ACL names."""
 

@@ -22,6 +22,8 @@ from tests.harness.service import FAILED, PASSED_OVER, REFUSED, Event, Service
 
 pytestmark = pytest.mark.slow
 
+LOST = "mirror_lost_offsets_total"
+
 
 class Flows:
     """One service with a flow between the shared clusters for each policy."""
@@ -116,8 +118,7 @@ def test_deleted_records_are_passed_over(flows: Flows) -> None:
         topics.remove_records(pair.source, topic, 150)
     assert "offsets 100 to 149 were deleted on the source" in flows.told(PASSED_OVER, topic)["reason"]
     flows.service.wait_for("what is left", lambda: values(pair, topic) == [*range(100), *range(150, 200)])
-    lost = "mirror_lost_offsets_total"
-    flows.service.wait_for("counted", lambda: flows.service.metric(lost, topic=topic, reason="deleted") == 50)
+    flows.service.wait_for("counted", lambda: flows.service.metric(LOST, topic=topic, reason="deleted") == 50)
 
 
 def test_an_explicit_choice_goes_on_behind_deleted_records(flows: Flows) -> None:
@@ -155,6 +156,9 @@ def test_a_recreated_topic_stops_its_partitions(flows: Flows, count: int) -> Non
     )[0]
     assert "what followed offset 99 of the old one is lost" in event["reason"]
     assert values(pair, topic) == list(range(100))
+    command = ("resume", "-c", flows.service.file, "--flow", pair.flow, "--topic", topic, "--skip-lost")
+    flows.service.wait_for("reported", lambda: answer(*command)["passed_over"])
+    flows.service.wait_for("chosen", lambda: values(pair, topic) == [*range(100), *range(5000, 5000 + count)])
 
 
 @pytest.mark.parametrize("count", [10, 100, 300], ids=["shorter", "as-long", "longer"])
@@ -165,6 +169,7 @@ def test_a_recreated_topic_is_copied_from_its_beginning(flows: Flows, count: int
     flows.service.wait_for(
         "all of the new topic", lambda: values(pair, topic) == [*range(100), *range(5000, 5000 + count)]
     )
+    flows.service.wait_for("counted", lambda: flows.service.metric(LOST, topic=topic, reason="recreated") >= 1)
 
 
 def test_a_topic_that_is_recreated_under_the_consumer(flows: Flows) -> None:
@@ -235,8 +240,7 @@ def test_a_refused_record_is_passed_over(flows: Flows, kind: str) -> None:
     topic = poison(pair, kind)
     assert "at offset 150" in flows.told(REFUSED, topic)["reason"]
     flows.service.wait_for("what is good", lambda: values(pair, topic) == list(range(250)))
-    lost = "mirror_lost_offsets_total"
-    flows.service.wait_for("counted", lambda: flows.service.metric(lost, topic=topic, reason="refused") == 1)
+    flows.service.wait_for("counted", lambda: flows.service.metric(LOST, topic=topic, reason="refused") == 1)
 
 
 @pytest.mark.parametrize("place", [10, 1_500, 2_990], ids=["front", "middle", "end"])
@@ -265,6 +269,7 @@ def test_a_refused_record_becomes_a_dead_letter(flows: Flows, kind: str) -> None
     assert (told["partition"], told["offset"]) == (b"0", b"150")
     assert told["timestamp"] == b"%d" % record.timestamp
     assert POISON[kind][2].encode() in (told["reason"] or b"")
+    flows.service.wait_for("counted", lambda: flows.service.metric(LOST, topic=topic, reason="dead_letter") == 1)
 
 
 def test_a_dead_letter_that_is_refused_too_goes_without_its_bytes(flows: Flows) -> None:
@@ -280,3 +285,19 @@ def test_a_dead_letter_that_is_refused_too_goes_without_its_bytes(flows: Flows) 
     assert (letter.key, letter.value) == (None, None)
     assert ("mirror.dead-letter.offset", b"100") in letter.headers
     assert ("mirror.dead-letter.value-bytes", b"60000") in letter.headers
+
+
+def test_a_batch_that_can_not_be_read_stops_its_partition_alone(flows: Flows, source_cluster: LocalCluster) -> None:
+    """As a damaged disk of the source leaves it: the broker gives it, and no client can unpack it."""
+    pair = flows.fail
+    topic = pair.topic("damaged", 2)
+    with flows.standing_still():
+        pair.produce(topic, *[Made(b"key", b"x" * 1_000)] * 100, compression_type="gzip")
+        (segment,) = (Path(str(source_cluster.brokers[0].properties["log.dirs"])) / f"{topic}-0").glob("*.log")
+        content = bytearray(segment.read_bytes())
+        content[200:260] = bytes(60)
+        segment.write_bytes(content)
+        produce(pair, topic, 0, 10, partition=1)
+    assert "gives no records" in flows.service.wait_for_event(FAILED, topic=topic)["reason"]
+    flows.service.wait_for("the other partition goes on", lambda: len(values(pair, topic, 1)) == 10)
+    topics.delete(pair.source, topic)

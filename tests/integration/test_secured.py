@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 import urllib.error
@@ -10,13 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from mirror.local_kafka import LocalCluster, free_port
 from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Made
 from tests.harness.pair import Pair
-from tests.harness.service import Service
+from tests.harness.service import FAILED, Service
 
 pytestmark = pytest.mark.slow
 
@@ -156,3 +158,26 @@ def test_check_says_what_is_missing(
     future = int((time.time() + 3600) * 1000)
     pair.produce(topic, Made(None, b"from the future"), timestamp=future)
     assert found(tmp_path, good, code=0)["clocks"][0] == "WARNING"
+
+
+def test_a_remote_topic_that_may_not_be_described_fails_alone(
+    source_cluster: LocalCluster, secured: tuple[LocalCluster, str], prefix: str, tmp_path: Path
+) -> None:
+    cluster, address = secured
+    pair = Pair(source_cluster.bootstrap, cluster.bootstrap, "hidden", prefix)
+    hidden, other = pair.topic("hidden"), pair.topic("other")
+    for topic in (hidden, other):
+        pair.produce(topic, Made(None, b"value"))
+    topics.create(pair.target, pair.remote(hidden))
+    with contextlib.ExitStack() as stack:
+        for kind in (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID):
+            stack.enter_context(topics.allowed(pair.target, kind, "*", LIMITED))
+        stack.enter_context(topics.allowed(pair.target, ResourceType.BROKER, "kafka-cluster", LIMITED))
+        limited = settings(pair, address, free_port(), ITS_PASSWORD, LIMITED)
+        with Service(limited, tmp_path) as service:
+            with topics.forbidden(pair.target, ResourceType.TOPIC, pair.remote(hidden), AclOperation.DESCRIBE):
+                service.wait_for("the other", lambda: oracle.count(pair.copied(other)) == 1)
+                assert "uthorization failed" in service.wait_for_event(FAILED, topic=hidden)["reason"]
+                service.wait_for("shown", lambda: hidden in service.get("/readyz")[1])
+            pair.await_same(hidden)
+            assert service.terminate() == 0, service.tail()

@@ -16,6 +16,7 @@ from tests.harness.pair import Pair
 from tests.harness.service import Service
 from tests.harness.waiting import until
 
+WITHOUT_POSITION = "the remote partition has records, but no position"
 KEYS = [b"k%d" % number for number in range(10)]
 
 
@@ -126,3 +127,16 @@ def test_starts(source_cluster: LocalCluster, target_cluster: LocalCluster, pref
     assert oracle.read(source, gaps)[0][-1].offset > len(left), "there were gaps"
     assert topics.configuration(target, early.remote(gaps))["cleanup.policy"] == "compact"
     oracle.assert_positions(source, target, gaps, early.remote(gaps), early.group)
+
+
+def test_records_without_a_position_are_told_of(pair: Pair, tmp_path: Path) -> None:
+    """They come twice, for nobody knows of which of the source's they are copies."""
+    topic = pair.topic("renamed", 2)
+    pair.produce(topic, *made("old", range(10)))
+    with pair.service(tmp_path) as service:
+        pair.await_same(topic)
+    assert not service.find(WITHOUT_POSITION), service.tail()
+    with pair.service(tmp_path, {"group": f"{pair.group}-renamed"}) as service:
+        await_values(pair, topic, [*made("old", range(10))] * 2)
+        (said,) = service.find(WITHOUT_POSITION)
+    assert (said["topic"], said["partition"], said["from"]) == (topic, 0, 0)

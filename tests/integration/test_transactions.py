@@ -90,6 +90,23 @@ def test_a_position_before_a_marker_goes_behind_it(pair: Pair, tmp_path: Path) -
     assert not values(pair.copied(topic))
 
 
+def test_more_idle_partitions_than_producers_may_be_open(pair: Pair, tmp_path: Path) -> None:
+    """Each has to go behind the marker at its end, though the next one closes its producer."""
+    topic = pair.topic("idle", 4)
+    with transactional(pair.source) as to:
+        for number in range(4):
+            put(to, topic, [b"copied"], number)
+        to.commit_transaction(30)
+    with pair.service(tmp_path, {"producers_max": 1, "tasks_max": 1}) as service:
+        known = (pair.target, pair.group, pair.remote(topic))
+        service.wait_for(
+            "positions behind the markers",
+            lambda: [oracle.committed_position(*known, number) for number in range(4)] == [2] * 4,
+            60,
+        )
+    pair.assert_settled(topic)
+
+
 def test_a_tail_of_nothing_but_aborted_records_is_no_lag(shared: Pair, shared_service: Service) -> None:
     topic = shared.topic("tail", 2)
     shared.produce(topic, Made(None, b"one"))
