@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from confluent_kafka import Message
@@ -11,8 +12,10 @@ from mirror.plan import Partition
 PREFIX = "mirror.dead-letter."
 
 
-def dead_letter(partition: Partition, message: Message, reason: str, whole: bool) -> dict[str, Any]:
-    """What `Producer.produce` takes, but for the topic: reason and upstream coordinates as headers before its own.
+def dead_letter(
+    partition: Partition, message: Message, headers: Sequence[Any], reason: str, whole: bool
+) -> dict[str, Any]:
+    """What `Producer.produce` takes, but for the topic: reason and upstream coordinates before its own `headers`.
 
     If not `whole`, without the bytes of the record: the dead-letter topic can refuse them too.
     """
@@ -25,6 +28,6 @@ def dead_letter(partition: Partition, message: Message, reason: str, whole: bool
         (PREFIX + "timestamp", str(timestamp if kind else -1).encode()),
     ]
     if whole:
-        return {"key": message.key(), "value": message.value(), "headers": [*told, *(message.headers() or ())]}
+        return {"key": message.key(), "value": message.value(), "headers": [*told, *headers]}
     told.append((PREFIX + "value-bytes", str(len(message)).encode()))  # and thus not here
     return {"key": None, "value": None, "headers": told}

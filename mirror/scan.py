@@ -6,10 +6,11 @@ clusters, wherever a stretch begins and whatever is missing before it: no two of
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -26,6 +27,10 @@ BOUNDARY = b"\x00\x40"  # digests below it end a chunk: one of 1,024
 
 _RECORD = struct.Struct(">qii")
 _HEADER = struct.Struct(">ii")
+
+# Not `message.headers()`, for which CPython does not look whether there is an error beside the result: then that has a
+# hole (see transaction.py), and taking it apart would end the process.
+_headers = partial(Message.headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +68,24 @@ class Entry(NamedTuple):
 
 
 def digest(message: Message) -> bytes:
-    """Of key, value, headers in their order and timestamp; null is not the same as empty."""
-    key, value, headers = message.key(), message.value(), message.headers()
+    """Of key, value, headers in their order and timestamp; null is not the same as empty.
+
+    A record with a header name that is not UTF-8 can't be read whole, and is taken for the same as no other.
+    """
+    try:
+        key, value, headers = message.key(), message.value(), _headers(message)
+    except (SystemError, UnicodeDecodeError):
+        return _unique()
     text = _RECORD.pack(message.timestamp()[1], _length(key), _length(value)) + (key or b"") + (value or b"")
     for name, content in headers or ():
         encoded = name.encode()
         text += _HEADER.pack(len(encoded), _length(content)) + encoded + (content or b"")
     return blake2b(text, digest_size=DIGEST).digest()
+
+
+def _unique() -> bytes:
+    """A digest that no other record has; it never ends a chunk, for who reads again has to find the same ends."""
+    return b"\xff" + os.urandom(DIGEST - 1)
 
 
 def _length(part: bytes | None) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice, repeat
+from operator import length_hint
 from typing import Any
 
 from confluent_kafka import KafkaError, Message
@@ -39,7 +41,7 @@ class Incarnation:
         self._marks = SyncMarks(flow.offset_lag_max)
         self._tail: OffsetSync | None = None
         self.duration = 0.0  # seconds that the last transaction took
-        self.ended = time.monotonic()
+        self.ended = 0.0  # monotonic; long ago, or an idle partition would have to keep its producer to settle
 
     @property
     def suspect(self) -> bool:
@@ -104,7 +106,10 @@ class Incarnation:
 
         def produce() -> None:
             if self._flow.on_poison_record == "dead_letter":
-                letter = dead_letter(self._partition, batch.messages[0], reason, whole)
+                headers = NO_HEADERS
+                with contextlib.suppress(RecordsRefused):  # for the sake of its headers: then `reason` says so
+                    (headers,) = _headers(batch.messages)
+                letter = dead_letter(self._partition, batch.messages[0], headers, reason, whole)
                 self._producer.produce(self._flow.dead_letter_topic, partition=0, **letter)
 
         self._run(produce, self._position(batch.next_offset, batch.epoch))
@@ -140,7 +145,7 @@ class Incarnation:
         """Queue the batch; the records `chosen` and the last one will tell their downstream offset."""
         messages = batch.messages
         keys = list(map(Message.key, messages))
-        headers = [found or NO_HEADERS for found in map(Message.headers, messages)]
+        headers = _headers(messages)
         tells: list[Callable[..., None] | None] = [None] * len(messages)
         for index in (*chosen, len(messages) - 1):
             tells[index] = _tell(downstream, index)
@@ -173,6 +178,27 @@ def _tell(downstream: dict[int, int], index: int) -> Callable[[KafkaError | None
             downstream[index] = message.offset()
 
     return delivered
+
+
+class _Unreadable:
+    """Stands for headers that can't be read. Whoever asks for them is told, without a look at each record's."""
+
+    def __bool__(self) -> bool:
+        raise RecordsRefused("a header's name is not UTF-8, so the headers can't be read")
+
+
+def _headers(messages: Sequence[Message]) -> list[Any]:
+    """Of each record. Raises RecordsRefused if those of one can't be read, for a name that is not UTF-8.
+
+    The client library fails at them only once. From then on it gives a list with a hole in place of the name: produced,
+    that becomes "<NULL>", and taking it apart ends the process (confluent-kafka 2.16). So nobody may be given it.
+    """
+    unread = iter(messages)
+    try:
+        return [found or NO_HEADERS for found in map(Message.headers, unread)]
+    except (SystemError, UnicodeDecodeError):
+        messages[-1 - length_hint(unread)].set_headers(_Unreadable())
+        return _headers(messages)
 
 
 def _headers_size(headers: Sequence[tuple[str, bytes | None]]) -> int:
