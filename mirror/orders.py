@@ -30,9 +30,12 @@ class Scope(NamedTuple):
 
     @staticmethod
     def decode(key: bytes) -> Scope:
-        """The scope that `key` made. Raises ValueError."""
+        """The scope that `key` made. Raises ValueError for any other key."""
         topic, _, partition = key.decode().removeprefix(KEY).rpartition("/")
-        return Scope(None if topic == ALL else topic, None if partition == ALL else int(partition))
+        scope = Scope(None if topic == ALL else topic, None if partition == ALL else int(partition))
+        if scope.key() != key or (scope.topic is None and scope.partition is not None):
+            raise ValueError("no scope has this key")
+        return scope
 
     def __str__(self) -> str:
         if self.topic is None:
@@ -80,7 +83,10 @@ class Skip:
     def decode(key: bytes, value: bytes) -> Skip:
         """The choice that `key` and `encode` made. Raises ValueError, KeyError or TypeError."""
         topic, _, partition = key.decode().removeprefix(SKIP_KEY).rpartition("/")
-        return Skip(Partition(topic, int(partition)), int(json.loads(value)["position"]))
+        skip = Skip(Partition(topic, int(partition)), int(json.loads(value)["position"]))
+        if skip.key() != key or not topic:
+            raise ValueError("no partition has this key")
+        return skip
 
 
 def is_paused(orders: Orders, partition: Partition) -> bool:

@@ -60,21 +60,26 @@ class Plan:
 
     @staticmethod
     def decode(value: bytes) -> Plan:
-        """The plan that `encode` wrote."""
+        """The plan that `encode` wrote, without what a newer mirror has added. Raises whatever fits if it is none."""
         raw = json.loads(value)
         return Plan(
             leader=raw["leader"],
-            generation=raw["generation"],
-            topics={name: Topic(*fields) for name, fields in raw["topics"].items()},
+            generation=int(raw["generation"]),
+            topics={name: _topic(*fields) for name, fields in raw["topics"].items()},
             slices=tuple(
-                frozenset(Partition(name, p) for name, numbers in s.items() for p in numbers) for s in raw["slices"]
+                frozenset(Partition(name, int(p)) for name, numbers in s.items() for p in numbers)
+                for s in raw["slices"]
             ),
-            stop=raw["stop"],
+            stop=bool(raw.get("stop", False)),
         )
 
     def stopped(self) -> Plan:
         """The same plan with the order to finish."""
         return replace(self, stop=True)
+
+
+def _topic(remote: str, topic_id: str, partitions: int, initial: int, *_added_later: object) -> Topic:
+    return Topic(remote, topic_id, int(partitions), int(initial))
 
 
 def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:

@@ -128,14 +128,19 @@ class Report:
 
     @staticmethod
     def decode(value: bytes) -> Report | None:
-        """The report that `encode` wrote; None for one of another version of mirror."""
+        """The report that `encode` wrote, without what a newer mirror has added; None if it lacks what we need."""
         try:
-            raw = json.loads(value)
+            raw = _known(_REPORT, json.loads(value))
             raw["partition"] = Partition(*raw["partition"])
-            raw["counters"] = Counters(**raw["counters"])
+            raw["counters"] = Counters(**_known(_COUNTERS, raw["counters"]))
+            raw["throttled_by"] = tuple(raw.get("throttled_by", ()))
             return Report(**raw)
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, AttributeError):
             return None
+
+
+def _known(names: Sequence[str], raw: dict[str, Any]) -> dict[str, Any]:
+    return {name: each for name, each in raw.items() if name in names}
 
 
 _REPORT = [each.name for each in fields(Report)]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.orders import Order, Scope, changes, is_paused
+from mirror.orders import Order, Scope, Skip, changes, is_paused
 from mirror.plan import Partition
 
 partitions = st.builds(Partition, st.sampled_from(["a", "b"]), st.integers(0, 2))
@@ -35,6 +36,31 @@ def test_a_scope_survives_its_travel(scope: Scope) -> None:
 def test_what_travels() -> None:
     assert [Scope().key(), Scope("a.b").key(), Scope("a.b", 3).key()] == [b"order/*/*", b"order/a.b/*", b"order/a.b/3"]
     assert Order.decode(Order(True).encode()) == Order(True)
+
+
+@pytest.mark.parametrize(
+    "key", [b"order/", b"order/a", b"order/3", b"order//3", b"order/*/3", b"order/a/", b"order/a/+3", b"order/\xff/3"]
+)
+def test_another_key_is_no_scope(key: bytes) -> None:
+    with pytest.raises(ValueError):
+        Scope.decode(key)
+
+
+@given(partitions, st.integers(0))
+def test_a_choice_survives_its_travel(partition: Partition, position: int) -> None:
+    skip = Skip(partition, position)
+    assert Skip.decode(skip.key(), skip.encode()) == skip
+
+
+@pytest.mark.parametrize("key", [b"skip/", b"skip/a", b"skip/3", b"skip//3", b"skip/a/*", b"skip/a/03"])
+def test_another_key_is_no_choice(key: bytes) -> None:
+    with pytest.raises(ValueError):
+        Skip.decode(key, b'{"position":1}')
+
+
+def test_what_a_newer_mirror_adds_is_passed_over() -> None:
+    assert Order.decode(b'{"paused":true,"until":1}') == Order(True)
+    assert Skip.decode(b"skip/a/3", b'{"position":1,"by":"me"}') == Skip(Partition("a", 3), 1)
 
 
 def test_resuming_everything_leaves_no_order_behind() -> None:

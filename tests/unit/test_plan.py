@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +24,39 @@ weights = st.dictionaries(partitions, st.floats(0, 1e9))
 @given(plans)
 def test_a_plan_survives_its_travel(plan: Plan) -> None:
     assert Plan.decode(plan.encode()) == plan
+
+
+def changed(plan: Plan, **changes: Any) -> bytes:
+    """What another version of mirror might have made of the plan; None leaves a field out."""
+    raw = json.loads(plan.encode()) | changes
+    return json.dumps({name: each for name, each in raw.items() if each is not None}).encode()
+
+
+@given(plans)
+def test_what_a_newer_mirror_adds_to_a_plan_is_passed_over(plan: Plan) -> None:
+    more = {name: [*fields, "more", 1] for name, fields in json.loads(plan.encode())["topics"].items()}
+    assert Plan.decode(changed(plan, topics=more, added=[1])) == plan
+    assert Plan.decode(changed(plan, stop=None)) == replace(plan, stop=False)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"leader": None},
+        {"generation": None},
+        {"generation": [7]},
+        {"topics": None},
+        {"topics": {"a": ["remote", "id", 2]}},
+        {"topics": {"a": ["remote", "id", 2, None]}},
+        {"slices": None},
+        {"slices": [["a", 0]]},
+        {"slices": [{"a": [None]}]},
+    ],
+)
+def test_a_plan_without_what_every_plan_has_is_none(changes: dict[str, Any]) -> None:
+    """Not one with another generation, or other partitions that begin at the flow's `start`."""
+    with pytest.raises((KeyError, TypeError, AttributeError)):
+        Plan.decode(changed(plan({"a": topic(2)}), **changes))
 
 
 def test_a_large_plan_stays_small() -> None:

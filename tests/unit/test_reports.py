@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from bisect import bisect_left
 from dataclasses import replace
@@ -187,7 +188,21 @@ def test_a_state_has_a_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     assert status.tallies()[0].since == 1_010.0
 
 
-def test_a_report_of_another_version_is_passed_over() -> None:
-    assert Report.decode(b'{"partition": ["topic", 0], "counters": {"unheard": 1}}') is None
-    assert Report.decode(b"not json") is None
-    assert Report.decode(report(1).encode()) == report(1)
+def test_what_a_newer_mirror_adds_to_a_report_is_passed_over() -> None:
+    raw = json.loads(report(7).encode())
+    more = {**raw, "unheard": [1], "counters": {**raw["counters"], "unheard": 1}}
+    assert Report.decode(json.dumps(more).encode()) == report(7)
+
+
+@pytest.mark.parametrize("name", ["leader", "partition", "state", "position", "counters"])
+def test_a_report_without_what_we_need_is_passed_over(name: str) -> None:
+    raw = json.loads(report(7).encode())
+    del raw[name]
+    assert Report.decode(json.dumps(raw).encode()) is None
+
+
+@pytest.mark.parametrize("changes", [{"partition": ["topic"]}, {"counters": []}, {"counters": None}])
+def test_a_report_in_another_form_is_passed_over(changes: dict[str, object]) -> None:
+    assert Report.decode(json.dumps(json.loads(report(7).encode()) | changes).encode()) is None
+    for value in (b"not json", b"[]", b"null", b"\xff"):
+        assert Report.decode(value) is None

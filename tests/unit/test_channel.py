@@ -1,0 +1,219 @@
+"""What a reader of the control topic makes of its records: those that it can't decode, and those that come slowly."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+import yaml
+from confluent_kafka import KafkaError, KafkaException
+
+from mirror import channel, config
+from mirror.channel import PLAN_KEY, Claim, ControlReader
+from mirror.errors import ClusterAway, FlowError
+from mirror.orders import Order, Scope, Skip
+from mirror.plan import Partition, Plan, Topic
+from mirror.settings import Flow
+from tests.harness.configuration import one_flow
+
+Entry = tuple[bytes, bytes | None]
+
+PLAN = Plan("us", 7, {"t": Topic("a.t", "id", 2, 1)}, (frozenset({Partition("t", 0)}), frozenset({Partition("t", 1)})))
+NEXT = replace(PLAN, generation=8)
+FOREIGN = b'{"leader":"them","generation":9,"topics":{"t":{"remote":"a.t"}},"slices":[]}'
+
+
+@dataclass
+class Message:
+    """A record as a consumer hands it out."""
+
+    entry: Entry
+    at: int
+
+    def error(self) -> None:
+        return None
+
+    def offset(self) -> int:
+        return self.at
+
+    def key(self) -> bytes:
+        return self.entry[0]
+
+    def value(self) -> bytes | None:
+        return self.entry[1]
+
+
+@dataclass
+class Log:
+    """The control topic, and the consumer that reads it: each record takes `pace` seconds of a clock of its own."""
+
+    entries: list[Entry] = field(default_factory=list)
+    held_back: int = 0  # records of the end that never come
+    pace: float = 0.0
+    unready: int = 0  # how often the topic's leader is not known yet
+    at: int = 0
+    now: float = 0.0
+
+    def assign(self, _partitions: Sequence[object]) -> None:
+        pass
+
+    def get_watermark_offsets(self, _partition: object, _timeout: float) -> tuple[int, int]:
+        self.unready -= 1
+        if self.unready >= 0:
+            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+        return 0, len(self.entries)
+
+    def poll(self, timeout: float) -> Message | None:
+        if self.at == len(self.entries) - self.held_back:
+            self.now += timeout
+            return None
+        self.now += self.pace
+        self.at += 1
+        return Message(self.entries[self.at - 1], self.at - 1)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> Flow:
+    path = tmp_path / "mirror.yaml"
+    path.write_text(yaml.safe_dump(one_flow("source:9092", "target:9092", ["t"], alias="primary")))
+    return config.load(path).flows[0]
+
+
+@pytest.fixture
+def topic(monkeypatch: pytest.MonkeyPatch) -> Log:
+    """What readers made in this test read."""
+    topic = Log()
+    monkeypatch.setattr(channel, "internal_consumer", lambda *_: topic)
+    monkeypatch.setattr(channel, "time", topic)
+    return topic
+
+
+def plans(*some: Plan) -> list[Entry]:
+    return [(PLAN_KEY, each.encode()) for each in some]
+
+
+GOOD: list[Entry] = [
+    *plans(PLAN),
+    (Claim(1, "task").key(), Claim(1, "task").encode()),
+    (Scope("t").key(), Order(True).encode()),
+    (Skip(Partition("t", 1), 5).key(), Skip(Partition("t", 1), 5).encode()),
+]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"claim/", b'{"task":"other"}'),
+        (b"claim/first", b'{"task":"other"}'),
+        (b"claim/1", b'{"worker":"other"}'),
+        (b"claim/1", b"not json"),
+        (b"order/", b'{"paused":false}'),
+        (b"order/t", b'{"paused":false}'),
+        (b"order/3", b'{"paused":false}'),
+        (b"order/*/3", b'{"paused":false}'),
+        (b"order/t/first", b'{"paused":false}'),
+        (b"order/\xff/1", b'{"paused":false}'),
+        (b"order/t/*", b'{"state":"running"}'),
+        (b"order/t/*", b"[]"),
+        (b"skip/", b'{"position":9}'),
+        (b"skip/1", b'{"position":9}'),
+        (b"skip/t/1", b'{"offset":9}'),
+        (b"skip/t/1", b'{"position":null}'),
+        (b"skip/t/1", b'{"position":1e999}'),
+    ],
+)
+def test_a_record_that_cannot_be_decoded_is_told_and_ignored(
+    flow: Flow, topic: Log, caplog: pytest.LogCaptureFixture, key: bytes, value: bytes
+) -> None:
+    topic.entries += [*GOOD, (key, value), *plans(NEXT)]
+    reader = ControlReader(flow)
+    reader.read_to_end()
+    assert reader.plan == NEXT
+    assert (reader.claims, reader.orders) == ({1: "task"}, {Scope("t"): Order(True)})
+    assert reader.skips == {Partition("t", 1): Skip(Partition("t", 1), 5)}
+    (said,) = [vars(record) for record in caplog.records if record.levelno == logging.WARNING]
+    assert (said["flow"], said["key"]) == ("primary->backup", key.decode(errors="replace"))
+    assert "run one version only" in said["reason"]
+
+
+@pytest.mark.parametrize(
+    "key", [b"order/", b"order/t", b"order/*/3", b"claim/", b"skip/", b"plan", b"what comes later"]
+)
+def test_a_tombstone_of_what_nobody_understands_needs_no_word(
+    flow: Flow, topic: Log, caplog: pytest.LogCaptureFixture, key: bytes
+) -> None:
+    topic.entries += [*GOOD, (key, None)]
+    reader = ControlReader(flow)
+    reader.read_to_end()
+    assert (reader.plan, reader.orders) == (PLAN, {Scope("t"): Order(True)})
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("value", [FOREIGN, b"not json", b"[]", b"null", b'{"generation":1}', b"\xff"])
+def test_without_the_newest_plan_nobody_goes_on(flow: Flow, topic: Log, value: bytes) -> None:
+    """Neither with the one before it: it is over. Nor with none: the next one would be the flow's first."""
+    topic.entries += [*GOOD, (PLAN_KEY, value)]
+    reader = ControlReader(flow)
+    for reading in (reader.read_to_end, reader.read_to_end, lambda: reader.poll(0)):
+        with pytest.raises(FlowError) as raised:
+            reading()
+        said = str(raised.value)
+        assert "primary->backup" in said and flow.control_topic in said and "another version" in said
+        assert reader.plan is None
+    assert reader.claims == {1: "task"} and Scope("t") in reader.orders
+    topic.entries += plans(NEXT)
+    reader.read_to_end()
+    assert reader.plan == NEXT
+
+
+def test_a_plan_that_cannot_be_decoded_comes_while_others_wait_for_a_change(flow: Flow, topic: Log) -> None:
+    topic.entries += GOOD
+    reader = ControlReader(flow)
+    reader.read_to_end()
+    topic.entries += [(PLAN_KEY, FOREIGN), *plans(NEXT)]
+    with pytest.raises(FlowError):
+        reader.poll(0)
+    assert reader.poll(0) and reader.plan == NEXT
+
+
+def test_of_many_plans_only_the_newest_is_decoded(flow: Flow, topic: Log) -> None:
+    topic.entries += [*plans(PLAN), (PLAN_KEY, FOREIGN), *plans(NEXT)]
+    reader = ControlReader(flow)
+    reader.read_to_end()
+    assert reader.plan == NEXT
+    assert not reader.poll(0) and reader.plan == NEXT
+
+
+def test_a_long_topic_is_read_to_its_end_however_slowly_it_comes(flow: Flow, topic: Log) -> None:
+    topic.entries += plans(*(replace(PLAN, generation=n) for n in range(1, 101)))
+    topic.pace, topic.unready = 0.9 * channel.READ_TIMEOUT, 3
+    reader = ControlReader(flow)
+    reader.read_to_end()
+    assert reader.plan is not None and reader.plan.generation == 100
+
+
+def test_a_cluster_that_answers_no_more_is_not_waited_for(flow: Flow, topic: Log) -> None:
+    topic.entries += plans(PLAN, NEXT, NEXT)
+    topic.held_back, topic.pace = 1, 1.0
+    reader = ControlReader(flow)
+    with pytest.raises(ClusterAway, match="backup does not answer"):
+        reader.read_to_end()
+    assert channel.READ_TIMEOUT < topic.now < channel.READ_TIMEOUT + 3
+    assert reader.plan == NEXT, "the newest that it has seen"
+
+
+def test_no_record_is_lost_while_the_topics_end_is_not_known(flow: Flow, topic: Log) -> None:
+    topic.entries += GOOD
+    topic.unready = 2
+    reader = ControlReader(flow)
+    reader.read_to_end()
+    assert reader.plan == PLAN and reader.claims == {1: "task"}
