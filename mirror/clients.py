@@ -14,6 +14,7 @@ from mirror.throttle import Throttle
 
 Properties = Mapping[str, Any]
 
+INTERNAL_MAX = 8 * 2**20  # bytes of a record on mirror's own topics
 FETCH_MAX = 8 * 2**20  # bytes in one answer of the source
 AWAY = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE})
 OnError = Callable[[KafkaError], None]
@@ -184,7 +185,7 @@ def internal_producer(cluster: Cluster) -> Producer:
         **TARGET_PRODUCER,
         "linger.ms": 0,
         "compression.type": "gzip",
-        "message.max.bytes": 8 * 1024 * 1024,
+        "message.max.bytes": INTERNAL_MAX,
         "message.timeout.ms": 10_000,  # an old report is worth nothing
     }
     config.pop("transactional.id", None)

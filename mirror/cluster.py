@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import TimeoutError as FuturesTimeout
 from typing import Any, TypeVar
 
@@ -29,6 +29,10 @@ from mirror.settings import Cluster
 
 TIMEOUT = 5.0  # seconds for an answer; less than a drain may take
 OFFSETS_TIMEOUT = 10.0  # seconds
+# Topics for one request: a topic's configuration is told in up to 4 kB, and a slow link has TIMEOUT for all of them.
+NAMES = 200
+# Metadata records (topics, partitions, configuration keys) for one request: KRaft refuses more than 10,000 at once.
+RECORDS = 2_000
 NO_OFFSET = -1  # of a timestamp after the newest record
 
 T = TypeVar("T")
@@ -54,22 +58,24 @@ class ClusterAdmin:
 
     def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
         """Topic ids (KIP-516) by name, without topics that are gone."""
-        wanted = TopicCollection(list(names))
-        if not wanted.topic_names:
+        wanted = list(names)
+        if not wanted:
             return {}
         refresh_metadata(self._admin, TIMEOUT)
-        futures = self._admin.describe_topics(wanted, request_timeout=TIMEOUT)
-        refused: Refusals = {}
-        return {name: str(topic.topic_id) for name, topic in self._results(futures, refused).items()}
+        ids: dict[str, str] = {}
+        for some in portions(wanted, NAMES):
+            futures = self._admin.describe_topics(TopicCollection(some), request_timeout=TIMEOUT)
+            ids |= {name: str(topic.topic_id) for name, topic in self._results(futures, {}).items()}
+        return ids
 
     def topic_configs(self, names: Iterable[str], own: bool = True) -> tuple[dict[str, dict[str, str]], Refusals]:
         """What was set on each topic (`own`: itself); and the topics whose configuration may not be read."""
-        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-        if not resources:
-            return {}, {}
-        futures = self._admin.describe_configs(resources, request_timeout=TIMEOUT)
+        described: dict[str, Any] = {}
         refused: Refusals = {}
-        described = self._results({resource.name: future for resource, future in futures.items()}, refused)
+        for some in portions(names, NAMES):
+            resources = [ConfigResource(ResourceType.TOPIC, name) for name in some]
+            futures = self._admin.describe_configs(resources, request_timeout=TIMEOUT)
+            described |= self._results({resource.name: future for resource, future in futures.items()}, refused)
         itself = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         configs = {
             name: {e.name: e.value for e in entries.values() if not e.is_sensitive and (e.source == itself or not own)}
@@ -86,18 +92,17 @@ class ClusterAdmin:
 
     def create_topics(self, topics: Iterable[NewTopic]) -> Refusals:
         """Create topics; those that are there already are fine. Returns what the cluster refuses."""
-        wanted = list(topics)
         refused: Refusals = {}
-        if wanted:
-            self._results(self._admin.create_topics(wanted, request_timeout=TIMEOUT), refused)
+        for some in portions(topics, RECORDS, lambda topic: 1 + topic.num_partitions + len(topic.config or ())):
+            self._results(self._admin.create_topics(some, request_timeout=TIMEOUT), refused)
         return {n: error for n, error in refused.items() if error.code() != KafkaError.TOPIC_ALREADY_EXISTS}
 
     def create_partitions(self, topics: Iterable[NewPartitions]) -> Refusals:
         """Add partitions. Returns what the cluster refuses."""
-        wanted = list(topics)
         refused: Refusals = {}
-        if wanted:
-            self._results(self._admin.create_partitions(wanted, request_timeout=TIMEOUT), refused)
+        # That some of the partitions are there already is not known here: a request may get fewer records.
+        for some in portions(topics, RECORDS, lambda topic: topic.new_total_count):
+            self._results(self._admin.create_partitions(some, request_timeout=TIMEOUT), refused)
         return refused
 
     def _results(self, futures: Mapping[str, Any], refused: Refusals) -> dict[str, Any]:
@@ -130,6 +135,20 @@ class ClusterAdmin:
     def _on_error(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._why.append(error)
+
+
+def portions(items: Iterable[T], most: int, size: Callable[[T], int] = lambda _: 1) -> Iterator[list[T]]:
+    """The items in lists whose sizes add up to `most` at most; an item that is larger gets a list of its own."""
+    some: list[T] = []
+    room = most
+    for item in items:
+        if some and size(item) > room:
+            yield some
+            some, room = [], most
+        some.append(item)
+        room -= size(item)
+    if some:
+        yield some
 
 
 def list_offsets(

@@ -129,7 +129,7 @@ class Companion(threading.Thread):
                     replicator.request(0.0)
 
     def _let_go(self) -> None:
-        for replicator in [r for r in self._leaving if r.state in (State.RELEASED, State.PAUSED)]:
+        for replicator in [r for r in self._leaving if r.has_let_go]:
             self._leaving.remove(replicator)
             self._writer.report([self._report(replicator)])  # its last transaction counts too
             self._moves.put(Leave(replicator))

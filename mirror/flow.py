@@ -146,10 +146,7 @@ class FlowRunner(threading.Thread):
 
     def _publish(self, topics: dict[str, Topic], slots: int) -> None:
         """Publish the plan that follows from `topics` and `slots`, and see to it that it runs."""
-        before = self._leader.control.plan
-        for name in sorted(before.topics.keys() - topics.keys()) if before else ():
-            log.warning("topic is not mirrored any more", extra={**self._where, "topic": name, "reason": GONE})
-            self.status.remember(f"{name} is not mirrored any more: {GONE}")
+        self._tell_changes(topics)
         plan = self._leader.publish(topics, slots, self.status.bytes_per_second())
         if plan.generation != self.status.generation:
             self.status.planned(plan.generation, plan.slices)
@@ -157,6 +154,17 @@ class FlowRunner(threading.Thread):
             log.info("plan", extra={**self._where, "generation": plan.generation, **counts})
         self._keep_query()
         self.status.active = True
+
+    def _tell_changes(self, topics: dict[str, Topic]) -> None:
+        """What an operator might not have meant."""
+        plan = self._leader.control.plan
+        for name, before in sorted(plan.topics.items()) if plan else ():
+            where = {**self._where, "topic": name}
+            if name not in topics:
+                log.warning("topic is not mirrored any more", extra={**where, "reason": GONE})
+                self.status.remember(f"{name} is not mirrored any more: {GONE}")
+            elif topics[name].remote != before.remote:
+                log.warning("topic is copied to another one now", extra={**where, "before": before.remote})
 
     def _look_around(self) -> None:
         """A task that can't even start says nothing, and neither does Spark; a topic without a remote one has none."""

@@ -7,7 +7,7 @@ import logging
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from mirror.channel import PLAN_KEY, ChannelWriter, ControlReader
-from mirror.clients import DEFAULTS, LIBRDKAFKA, transactional_properties
+from mirror.clients import DEFAULTS, INTERNAL_MAX, LIBRDKAFKA, transactional_properties
 from mirror.errors import ClusterAway, FlowError, Superseded
 from mirror.plan import Partition, Plan, Topic, assign, merge_initial, slice_count
 from mirror.producer import FENCED, leader_id
@@ -45,7 +45,7 @@ class Leader:
     def _fence(self) -> Producer:
         properties = transactional_properties(self._flow, leader_id(self._flow))
         # A plan has every partition. And a disturbed leader needs no telling: it reads before it writes again.
-        big = {"compression.type": "gzip", "message.max.bytes": 8 * 1024 * 1024, "log_level": DEFAULTS["log_level"]}
+        big = {"compression.type": "gzip", "message.max.bytes": INTERNAL_MAX, "log_level": DEFAULTS["log_level"]}
         producer = Producer({**properties, **big}, logger=LIBRDKAFKA)
         try:
             producer.init_transactions(TIMEOUT)

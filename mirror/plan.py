@@ -90,13 +90,17 @@ def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
 
 
 def merge_initial(topics: Mapping[str, Topic], previous: Plan | None) -> dict[str, Topic]:
-    """`topics` with `initial` carried over from the last plan; a flow's first plan takes them as they are."""
+    """`topics` with `initial` carried over from the last plan; a flow's first plan takes them as they are.
+
+    Not to a remote topic of another name, which has nothing yet: at `start: latest` it would begin with a gap.
+    """
     if previous is None:
         return dict(topics)
 
     def initial(name: str, topic: Topic) -> int:
         before = previous.topics.get(name)
-        return before.initial if before and before.topic_id == topic.topic_id else 0
+        same = before and (before.topic_id, before.remote) == (topic.topic_id, topic.remote)
+        return before.initial if before and same else 0
 
     return {name: replace(topic, initial=initial(name, topic)) for name, topic in topics.items()}
 

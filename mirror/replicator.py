@@ -153,6 +153,11 @@ class Replicator:
         self.request(0.0)
 
     @property
+    def has_let_go(self) -> bool:
+        """Has it become what `release` asked for?"""
+        return self.state is self._releasing
+
+    @property
     def step_lasts(self) -> float:
         """Seconds that the running step, or its last part, has taken so far; 0 when none runs."""
         return self._turn.lasts

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from mirror import logs
 from mirror.channel import ControlReader
-from mirror.errors import ClusterAway, MirrorError
+from mirror.errors import ClusterAway, FlowError, MirrorError
 from mirror.plan import Plan
 from mirror.settings import Flow, Log
 from mirror.task import SliceTask
@@ -120,6 +120,10 @@ class EpochReader(DataSourceStreamReader):
         logs.configure(self._log)
         try:
             receipts = SliceTask(self._flow, self._leader, partition.index, partition.count).run()
+        except FlowError as error:  # a plan that we can't read: the epoch is over until there is another
+            where = {"flow": self._flow.name, "slice": partition.index, "reason": str(error)}
+            log.warning("task ends", extra=where)
+            return
         except Exception as error:
             # Spark keeps this to itself, and starts the task again.
             away = isinstance(error, MirrorError) and error.away
@@ -144,7 +148,7 @@ class EpochReader(DataSourceStreamReader):
         self._control = self._control or ControlReader(self._flow)
         try:
             self._control.read_to_end()
-        except ClusterAway:
+        except (ClusterAway, FlowError):
             return None
         plan = self._control.plan
         return plan if plan and plan.leader == self._leader and not plan.stop else None

@@ -13,7 +13,7 @@ from typing import Any
 
 from mirror.channel import ControlReader, Heard, StatusReader
 from mirror.cluster import ClusterAdmin
-from mirror.errors import ClusterAway
+from mirror.errors import ClusterAway, FlowError
 from mirror.flow_status import SILENCE
 from mirror.plan import Partition, Plan
 from mirror.reports import Report
@@ -84,7 +84,7 @@ def look(flow: Flow) -> FlowView:
         if not {p for each in plan.slices for p in each} <= {each.report.partition for each in heard}:
             with closing(StatusReader(flow, back=2**62)) as status:
                 heard = status.history()
-    except ClusterAway as error:
+    except (ClusterAway, FlowError) as error:
         return _but(nothing, "unknown", str(error))
     orders = tuple(f"{scope}: {'paused' if order.paused else 'not paused'}" for scope, order in control.orders.items())
     return view(flow.name, plan, orders, heard, time.time())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import NewPartitions, NewTopic
 
-from mirror.cluster import ClusterAdmin, Refusals
+from mirror.clients import INTERNAL_MAX
+from mirror.cluster import NAMES, ClusterAdmin, Refusals, portions
 from mirror.errors import FlowError
 from mirror.plan import Topic
 from mirror.policy import ReplicationPolicy
@@ -39,11 +40,19 @@ EXCLUDED_PREFIXES = ("confluent.", "local.retention.", "remote.")
 # What the source took, the target must not refuse for its age; Kafka 4 refuses what is an hour ahead (KIP-1030).
 ANY_TIME = {"message.timestamp.before.max.ms": str(2**63 - 1), "message.timestamp.after.max.ms": str(2**63 - 1)}
 
-# A report or plan must not wait for hours to be compacted away, or a new reader reads for long.
-INTERNAL_CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.1"}
+# A report or plan must not wait for hours to be compacted away, or a new reader reads for long. A plan has every
+# partition.
+INTERNAL_CONFIG = {
+    "cleanup.policy": "compact",
+    "segment.ms": "3600000",
+    "min.cleanable.dirty.ratio": "0.1",
+    "max.message.bytes": str(INTERNAL_MAX),
+}
 
 # Most records that are refused are so because they are too large.
 DEAD_LETTER_CONFIG = {"max.message.bytes": str(2**31 - 1)}
+
+Wanted = Mapping[str, tuple[int, Mapping[str, str]]]  # remote topics with partitions and configuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +61,7 @@ class Changes:
 
     mirrored: Mapping[str, int]  # topics of the source that the flow mirrors, with their partitions
     existing: Mapping[str, int]  # topics of the target, with theirs
-    create: Mapping[str, tuple[int, Mapping[str, str]]]  # remote topics with partitions and configuration
+    create: Wanted
     grow: Mapping[str, int]  # remote topics with the partitions they shall have
     internal: Sequence[str]  # mirror's own topics
 
@@ -79,7 +88,7 @@ class TopicMonitor:
 
     def mirrored(self) -> dict[str, Topic]:
         """The source's topics that the flow mirrors, by name, with the partitions that stand ready on the target."""
-        partitions = self._make(self.changes())
+        partitions = self._make(*self._look())
         ids = self._source.topic_ids(sorted(partitions))
         return {
             name: Topic(self._policy.remote_topic(name), topic_id, partitions[name], partitions[name])
@@ -88,35 +97,50 @@ class TopicMonitor:
 
     def changes(self) -> Changes:
         """What has to be made on the target; makes nothing."""
-        partitions = {name: n for name, n in self._source.partitions().items() if self._policy.is_mirrored(name)}
-        remote = {name: self._policy.remote_topic(name) for name in partitions}
-        existing = self._target.partitions()
-        missing = [name for name in partitions if remote[name] not in existing]
-        configs = self._configs(missing)
+        mirrored, existing = self._look()
         return Changes(
-            mirrored=partitions,
+            mirrored=mirrored,
             existing=existing,
-            create={remote[name]: (partitions[name], configs.get(name, {})) for name in missing},
-            grow={remote[n]: count for n, count in partitions.items() if existing.get(remote[n], count) < count},
+            create={name: wanted for some in self._lacking(mirrored, existing) for name, wanted in some.items()},
+            grow=self._short(mirrored, existing),
             internal=self._missing_internal(existing),
         )
+
+    def _look(self) -> tuple[dict[str, int], dict[str, int]]:
+        """The source's topics that the flow mirrors and all of the target, with their partitions."""
+        mirrored = {name: n for name, n in self._source.partitions().items() if self._policy.is_mirrored(name)}
+        return mirrored, self._target.partitions()
+
+    def _lacking(self, mirrored: Mapping[str, int], existing: Mapping[str, int]) -> Iterator[Wanted]:
+        """What the target has to create, some at a time: what is made of it stays, should the source go away then."""
+        remote = self._policy.remote_topic
+        for some in portions((name for name in mirrored if remote(name) not in existing), NAMES):
+            configs = self._configs(some)
+            yield {remote(name): (mirrored[name], configs.get(name, {})) for name in some}
+
+    def _short(self, mirrored: Mapping[str, int], existing: Mapping[str, int]) -> dict[str, int]:
+        """Remote topics that have too few partitions, with the number they shall have."""
+        remote = {self._policy.remote_topic(name): count for name, count in mirrored.items()}
+        return {name: count for name, count in remote.items() if existing.get(name, count) < count}
 
     def _missing_internal(self, existing: Mapping[str, int]) -> list[str]:
         return [name for name in self._flow.own_topics if name not in existing]
 
-    def _make(self, changes: Changes) -> dict[str, int]:
+    def _make(self, mirrored: Mapping[str, int], existing: Mapping[str, int]) -> dict[str, int]:
         """Create and grow remote topics; returns how many partitions of each topic can be copied."""
-        refused = self._create_remote(changes.create)
-        refused |= self._grow(NewPartitions(remote, count) for remote, count in changes.grow.items())
+        refused: Refusals = {}
+        for wanted in self._lacking(mirrored, existing):
+            refused |= self._create_remote(wanted)
+        refused |= self._grow(NewPartitions(name, count) for name, count in self._short(mirrored, existing).items())
         self._tell(refused)
-        remote = {name: self._policy.remote_topic(name) for name in changes.mirrored}
+        remote = {name: self._policy.remote_topic(name) for name in mirrored}
         return {
-            name: changes.existing[remote[name]] if remote[name] in refused else count
-            for name, count in changes.mirrored.items()
-            if remote[name] not in refused or remote[name] in changes.existing
+            name: existing[remote[name]] if remote[name] in refused else count
+            for name, count in mirrored.items()
+            if remote[name] not in refused or remote[name] in existing
         }
 
-    def _create_remote(self, wanted: Mapping[str, tuple[int, Mapping[str, str]]]) -> Refusals:
+    def _create_remote(self, wanted: Wanted) -> Refusals:
         """Create remote topics, given how many partitions and which configuration each has."""
         factor = self._flow.replication_factor
         refused = self._create(NewTopic(t, n, factor, config={**own, **ANY_TIME}) for t, (n, own) in wanted.items())

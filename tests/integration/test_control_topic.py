@@ -97,7 +97,10 @@ def test_a_plan_of_another_version_stops_its_own_flow_until_it_is_gone(pair: Pai
         pair.produce(topic, Made(None, b"second"))
         other.produce(beside, Made(None, b"beside"))
         other.await_same(beside)
-        for command in (("status",), ("pause",), ("plan",), ("resume", "--skip-lost")):
+        views = {view["flow"]: view for view in answer("status", "-c", service.file, code=1)["flows"]}
+        assert views[other.flow]["well"] and views[pair.flow]["state"] == "unknown"
+        assert "another version" in views[pair.flow]["reason"]
+        for command in (("pause",), ("plan",), ("resume", "--skip-lost")):
             ended = mirror(*command, "-c", service.file, "--flow", pair.flow)
             assert (ended.returncode, ended.stdout) == (1, ""), ended
             (line,) = ended.stderr.splitlines()

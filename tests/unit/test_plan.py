@@ -154,6 +154,8 @@ def test_initial_partitions_are_those_of_the_first_plan() -> None:
 
 
 def test_a_recreated_topic_is_a_new_one() -> None:
+    moved = {"a": replace(topic(2), remote="elsewhere.a")}
+    assert merge_initial(moved, plan({"a": topic(2)}))["a"].initial == 0, "it has nothing yet"
     assert merge_initial({"a": topic(2, "second")}, plan({"a": topic(2, "first")}))["a"].initial == 0
 
 
