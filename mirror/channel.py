@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from mirror.clients import internal_consumer, internal_producer, is_away
-from mirror.errors import ClusterAway, FlowError
+from mirror.errors import ClusterAway, FlowError, ForeignPlan
 from mirror.orders import KEY, SKIP_KEY, Order, Scope, Skip
 from mirror.plan import Partition, Plan
 from mirror.reports import Report
@@ -61,7 +61,7 @@ class ControlReader:
     """Follows a flow's control topic from its beginning; `plan`, `claims` and `orders` are the newest it has seen.
 
     Orders, skips and claims that can't be decoded are ignored, with a warning. Without the newest plan nobody must go
-    on, or generations and `initial` would begin anew: as long as it can't be decoded every reading raises FlowError,
+    on, or generations and `initial` would begin anew: as long as it can't be decoded every reading raises ForeignPlan,
     and `plan` is None.
 
     Safe to be used by several threads.
@@ -82,7 +82,7 @@ class ControlReader:
         self._consumer.assign([TopicPartition(self._topic, 0, 0)])
 
     def poll(self, timeout: float) -> bool:
-        """Take what comes within `timeout` seconds; True if something changed. Raises FlowError."""
+        """Take what comes within `timeout` seconds; True if something changed. Raises ForeignPlan."""
         with self._lock:
             changed = self._take(timeout) is None
             self._decode_plan()
@@ -91,7 +91,7 @@ class ControlReader:
     def read_to_end(self) -> None:
         """Take everything up to the topic's end as it is now.
 
-        Raises ClusterAway when it does not answer, FlowError for a plan of another version of mirror.
+        Raises ClusterAway when it does not answer, ForeignPlan for a plan of another version of mirror.
         """
         with self._lock:
             try:
@@ -163,7 +163,7 @@ class ControlReader:
             self.plan = Plan.decode(self._newest_plan)
         except Exception as error:  # whatever decoding raises
             self.plan = None
-            raise FlowError(
+            raise ForeignPlan(
                 f"flow {self._flow.name}: the plan on {self._topic} is of another version of mirror and can't be "
                 f"decoded ({error!r}): run the version that wrote it, or a newer one"
             ) from error

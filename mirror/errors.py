@@ -13,6 +13,7 @@ MirrorError
 │   └── SourceDataLost       the position is not on the source any more: stay failed, say what is lost
 ├── TaskHung           a call into librdkafka does not return: the task ends, Spark starts it in another process
 ├── FlowError          the flow fails and is started again with back-off
+│   └── ForeignPlan          another version of mirror wrote the plan: nothing is copied until it can be read
 ├── ClusterAway        a cluster does not answer: wait with back-off
 └── Superseded         another service leads the flow: this service stops, exit 3
 """
@@ -85,6 +86,10 @@ class TaskHung(MirrorError):
 
 class FlowError(MirrorError):
     """A flow can't go on as it is and is started again."""
+
+
+class ForeignPlan(FlowError):
+    """The newest plan can't be decoded."""
 
 
 class ClusterAway(MirrorError):

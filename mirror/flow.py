@@ -112,7 +112,7 @@ class FlowRunner(threading.Thread):
     def _lead(self, backoff: Backoff) -> None:
         self._monitor.ensure_internal_topics()
         self._leader.check()
-        topics = self._monitor.mirrored()
+        topics = self._monitor.mirrored(self._goes_on)
         while not self._spark.done() and not self._stopping.wait(0.05):
             self.beat = time.monotonic()
         if self._stopping.is_set():
@@ -137,8 +137,11 @@ class FlowRunner(threading.Thread):
                 backoff.reset()
             slots, before = self._slots(), slots
             if slots != before or self.beat - refreshed >= self._flow.refresh_topics_interval:
-                self._publish(self._monitor.mirrored(), slots)
+                self._publish(self._monitor.mirrored(self._goes_on), slots)
                 refreshed = time.monotonic()
+
+    def _goes_on(self) -> None:
+        self.beat = time.monotonic()
 
     def _slots(self) -> int:
         """This flow's share of the tasks that Spark can run at once."""

@@ -158,7 +158,7 @@ class _Topics:
         for state, count in counts.items():
             self.partitions.add_metric((*labels, state), count)
         for side in SIDES:
-            throttled = sum(side in tally.report.throttled_by for tally in group.tallies)
+            throttled = sum(side in t.report.throttled_by for t in group.tallies if t.state != "unassigned")
             self.throttled.add_metric((*labels, side), throttled)
 
 

@@ -67,3 +67,10 @@ class Lane(Generic[T]):
         with self._lock:
             self._free += 1
             return self._waiting.popleft() if self._waiting else None
+
+    def next(self) -> T | None:
+        """Who may try to enter now, where one that might have did not want to any more."""
+        if not self._waiting:  # as a rule, so without the lock
+            return None
+        with self._lock:
+            return self._waiting.popleft() if self._waiting and self._free > 0 else None

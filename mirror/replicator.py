@@ -99,8 +99,9 @@ class Replicator:
         self.start = start
         self._at = Position(start.offset if start.known else -1, "", start.epoch)
         self.refresh_at = time.monotonic() + random.uniform(0, REFRESH_INTERVAL)
-        self._stands = start.known  # has a position ever been committed?
+        self._stands = start.known or start.unread  # has a position ever been committed, as far as anybody knows?
         self._delivered: Position | None = None  # before it, without transactions, all is on the target
+        self._anew = True
         self._pin_start = not start.known and (start.unread or owner.flow.start != "earliest")
         self._incarnation: Incarnation | None = None
         self._backoff = Backoff()
@@ -109,6 +110,7 @@ class Replicator:
         self._unreadable = ""  # why the source gives no records
         self._turn = Turn()
         self._said = ""
+        self._told = ("", "")
         self._lost = "the position belongs to a topic that was deleted" if start.foreign else ""
         self._releasing: State | None = None  # what it becomes after the running transaction
 
@@ -155,7 +157,7 @@ class Replicator:
     @property
     def has_let_go(self) -> bool:
         """Has it become what `release` asked for?"""
-        return self.state is self._releasing
+        return self.state in (State.RELEASED, self._releasing)
 
     @property
     def step_lasts(self) -> float:
@@ -239,9 +241,7 @@ class Replicator:
         size, begun = 0, time.monotonic()
         try:
             if culprit:
-                # Said before it is done, here and of what is lost: a crash behind the commit must not silence it.
-                where = {**self._where(), "reason": self._refusal(batch)}
-                log.warning("record refused, copying goes on behind it", extra=where)
+                self._tell("record refused, copying goes on behind it", self._refusal(batch))
                 incarnation.pass_over(batch, refusals.reason, whole=not refusals.letters)
             else:
                 size = incarnation.copy(batch)
@@ -305,12 +305,18 @@ class Replicator:
         if self._flow.on_data_loss == "fail" and not self._owner.may_skip(self.partition, self.position):
             raise SourceDataLost(loss.what)
         # The id, for the same figures may be lost of another topic of the name, and that is not said again.
-        where = {**self._where(), "reason": loss.what, "offset": loss.resume, "topic_id": self.topic.topic_id}
-        log.warning("source data is lost, copying goes on behind it", extra=where)
+        known = {"offset": loss.resume, "topic_id": self.topic.topic_id}
+        self._tell("source data is lost, copying goes on behind it", loss.what, **known)
         incarnation.settle(loss.resume)
         self._committed(incarnation, loss.resume)
         self._discard()  # with its marks for offset syncs: they go on from another place
         self.counters.lost[loss.reason] += loss.offsets
+
+    def _tell(self, what: str, reason: str, **more: object) -> None:
+        """Say once that something is passed over, before it is: a crash behind the commit must not silence it."""
+        if self._told != (what, reason):
+            self._told = what, reason
+            log.warning(what, extra={**self._where(), "reason": reason, **more})
 
     @property
     def _barred(self) -> str:
@@ -320,12 +326,11 @@ class Replicator:
 
     def _ask_again(self) -> None:
         """Have the consumer seek, or nothing would tell that the source gives records again if there is no new one."""
-        if self.position >= 0:
-            self.buffer.invalidate()
-            self._seek()
+        self.buffer.invalidate()
+        self._seek()
 
     def _seek(self) -> None:
-        at = self._at
+        at = self._at if self.position >= 0 else Position(self.start.offset, "", self.start.epoch)
         if self._delivered and self._delivered.offset > at.offset:
             at = self._delivered
         number = self.buffer.resume_at(at.offset)
@@ -355,7 +360,7 @@ class Replicator:
         if position is None:
             if self._stands:
                 self._releasing = State.RELEASED  # and joined anew: where to start has to be found again
-                raise PartitionError(f"position {self.position} is gone from group {self._flow.group}")
+                raise PartitionError(f"position {self.position} is not in group {self._flow.group} (any more)")
             self._begin_anew()
             position = Position(self.start.offset, self.topic.topic_id)
         else:
@@ -371,7 +376,8 @@ class Replicator:
 
     def _begin_anew(self) -> None:
         """Nothing was ever committed. If there are records all the same, they may come twice: that is not silent."""
-        if self._owner.positions.end(self.topic.remote, self.partition.partition) > 0:
+        anew, self._anew = self._anew, False  # after the first try there can be markers
+        if anew and self._owner.positions.end(self.topic.remote, self.partition.partition) > 0:
             where = {**self._where(), "remote": self.topic.remote, "group": self._flow.group}
             log.warning("the remote partition has records, but no position", extra={**where, "from": self.start.offset})
 

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from mirror import logs
 from mirror.channel import ControlReader
-from mirror.errors import ClusterAway, FlowError, MirrorError
+from mirror.errors import ClusterAway, ForeignPlan, MirrorError
 from mirror.plan import Plan
 from mirror.settings import Flow, Log
 from mirror.task import SliceTask
@@ -120,7 +120,7 @@ class EpochReader(DataSourceStreamReader):
         logs.configure(self._log)
         try:
             receipts = SliceTask(self._flow, self._leader, partition.index, partition.count).run()
-        except FlowError as error:  # a plan that we can't read: the epoch is over until there is another
+        except ForeignPlan as error:  # the epoch is over until there is another
             where = {"flow": self._flow.name, "slice": partition.index, "reason": str(error)}
             log.warning("task ends", extra=where)
             return
@@ -148,7 +148,7 @@ class EpochReader(DataSourceStreamReader):
         self._control = self._control or ControlReader(self._flow)
         try:
             self._control.read_to_end()
-        except (ClusterAway, FlowError):
+        except (ClusterAway, ForeignPlan):
             return None
         plan = self._control.plan
         return plan if plan and plan.leader == self._leader and not plan.stop else None

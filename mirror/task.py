@@ -145,7 +145,9 @@ class SliceTask:
     def _transact(self) -> None:
         while (replicator := self._ready.take()) is not None:
             failed = replicator.state is State.FAILED
-            if failed and not self._for_failed.enter(replicator):
+            if not failed:  # it may have been waiting to enter, twice even, until it had not failed any more
+                self._admit(self._for_failed.next())
+            elif not self._for_failed.enter(replicator):
                 continue
             try:
                 replicator.step()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError
@@ -86,9 +86,12 @@ class TopicMonitor:
         for name, error in self._create(missing).items():
             raise FlowError(f"topic {name} can't be created on {self._flow.target.alias}: {error.str()}")
 
-    def mirrored(self) -> dict[str, Topic]:
-        """The source's topics that the flow mirrors, by name, with the partitions that stand ready on the target."""
-        partitions = self._make(*self._look())
+    def mirrored(self, goes_on: Callable[[], object] = lambda: None) -> dict[str, Topic]:
+        """The source's topics that the flow mirrors, by name, with the partitions that stand ready on the target.
+
+        Thousands of new ones take minutes: `goes_on` is called now and then.
+        """
+        partitions = self._make(*self._look(), goes_on)
         ids = self._source.topic_ids(sorted(partitions))
         return {
             name: Topic(self._policy.remote_topic(name), topic_id, partitions[name], partitions[name])
@@ -126,11 +129,14 @@ class TopicMonitor:
     def _missing_internal(self, existing: Mapping[str, int]) -> list[str]:
         return [name for name in self._flow.own_topics if name not in existing]
 
-    def _make(self, mirrored: Mapping[str, int], existing: Mapping[str, int]) -> dict[str, int]:
+    def _make(
+        self, mirrored: Mapping[str, int], existing: Mapping[str, int], goes_on: Callable[[], object]
+    ) -> dict[str, int]:
         """Create and grow remote topics; returns how many partitions of each topic can be copied."""
         refused: Refusals = {}
         for wanted in self._lacking(mirrored, existing):
             refused |= self._create_remote(wanted)
+            goes_on()
         refused |= self._grow(NewPartitions(name, count) for name, count in self._short(mirrored, existing).items())
         self._tell(refused)
         remote = {name: self._policy.remote_topic(name) for name in mirrored}

@@ -49,6 +49,7 @@ ENDS_A_PROCESS = {
     "worker-hangs-at-step",
     "local-disk-full",
 }  # what one process gains in an hour is to be seen
+WORKER = "pyspark.daemon pyspark.worker"  # a parent and the workers that it has forked
 KINDS = ("service", "Spark's JVM", "workers")  # which have to last
 MEMORY = "memory, MiB"
 MEASURES = (MEMORY, "threads", "open files", "sockets")
@@ -71,7 +72,10 @@ def kind(process: psutil.Process) -> str:
         return "Spark's JVM"
     if "mirror run" in line:
         return "service"
-    return "workers" if line.endswith("pyspark.daemon pyspark.worker") else "Python helpers of the source"
+    if not line.endswith(WORKER):
+        return "Python helpers of the source"
+    parent = process.parent()
+    return "workers" if parent and " ".join(parent.cmdline()).endswith(WORKER) else "the workers' parent"
 
 
 class Meter(threading.Thread):

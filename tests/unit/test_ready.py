@@ -69,3 +69,13 @@ def test_a_lane_lets_as_many_in_as_it_is_wide_and_the_others_in_order() -> None:
     assert not lane.enter("e")
     assert lane.leave() == "d" and lane.leave() == "e"
     assert lane.enter("d") and lane.enter("e") and not lane.enter("f")
+
+
+def test_who_waits_gets_in_though_others_have_lost_interest() -> None:
+    """An item may wait twice; the second time, it does not want to enter any more."""
+    lane: Lane[str] = Lane(1)
+    assert lane.enter("a") and not lane.enter("a") and not lane.enter("b")
+    assert lane.next() is None, "there is no room"
+    assert lane.leave() == "a", "which does not enter now"
+    assert lane.next() == "b" and lane.enter("b")
+    assert lane.leave() is None and lane.next() is None
