@@ -59,7 +59,7 @@ def executor(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     place = Path(tempfile.mkdtemp(prefix="spark-", dir=arena.directory))
     with SparkCluster(place, workers=2) as cluster:
         arena.start_service(spark=cluster.settings)
-        recorder.await_progress()
+        recorder.await_beyond()
         before = cluster.executors()
         cluster.kill(rng.choice(sorted(before)))
         recorder.await_progress()

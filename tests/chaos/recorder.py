@@ -129,15 +129,19 @@ class Recorder:
 
     def await_progress(self) -> None:
         """Wait until every partition has gone beyond what the source has now; notes how long recovery took."""
-        begun, wanted = self._healed or time.monotonic(), self.source_ends()
-        self._healed = None
+        begun, self._healed = self._healed or time.monotonic(), None
+        self.await_beyond()
+        self.stalls.append(time.monotonic() - begun)
+
+    def await_beyond(self) -> None:
+        """As `await_progress` where no fault is behind it, such as an orderly start."""
+        wanted = self.source_ends()
 
         def is_beyond() -> bool:
             positions = self.positions()
             return positions is not None and all(positions[n] > self._bases[n] + end for n, end in wanted.items())
 
         _wait("progress", is_beyond, PROGRESS_TIMEOUT)
-        self.stalls.append(time.monotonic() - begun)
 
     def finish(self) -> list[History]:
         """Stop the load, wait until all is copied, and read everything once more."""
