@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import time
 
@@ -16,7 +17,6 @@ from tests.chaos.recorder import Recorder
 from tests.harness import credentials, topics
 from tests.harness.load import producer
 from tests.harness.proxy import HeldBack
-from tests.harness.service import FAILED
 from tests.harness.waiting import PATIENCE, until
 
 # What a late request may meet before the broker looks at its epoch: -1 is a session that has expired.
@@ -121,26 +121,30 @@ def permission(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
         )
     )
     print(f"   {name}", flush=True)
-    since = len(arena.service.events)
     with topics.forbidden(arena.pair.target, resource, name, AclOperation.WRITE):
-        assert "uthorization failed" in _await_failed(arena, recorder, since)
+        assert "uthorization failed" in _await_failed(arena, recorder)
         time.sleep(rng.uniform(0, 5))
 
 
 @row("16 the permission to read the source is revoked, and granted again", everywhere=False)
 def read_permission(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
-    since = len(arena.service.events)
     with topics.forbidden(arena.pair.source, ResourceType.TOPIC, recorder.topic, AclOperation.READ):
         arena.source_proxy.disconnect()  # for an open fetch session a broker does not ask again
-        assert "uthorization failed" in _await_failed(arena, recorder, since)
+        assert "uthorization failed" in _await_failed(arena, recorder)
         time.sleep(rng.uniform(0, 5))
 
 
-def _await_failed(arena: Arena, recorder: Recorder, since: int) -> str:
-    """Wait until a partition's state and reason are shown; returns the reason."""
-    failed = {"topic": recorder.topic, "state": "failed"}
-    arena.service.wait_for("failed", lambda: arena.service.metric("mirror_partitions", **failed) > 0)
-    return str(arena.service.wait_for_event(FAILED, since=since, topic=recorder.topic)["reason"])
+def _await_failed(arena: Arena, recorder: Recorder) -> str:
+    """Wait until a partition that has failed is shown; returns the reason."""
+
+    def reasons() -> list[str]:
+        (flow,) = json.loads(arena.service.get("/status")[1])["flows"]
+        shown = [p for topic in flow["topics"] if topic["topic"] == recorder.topic for p in topic["partitions"]]
+        return [p["reason"] for p in shown if p["state"] == "failed"]
+
+    reason = arena.service.wait_for("failed", reasons)[0]
+    assert reason
+    return reason
 
 
 @row("16 the service's credentials expire, and are given again")
@@ -154,11 +158,11 @@ def credentials_expire(arena: Arena, rng: random.Random, recorder: Recorder) -> 
 
 @row("17 the disk of one of the target's brokers is full", everywhere=False)
 def target_disk_full(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
-    broker, since = arena.target.brokers[-1], len(arena.service.events)
+    broker = arena.target.brokers[-1]
     topics.configure(arena.pair.target, recorder.remote, min_insync_replicas=len(arena.target.brokers))
     with arena.broker_disk.full():
         until("the broker gives up", lambda: broker.process is None or broker.process.poll() is not None, PATIENCE)
-        _await_failed(arena, recorder, since)
+        _await_failed(arena, recorder)
         time.sleep(rng.uniform(0, 3))
     broker.kill()
     broker.start()
