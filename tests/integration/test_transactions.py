@@ -97,7 +97,7 @@ def test_more_idle_partitions_than_producers_may_be_open(pair: Pair, tmp_path: P
         for number in range(4):
             put(to, topic, [b"copied"], number)
         to.commit_transaction(30)
-    with pair.service(tmp_path, {"producers_max": 1, "tasks_max": 1}) as service:
+    with pair.service(tmp_path, {"producers_max": 1, "transaction_threads": 1, "tasks_max": 1}) as service:
         known = (pair.target, pair.group, pair.remote(topic))
         service.wait_for(
             "positions behind the markers",
