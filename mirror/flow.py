@@ -8,7 +8,7 @@ import threading
 import time
 from concurrent.futures import Future
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -29,6 +29,7 @@ CHECK_INTERVAL = 1.0  # seconds between looks at leadership and query
 DEFECT_DELAY = 10.0  # seconds before the status is followed again
 GONE = "it was deleted, is left out by the configuration, or mirror may not see it (Describe)"
 STEADY_AFTER = 60.0  # seconds without a failure after which back-off begins small again
+PATIENCE_MAX = 600.0  # seconds
 
 
 class FlowRunner(threading.Thread):
@@ -53,6 +54,8 @@ class FlowRunner(threading.Thread):
         self.drained = threading.Event()
         self._waited_for = ""  # what the last warning was about: each reason is said once
         self._silent = 0  # partitions without a task at the last look
+        self._hung_since: float | None = None  # monotonic: when a silent task was first noticed
+        self._patience = SILENCE  # seconds that a task may be silent after that
         self._where = {"flow": flow.name}
 
     def run(self) -> None:
@@ -127,11 +130,13 @@ class FlowRunner(threading.Thread):
             log.info("flow goes on", extra=self._where)
         self._waited_for = ""
         self._look_around()
+        self._hung_since = None  # while we could not lead nobody may have been heard
         led = refreshed = time.monotonic()
         while not self._stopping.wait(CHECK_INTERVAL):
             self._keep_query()
             self._leader.check()
             self._look_around()
+            self._end_hung_tasks()
             self.beat = time.monotonic()
             if self.beat - led > STEADY_AFTER:
                 backoff.reset()
@@ -184,6 +189,29 @@ class FlowRunner(threading.Thread):
             why = refused[some].str()
             lacking.append(f"the target refuses to create or grow {len(refused)} topics, e.g. {some}: {why}")
         self.status.lacking = "; ".join(lacking)
+
+    def _end_hung_tasks(self) -> None:
+        """Spark waits for ever for a process that hangs: its flow's tasks, or their planner, are begun anew.
+
+        Raises FlowError, so that all of them are; MirrorError if Spark can't end them.
+        """
+        count, now = self.status.silent_tasks(), time.monotonic()
+        if not count or not self._spark.result().slots():  # without executors nothing hangs
+            self._hung_since, self._patience = None, self._patience if count else SILENCE
+            return
+        # From the first look on: this process may have stood still itself.
+        self._hung_since = self._hung_since or now
+        if now - self._hung_since < self._patience:
+            return
+        self._hung_since, self._patience = None, min(2 * self._patience, PATIENCE_MAX)  # it may only be very slow
+        query, self._query = self._query, None
+        try:
+            if query is not None:
+                query.stop()
+        except (Py4JJavaError, PySparkException) as error:
+            reason = "Spark does not end a task that hangs: start the service again"
+            raise MirrorError(f"flow {self._flow.name}: {reason}") from error
+        raise FlowError(f"flow {self._flow.name}: {count} tasks did not answer: all of its tasks are started again")
 
     def _keep_query(self) -> None:
         """Start the query, or start it again if it has failed. Raises FlowError for a failure to report."""

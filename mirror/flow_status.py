@@ -86,7 +86,6 @@ class FlowStatus:
         self.active = False  # does the Spark query run?
         self.failed = False  # does this service not try any more?
         self.generation = 0
-        self.tasks = 0
         self.recent = Recent()
         self._problem = _STARTING
         self._lacking = ""
@@ -95,6 +94,7 @@ class FlowStatus:
         self._lock = threading.Lock()
         self._tallies: dict[Partition, Tally] = {}
         self._planned: dict[Partition, float] = {}  # since when, monotonic
+        self._slices: list[list[Partition]] = []  # of the newest plan
         self._events: deque[Event] = deque(maxlen=EVENTS)
 
     @property
@@ -167,7 +167,7 @@ class FlowStatus:
         """There is a newer plan; partitions that are not in it are not mirrored any more."""
         dealt = [list(each) for each in slices]
         with self._lock:
-            self.generation, self.tasks = generation, len(dealt)
+            self.generation, self._slices = generation, dealt
             now = time.monotonic()
             self._planned = {partition: self._planned.get(partition, now) for each in dealt for partition in each}
             self._tallies = {p: t for p, t in self._tallies.items() if p in self._planned}
@@ -183,12 +183,26 @@ class FlowStatus:
         """Partitions of the newest plan."""
         return len(self._planned)
 
+    @property
+    def tasks(self) -> int:
+        """Slices of the newest plan."""
+        return len(self._slices)
+
     def silent(self) -> int:
         """How many partitions of the plan no task has reported for a while."""
-        before = time.monotonic() - SILENCE
         with self._lock:
-            seen = {partition: tally.seen for partition, tally in self._tallies.items()}
-            return sum(max(since, seen.get(partition, 0.0)) < before for partition, since in self._planned.items())
+            return len(self._silent())
+
+    def silent_tasks(self) -> int:
+        """How many tasks of the plan have said nothing for a while, of any of their partitions."""
+        with self._lock:
+            silent = self._silent()
+            return sum(bool(each) and silent.issuperset(each) for each in self._slices)
+
+    def _silent(self) -> set[Partition]:
+        before = time.monotonic() - SILENCE
+        seen = {partition: tally.seen for partition, tally in self._tallies.items()}
+        return {p for p, since in self._planned.items() if max(since, seen.get(p, 0.0)) < before}
 
     def bytes_per_second(self) -> dict[Partition, float]:
         """Of each partition, over the last seconds; without those that nothing is known of yet."""

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from mirror.local_kafka import LocalCluster, start_together
+from tests.failpoints.arm import Failpoints
 from tests.harness.pair import Pair
 from tests.harness.programs import CANNOT_RUN
 from tests.harness.service import Service
@@ -98,6 +99,12 @@ def pair(source_cluster: LocalCluster, target_cluster: LocalCluster, prefix: str
     """The shared clusters with a flow of this test's own, for services that it starts itself."""
     alias = f"s{uuid.uuid4().hex[:6]}"
     return Pair(source_cluster.bootstrap, target_cluster.bootstrap, alias, prefix)
+
+
+@pytest.fixture(scope="module")
+def failpoints(tmp_path_factory: pytest.TempPathFactory) -> Failpoints:
+    """For the services that a module starts with their environment."""
+    return Failpoints(tmp_path_factory.mktemp("failpoints"))
 
 
 @pytest.fixture(scope="session")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -114,19 +112,6 @@ class Arena:
     def _close_services(self) -> None:
         for service in self._services:
             service.close()
-
-    @contextlib.contextmanager
-    def workers_stopped(self) -> Iterator[None]:
-        """The tasks stand still, and nobody is told why."""
-        workers = self.service.worker_pids()
-        for worker in workers:
-            os.kill(worker, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            for worker in workers:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(worker, signal.SIGCONT)
 
     def lines(self) -> list[str]:
         """What the services have said."""

@@ -34,7 +34,7 @@ def compaction(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
         return len(behind) > 100 and len(behind) < (behind[-1].offset - position) / 2
 
     position = (until("positions", recorder.positions) or {})[0]  # not later: a transaction that stands still hides it
-    with arena.workers_stopped():
+    with arena.service.workers_stopped():
         until("gaps on the source", has_gaps)
     recorder.heals()
     if rng.random() < 0.5:
@@ -45,7 +45,7 @@ def compaction(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
 @row("12 records are deleted before they are copied", everywhere=False)
 def deleted_records(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     since = len(arena.service.events)
-    with arena.workers_stopped():
+    with arena.service.workers_stopped():
         end = recorder.source_ends()[0]
         until("more on the source", lambda: recorder.source_ends()[0] > end + 100)
         recorder.remember()
@@ -62,7 +62,7 @@ def deleted_records(arena: Arena, rng: random.Random, recorder: Recorder) -> Non
 @row("13 the topic is deleted and created again, shorter or longer than before", everywhere=False)
 def recreated(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     since = len(arena.service.events)
-    with arena.workers_stopped():
+    with arena.service.workers_stopped():
         old = recorder.recreate(longer=rng.random() < 0.5)
     recorder.heals()
     for number, offsets in old.items():

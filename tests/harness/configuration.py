@@ -41,6 +41,12 @@ def one_flow(
     }
 
 
+def together(first: Settings, *others: Settings) -> Settings:
+    """One configuration with the flows of all; the rest is the first one's."""
+    clusters = {alias: cluster for each in (first, *others) for alias, cluster in each["clusters"].items()}
+    return {**first, "clusters": clusters, "flows": [flow for each in (first, *others) for flow in each["flows"]]}
+
+
 def group(alias: str, target_alias: str = "backup") -> str:
     """The position's group on the target, by default."""
     return f"mirror-{alias}-{target_alias}"

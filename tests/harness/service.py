@@ -14,7 +14,7 @@ import threading
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -219,3 +219,16 @@ class Service:
         jvm = psutil.Process(self.jvm_pid)
         daemons = processes.children(jvm, "pyspark.daemon", "pyspark.worker")
         return sorted(worker.pid for daemon in daemons for worker in processes.children(daemon))
+
+    @contextlib.contextmanager
+    def workers_stopped(self) -> Iterator[None]:
+        """The tasks stand still, and nobody is told why."""
+        workers = self.worker_pids()
+        for worker in workers:
+            os.kill(worker, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for worker in workers:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker, signal.SIGCONT)

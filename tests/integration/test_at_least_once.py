@@ -43,11 +43,6 @@ def flow(source_cluster: LocalCluster, plain_target: LocalCluster) -> Pair:
 
 
 @pytest.fixture(scope="module")
-def failpoints(tmp_path_factory: pytest.TempPathFactory) -> Failpoints:
-    return Failpoints(tmp_path_factory.mktemp("failpoints"))
-
-
-@pytest.fixture(scope="module")
 def service(flow: Pair, failpoints: Failpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     settings = flow.settings({"exactly_once": False, "batch_max_records": BATCH, "on_poison_record": "skip"})
     settings["clusters"]["backup"]["producer"] = {"batch.num.messages": 10}  # many requests for one of our batches

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness import oracle
+from tests.harness import configuration, oracle
 from tests.harness.command import answer, mirror
 from tests.harness.load import Load, Made, produce
 from tests.harness.pair import Pair
@@ -85,9 +85,7 @@ def test_a_flow_goes_on_without_what_it_cannot_decode_and_says_so(pair: Pair, tm
 def test_a_plan_of_another_version_stops_its_own_flow_until_it_is_gone(pair: Pair, tmp_path: Path) -> None:
     other = replace(pair, alias=f"s{uuid.uuid4().hex[:6]}", prefix=f"other-{pair.prefix}")
     topic, beside = pair.topic("waits"), other.topic("goes-on")
-    one, two = pair.settings(), other.settings()
-    both = {**one, "clusters": one["clusters"] | two["clusters"], "flows": [*one["flows"], *two["flows"]]}
-    both["spark"] = {"master": "local[4]"}
+    both = {**configuration.together(pair.settings(), other.settings()), "spark": {"master": "local[4]"}}
     with Service(both, tmp_path) as service:
         pair.produce(topic, Made(None, b"first"))
         pair.await_same(topic)

@@ -20,11 +20,6 @@ REFRESH = 5.0  # seconds, in place of a day
 
 
 @pytest.fixture(scope="module")
-def failpoints(tmp_path_factory: pytest.TempPathFactory) -> Failpoints:
-    return Failpoints(tmp_path_factory.mktemp("failpoints"))
-
-
-@pytest.fixture(scope="module")
 def flow(source_cluster: LocalCluster, target_cluster: LocalCluster) -> Pair:
     return Pair(source_cluster.bootstrap, target_cluster.bootstrap, ALIAS, f"{ALIAS}-")
 

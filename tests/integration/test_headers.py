@@ -5,9 +5,6 @@ The client library gives headers with a hole in place of the name, and a process
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,7 @@ from typing import Any
 import pytest
 
 from mirror.local_kafka import LocalCluster
-from tests.harness import load, oracle, raw_headers, topics
+from tests.harness import configuration, load, oracle, raw_headers, topics
 from tests.harness.command import answer
 from tests.harness.load import Made
 from tests.harness.pair import Pair
@@ -41,10 +38,7 @@ class Flows:
 
     def __init__(self, source: str, target: str, directory: Path) -> None:
         self.all = {name: Pair(source, target, f"raw{name}", f"raw{name}-") for name in FLOWS}
-        settings, *others = (pair.settings(FLOWS[name]) for name, pair in self.all.items())
-        for other in others:
-            settings["clusters"] |= other["clusters"]
-            settings["flows"] += other["flows"]
+        settings = configuration.together(*(pair.settings(FLOWS[name]) for name, pair in self.all.items()))
         self.service = Service(settings, directory)
 
     def begin(self, pair: Pair) -> str:
@@ -52,22 +46,13 @@ class Flows:
         topic = pair.topic("topic", 2)
         produce(pair, topic, 0, 100)
         pair.await_same(topic)
-        with self._standing_still():
+        with self.service.workers_stopped():
             produce(pair, topic, 100, 50)
             produce_raw(pair.source, topic)
             produce(pair, topic, 150, 50)
             produce_raw(pair.source, topic)
             produce(pair, topic, 0, 10, partition=1)
         return topic
-
-    @contextlib.contextmanager
-    def _standing_still(self) -> Iterator[None]:
-        workers = self.service.worker_pids()
-        for worker in workers:
-            os.kill(worker, signal.SIGSTOP)
-        yield
-        for worker in workers:
-            os.kill(worker, signal.SIGCONT)
 
     def await_copied(self, pair: Pair, topic: str, count: int, partition: int = 0) -> None:
         """Wait until so many numbers are copied, from 0 on, with their headers and nothing else."""
@@ -86,7 +71,7 @@ def running(
     flows = Flows(source_cluster.bootstrap, target_cluster.bootstrap, tmp_path_factory.mktemp("raw"))
     with flows.service as service:
         for pair in flows.all.values():
-            pair.await_same(witness(pair))
+            pair.await_same(witness(pair), timeout=150)  # also when a process hangs at its start: see test_hung
         yield flows
         assert service.terminate() == 0, service.tail()
         assert not service.noise, service.tail()

@@ -5,16 +5,13 @@ Either the source no longer has it, or the target refuses it.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mirror.local_kafka import LocalCluster
-from tests.harness import oracle, topics
+from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Made
 from tests.harness.pair import Pair
@@ -31,24 +28,12 @@ class Flows:
     def __init__(self, source: str, target: str, directory: Path) -> None:
         self.all = [Pair(source, target, f"policy{name}", f"policy{name}-") for name in ("fail", "skip", "letter")]
         self.fail, self.skip, self.letter = self.all
-        settings = self.fail.settings({"on_data_loss": "fail", "on_poison_record": "fail"})
-        for other in (
+        settings = configuration.together(
+            self.fail.settings({"on_data_loss": "fail", "on_poison_record": "fail"}),
             self.skip.settings({"on_data_loss": "skip", "on_poison_record": "skip"}),
             self.letter.settings({"on_poison_record": "dead_letter"}),
-        ):
-            settings["clusters"] |= other["clusters"]
-            settings["flows"] += other["flows"]
+        )
         self.service = Service(settings, directory)
-
-    @contextlib.contextmanager
-    def standing_still(self) -> Iterator[None]:
-        """Nothing is copied meanwhile, and nobody is told why."""
-        workers = self.service.worker_pids()
-        for worker in workers:
-            os.kill(worker, signal.SIGSTOP)
-        yield
-        for worker in workers:
-            os.kill(worker, signal.SIGCONT)
 
     def told(self, message: str, topic: str) -> Event:
         """The one event about the loss on a topic."""
@@ -97,7 +82,7 @@ def recreate(pair: Pair, topic: str) -> None:
 def test_deleted_records_stop_their_partition_alone(flows: Flows) -> None:
     pair = flows.fail
     topic = begin(pair, "deleted")
-    with flows.standing_still():
+    with flows.service.workers_stopped():
         produce(pair, topic, 100, 100)
         topics.remove_records(pair.source, topic, 150)
         produce(pair, topic, 1000, 10, partition=1)
@@ -113,7 +98,7 @@ def test_deleted_records_stop_their_partition_alone(flows: Flows) -> None:
 def test_deleted_records_are_passed_over(flows: Flows) -> None:
     pair = flows.skip
     topic = begin(pair, "deleted")
-    with flows.standing_still():
+    with flows.service.workers_stopped():
         produce(pair, topic, 100, 100)
         topics.remove_records(pair.source, topic, 150)
     assert "offsets 100 to 149 were deleted on the source" in flows.told(PASSED_OVER, topic)["reason"]
@@ -124,14 +109,14 @@ def test_deleted_records_are_passed_over(flows: Flows) -> None:
 def test_an_explicit_choice_goes_on_behind_deleted_records(flows: Flows) -> None:
     pair = flows.fail
     topic = begin(pair, "chosen")
-    with flows.standing_still():
+    with flows.service.workers_stopped():
         produce(pair, topic, 100, 100)
         topics.remove_records(pair.source, topic, 150)
     flows.told(FAILED, topic)
     command = ("resume", "-c", flows.service.file, "--flow", pair.flow, "--topic", topic, "--skip-lost")
     flows.service.wait_for("reported", lambda: answer(*command)["passed_over"])
     flows.service.wait_for("what is left", lambda: values(pair, topic) == [*range(100), *range(150, 200)])
-    with flows.standing_still():
+    with flows.service.workers_stopped():
         produce(pair, topic, 200, 100)
         topics.remove_records(pair.source, topic, 250)
     flows.service.wait_for("the choice was for one loss", lambda: len(flows.service.find(FAILED, topic=topic)) == 2)
@@ -141,7 +126,7 @@ def test_an_explicit_choice_goes_on_behind_deleted_records(flows: Flows) -> None
 def begin_and_recreate(flows: Flows, pair: Pair, count: int) -> str:
     """A topic that was copied, then deleted and created again with `count` other records; returns its name."""
     topic = begin(pair, f"recreated-{count}")
-    with flows.standing_still():
+    with flows.service.workers_stopped():
         recreate(pair, topic)
         produce(pair, topic, 5000, count)
     return topic
@@ -250,7 +235,7 @@ def test_a_refused_record_in_a_batch_of_many_requests(flows: Flows, place: int) 
     topic = begin(pair, f"many-{place}")
     topics.configure(pair.target, pair.remote(topic), max_message_bytes=50_000)
     records = [Made(b"key", b"%01000d" % number) for number in range(100, 3_100)]
-    with flows.standing_still():
+    with flows.service.workers_stopped():
         pair.produce(topic, *records[:place], POISON["too-large"][1], *records[place:])
     assert f"at offset {100 + place} " in flows.told(REFUSED, topic)["reason"]
     flows.service.wait_for("what is good", lambda: values(pair, topic) == list(range(3_100)))
@@ -291,7 +276,7 @@ def test_a_batch_that_can_not_be_read_stops_its_partition_alone(flows: Flows, so
     """As a damaged disk of the source leaves it: the broker gives it, and no client can unpack it."""
     pair = flows.fail
     topic = pair.topic("damaged", 2)
-    with flows.standing_still():
+    with flows.service.workers_stopped():
         pair.produce(topic, *[Made(b"key", b"x" * 1_000)] * 100, compression_type="gzip")
         (segment,) = (Path(str(source_cluster.brokers[0].properties["log.dirs"])) / f"{topic}-0").glob("*.log")
         content = bytearray(segment.read_bytes())

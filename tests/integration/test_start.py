@@ -9,7 +9,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from mirror.local_kafka import LocalCluster
 from tests.harness import oracle, topics
-from tests.harness.configuration import Settings
+from tests.harness.configuration import together
 from tests.harness.load import Made
 from tests.harness.oracle import committed_position
 from tests.harness.pair import Pair
@@ -43,16 +43,6 @@ def await_position(pair: Pair, topic: str, partition: int) -> int:
     found = until(f"{pair.alias} has a position in {topic}-{partition}", position, 60)
     assert found
     return found[0]
-
-
-def together(flows: dict[Pair, str | int]) -> Settings:
-    """One service for several flows; each begins at its `start`."""
-    all_of_them: Settings = {"clusters": {}, "flows": []}
-    for pair, start in flows.items():
-        one = pair.settings({"start": str(start)})
-        clusters = {**all_of_them["clusters"], **one["clusters"]}
-        all_of_them = {**one, "clusters": clusters, "flows": [*all_of_them["flows"], *one["flows"]]}
-    return {**all_of_them, "spark": {"master": "local[3]"}}
 
 
 def compacted(pair: Pair) -> str:
@@ -89,7 +79,9 @@ def test_starts(source_cluster: LocalCluster, target_cluster: LocalCluster, pref
         early.produce(topic, record, timestamp=began + number)
     early.produce(topic, *made("side", range(3)), partition=1, timestamp=began)
     gaps = compacted(early)
-    settings = together({early: "earliest", late: "latest", at: began + 5})
+    starts = {early: "earliest", late: "latest", at: began + 5}
+    one, *others = (pair.settings({"start": str(start)}) for pair, start in starts.items())
+    settings = {**together(one, *others), "spark": {"master": "local[3]"}}
 
     with Service(settings, tmp_path) as service:
         early.await_same(topic)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 
 import pytest
@@ -20,11 +18,6 @@ pytestmark = pytest.mark.slow
 ALIAS = "told"
 GOOD = [Made(b"key", b"%d" % number, [("number", b"%d" % number)]) for number in range(30)]
 BAD = Made(b"key", b"x" * 60_000, [("name", b"value")])
-
-
-@pytest.fixture(scope="module")
-def failpoints(tmp_path_factory: pytest.TempPathFactory) -> Failpoints:
-    return Failpoints(tmp_path_factory.mktemp("failpoints"))
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +42,10 @@ def test_a_loss_is_told_when_the_worker_is_killed_behind_its_commit(
     flow.produce(topic, *GOOD)
     flow.await_same(topic)
     flow.assert_settled(topic)
-    workers = service.worker_pids()
-    for worker in workers:
-        os.kill(worker, signal.SIGSTOP)
-    flow.produce(topic, *GOOD)
-    topics.remove_records(flow.source, topic, 45)
-    failpoints.arm("SIGKILL", "after-commit")
-    for worker in workers:
-        os.kill(worker, signal.SIGCONT)
+    with service.workers_stopped():
+        flow.produce(topic, *GOOD)
+        topics.remove_records(flow.source, topic, 45)
+        failpoints.arm("SIGKILL", "after-commit")
     failpoints.wait("after-commit", 60)
     assert "offsets 30 to 44 were deleted" in service.wait_for_event(PASSED_OVER, topic=topic)["reason"]
     wanted = [made.value for made in (*GOOD, *GOOD[15:])]
