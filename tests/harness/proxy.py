@@ -159,7 +159,7 @@ class Proxy(Forwarder):
 
     async def _serve(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter, inner: int) -> None:
         self._writers.add(client_out)
-        broker_out = None
+        broker_out = answers = None
         try:
             if self.cut:
                 return
@@ -170,10 +170,11 @@ class Proxy(Forwarder):
             if held:
                 self._writers.discard(broker_out)  # the request's way stays open
                 broker_out = None
-            answers.cancel()
         except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
+            if answers:
+                answers.cancel()
             for writer in filter(None, (client_out, broker_out)):
                 self._writers.discard(writer)
                 writer.transport.abort()
@@ -218,15 +219,12 @@ class Proxy(Forwarder):
         )
 
     async def _answers(self, broker: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # a broker that is killed with unread requests resets the connection
             await self._pass_answers(broker, client)
+        client.transport.abort()
 
     async def _pass_answers(self, broker: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
-        while True:
-            data = await broker.read(65536)
-            if not data:
-                client.transport.abort()
-                return
+        while data := await broker.read(65536):
             if self.delay:
                 await asyncio.sleep(self.delay)
             if not self.swallow_answers:
