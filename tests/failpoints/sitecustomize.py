@@ -1,9 +1,9 @@
-"""Kills, stops, hangs or fails a Spark worker at a chosen step of a transaction, without a line in mirror for it.
+"""Kills, stops, hangs or fails a Spark worker at a chosen step of its work, without a line in mirror for it.
 
-Python runs this at its start where this folder is on PYTHONPATH, in a service under test and in the Python workers it
-has. MIRROR_FAILPOINTS names a folder. A file in it that is named after a step arms it; in it stand a count and a
-signal, such as `3 SIGKILL`; or HANG: the thread then never returns, as from a call that forgets its time-out; or
-RAISE: it fails with an exception. The worker that reaches the step for the third time renames the file to
+Python runs this at its start where this folder is on PYTHONPATH, in a service under test and in the Python processes
+that Spark has for it. MIRROR_FAILPOINTS names a folder. A file in it that is named after a step arms it; in it stand a
+count and a signal, such as `3 SIGKILL`; or HANG: the thread then never returns, as from a call that forgets its
+time-out; or RAISE: it fails with an exception. The worker that reaches the step for the third time renames the file to
 `<step>.<pid>` and does that to itself. Only one can rename it, so each file acts once, whatever processes there are.
 MIRROR_REFRESH_INTERVAL replaces the day of the same name, MIRROR_CLOCK_AHEAD (seconds) sets the clock wrong as mirror
 sees it.
@@ -93,11 +93,17 @@ def _patch_positions(module: ModuleType) -> None:
     positions.commit = _around(positions.commit, "before-position", None)
 
 
+def _patch_source(module: ModuleType) -> None:
+    reader: Any = module.EpochReader
+    reader.partitions = _around(reader.partitions, "before-epoch", None)
+
+
 PATCHES = {
     "mirror.positions": _patch_positions,
     "mirror.producer": _patch_producer,
     "mirror.transaction": _patch_transaction,
     "mirror.replicator": _patch_replicator,
+    "mirror.source": _patch_source,
 }
 
 

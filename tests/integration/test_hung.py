@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.harness import processes
+from tests.failpoints.arm import Failpoints
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import Service
@@ -31,12 +31,6 @@ def await_replaced(service: Service, pair: Pair, topic: str) -> None:
     pair.assert_settled(topic)
 
 
-def planners(service: Service) -> list[psutil.Process]:
-    """Those that have been connected to: before that, Spark itself has a deadline."""
-    found = [p for p in service.processes() if processes.command_holds(p, "python_streaming_source_runner")]
-    return [planner for planner in found if planner.net_connections("tcp")]
-
-
 def test_one_of_two_tasks_hangs(pair: Pair, tmp_path: Path) -> None:
     """In the middle of its life; its partition is copied by another process."""
     topic = pair.topic("task", 2)
@@ -54,10 +48,10 @@ def test_one_of_two_tasks_hangs(pair: Pair, tmp_path: Path) -> None:
 
 def test_the_planner_hangs(pair: Pair, tmp_path: Path) -> None:
     """Before the first epoch, so that there are no tasks at all."""
+    failpoints = Failpoints(tmp_path)
     topic = pair.topic("planner")
     pair.produce(topic, *FIRST)
-    with pair.service(tmp_path) as service:
-        planner = service.wait_for("the planner", lambda: planners(service))[0]
-        planner.suspend()
-        service.await_plan()
+    with Service(pair.settings(), tmp_path, failpoints.environment) as service:
+        hung = failpoints.send("HANG", "before-epoch", timeout=60)
         await_replaced(service, pair, topic)
+        assert not psutil.pid_exists(hung)
