@@ -29,7 +29,7 @@ CHECK_INTERVAL = 1.0  # seconds between looks at leadership and query
 DEFECT_DELAY = 10.0  # seconds before the status is followed again
 GONE = "it was deleted, is left out by the configuration, or mirror may not see it (Describe)"
 STEADY_AFTER = 60.0  # seconds without a failure after which back-off begins small again
-PATIENCE_MAX = 600.0  # seconds
+PATIENCE_MAX = 600.0  # seconds that a task may stay silent, however often it was started again
 
 
 class FlowRunner(threading.Thread):
@@ -195,19 +195,22 @@ class FlowRunner(threading.Thread):
 
         Raises FlowError, so that all of them are; MirrorError if Spark can't end them.
         """
-        count, now = self.status.silent_tasks(), time.monotonic()
+        count = self.status.silent_tasks() if self._silent else 0
+        if not count:
+            self._patience = SILENCE
         if not count or not self._spark.result().slots():  # without executors nothing hangs
-            self._hung_since, self._patience = None, self._patience if count else SILENCE
+            self._hung_since = None
             return
         # From the first look on: this process may have stood still itself.
+        now = time.monotonic()
         self._hung_since = self._hung_since or now
         if now - self._hung_since < self._patience:
             return
-        self._hung_since, self._patience = None, min(2 * self._patience, PATIENCE_MAX)  # it may only be very slow
+        self._patience = min(2 * self._patience, PATIENCE_MAX)  # it may only be very slow
         query, self._query = self._query, None
+        assert query is not None
         try:
-            if query is not None:
-                query.stop()
+            query.stop()
         except (Py4JJavaError, PySparkException) as error:
             reason = "Spark does not end a task that hangs: start the service again"
             raise MirrorError(f"flow {self._flow.name}: {reason}") from error

@@ -220,13 +220,10 @@ class Proxy(Forwarder):
 
     async def _answers(self, broker: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):  # a broker that is killed with unread requests resets the connection
-            await self._pass_answers(broker, client)
+            while data := await broker.read(65536):
+                if self.delay:
+                    await asyncio.sleep(self.delay)
+                if not self.swallow_answers:
+                    client.write(data)
+                    await client.drain()
         client.transport.abort()
-
-    async def _pass_answers(self, broker: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
-        while data := await broker.read(65536):
-            if self.delay:
-                await asyncio.sleep(self.delay)
-            if not self.swallow_answers:
-                client.write(data)
-                await client.drain()

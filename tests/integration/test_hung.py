@@ -46,9 +46,8 @@ def test_one_of_two_tasks_hangs(pair: Pair, tmp_path: Path) -> None:
         assert not psutil.pid_exists(hung)
 
 
-def test_the_planner_hangs(pair: Pair, tmp_path: Path) -> None:
+def test_the_planner_hangs(pair: Pair, tmp_path: Path, failpoints: Failpoints) -> None:
     """Before the first epoch, so that there are no tasks at all."""
-    failpoints = Failpoints(tmp_path)
     topic = pair.topic("planner")
     pair.produce(topic, *FIRST)
     with Service(pair.settings(), tmp_path, failpoints.environment) as service:

@@ -80,8 +80,8 @@ def test_starts(source_cluster: LocalCluster, target_cluster: LocalCluster, pref
     early.produce(topic, *made("side", range(3)), partition=1, timestamp=began)
     gaps = compacted(early)
     starts = {early: "earliest", late: "latest", at: began + 5}
-    one, *others = (pair.settings({"start": str(start)}) for pair, start in starts.items())
-    settings = {**together(one, *others), "spark": {"master": "local[3]"}}
+    flows = together(*(pair.settings({"start": str(start)}) for pair, start in starts.items()))
+    settings = {**flows, "spark": {"master": "local[3]"}}
 
     with Service(settings, tmp_path) as service:
         early.await_same(topic)
