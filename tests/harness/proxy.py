@@ -99,6 +99,7 @@ class Forwarder(ABC):
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name=type(self).__name__)
+        self._servers: list[asyncio.Server] = []
 
     @abstractmethod
     async def _serve(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter, inner: int) -> None:
@@ -108,13 +109,24 @@ class Forwarder(ABC):
         self._thread.start()
         for port, inner in self._ports.items():
             serve = asyncio.start_server(lambda r, w, inner=inner: self._serve(r, w, inner), "127.0.0.1", port)  # type: ignore[misc]
-            asyncio.run_coroutine_threadsafe(serve, self._loop).result(10)
+            self._servers.append(asyncio.run_coroutine_threadsafe(serve, self._loop).result(10))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(30)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         until("the forwarder has ended", lambda: not self._thread.is_alive())
+        self._loop.close()
+
+    async def _end(self) -> None:
+        """Take no more connections, and let none be served in the middle of which the loop ends."""
+        for server in self._servers:
+            server.close()
+        served = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in served:
+            task.cancel()
+        await asyncio.gather(*served, return_exceptions=True)
 
 
 class Proxy(Forwarder):
@@ -152,10 +164,6 @@ class Proxy(Forwarder):
     def _close_all(self) -> None:
         for writer in list(self._writers):
             writer.transport.abort()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self.disconnect()
-        super().__exit__(kind, error, _)
 
     async def _serve(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter, inner: int) -> None:
         self._writers.add(client_out)

@@ -35,10 +35,11 @@ def admin(bootstrap: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap, "enable.sparse.connections": False, "log_level": 0})
 
 
-def create(bootstrap: str, topic: str, partitions: int = 1, **config: object) -> str:
-    """Create a topic; `config` keys with _ for each dot. Returns its name."""
+def create(bootstrap: str, topic: str, count: int = 1, **config: object) -> str:
+    """Create a topic, and wait until a broker knows it; `config` keys with _ for each dot. Returns its name."""
     named = {key.replace("_", "."): str(value) for key, value in config.items()}
-    admin(bootstrap).create_topics([NewTopic(topic, partitions, config=named)])[topic].result(PATIENCE)
+    admin(bootstrap).create_topics([NewTopic(topic, count, config=named)])[topic].result(PATIENCE)
+    until(f"{topic} is known", lambda: partitions(bootstrap, topic) == count)
     return topic
 
 
