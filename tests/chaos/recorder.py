@@ -46,7 +46,7 @@ class Recorder:
         self.told: Counter[int] = Counter()  # how often, by partition, mirror had to tell of what it passed over
         self._rate = rate / partitions
         self.senders = [self._sender(number) for number in range(partitions)]
-        self.watch = Watch(pair, self.topic)
+        self.watch = Watch(pair, self.topic, partitions)
         self.stalls: list[float] = []
         self._commits = Commits(pair, self.remote)
         self._healed: float | None = None  # monotonic

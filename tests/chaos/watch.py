@@ -26,7 +26,7 @@ TIMEOUT = 5.0
 class Watch:
     """Two threads: a concurrent reader, and a sampler of positions that compares them with what is visible."""
 
-    def __init__(self, pair: Pair, topic: str) -> None:
+    def __init__(self, pair: Pair, topic: str, partitions: int) -> None:
         self.seen: dict[int, list[Record]] = {}
         self.samples: dict[int, list[Sample]] = {}
         self.bases: dict[tuple[str, int], int] = {}  # what a topic's id adds to the offsets of its partition
@@ -35,7 +35,7 @@ class Watch:
         self._pair = pair
         self._remote = pair.remote(topic)
         self._stopping = threading.Event()
-        self._wanted = topics.partitions(pair.source, topic)
+        self._wanted = partitions
         self._positions = self._consumer(pair.group)  # the group's own, to ask for its positions
         self._failure: BaseException | None = None
         self._threads = [
@@ -120,6 +120,8 @@ class Watch:
                     if topics.partitions(self._pair.target, self._remote) < self._wanted:
                         continue
                     reader = oracle.Reader(self._pair.target, self._remote)
+                    if len(reader.records) < self._wanted:  # it has asked another broker
+                        continue
                 for number, sample in self._sample_with(reader).items():
                     self.samples[number].append(sample)
             except (KafkaException, TooLate, FuturesTimeout):

@@ -53,10 +53,15 @@ class Reader:
                 "log_level": 0,
             }
         )
-        # Also for speed: assigned before it knows the leaders, a consumer looks for them only half a second later.
-        metadata = self._consumer.list_topics(topic, timeout=PATIENCE).topics[topic]
-        self.records: Records = {number: [] for number in sorted(metadata.partitions)}
+        self.records: Records = {number: [] for number in until(f"{topic} is known", self._partitions)}
         self._next = dict.fromkeys(self.records, OFFSET_BEGINNING) | dict(begins or {})
+
+    def _partitions(self) -> list[int]:
+        """Those that the broker knows that happens to be asked.
+
+        Also for speed: assigned before it knows the leaders, a consumer looks for them only half a second later.
+        """
+        return sorted(self._consumer.list_topics(self._topic, timeout=PATIENCE).topics[self._topic].partitions)
 
     def to_end(self, timeout: float = PATIENCE) -> Records:
         """Read every partition up to its end as it is now: with read_committed, the last stable offset."""
@@ -192,10 +197,10 @@ def assert_positions(source: str, target: str, topic: str, remote_topic: str, gr
 
 def ends(bootstrap: str, topic: str, isolation: IsolationLevel) -> dict[int, int]:
     """By partition: the last stable offset with READ_COMMITTED, else the high watermark."""
-    numbers = range(topics.partitions(bootstrap, topic))
-    asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in numbers}
 
     def given() -> dict[int, int] | None:
+        numbers = range(topics.partitions(bootstrap, topic))  # the broker that was asked may not know it yet
+        asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in numbers}
         futures = topics.admin(bootstrap).list_offsets(asked, isolation_level=isolation, request_timeout=PATIENCE)
         with contextlib.suppress(KafkaException):  # a leader is away, or moves
             found = {tp.partition: future.result().offset for tp, future in futures.items()}
