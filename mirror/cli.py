@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -312,17 +313,32 @@ def _answer(as_json: bool, for_programs: Callable[[], object], for_people: Calla
     sys.exit(0 if well else 1)
 
 
-def main() -> None:
+def main() -> NoReturn:
     """The `mirror` command."""
+    code = _exit_code()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:  # nobody has read all that we said
+        code = code or 1
+    # Not sys.exit: C's exit handlers free what OpenSSL has, while librdkafka's threads may be using it. Now and then
+    # that would be a SIGSEGV in place of the exit code.
+    os._exit(code)
+
+
+def _exit_code() -> int:
     try:
         cli.main(standalone_mode=False)
+    except SystemExit as exit_:
+        return int(exit_.code or 0)
     except click.exceptions.Exit as exit_:
-        sys.exit(exit_.exit_code)
+        return exit_.exit_code
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
+        return error.exit_code
     except click.Abort:
-        sys.exit(130)
+        return 130
     except MirrorError as error:
         logs.say_last(str(error))
-        sys.exit(error.exit_code)
+        return error.exit_code
+    return 0

@@ -108,7 +108,7 @@ class Forwarder(ABC):
     def __enter__(self: F) -> F:
         self._thread.start()
         for port, inner in self._ports.items():
-            serve = asyncio.start_server(lambda r, w, inner=inner: self._serve(r, w, inner), "127.0.0.1", port)  # type: ignore[misc]
+            serve = asyncio.start_server(lambda r, w, inner=inner: self._accept(r, w, inner), "127.0.0.1", port)  # type: ignore[misc]
             self._servers.append(asyncio.run_coroutine_threadsafe(serve, self._loop).result(10))
         return self
 
@@ -118,6 +118,10 @@ class Forwarder(ABC):
         self._thread.join(10)
         until("the forwarder has ended", lambda: not self._thread.is_alive())
         self._loop.close()
+
+    async def _accept(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter, inner: int) -> None:
+        with contextlib.suppress(asyncio.CancelledError):  # of `_end`; asyncio would take it for a failure
+            await self._serve(client_in, client_out, inner)
 
     async def _end(self) -> None:
         """Take no more connections, and let none be served in the middle of which the loop ends."""

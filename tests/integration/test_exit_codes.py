@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -26,6 +28,17 @@ def test_validate_says_ok(good: Path) -> None:
     ended = mirror("validate", "-c", good)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout == f"{good}: ok (1 flow: primary->backup)\n"
+
+
+def test_no_exit_handler_of_c_runs(good: Path) -> None:
+    """OpenSSL's frees what librdkafka's threads may still be using, and crashes them."""
+    registers = "import ctypes; c = ctypes.CDLL(None); c.__cxa_atexit(c._exit, ctypes.c_void_p(99), None)"
+    ends = "from mirror.cli import main; main()"
+    codes = [
+        subprocess.run([sys.executable, "-c", f"{registers}; {how}", "validate", "-c", good], check=False).returncode
+        for how in ("pass", ends)
+    ]
+    assert codes == [99, 0]
 
 
 @pytest.mark.parametrize("verb", ["validate", "run"])
