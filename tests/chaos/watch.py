@@ -71,9 +71,13 @@ class Watch:
         """When each partition last got a record; 0: never."""
         return [self._arrived.get(number, 0.0) for number in range(self._wanted)]
 
-    def positions(self) -> dict[int, int]:
-        """By partition the position, counted through all topics of the name; -1: none. Without those that hang."""
-        asked = [TopicPartition(self._remote, number) for number in range(self._wanted)]
+    def positions(self, *numbers: int) -> dict[int, int]:
+        """Of these partitions, or all, the position, counted through all topics of the name; -1: none.
+
+        Without those that hang. While many partitions have transactions, some position is pending at any time, and
+        librdkafka asks for all again: then it is better to ask for one.
+        """
+        asked = [TopicPartition(self._remote, number) for number in numbers or range(self._wanted)]
         return {
             found.partition: self._base(found) + found.offset if found.offset >= 0 else -1
             for found in self._positions.committed(asked, TIMEOUT)
