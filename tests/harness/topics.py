@@ -39,13 +39,19 @@ def create(bootstrap: str, topic: str, count: int = 1, **config: object) -> str:
     """Create a topic, and wait until a broker knows it; `config` keys with _ for each dot. Returns its name."""
     named = {key.replace("_", "."): str(value) for key, value in config.items()}
     admin(bootstrap).create_topics([NewTopic(topic, count, config=named)])[topic].result(PATIENCE)
-    until(f"{topic} is known", lambda: partitions(bootstrap, topic) == count)
+    _await(bootstrap, topic, count)
     return topic
 
 
-def grow(bootstrap: str, topic: str, partitions: int) -> None:
-    """Add partitions up to this many."""
-    admin(bootstrap).create_partitions([NewPartitions(topic, partitions)])[topic].result(PATIENCE)
+def _await(bootstrap: str, topic: str, count: int) -> None:
+    """The controller has it; a broker hears of it a little later."""
+    until(f"{topic} is known", lambda: partitions(bootstrap, topic) == count)
+
+
+def grow(bootstrap: str, topic: str, count: int) -> None:
+    """Add partitions up to this many, and wait until a broker knows them."""
+    admin(bootstrap).create_partitions([NewPartitions(topic, count)])[topic].result(PATIENCE)
+    _await(bootstrap, topic, count)
 
 
 def delete(bootstrap: str, topic: str) -> None:
