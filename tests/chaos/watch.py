@@ -124,8 +124,6 @@ class Watch:
                     if topics.partitions(self._pair.target, self._remote) < self._wanted:
                         continue
                     reader = oracle.Reader(self._pair.target, self._remote)
-                    if len(reader.records) < self._wanted:  # it has asked another broker
-                        continue
                 for number, sample in self._sample_with(reader).items():
                     self.samples[number].append(sample)
             except (KafkaException, TooLate, FuturesTimeout):
@@ -148,7 +146,8 @@ class Watch:
         return {
             number: Sample(before[number], visible[number], after[number], during_fault)
             for number in decided
-            if number in before and number in after and number in self.samples
+            # The reader may have asked a broker that has not heard of all partitions yet.
+            if number in visible and number in before and number in after and number in self.samples
         }
 
     def _ends(self, isolation: IsolationLevel) -> Mapping[int, int]:
