@@ -77,7 +77,7 @@ def find(flow: Flow, topics: Collection[str]) -> Scope:
     compacted = _compacted(source, {p.topic for p in ours})
     ours = [p for p in ours if p.topic not in compacted]
     remote = {p: r for p, r in remote.items() if p.topic not in compacted}
-    with closing(Positions(flow.target, flow.group)) as positions:
+    with closing(Positions(flow.target, flow.group, flow.control_topic)) as positions:
         # In this order: what stands behind the first position is on the target, what stands on the target is
         # before the last position.
         hints = positions.hints((r.topic, r.partition) for r in remote.values())

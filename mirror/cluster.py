@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
+    BrokerMetadata,
     ConfigResource,
     ConfigSource,
     ListOffsetsResultInfo,
@@ -44,6 +45,7 @@ class ClusterAdmin:
 
     def __init__(self, cluster: Cluster) -> None:
         self.alias = cluster.alias
+        self._cluster = cluster
         # "Transport failure" is all that a request says; why connections fail is told to the callback.
         self._why: deque[KafkaError] = deque(maxlen=1)
         self._admin = self._client(cluster)
@@ -67,6 +69,29 @@ class ClusterAdmin:
             futures = self._admin.describe_topics(TopicCollection(some), request_timeout=TIMEOUT)
             ids |= {name: str(topic.topic_id) for name, topic in self._results(futures, {}).items()}
         return ids
+
+    def views(self, partition: Partition) -> dict[int, tuple[str, int] | str]:
+        """The partition's topic id and leader as each broker knows them, or what it says instead, by node id.
+
+        A broker that hung, or is cut off from the others, names those of before, and whoever asks it alone for
+        offsets gets those of before.
+        """
+        brokers = self._ask(lambda: self._admin.list_topics(partition.topic, timeout=TIMEOUT)).brokers.values()
+        return {broker.id: self._view(partition, broker) for broker in brokers}
+
+    def _view(self, partition: Partition, broker: BrokerMetadata) -> tuple[str, int] | str:
+        admin = clients.admin_of_one(self._cluster, broker.host, broker.port)
+        future = admin.describe_topics(TopicCollection([partition.topic]), request_timeout=TIMEOUT)[partition.topic]
+        try:
+            topic = future.result(2 * TIMEOUT)
+        except (KafkaException, FuturesTimeout) as error:
+            reason = error.args[0] if isinstance(error, KafkaException) else None
+            if reason is not None and not is_away(reason):
+                return str(reason.str())
+            where = f"broker {broker.id} ({broker.host}:{broker.port})"
+            raise ClusterAway(self.alias, f"{where}: {reason.str() if reason else 'no answer in time'}") from error
+        leaders = {each.id: each.leader.id for each in topic.partitions if each.leader is not None}
+        return str(topic.topic_id), leaders.get(partition.partition, -1)
 
     def topic_configs(self, names: Iterable[str], own: bool = True) -> tuple[dict[str, dict[str, str]], Refusals]:
         """What was set on each topic (`own`: itself); and the topics whose configuration may not be read."""

@@ -54,8 +54,23 @@ class Loss:
 def find(source: ClusterAdmin, partition: Partition, topic: Topic, position: Position, said: str) -> Loss | None:
     """What is lost, given that the consumer could not go on at `position` and `said` why; None: it is there now.
 
-    Raises ClusterAway, or PartitionError when the plan's topic is not the source's any more or offsets are refused.
+    To go back on a log is believed only when all brokers agree on topic and leader: one that was deposed, and has not
+    heard of it, has a shorter log, or the topic of before, and what is there would be copied again.
+
+    Raises ClusterAway, or PartitionError when the plan's topic is not the source's any more, when offsets are refused,
+    or brokers do not agree.
     """
+    loss = _look(source, partition, topic, position, said)
+    if loss is None or loss.reason == "deleted":
+        return loss
+    views = source.views(partition)
+    if len(set(views.values())) > 1:
+        known = "; ".join(f"{node}: {view}" for node, view in sorted(views.items()))
+        raise PartitionError(f"the source's brokers do not agree on topic id and leader: {known}")
+    return _look(source, partition, topic, position, said)
+
+
+def _look(source: ClusterAdmin, partition: Partition, topic: Topic, position: Position, said: str) -> Loss | None:
     if source.topic_ids([partition.topic]).get(partition.topic) != topic.topic_id:
         raise PartitionError("the source topic was deleted; perhaps another of its name waits for the next plan")
     first = _offset(source, partition, OffsetSpec.earliest())

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import random
+import threading
 import time
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -54,11 +58,19 @@ class Position:
 
 
 class Positions:
-    """Reads positions. Only a *stable* one may be trusted; an unstable one tells where to start looking."""
+    """Reads positions. Only a *loaded* one may be trusted; the others tell where to start looking.
 
-    def __init__(self, cluster: Cluster, group: str) -> None:
+    `barrier_topic` is a topic on the target that mirror may read; under it the group gets a position that means nothing
+    but that the one who tells it is the group's coordinator: see `load`.
+    """
+
+    def __init__(self, cluster: Cluster, group: str, barrier_topic: str) -> None:
         self._cluster = cluster.alias
         self._group = group
+        self._barrier = barrier_topic
+        self._identity = uuid.uuid4().hex
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
         self._stable = position_reader(cluster, group, "read_committed")
         self._latest = position_reader(cluster, group, "read_uncommitted")
 
@@ -67,21 +79,58 @@ class Positions:
         self._stable.close()
         self._latest.close()
 
+    def load(self, remote: str, partition: int) -> Position | None:
+        """The stable position as it is now, or was after this call began; None: none was ever committed.
+
+        A coordinator that was deposed and has not heard of it, because it hung or is cut off from the others, answers
+        OffsetFetch from its memory: what has been committed since would be copied again. It can't commit anything any
+        more. So a token is committed first, and only an answer that has it counts. Raises as `stable`.
+        """
+        deadline = time.monotonic() + REQUEST_TIMEOUT
+        began = next(self._numbers)
+        wanted = [TopicPartition(self._barrier, 0), TopicPartition(remote, partition)]
+        while time.monotonic() < deadline:
+            with self._lock:  # so that they are committed in this order
+                token = TopicPartition(self._barrier, 0, 0, f"{self._identity}/{next(self._numbers)}")
+                # Not waited for: a broker answers the requests of a connection one after another.
+                self._stable.commit(offsets=[token], asynchronous=True)
+            barrier, found = self._fetch_stable(wanted)
+            if self._is_since(began, barrier.metadata):
+                return self._told(found)
+            time.sleep(random.uniform(0, LOOK_INTERVAL))  # another task's token may have been in between
+        self.commit(token)  # raises if it is refused
+        raise PositionUnstable(f"the position of {remote}-{partition} is told by a broker that does not coordinate")
+
+    def _is_since(self, began: int, token: str | None) -> bool:
+        """Has any of our threads committed this token after a call with this number began?"""
+        identity, _, number = (token or "").partition("/")
+        return identity == self._identity and int(number) > began
+
     def stable(self, remote: str, partition: int) -> Position | None:
-        """The committed position, with no transaction pending on it (OffsetFetch's RequireStable, KIP-447).
+        """A committed position, with no transaction pending on it (OffsetFetch's RequireStable, KIP-447).
 
         Raises PositionUnstable while one is pending, ClusterAway when the target does not answer, PartitionError when
         it refuses.
         """
+        (found,) = self._fetch_stable([TopicPartition(remote, partition)])
+        return self._told(found)
+
+    def _fetch_stable(self, asked: list[TopicPartition]) -> list[TopicPartition]:
         try:
-            (found,) = self._fetch(self._stable, [TopicPartition(remote, partition)])
+            return self._fetch(self._stable, asked)
         except ClusterAway as error:
-            self.hints([(remote, partition)])  # if it answers this, librdkafka has asked for the stable one in vain
-            raise PositionUnstable(f"the position of {remote}-{partition} is held by {HANGS}") from error
+            self.hints(
+                (a.topic, a.partition) for a in asked
+            )  # if it answers this, librdkafka has asked for the stable one in vain
+            where = f"{asked[-1].topic}-{asked[-1].partition}"
+            raise PositionUnstable(f"the position of {where} is held by {HANGS}") from error
+
+    def _told(self, found: TopicPartition) -> Position | None:
         if found.error is not None:
+            where = f"{found.topic}-{found.partition}"
             if found.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT:
-                raise PositionUnstable(f"the position of {remote}-{partition} is held by {HANGS}")
-            raise self._failed(f"no position of {remote}-{partition}", found.error)
+                raise PositionUnstable(f"the position of {where} is held by {HANGS}")
+            raise self._failed(f"no position of {where}", found.error)
         return Position.from_committed(found)
 
     def commit(self, position: TopicPartition) -> None:

@@ -67,7 +67,7 @@ def preview(flow: Flow) -> Preview:
     }
     topics = merge_initial(found, plan)
     wanted = {Partition(name, n): topic for name, topic in topics.items() for n in range(topic.partitions)}
-    with closing(Positions(flow.target, flow.group)) as positions:
+    with closing(Positions(flow.target, flow.group, flow.control_topic)) as positions:
         starts = find_starts(flow, positions, clients.admin(flow.source), wanted)
     ends = source.offsets(dict.fromkeys(wanted, OffsetSpec.latest()))
     firsts = source.offsets(dict.fromkeys(wanted, OffsetSpec.earliest()))

@@ -356,7 +356,7 @@ class Replicator:
             self._turn.goes_on()
             self._owner.positions.await_settled(self.topic.remote, self.partition.partition)
             self._turn.goes_on()
-        position = self._owner.positions.stable(self.topic.remote, self.partition.partition)
+        position = self._owner.positions.load(self.topic.remote, self.partition.partition)
         if position is None:
             if self._stands:
                 self._releasing = State.RELEASED  # and joined anew: where to start has to be found again

@@ -54,7 +54,7 @@ class SliceTask:
         self.throttles = Throttles(flow)
         self._poller = Poller(flow, self.throttles.source)
         self.group_metadata = self._poller.group_metadata
-        self.positions = Positions(flow.target, flow.group)
+        self.positions = Positions(flow.target, flow.group, flow.control_topic)
         self.source = ClusterAdmin(flow.source)
         self._writer = ChannelWriter(flow)
         self._control = ControlReader(flow)

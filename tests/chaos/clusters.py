@@ -51,11 +51,24 @@ def rolling_restart(arena: Arena, rng: random.Random, _: Recorder) -> None:
 
 
 @row("6 a broker of the target hangs")
-def target_broker_hangs(arena: Arena, rng: random.Random, _: Recorder) -> None:
+def target_broker_hangs(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     broker = rng.choice(arena.target.brokers)
     broker.pause()
     time.sleep(rng.uniform(1, TRANSACTION_TIMEOUT + 4))
-    broker.resume()
+    with recorder.watch.in_doubt():
+        broker.resume()
+        recorder.heals()
+        _await_agreement(arena, recorder)
+
+
+def _await_agreement(arena: Arena, recorder: Recorder) -> None:
+    """Until a broker has heard of elections it answers from what it knew; in KRaft it hears of all topics at once."""
+
+    def agree() -> bool:
+        views = [topics.leaders(each.bootstrap, recorder.remote) for each in arena.target.brokers]
+        return all(view == views[0] for view in views)
+
+    until("all agree", agree, PATIENCE)
 
 
 @row("7 the network: cut, one way only, slow, connections reset")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import TimeoutError as FuturesTimeout
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, TopicPartition
@@ -32,6 +33,7 @@ class Watch:
         self.bases: dict[tuple[str, int], int] = {}  # what a topic's id adds to the offsets of its partition
         self.during_fault = False
         self._arrived: dict[int, float] = {}  # monotonic
+        self._doubts = 0  # odd: now
         self._pair = pair
         self._remote = pair.remote(topic)
         self._stopping = threading.Event()
@@ -66,6 +68,13 @@ class Watch:
     def grow(self, partitions: int) -> None:
         """Follow this many partitions from now on."""
         self._wanted = partitions
+
+    @contextlib.contextmanager
+    def in_doubt(self) -> Iterator[None]:
+        """Leave samples out meanwhile: a broker may tell what was true before it was deposed."""
+        self._doubts += 1
+        yield
+        self._doubts += 1
 
     def last_arrivals(self) -> list[float]:
         """When each partition last got a record; 0: never."""
@@ -134,6 +143,7 @@ class Watch:
 
         so what was on the target when the positions were read has to be decided first.
         """
+        doubts = self._doubts
         before, during_fault = self.positions(), self.during_fault
         high, deadline = self._ends(IsolationLevel.READ_UNCOMMITTED), time.monotonic() + DECIDED_WITHIN
         stable = self._ends(IsolationLevel.READ_COMMITTED)
@@ -142,6 +152,8 @@ class Watch:
             stable = self._ends(IsolationLevel.READ_COMMITTED)
         visible = {number: len(records) for number, records in reader.to_end(TIMEOUT).items()}
         after = self.positions()
+        if doubts % 2 or doubts != self._doubts:
+            return {}
         decided = [number for number in high if stable[number] >= high[number]]
         return {
             number: Sample(before[number], visible[number], after[number], during_fault)

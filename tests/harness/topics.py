@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, ElectionType, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -52,6 +52,32 @@ def grow(bootstrap: str, topic: str, count: int) -> None:
     """Add partitions up to this many, and wait until a broker knows them."""
     admin(bootstrap).create_partitions([NewPartitions(topic, count)])[topic].result(PATIENCE)
     _await(bootstrap, topic, count)
+
+
+def leaders(broker: str, topic: str) -> dict[int, int]:
+    """By partition, as this broker knows them: a client that has heard of others asks any of them."""
+
+    def given() -> dict[int, int]:
+        with contextlib.suppress(KafkaException):
+            found = AdminClient({"bootstrap.servers": broker, "log_level": 0}).list_topics(topic, timeout=5)
+            return {number: partition.leader for number, partition in found.topics[topic].partitions.items()}
+        return {}
+
+    return until(f"leaders of {topic}", given)
+
+
+def elect(bootstrap: str) -> None:
+    """Have each partition led by the first of its replicas again, where that is in sync."""
+    admin(bootstrap).elect_leaders(ElectionType.PREFERRED).result(PATIENCE)
+
+
+def coordinator(broker: str, group: str) -> int | None:
+    """The node that coordinates a group, as this broker knows it; None: nobody is known."""
+    client = AdminClient({"bootstrap.servers": broker, "log_level": 0})
+    with contextlib.suppress(KafkaException):
+        node = client.describe_consumer_groups([group])[group].result(30).coordinator
+        return None if node is None else int(node.id)
+    return None
 
 
 def delete(bootstrap: str, topic: str) -> None:

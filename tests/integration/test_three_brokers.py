@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from mirror import clients, loss
 from mirror.clients import LIBRDKAFKA
 from mirror.cluster import ClusterAdmin, list_offsets
-from mirror.errors import ClusterAway, PartitionError
+from mirror.errors import ClusterAway, MirrorError, PartitionError
 from mirror.local_kafka import Broker, LocalCluster
 from mirror.plan import Partition, Topic
 from mirror.positions import Position, Positions
@@ -80,10 +80,10 @@ def test_a_broker_that_is_down_is_not_asked_without_end(
 
 def test_a_take_over_asks_the_leader_of_now(cut_source: LocalCluster) -> None:
     """librdkafka would ask the one before until what it knows is 15 minutes old."""
-    positions = Positions(Cluster(ALIAS, {"bootstrap.servers": cut_source.bootstrap}, {}, {}), ALIAS)
     topic, last = f"{ALIAS}-moved", cut_source.brokers[-1]
     wanted = NewTopic(topic, 1, replica_assignment=[[last.node, 1]])
     topics.admin(cut_source.bootstrap).create_topics([wanted])[topic].result(30)
+    positions = Positions(Cluster(ALIAS, {"bootstrap.servers": cut_source.bootstrap}, {}, {}), ALIAS, topic)
 
     def settled() -> bool:
         with contextlib.suppress(ClusterAway, PartitionError):
@@ -97,6 +97,94 @@ def test_a_take_over_asks_the_leader_of_now(cut_source: LocalCluster) -> None:
     last.start()
     until("settled again", settled)
     positions.close()
+
+
+@contextlib.contextmanager
+def alone(cluster: LocalCluster) -> Iterator[None]:
+    """The last broker, which was stopped, is awake and hears of none of the others: it believes what it knew."""
+    *others, last = cluster.brokers
+    for broker in others:
+        broker.pause()
+    last.resume()
+    try:
+        yield
+    finally:
+        for broker in others:
+            broker.resume()
+
+
+def test_a_coordinator_that_was_deposed_is_not_believed(cut_source: LocalCluster) -> None:
+    """It answers from its memory, and what has been committed since would be copied again."""
+    topic, last = topics.create(cut_source.bootstrap, f"{ALIAS}-told"), cut_source.brokers[-1]
+    barrier = topics.create(cut_source.bootstrap, f"{ALIAS}-barrier")
+    first, names = cut_source.brokers[0].bootstrap, [f"{ALIAS}-group-{number}" for number in range(30)]
+
+    def coordinated() -> str | None:
+        topics.elect(cut_source.bootstrap)
+        return next((name for name in names if topics.coordinator(first, name) == last.node), None)
+
+    group = until("a group of the last broker", coordinated, PATIENCE)
+    assert group
+    cluster = Cluster(ALIAS, {"bootstrap.servers": cut_source.bootstrap}, {}, {})
+
+    def commit(offset: int) -> None:
+        """In a transaction, by a client that has asked for the coordinator of now."""
+        client = {"bootstrap.servers": first, "log_level": 0}
+        with contextlib.closing(Consumer({**client, "group.id": group})) as consumer:
+            producer = Producer({**client, "transactional.id": f"{group}-{offset}"})
+            producer.init_transactions(60)
+            producer.begin_transaction()
+            position = Position(offset, "id").to_commit(topic, 0)
+            producer.send_offsets_to_transaction([position], consumer.consumer_group_metadata(), 60)
+            producer.commit_transaction(60)
+
+    with contextlib.closing(Positions(cluster, group, barrier)) as positions:
+        commit(100)
+        until("the position", lambda: positions.load(topic, 0) == Position(100, "id"))
+        last.pause()
+        until("another coordinator", lambda: topics.coordinator(first, group) in (1, 2), PATIENCE)
+        commit(200)
+        with alone(cut_source):
+            assert positions.stable(topic, 0) == Position(100, "id"), "nobody told the old one"
+            with pytest.raises(MirrorError):
+                positions.load(topic, 0)
+
+        def loaded() -> Position | None:
+            with contextlib.suppress(MirrorError):
+                return positions.load(topic, 0)
+            return None
+
+        assert until("a position", loaded, PATIENCE) == Position(200, "id")
+
+
+def test_a_leader_that_was_deposed_proves_no_loss(cut_source: LocalCluster) -> None:
+    """Its log ends before the position, and to go back there would copy what follows once more."""
+    topic, last = f"{ALIAS}-shorter", cut_source.brokers[-1]
+    wanted = NewTopic(topic, 1, replica_assignment=[[last.node, 1]], config={"min.insync.replicas": "1"})
+    topics.admin(cut_source.bootstrap).create_topics([wanted])[topic].result(30)
+    until("both replicas", lambda: state(cut_source, topic) == (last.node, [1, last.node]))
+    pair = Pair(cut_source.brokers[0].bootstrap, "", ALIAS, "")
+    pair.produce(topic, *(Made(None, b"x") for _ in range(100)))
+    source = ClusterAdmin(Cluster(ALIAS, {"bootstrap.servers": last.bootstrap}, {}, {}))
+    planned = Topic(topic, source.topic_ids([topic])[topic], 1, 1)
+    last.pause()
+    until("another leader", lambda: state(cut_source, topic)[0] == 1, PATIENCE)
+    pair.produce(topic, *(Made(None, b"x") for _ in range(100)))
+
+    def found() -> loss.Loss | None:
+        return loss.find(source, Partition(topic, 0), planned, Position(200, planned.topic_id, 1), "out of range")
+
+    with alone(cut_source):
+        assert source.offsets({Partition(topic, 0): OffsetSpec.latest()}) == {Partition(topic, 0): 100}
+        with pytest.raises(MirrorError, match="broker"):
+            found()
+
+    def agreed() -> bool:
+        with contextlib.suppress(MirrorError):
+            return found() is None
+        return False
+
+    until("no loss", agreed, PATIENCE)
 
 
 def test_a_controller_that_is_down_is_not_waited_for(cut_source: LocalCluster) -> None:
