@@ -22,6 +22,8 @@ KNOWN_LEADER_TIMEOUT = 1.0  # seconds for the leader that is known, which may be
 LOOK_INTERVAL = 0.02  # seconds
 HANGS = "an open transaction; should that last, the target has lost its markers: docs/runbooks/MirrorPartitionFailed.md"
 
+DEPOSED = "a broker that takes no commits of the group: another may coordinate it now, and this one not know it"
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
@@ -99,7 +101,7 @@ class Positions:
                 return self._told(found)
             time.sleep(random.uniform(0, LOOK_INTERVAL))  # another task's token may have been in between
         self.commit(token)  # raises if it is refused
-        raise PositionUnstable(f"the position of {remote}-{partition} is told by a broker that does not coordinate")
+        raise PositionUnstable(f"the position of {remote}-{partition} is told by {DEPOSED}")
 
     def _is_since(self, began: int, token: str | None) -> bool:
         """Has any of our threads committed this token after a call with this number began?"""

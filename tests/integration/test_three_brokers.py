@@ -1,4 +1,4 @@
-"""A source of three brokers, of which one is down: connections to it, and an unclean election that cuts its log."""
+"""A cluster of three brokers, of which one is down or does not know that it was deposed, or whose log is cut."""
 
 from __future__ import annotations
 
