@@ -19,6 +19,7 @@ from tests.harness.load import producer
 from tests.harness.proxy import HeldBack
 from tests.harness.waiting import PATIENCE, until
 
+OFFSETS = "__consumer_offsets"
 # What a late request may meet before the broker looks at its epoch: -1 is a session that has expired.
 NOT_JUDGED = (-1, KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 
@@ -62,10 +63,11 @@ def target_broker_hangs(arena: Arena, rng: random.Random, recorder: Recorder) ->
 
 
 def _await_agreement(arena: Arena, recorder: Recorder) -> None:
-    """Until a broker has heard of elections it answers from what it knew; in KRaft it hears of all topics at once."""
+    """Until a broker has heard of elections it answers from what it knew, as leader and as coordinator."""
 
     def agree() -> bool:
-        views = [topics.leaders(each.bootstrap, recorder.remote) for each in arena.target.brokers]
+        followed = (recorder.remote, OFFSETS)
+        views = [[topics.leaders(each.bootstrap, topic) for topic in followed] for each in arena.target.brokers]
         return all(view == views[0] for view in views)
 
     until("all agree", agree, PATIENCE)
