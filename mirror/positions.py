@@ -121,9 +121,8 @@ class Positions:
         try:
             return self._fetch(self._stable, asked)
         except ClusterAway as error:
-            self.hints(
-                (a.topic, a.partition) for a in asked
-            )  # if it answers this, librdkafka has asked for the stable one in vain
+            # If it answers this, librdkafka has asked for the stable ones in vain.
+            self.hints((each.topic, each.partition) for each in asked)
             where = f"{asked[-1].topic}-{asked[-1].partition}"
             raise PositionUnstable(f"the position of {where} is held by {HANGS}") from error
 
