@@ -108,9 +108,10 @@ def find_starts(
         else:
             seen_first = partition.partition < topic.initial
             fresh[partition] = _spec(flow) if seen_first else OffsetSpec.earliest()
+    # A timestamp after the newest record has no offset: it means the end, as it was before anybody looked for it.
+    ends = list_offsets(source, dict.fromkeys(fresh, OffsetSpec.latest())) if isinstance(flow.start, int) else {}
     offsets = list_offsets(source, fresh)
-    # A timestamp after the newest record has no offset: it means the end.
-    offsets |= list_offsets(source, {p: OffsetSpec.latest() for p, offset in offsets.items() if offset < 0})
+    offsets |= {p: ends[p] for p, offset in offsets.items() if offset < 0 and p in ends}
     unread = {p for p in fresh if (joining[p].remote, p.partition) in refused}
     return starts | {p: Start(offset, False, unread=p in unread) for p, offset in offsets.items() if offset >= 0}
 

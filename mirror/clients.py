@@ -208,15 +208,6 @@ def admin(cluster: Cluster, on_error: OnError | None = None, features: logging.L
     return AdminClient(config, logger=features or LIBRDKAFKA)
 
 
-def admin_of_one(cluster: Cluster, host: str, port: int) -> AdminClient:
-    """An admin client whose first request goes to this broker: it knows no other, and connects only when it asks."""
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    config = {key: value for key, value in _base(cluster).items() if key not in PRODUCER_ONLY}
-    config["bootstrap.servers"] = address
-    config.pop("metadata.broker.list", None)  # librdkafka's other name for it
-    return AdminClient(config, logger=LIBRDKAFKA)
-
-
 def overridden(flow: Flow) -> list[str]:
     """One line for each of the user's properties that exactly-once replaces, for the log."""
     fixed_consumer = {**SOURCE_CONSUMER, "group.id": flow.group}

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
-    BrokerMetadata,
     ConfigResource,
     ConfigSource,
     ListOffsetsResultInfo,
@@ -45,7 +44,6 @@ class ClusterAdmin:
 
     def __init__(self, cluster: Cluster) -> None:
         self.alias = cluster.alias
-        self._cluster = cluster
         # "Transport failure" is all that a request says; why connections fail is told to the callback.
         self._why: deque[KafkaError] = deque(maxlen=1)
         self._admin = self._client(cluster)
@@ -70,29 +68,6 @@ class ClusterAdmin:
             ids |= {name: str(topic.topic_id) for name, topic in self._results(futures, {}).items()}
         return ids
 
-    def views(self, partition: Partition) -> dict[int, tuple[str, int] | str]:
-        """The partition's topic id and leader as each broker knows them, or what it says instead, by node id.
-
-        A broker that hung, or is cut off from the others, names those of before, and whoever asks it alone for
-        offsets gets those of before.
-        """
-        brokers = self._ask(lambda: self._admin.list_topics(partition.topic, timeout=TIMEOUT)).brokers.values()
-        return {broker.id: self._view(partition, broker) for broker in brokers}
-
-    def _view(self, partition: Partition, broker: BrokerMetadata) -> tuple[str, int] | str:
-        admin = clients.admin_of_one(self._cluster, broker.host, broker.port)
-        future = admin.describe_topics(TopicCollection([partition.topic]), request_timeout=TIMEOUT)[partition.topic]
-        try:
-            topic = future.result(2 * TIMEOUT)
-        except (KafkaException, FuturesTimeout) as error:
-            reason = error.args[0] if isinstance(error, KafkaException) else None
-            if reason is not None and not is_away(reason):
-                return str(reason.str())
-            where = f"broker {broker.id} ({broker.host}:{broker.port})"
-            raise ClusterAway(self.alias, f"{where}: {reason.str() if reason else 'no answer in time'}") from error
-        leaders = {each.id: each.leader.id for each in topic.partitions if each.leader is not None}
-        return str(topic.topic_id), leaders.get(partition.partition, -1)
-
     def topic_configs(self, names: Iterable[str], own: bool = True) -> tuple[dict[str, dict[str, str]], Refusals]:
         """What was set on each topic (`own`: itself); and the topics whose configuration may not be read."""
         described: dict[str, Any] = {}
@@ -114,6 +89,17 @@ class ClusterAdmin:
         if asked and not found:
             self.partitions()  # which says why
         return found
+
+    def end(self, partition: Partition) -> tuple[int, int] | None:
+        """High watermark and leader epoch as the leader tells them, or who was the leader; None: nobody tells now.
+
+        The epoch is -1 where brokers do not tell it. Raises ClusterAway.
+        """
+        found = _results(self._admin, {partition: OffsetSpec.latest()}, stable=False).get(partition)
+        if found is None:
+            self.partitions()  # which says why
+            return None
+        return int(found.offset), -1 if found.leader_epoch is None else int(found.leader_epoch)
 
     def create_topics(self, topics: Iterable[NewTopic]) -> Refusals:
         """Create topics; those that are there already are fine. Returns what the cluster refuses."""
@@ -180,17 +166,25 @@ def list_offsets(
     admin: AdminClient, asked: Mapping[Partition, OffsetSpec], stable: bool = True
 ) -> dict[Partition, int]:
     """Offsets, without partitions that give none now; `stable`: the latest is the last stable offset."""
+    return {partition: int(found.offset) for partition, found in _results(admin, asked, stable).items()}
+
+
+def _results(
+    admin: AdminClient, asked: Mapping[Partition, OffsetSpec], stable: bool
+) -> dict[Partition, ListOffsetsResultInfo]:
     if not asked:
         return {}
     refresh_metadata(admin, OFFSETS_TIMEOUT)
     specs = {TopicPartition(*partition): spec for partition, spec in asked.items()}
     isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
     futures = admin.list_offsets(specs, isolation_level=isolation, request_timeout=OFFSETS_TIMEOUT)
-    offsets = {}
+    found = {}
     for tp, future in futures.items():
         with contextlib.suppress(KafkaException, FuturesTimeout):
-            offsets[Partition(tp.topic, tp.partition)] = given(future.result(2 * OFFSETS_TIMEOUT))
-    return offsets
+            result = future.result(2 * OFFSETS_TIMEOUT)
+            given(result)
+            found[Partition(tp.topic, tp.partition)] = result
+    return found
 
 
 def refresh_metadata(admin: AdminClient, timeout: float) -> None:

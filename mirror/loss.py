@@ -54,38 +54,29 @@ class Loss:
 def find(source: ClusterAdmin, partition: Partition, topic: Topic, position: Position, said: str) -> Loss | None:
     """What is lost, given that the consumer could not go on at `position` and `said` why; None: it is there now.
 
-    To go back on a log is believed only when all brokers agree on topic and leader: one that was deposed, and has not
-    heard of it, has a shorter log, or the topic of before, and what is there would be copied again.
-
     Raises ClusterAway, or PartitionError when the plan's topic is not the source's any more, when offsets are refused,
-    or brokers do not agree.
+    or who answers is not the leader any more.
     """
-    loss = _look(source, partition, topic, position, said)
-    if loss is None or loss.reason == "deleted":
-        return loss
-    views = source.views(partition)
-    if len(set(views.values())) > 1:
-        known = "; ".join(f"{node}: {view}" for node, view in sorted(views.items()))
-        raise PartitionError(f"the source's brokers do not agree on topic id and leader: {known}")
-    return _look(source, partition, topic, position, said)
-
-
-def _look(source: ClusterAdmin, partition: Partition, topic: Topic, position: Position, said: str) -> Loss | None:
     if source.topic_ids([partition.topic]).get(partition.topic) != topic.topic_id:
         raise PartitionError("the source topic was deleted; perhaps another of its name waits for the next plan")
-    first = _offset(source, partition, OffsetSpec.earliest())
-    end = _offset(source, partition, OffsetSpec.latest())
+    first = source.offsets({partition: OffsetSpec.earliest()}, stable=False).get(partition)
+    told = source.end(partition)
+    if first is None or told is None:
+        raise PartitionError("the source gives no offsets of the partition")
+    end, epoch = told
     if not position.belongs_to(topic.topic_id):
         return Loss("recreated", position.offset, first)
     if position.offset < first:
         return Loss("deleted", position.offset, first)
     parted = PARTED.search(said)  # of what was fetched, which may be ahead of the position
     kept = min(end, int(parted[1])) if parted else end
-    return Loss("truncated", position.offset, max(first, kept)) if position.offset > kept else None
-
-
-def _offset(source: ClusterAdmin, partition: Partition, spec: OffsetSpec) -> int:
-    found = source.offsets({partition: spec}, stable=False)
-    if partition not in found:
-        raise PartitionError("the source gives no offsets of the partition")
-    return found[partition]
+    if position.offset <= kept:
+        return None
+    # A leader that was deposed without hearing of it has a shorter log, too, and what follows would be copied again.
+    # Who has cut the log leads since the records before the position were written.
+    if 0 <= epoch <= position.newest_epoch:
+        raise PartitionError(
+            f"the log of the source's broker that answers ends at offset {end}, but it does not lead any more: its "
+            f"leader epoch is {epoch}, a record before position {position.offset} has {position.newest_epoch}"
+        )
+    return Loss("truncated", position.offset, max(first, kept))

@@ -20,7 +20,7 @@ from mirror.settings import Cluster
 REQUEST_TIMEOUT = 10.0  # seconds
 KNOWN_LEADER_TIMEOUT = 1.0  # seconds for the leader that is known, which may be down
 LOOK_INTERVAL = 0.02  # seconds
-HANGS = "an open transaction; should that last, the target has lost its markers: docs/runbooks/MirrorPartitionFailed.md"
+HANGS = "an open transaction; should that last, see docs/runbooks/MirrorPartitionFailed.md"
 
 DEPOSED = "a broker that takes no commits of the group: another may coordinate it now, and this one not know it"
 
@@ -30,16 +30,24 @@ class Position:
     """The next upstream offset, and the id of the source topic that it belongs to ("" if not known).
 
     `epoch` is the leader epoch of the record before it (-1 if not known): by it a source tells whether its log still
-    has that record, or was cut and has grown again (KIP-320).
+    has that record, or was cut and has grown again (KIP-320). Behind markers it is not known; then `since` is that of
+    the last record (-1 if not known), by which we tell who does not lead any more.
     """
 
     offset: int
     topic_id: str
     epoch: int = -1
+    since: int = -1
+
+    @property
+    def newest_epoch(self) -> int:
+        """The newest leader epoch that is known of what stands before the position; -1: none."""
+        return max(self.epoch, self.since)
 
     def to_commit(self, remote: str, partition: int) -> TopicPartition:
         """As `send_offsets_to_transaction` takes it. The key is the remote topic: a broker refuses others."""
-        metadata = json.dumps({"topic_id": self.topic_id}, separators=(",", ":"))
+        since = {"since": self.since} if self.since > self.epoch else {}
+        metadata = json.dumps({"topic_id": self.topic_id, **since}, separators=(",", ":"))
         return TopicPartition(remote, partition, self.offset, metadata, self.epoch)
 
     def belongs_to(self, topic_id: str) -> bool:
@@ -52,11 +60,12 @@ class Position:
         if committed.offset < 0:
             return None
         try:
-            topic_id = str(json.loads(committed.metadata or "{}")["topic_id"])
+            metadata = json.loads(committed.metadata or "{}")
+            topic_id, since = str(metadata["topic_id"]), int(metadata.get("since", -1))
         except (ValueError, KeyError, TypeError):
-            topic_id = ""  # committed by someone else's tool: the offset counts, recreation can't be told
+            topic_id, since = "", -1  # committed by someone else's tool: the offset counts, recreation can't be told
         epoch = committed.leader_epoch
-        return Position(committed.offset, topic_id, -1 if epoch is None else epoch)
+        return Position(committed.offset, topic_id, -1 if epoch is None else epoch, since)
 
 
 class Positions:
@@ -88,19 +97,20 @@ class Positions:
         OffsetFetch from its memory: what has been committed since would be copied again. It can't commit anything any
         more. So a token is committed first, and only an answer that has it counts. Raises as `stable`.
         """
-        deadline = time.monotonic() + REQUEST_TIMEOUT
+        deadline, pause = time.monotonic() + REQUEST_TIMEOUT, LOOK_INTERVAL
         began = next(self._numbers)
         wanted = [TopicPartition(self._barrier, 0), TopicPartition(remote, partition)]
-        while time.monotonic() < deadline:
+        while (left := deadline - time.monotonic()) > 0:
             with self._lock:  # so that they are committed in this order
                 token = TopicPartition(self._barrier, 0, 0, f"{self._identity}/{next(self._numbers)}")
                 # Not waited for: a broker answers the requests of a connection one after another.
                 self._stable.commit(offsets=[token], asynchronous=True)
-            barrier, found = self._fetch_stable(wanted)
+            barrier, found = self._fetch_stable(wanted, left)
+            self._stable.poll(0)  # drops what became of the commits
             if self._is_since(began, barrier.metadata):
                 return self._told(found)
-            time.sleep(random.uniform(0, LOOK_INTERVAL))  # another task's token may have been in between
-        self.commit(token)  # raises if it is refused
+            time.sleep(random.uniform(0, pause))  # another task's token may have been in between
+            pause = min(2 * pause, 1.0)
         raise PositionUnstable(f"the position of {remote}-{partition} is told by {DEPOSED}")
 
     def _is_since(self, began: int, token: str | None) -> bool:
@@ -114,12 +124,12 @@ class Positions:
         Raises PositionUnstable while one is pending, ClusterAway when the target does not answer, PartitionError when
         it refuses.
         """
-        (found,) = self._fetch_stable([TopicPartition(remote, partition)])
+        (found,) = self._fetch_stable([TopicPartition(remote, partition)], REQUEST_TIMEOUT)
         return self._told(found)
 
-    def _fetch_stable(self, asked: list[TopicPartition]) -> list[TopicPartition]:
+    def _fetch_stable(self, asked: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         try:
-            return self._fetch(self._stable, asked)
+            return self._fetch(self._stable, asked, timeout)
         except ClusterAway as error:
             # If it answers this, librdkafka has asked for the stable ones in vain.
             self.hints((each.topic, each.partition) for each in asked)
@@ -195,9 +205,11 @@ class Positions:
             refused.add((each.topic, each.partition))
         return {(f.topic, f.partition): Position.from_committed(f) for f in found if f.error is None}
 
-    def _fetch(self, reader: Consumer, asked: list[TopicPartition]) -> list[TopicPartition]:
+    def _fetch(
+        self, reader: Consumer, asked: list[TopicPartition], timeout: float = REQUEST_TIMEOUT
+    ) -> list[TopicPartition]:
         try:
-            return list(reader.committed(asked, REQUEST_TIMEOUT))
+            return list(reader.committed(asked, timeout))
         except KafkaException as error:
             raise self._failed(f"no positions of group {self._group}", error.args[0]) from error
 

@@ -259,7 +259,8 @@ class Replicator:
             raise
         self.buffer.committed(batch)
         self._batch_size.committed(len(batch.messages), incarnation.duration)
-        self._committed(incarnation, batch.next_offset, batch.epoch, len(batch.messages))
+        at = Position(batch.next_offset, self.topic.topic_id, batch.epoch)
+        self._committed(incarnation, at, len(batch.messages))
         if culprit:
             self.counters.lost["refused" if policy == "skip" else "dead_letter"] += 1
         else:
@@ -278,8 +279,9 @@ class Replicator:
         if self._pin_start or (idle and owes):
             # Behind markers: theirs is not known, and that of the last record may be older.
             epoch = self._at.epoch if position == self.position else -1
-            incarnation.settle(position, epoch)
-            self._committed(incarnation, position, epoch)
+            at = Position(position, self.topic.topic_id, epoch, self._at.newest_epoch)
+            incarnation.settle(at)
+            self._committed(incarnation, at)
 
     def _face_loss(self, incarnation: Incarnation) -> None:
         """Find out what is lost, and go on behind it if the flow's policy is to. Raises SourceDataLost if not."""
@@ -307,8 +309,10 @@ class Replicator:
         # The id, for the same figures may be lost of another topic of the name, and that is not said again.
         known = {"offset": loss.resume, "topic_id": self.topic.topic_id}
         self._tell("source data is lost, copying goes on behind it", loss.what, **known)
-        incarnation.settle(loss.resume)
-        self._committed(incarnation, loss.resume)
+        since = -1 if loss.reason == "recreated" else self._at.newest_epoch
+        at = Position(loss.resume, self.topic.topic_id, since=since)
+        incarnation.settle(at)
+        self._committed(incarnation, at)
         self._discard()  # with its marks for offset syncs: they go on from another place
         self.counters.lost[loss.reason] += loss.offsets
 
@@ -357,6 +361,7 @@ class Replicator:
             self._owner.positions.await_settled(self.topic.remote, self.partition.partition)
             self._turn.goes_on()
         position = self._owner.positions.load(self.topic.remote, self.partition.partition)
+        self._turn.goes_on()
         if position is None:
             if self._stands:
                 self._releasing = State.RELEASED  # and joined anew: where to start has to be found again
@@ -387,8 +392,8 @@ class Replicator:
         name = transactional_id(self._flow, self.topic.remote, self.partition.partition)
         return TransactionalProducer(self._flow, name, self._owner.group_metadata, self._owner.throttles.target)
 
-    def _committed(self, incarnation: Incarnation, position: int, epoch: int = -1, records: int = 0) -> None:
-        self._at, self._delivered = Position(position, self.topic.topic_id, epoch), None
+    def _committed(self, incarnation: Incarnation, position: Position, records: int = 0) -> None:
+        self._at, self._delivered = position, None
         self.last_commit = time.time()
         self.refresh_at = time.monotonic() + REFRESH_INTERVAL
         self._stands, self._pin_start = True, False

@@ -82,14 +82,14 @@ class Incarnation:
         self._tail = None if self._marks.tail_is_synced else self._sync(batch, len(batch.offsets) - 1, downstream)
         return size
 
-    def settle(self, position: int, epoch: int = -1) -> None:
+    def settle(self, position: Position) -> None:
         """Commit a position without records, and the sync of the last record if it has none yet.
 
         So a caught-up consumer group translates exactly, and the position is behind no markers or aborted records.
         Raises as `copy`.
         """
         tail = self._tail
-        self._run(lambda: self._produce_sync(tail) if tail else None, self._position(position, epoch))
+        self._run(lambda: self._produce_sync(tail) if tail else None, position)
         if tail:
             self._marks.tail_synced()
             self._tail = None

@@ -14,7 +14,7 @@ from tests.harness import oracle, topics
 from tests.harness.pair import Pair
 
 TOPIC = "__consumer_offsets"
-TOPIC_ID = re.compile(rb'\{"topic_id":"([^"]*)"\}')
+TOPIC_ID = re.compile(rb'\{"topic_id":"([^"]*)"')
 
 
 class Commits:
