@@ -124,15 +124,22 @@ class TransactionalProducer:
 
     def flush(self) -> None:
         """Wait until every record has its downstream offset or has failed. Raises OutcomeUnknown if neither."""
-        if self._producer.flush(self._timeout):
+        if self._flush(self._timeout):
             raise OutcomeUnknown(NOT_ACKNOWLEDGED, away=True)
+
+    def _flush(self, timeout: float) -> int:
+        """As Producer.flush, which calls further callbacks with a fatal error raised: here it is raised as itself."""
+        try:
+            return int(self._producer.flush(timeout))
+        except SystemError as error:
+            raise error.__cause__ or error from None
 
     def send_position(self, position: TopicPartition) -> None:
         """Put the position into the open transaction (TxnOffsetCommit), while its last records are delivered.
 
         They linger until something flushes; a commit does, but that would cost one more round trip.
         """
-        flushing = threading.Thread(target=self._serve, args=(self._producer.flush, self._timeout), daemon=True)
+        flushing = threading.Thread(target=self._serve, args=(self._flush, self._timeout), daemon=True)
         flushing.start()
         self._producer.send_offsets_to_transaction([position], self._group_metadata, self._timeout)
         flushing.join()  # librdkafka looks only each 10 ms whether another thread has served what its flush waits for

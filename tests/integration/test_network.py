@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from mirror import config
-from mirror.errors import FlowError
+from mirror.errors import FlowError, ProducerFenced
 from mirror.leader import Leader
 from mirror.local_kafka import LocalCluster
 from mirror.poller import Poller
@@ -114,6 +115,28 @@ def test_a_closed_connection_makes_a_producer_suspect(net: Net, tmp_path: Path) 
     until("suspect", lambda: producer.suspect)
     producer.discard()
     poller.close()
+
+
+def test_a_flush_says_that_the_producer_was_fenced(net: Net, tmp_path: Path) -> None:
+    """librdkafka logs it behind the error that it raises, and the log may be served with that one raised."""
+    flow = flow_of(net.service, tmp_path)
+    poller = Poller(flow, Throttle())
+    died: list[threading.ExceptHookArgs] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading, "excepthook", died.append)
+        for sends_position in 5 * [False, True]:
+            fenced, newer = (TransactionalProducer(flow, "twice", poller.group_metadata, Throttle()) for _ in range(2))
+            fenced.fence()
+            fenced.begin()
+            newer.fence()
+            fenced.produce(net.direct.remote("net-first"), b"value")
+            with pytest.raises(KafkaException) as caught:
+                fenced.send_position(TopicPartition("any", 0, 1)) if sends_position else fenced.flush()
+            assert isinstance(fenced.failed(caught.value), ProducerFenced)
+            fenced.discard()
+            newer.discard()
+    poller.close()
+    assert not died, "a thread has ended with a stack trace"
 
 
 def test_a_transaction_timeout_that_the_target_does_not_allow(net: Net, tmp_path: Path) -> None:
