@@ -331,8 +331,6 @@ def _exit_code() -> int:
         cli.main(standalone_mode=False)
     except SystemExit as exit_:
         return int(exit_.code or 0)
-    except click.exceptions.Exit as exit_:
-        return exit_.exit_code
     except click.ClickException as error:
         error.show()
         return error.exit_code
