@@ -86,10 +86,12 @@ def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total) -> None:
 
 def _round(arena: Arena, row: Row, rng: random.Random, recorder: Recorder) -> bool:
     """One fault, until there is progress again; False if this machine does not allow it."""
+    before = recorder.sampled()
     recorder.watch.during_fault = True
     try:
         row.fault(arena, rng, recorder)
         recorder.await_progress()
+        recorder.await_samples(before)
         return True
     except CannotRun as error:
         print(f"   cannot run here: {error}", flush=True)
@@ -123,7 +125,7 @@ def schedule(names: Sequence[str], rounds: int, randoms: int, seed: int) -> Iter
 
 def table(totals: Iterable[Total]) -> str:
     """For people, and as Markdown."""
-    columns = ("row", "rounds", "records", "samples (in faults)", "violations", "longest stall")
+    columns = ("row", "rounds", "records", "samples (until progress)", "violations", "longest stall")
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for t in totals:
         samples, stall = f"{t.samples:,} ({t.samples_in_faults:,})", f"{t.longest_stall:.1f} s"

@@ -127,8 +127,12 @@ class Arena:
         return [event for service in self._services for event in service.find(message, 0, **fields)]
 
     def defects(self) -> list[str]:
-        """What no fault may bring about: errors that mirror itself calls defects."""
-        return [str(event)[:500] for event in self.find("defect")]
+        """What no fault may bring about: errors that mirror itself calls defects, and what it never says: stack traces.
+
+        A service that ends may say why in its last line.
+        """
+        said = [line for s in self._services for line in s.noise if s.exit_code is None or line != s.lines[-1]]
+        return [text[:500] for text in (*map(str, self.find("defect")), *said)]
 
 
 def _ask_for_credentials(broker: Broker) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import time
 import uuid
 from collections import Counter
@@ -146,6 +147,14 @@ class Recorder:
 
         _wait("progress", is_beyond, PROGRESS_TIMEOUT)
 
+    def sampled(self) -> list[int]:
+        """How many samples each partition has."""
+        return [len(self.watch.samples.get(number, ())) for number in range(len(self.senders))]
+
+    def await_samples(self, since: list[int]) -> None:
+        """Wait until each partition has more than `since`: a round that nobody looked at shows nothing."""
+        until("samples", lambda: all(map(operator.gt, self.sampled(), since)), PATIENCE)
+
     def finish(self) -> list[History]:
         """Stop the load, wait until all is copied, and read everything once more."""
         for sender in self.senders:
@@ -157,7 +166,6 @@ class Recorder:
         until("the concurrent reader has seen all", lambda: self._has_seen(target), 60)
         positions = until("positions", self.positions, PATIENCE) or {}
         self.watch.stop()
-        assert any(self.watch.samples.values()), "no sample was taken"
         recorded = list(self._commits.read())
         source_ends = oracle.ends(self.pair.source, self.topic, IsolationLevel.READ_COMMITTED)
         stable = oracle.ends(self.pair.target, self.remote, IsolationLevel.READ_COMMITTED)
@@ -169,11 +177,11 @@ class Recorder:
                 target=[Record(*record) for record in target[number]],
                 concurrent=list(self.watch.seen[number]),
                 samples=list(self.watch.samples[number]),
-                recorded={
+                recorded=[
                     offset + self.watch.bases.get((topic_id, number), 0)
                     for partition, topic_id, offset in recorded
                     if partition == number
-                },
+                ],
                 position=positions[number] if positions[number] >= 0 else None,
                 source_end=source_ends[number] + self._bases[number],
                 stable=stable[number],

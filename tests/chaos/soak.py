@@ -105,9 +105,8 @@ class Meter(threading.Thread):
         self.join()
 
 
-def grown(series: Mapping[tuple[str, int], Sequence[Sample]]) -> list[str]:
-    """What was more in the last minutes than in the first ones after settling, in words."""
-    end = max(samples[-1].at for samples in series.values())
+def grown(series: Mapping[tuple[str, int], Sequence[Sample]], end: float) -> list[str]:
+    """What was more in the last minutes before `end` than in the first ones after settling, in words."""
     if end < SETTLING + 2 * WINDOW:
         return [f"{end / 60:.0f} minutes are too short a run to tell"]
     lasting = {name for name, samples in series.items() if samples[0].at < SETTLING and samples[-1].at > end - EVERY}
@@ -185,11 +184,12 @@ def main() -> int:
             play(arena, [paced(row, moments, begun) for row in chosen], seed, total)
             seed += 1
         meter.stop()
+        ended = time.monotonic() - begun
     print(table([total]))
     for violation in total.violations:
         print(f"VIOLATION {violation}")
     plot(meter.series, moments, asked.picture)
-    problems = grown(meter.series)
+    problems = grown(meter.series, ended)
     for problem in problems:
         print(f"GROWTH {problem}")
     return int(bool(total.violations or problems or not total.rounds))

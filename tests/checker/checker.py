@@ -32,6 +32,7 @@ def check(history: History) -> list[Violation]:
         *_sending(history),
         *_contents(history, wanted),
         *_positions(history, wanted),
+        *commits(history),
         *_readers(history),
         *liveness(history),
     ]
@@ -122,6 +123,13 @@ def _readers(history: History) -> Iterator[Violation]:
         pairs = zip(history.concurrent, history.target, strict=False)
         where = next((i for i, (a, b) in enumerate(pairs) if a != b), len(history.target))
         yield Violation("I7", f"the concurrent reader differs from the final one at record {where}")
+
+
+def commits(history: History) -> Iterator[Violation]:
+    """I6 of the positions themselves: none goes back, or beyond what the source has."""
+    for before, after in pairwise((*history.recorded, history.source_end)):
+        if after < before:
+            yield Violation("I6", f"position {before} was committed, then {after} (source's end {history.source_end})")
 
 
 def liveness(history: History) -> Iterator[Violation]:

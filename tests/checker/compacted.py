@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from tests.checker.checker import Violation, liveness
+from tests.checker.checker import Violation, commits, liveness
 from tests.checker.history import History, Record
 
 
@@ -14,7 +14,7 @@ def check_compacted(history: History) -> list[Violation]:
     """All violations of a history of a compacted topic; none: it is right."""
     # The concurrent reader also sees what compaction removes from the target before the final one comes.
     contents = [*_contents(history, history.target), *_contents(history, history.concurrent)]
-    return [*contents, *_copied(history), *_latest(history), *_position(history), *liveness(history)]
+    return [*contents, *_copied(history), *_latest(history), *_position(history), *commits(history), *liveness(history)]
 
 
 def _contents(history: History, seen: Sequence[Record]) -> Iterator[Violation]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -63,7 +63,7 @@ class History:
     target: Sequence[Record]
     concurrent: Sequence[Record]  # what a reader saw that followed the target all the time
     samples: Sequence[Sample]
-    recorded: Collection[int]  # every position that was ever committed
+    recorded: Sequence[int]  # every position that was ever committed, in this order
     position: int | None
     source_end: int  # last stable offset
     stable: int  # the target's last stable offset and high watermark, when it is idle

@@ -59,7 +59,7 @@ def replays(draw: st.DrawFn, least: int = 3) -> Replay:
             target=target,
             concurrent=target[: draw(st.integers(0, len(target)))],
             samples=samples,
-            recorded={last_offset(source, cut) + 1 for cut in cuts},
+            recorded=[last_offset(source, cut) + 1 for cut in cuts],
             position=draw(st.integers(source[-1].offset + 1, end)),
             source_end=end,
             stable=downstream + 2,
@@ -169,6 +169,19 @@ def test_a_position_that_moved(replay: Replay, data: st.DataObject) -> None:
     assert "I6" in caught(replace(replay.history, position=None))
     ahead = replay.history.source_end + data.draw(st.integers(1, 9))
     assert "I6" in caught(replace(replay.history, position=ahead))
+
+
+@given(replays(), st.data())
+def test_a_position_that_moved_for_a_while(replay: Replay, data: st.DataObject) -> None:
+    """No sample has seen it, and all came right in the end."""
+    recorded = list(replay.history.recorded)
+    where = data.draw(st.integers(1, len(recorded)))
+    for wrong in (
+        data.draw(st.integers(0, recorded[where - 1] - 1)),
+        replay.history.source_end + data.draw(st.integers(1, 9)),
+    ):
+        moved = [*recorded[:where], wrong, *recorded[where:]]
+        assert caught(replace(replay.history, recorded=moved)) == {"I6"}
 
 
 @given(replays(), st.data())
