@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
@@ -128,11 +129,7 @@ class TransactionalProducer:
             raise OutcomeUnknown(NOT_ACKNOWLEDGED, away=True)
 
     def _flush(self, timeout: float) -> int:
-        """As Producer.flush, which calls further callbacks with a fatal error raised: here it is raised as itself."""
-        try:
-            return int(self._producer.flush(timeout))
-        except SystemError as error:
-            raise error.__cause__ or error from None
+        return int(_calling_back(self._producer.flush, timeout))
 
     def send_position(self, position: TopicPartition) -> None:
         """Put the position into the open transaction (TxnOffsetCommit), while its last records are delivered.
@@ -146,7 +143,7 @@ class TransactionalProducer:
 
     def commit(self) -> None:
         """Commit the open transaction. A time-out raises: nobody may guess how it went."""
-        self._producer.commit_transaction(self._timeout)
+        _calling_back(self._producer.commit_transaction, self._timeout)
 
     def failed(self, cause: Exception) -> PartitionError:
         """Judge an error between begin and commit; aborts the transaction where that is what it takes."""
@@ -179,7 +176,7 @@ class TransactionalProducer:
 
     def _aborted(self, error: KafkaError) -> PartitionError:
         try:
-            self._producer.abort_transaction(self._timeout)
+            _calling_back(self._producer.abort_transaction, self._timeout)
         except KafkaException as abort_error:
             why: KafkaError = abort_error.args[0]
             both = f"{error.str()}; not aborted either: {why.str()}"
@@ -200,6 +197,23 @@ class TransactionalProducer:
             wait(timeout)
         except KafkaException as error:
             self._disturbances.append(error.args[0])
+
+
+def _calling_back(call: Callable[[float], Any], timeout: float) -> Any:
+    """Make a call that serves callbacks until it is done. Raises KafkaException.
+
+    The client raises a fatal error out of one callback, and goes on to call others with it raised: what comes out of
+    one of those it forgets to let go of (confluent-kafka 2.16 before Python 3.12). With its traceback it would keep the
+    frames that called, and so the producer with its threads and connections, for as long as the process lives.
+    """
+    try:
+        return call(timeout)
+    except (KafkaException, SystemError) as error:
+        fatal = error if isinstance(error, KafkaException) else error.__cause__
+        if not isinstance(fatal, KafkaException):
+            raise
+        error.__traceback__ = fatal.__traceback__ = None
+        raise KafkaException(*fatal.args) from None
 
 
 def await_deliveries(producer: Producer, records: int, timeout: float, poll: Callable[[float], object]) -> None:
