@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from mirror.clients import idempotent_properties, is_away
 from mirror.errors import MirrorError, OutcomeUnknown, PartitionError, RecordsRefused
 from mirror.positions import Positions
-from mirror.producer import POLL_TIMEOUT, REFUSED, Disturbances, await_deliveries
+from mirror.producer import POLL_TIMEOUT, REFUSED, Disturbances, await_deliveries, calling_back
 from mirror.settings import Flow
 from mirror.throttle import Throttle
 
@@ -115,7 +115,7 @@ class IdempotentProducer:
     def _poll(self, timeout: float = POLL_TIMEOUT) -> None:
         """Serve callbacks. `poll` raises a fatal error once; `Producer.flush` would call back with it raised."""
         with contextlib.suppress(KafkaException):
-            self._producer.poll(timeout)
+            calling_back(self._producer.poll, timeout)
 
     def send_position(self, position: TopicPartition) -> None:
         """Remember the position for `commit`."""
@@ -131,8 +131,6 @@ class IdempotentProducer:
 
     def failed(self, cause: Exception) -> PartitionError:
         """Judge an error between begin and commit."""
-        if isinstance(cause, PartitionError):
-            return cause
         if isinstance(cause, MirrorError):
             return OutcomeUnknown(str(cause), cause.away)
         if not isinstance(cause, KafkaException):

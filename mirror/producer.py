@@ -96,7 +96,7 @@ class TransactionalProducer:
         librdkafka has no KIP-890, so such an EndTxn could end a *later* transaction of this incarnation: the
         producer must not begin another one.
         """
-        self._serve(self._producer.poll)
+        self._serve(self._poll)
         return bool(self._disturbances)
 
     def fence(self) -> None:
@@ -121,7 +121,7 @@ class TransactionalProducer:
         it for longer than `linger.ms`, or for a flush: more than it can send at once only takes CPU from others.
         Raises OutcomeUnknown if that takes too long.
         """
-        await_deliveries(self._producer, records, self._timeout, self._producer.poll)
+        await_deliveries(self._producer, records, self._timeout, self._poll)
 
     def flush(self) -> None:
         """Wait until every record has its downstream offset or has failed. Raises OutcomeUnknown if neither."""
@@ -129,7 +129,10 @@ class TransactionalProducer:
             raise OutcomeUnknown(NOT_ACKNOWLEDGED, away=True)
 
     def _flush(self, timeout: float) -> int:
-        return int(_calling_back(self._producer.flush, timeout))
+        return int(calling_back(self._producer.flush, timeout))
+
+    def _poll(self, timeout: float) -> int:
+        return int(calling_back(self._producer.poll, timeout))
 
     def send_position(self, position: TopicPartition) -> None:
         """Put the position into the open transaction (TxnOffsetCommit), while its last records are delivered.
@@ -143,12 +146,10 @@ class TransactionalProducer:
 
     def commit(self) -> None:
         """Commit the open transaction. A time-out raises: nobody may guess how it went."""
-        _calling_back(self._producer.commit_transaction, self._timeout)
+        calling_back(self._producer.commit_transaction, self._timeout)
 
     def failed(self, cause: Exception) -> PartitionError:
         """Judge an error between begin and commit; aborts the transaction where that is what it takes."""
-        if isinstance(cause, PartitionError):
-            return cause
         if not isinstance(cause, KafkaException):
             return OutcomeUnknown(f"{type(cause).__name__}: {cause}")
         error: KafkaError = cause.args[0]
@@ -176,7 +177,7 @@ class TransactionalProducer:
 
     def _aborted(self, error: KafkaError) -> PartitionError:
         try:
-            _calling_back(self._producer.abort_transaction, self._timeout)
+            calling_back(self._producer.abort_transaction, self._timeout)
         except KafkaException as abort_error:
             why: KafkaError = abort_error.args[0]
             both = f"{error.str()}; not aborted either: {why.str()}"
@@ -186,7 +187,7 @@ class TransactionalProducer:
     def discard(self) -> None:
         """Forget what is queued, so that dropping the last reference ends this incarnation without waiting."""
         self._producer.purge()
-        self._serve(self._producer.poll)  # or the callbacks of what was purged would stay
+        self._serve(self._poll)  # or the callbacks of what was purged would stay
 
     def _serve(self, wait: Callable[[float], int], timeout: float = 0.0) -> None:
         """Serve callbacks during `wait`, which is poll or flush.
@@ -199,12 +200,13 @@ class TransactionalProducer:
             self._disturbances.append(error.args[0])
 
 
-def _calling_back(call: Callable[[float], Any], timeout: float) -> Any:
+def calling_back(call: Callable[[float], Any], timeout: float) -> Any:
     """Make a call that serves callbacks until it is done. Raises KafkaException.
 
     The client raises a fatal error out of one callback, and goes on to call others with it raised: what comes out of
-    one of those it forgets to let go of (confluent-kafka 2.16 before Python 3.12). With its traceback it would keep the
-    frames that called, and so the producer with its threads and connections, for as long as the process lives.
+    one of those it forgets to let go of (confluent-kafka 2.16 before Python 3.12). With its traceback, or that of the
+    error that is handled meanwhile, it would keep the frames that called, and so the producer with its threads and
+    connections, for as long as the process lives.
     """
     try:
         return call(timeout)
@@ -212,7 +214,8 @@ def _calling_back(call: Callable[[float], Any], timeout: float) -> Any:
         fatal = error if isinstance(error, KafkaException) else error.__cause__
         if not isinstance(fatal, KafkaException):
             raise
-        error.__traceback__ = fatal.__traceback__ = None
+        for each in (error, fatal):
+            each.__traceback__ = each.__context__ = each.__cause__ = None
         raise KafkaException(*fatal.args) from None
 
 

@@ -136,6 +136,8 @@ class Incarnation:
             produce()
             producer.send_position(position.to_commit(self._topic.remote, self._partition.partition))
             producer.commit()
+        except PartitionError:
+            raise  # by itself: an error that is its own cause would keep the producer
         except Exception as error:
             raise producer.failed(error) from error
         self.ended = time.monotonic()
