@@ -1,4 +1,8 @@
-"""librdkafka clients: the user's properties, our defaults under them, what exactly-once fixes over them."""
+"""librdkafka clients: the user's properties, our defaults under them, what exactly-once fixes over them.
+
+No client is called in an `except` block. If it raises, its KafkaError keeps the exception that is being handled for
+ever (confluent-kafka 2.16), with the frames of its traceback and what they have: so producers that were given up stay.
+"""
 
 from __future__ import annotations
 

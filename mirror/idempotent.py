@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from mirror.clients import idempotent_properties, is_away
-from mirror.errors import MirrorError, OutcomeUnknown, PartitionError, RecordsRefused
+from mirror.errors import OutcomeUnknown, PartitionError, RecordsRefused
 from mirror.positions import Positions
 from mirror.producer import POLL_TIMEOUT, REFUSED, Disturbances, await_deliveries, calling_back
 from mirror.settings import Flow
@@ -129,13 +129,8 @@ class IdempotentProducer:
         if self._position is not None:
             self._positions.commit(self._position)
 
-    def failed(self, cause: Exception) -> PartitionError:
+    def failed(self, error: KafkaError) -> PartitionError:
         """Judge an error between begin and commit."""
-        if isinstance(cause, MirrorError):
-            return OutcomeUnknown(str(cause), cause.away)
-        if not isinstance(cause, KafkaException):
-            return OutcomeUnknown(f"{type(cause).__name__}: {cause}")
-        error: KafkaError = cause.args[0]
         if error.code() in AFTERMATH:
             self.flush()
             error = self._deliveries.error or error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import random
@@ -128,13 +129,11 @@ class Positions:
         return self._told(found)
 
     def _fetch_stable(self, asked: list[TopicPartition], timeout: float) -> list[TopicPartition]:
-        try:
+        with contextlib.suppress(ClusterAway):
             return self._fetch(self._stable, asked, timeout)
-        except ClusterAway as error:
-            # If it answers this, librdkafka has asked for the stable ones in vain.
-            self.hints((each.topic, each.partition) for each in asked)
-            where = f"{asked[-1].topic}-{asked[-1].partition}"
-            raise PositionUnstable(f"the position of {where} is held by {HANGS}") from error
+        # If it answers this, librdkafka has asked for the stable ones in vain.
+        self.hints((each.topic, each.partition) for each in asked)
+        raise PositionUnstable(f"the position of {asked[-1].topic}-{asked[-1].partition} is held by {HANGS}")
 
     def _told(self, found: TopicPartition) -> Position | None:
         if found.error is not None:
@@ -175,15 +174,14 @@ class Positions:
         """The last stable offset for a read_committed reader, else the high watermark."""
         here = TopicPartition(remote, partition)
         try:
-            try:
+            with contextlib.suppress(KafkaException):
                 return int(reader.get_watermark_offsets(here, KNOWN_LEADER_TIMEOUT)[1])
-            except KafkaException:
-                # librdkafka asks the leader before the last election until what it knows is 15 minutes old. Not at
-                # once: the answer has all partitions of the topic, and thousands of them may be taken over.
-                refusal = reader.list_topics(remote, REQUEST_TIMEOUT).topics[remote].error
-                if refusal is not None:
-                    raise KafkaException(refusal) from None
-                return int(reader.get_watermark_offsets(here, REQUEST_TIMEOUT)[1])
+            # librdkafka asks the leader before the last election until what it knows is 15 minutes old. Not at once:
+            # the answer has all partitions of the topic, and thousands of them may be taken over.
+            refusal = reader.list_topics(remote, REQUEST_TIMEOUT).topics[remote].error
+            if refusal is not None:
+                raise KafkaException(refusal)
+            return int(reader.get_watermark_offsets(here, REQUEST_TIMEOUT)[1])
         except KafkaException as error:
             raise self._failed(f"no end of {remote}-{partition}", error.args[0]) from error
 

@@ -148,11 +148,8 @@ class TransactionalProducer:
         """Commit the open transaction. A time-out raises: nobody may guess how it went."""
         calling_back(self._producer.commit_transaction, self._timeout)
 
-    def failed(self, cause: Exception) -> PartitionError:
+    def failed(self, error: KafkaError) -> PartitionError:
         """Judge an error between begin and commit; aborts the transaction where that is what it takes."""
-        if not isinstance(cause, KafkaException):
-            return OutcomeUnknown(f"{type(cause).__name__}: {cause}")
-        error: KafkaError = cause.args[0]
         if error.code() in AFTERMATH:
             error = self._reason() or error
         if error.code() in FENCED:

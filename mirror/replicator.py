@@ -184,11 +184,16 @@ class Replicator:
     def _attempt(self) -> None:
         try:
             self._work()
-        except MirrorError as error:
-            self._recover(error)
-        except Exception as error:  # a defect of ours; the partition must not vanish without a word
+            return
+        except MirrorError as raised:
+            error = raised
+        except Exception as defect:  # a defect of ours; the partition must not vanish without a word
             log.exception("defect", extra=self._where())
-            self._recover(OutcomeUnknown(f"{type(error).__name__}: {error}"))
+            error = OutcomeUnknown(f"{type(defect).__name__}: {defect}")
+        try:
+            self._recover(error)  # out here, see clients.py
+        finally:
+            del error  # it has this frame, and so a producer that is to end
 
     def _wanted(self) -> float | None:
         """Seconds until the next step; None when only something new gives a reason for one."""
@@ -238,7 +243,7 @@ class Replicator:
         if policy == "fail" and self._owner.may_skip(self.partition, self.position):
             policy = "skip"
         culprit = refusals.culprit == batch.offsets[0] and policy != "fail"
-        size, begun = 0, time.monotonic()
+        size, begun, refused = 0, time.monotonic(), ""
         try:
             if culprit:
                 self._tell("record refused, copying goes on behind it", self._refusal(batch))
@@ -246,17 +251,19 @@ class Replicator:
             else:
                 size = incarnation.copy(batch)
         except RecordsRefused as error:
-            self._delivered = incarnation.delivered(batch) or self._delivered
-            self._discard()  # librdkafka would go on with sequence numbers that the broker has not seen
-            self.counters.transactions["aborted"] += 1
-            refusals.refused(batch, str(error))
-            if len(batch.messages) == 1 and (policy == "fail" or refusals.letters > 1):
-                raise PoisonRecord(self._refusal(batch)) from error
-            return
+            refused = str(error)
         except PartitionError:
             self._delivered = incarnation.delivered(batch) or self._delivered
             self._batch_size.failed(len(batch.messages), time.monotonic() - begun)
             raise
+        if refused:
+            self._delivered = incarnation.delivered(batch) or self._delivered
+            self._discard()  # librdkafka would go on with sequence numbers that the broker has not seen
+            self.counters.transactions["aborted"] += 1
+            refusals.refused(batch, refused)
+            if len(batch.messages) == 1 and (policy == "fail" or refusals.letters > 1):
+                raise PoisonRecord(self._refusal(batch))
+            return
         self.buffer.committed(batch)
         self._batch_size.committed(len(batch.messages), incarnation.duration)
         at = Position(batch.next_offset, self.topic.topic_id, batch.epoch)

@@ -10,12 +10,12 @@ from itertools import islice, repeat
 from operator import length_hint
 from typing import Any
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from mirror.buffer import Batch, leader_epoch
 from mirror.clients import request_limits
 from mirror.dead_letters import dead_letter
-from mirror.errors import PartitionError, RecordsRefused
+from mirror.errors import MirrorError, OutcomeUnknown, PartitionError, RecordsRefused
 from mirror.idempotent import IdempotentProducer
 from mirror.offset_syncs import OffsetSync, SyncMarks
 from mirror.plan import Partition, Topic
@@ -136,12 +136,18 @@ class Incarnation:
             produce()
             producer.send_position(position.to_commit(self._topic.remote, self._partition.partition))
             producer.commit()
+        except KafkaException as error:
+            failure: KafkaError = error.args[0]
         except PartitionError:
-            raise  # by itself: an error that is its own cause would keep the producer
+            raise
         except Exception as error:
-            raise producer.failed(error) from error
-        self.ended = time.monotonic()
-        self.duration = self.ended - begun
+            away = isinstance(error, MirrorError) and error.away
+            raise OutcomeUnknown(f"{type(error).__name__}: {error}", away) from error
+        else:
+            self.ended = time.monotonic()
+            self.duration = self.ended - begun
+            return
+        raise producer.failed(failure)  # out here, see clients.py
 
     def _produce(self, batch: Batch, chosen: Sequence[int], downstream: dict[int, int]) -> int:
         """Queue the batch; the records `chosen` and the last one will tell their downstream offset."""

@@ -140,7 +140,7 @@ def test_a_producer_that_was_fenced_says_so_and_ends(net: Net, tmp_path: Path) -
         fenced.produce(net.direct.remote("net-first"), b"value")
         with pytest.raises(KafkaException) as caught:
             finds_out(fenced)
-        assert isinstance(fenced.failed(caught.value), ProducerFenced)
+        assert isinstance(fenced.failed(caught.value.args[0]), ProducerFenced)
         fenced.discard()
         newer.discard()
 
