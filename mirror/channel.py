@@ -77,9 +77,9 @@ class ControlReader:
         self._topic = flow.control_topic
         self._newest_plan: bytes | None = None  # while it is not decoded
         self._reached = 0
+        self._rests = True
         self._lock = threading.Lock()
         self._consumer = internal_consumer(flow.target, flow.group)
-        self._consumer.assign([TopicPartition(self._topic, 0, 0)])
 
     def poll(self, timeout: float) -> bool:
         """Take what comes within `timeout` seconds; True if something changed. Raises ForeignPlan."""
@@ -94,10 +94,23 @@ class ControlReader:
         Raises ClusterAway when it does not answer, ForeignPlan for a plan of another version of mirror.
         """
         with self._lock:
+            if self._rests:
+                self._consumer.assign([TopicPartition(self._topic, 0, self._reached)])
+                self._rests = False
             try:
                 self._take_all()
             finally:
                 self._decode_plan()
+
+    def rest(self) -> None:
+        """Fetch nothing until `read_to_end`.
+
+        Of records that were fetched and that nobody takes, librdkafka keeps the broker that gave them, though that has
+        restarted since, with a thread that looks for its end a thousand times a second.
+        """
+        with self._lock:
+            self._consumer.unassign()
+            self._rests = True
 
     def close(self) -> None:
         """Leave the topic."""

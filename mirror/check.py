@@ -192,7 +192,7 @@ class _FlowChecks:
         own = self._existing.keys() & flow.own_topics
         topics = self._target.topic_operations(self._remote | own)
         remote = {name: has for name, has in topics.items() if name in self._remote}
-        yield from self._lacking("permissions on the target", remote, {"WRITE", "DESCRIBE"}, "FAILED")
+        yield from self._lacking("permissions on the target", remote, {"READ", "WRITE", "DESCRIBE"}, "FAILED")
         yield from self._lacking("adding partitions on the target", remote, {"ALTER"}, "WARNING")
         internal = {name: has for name, has in topics.items() if name in own}
         yield from self._lacking("mirror's own topics", internal, {"READ", "WRITE", "DESCRIBE"}, "FAILED")

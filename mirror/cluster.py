@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import TimeoutError as FuturesTimeout
@@ -178,10 +179,10 @@ def _results(
     specs = {TopicPartition(*partition): spec for partition, spec in asked.items()}
     isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
     futures = admin.list_offsets(specs, isolation_level=isolation, request_timeout=OFFSETS_TIMEOUT)
-    found = {}
+    found, deadline = {}, time.monotonic() + 2 * OFFSETS_TIMEOUT  # for all: librdkafka can forget a request
     for tp, future in futures.items():
         with contextlib.suppress(KafkaException, FuturesTimeout):
-            result = future.result(2 * OFFSETS_TIMEOUT)
+            result = future.result(max(0.0, deadline - time.monotonic()))
             given(result)
             found[Partition(tp.topic, tp.partition)] = result
     return found

@@ -83,6 +83,8 @@ class Positions:
         self._identity = uuid.uuid4().hex
         self._numbers = itertools.count()
         self._lock = threading.Lock()
+        self._learning = threading.Lock()
+        self._learned: dict[Consumer, float] = {}
         self._stable = position_reader(cluster, group, "read_committed")
         self._latest = position_reader(cluster, group, "read_uncommitted")
 
@@ -172,18 +174,28 @@ class Positions:
 
     def _end(self, reader: Consumer, remote: str, partition: int) -> int:
         """The last stable offset for a read_committed reader, else the high watermark."""
-        here = TopicPartition(remote, partition)
+        here, began = TopicPartition(remote, partition), time.monotonic()
+        with contextlib.suppress(KafkaException):
+            return int(reader.get_watermark_offsets(here, KNOWN_LEADER_TIMEOUT)[1])
+        # librdkafka asks the leader before the last election until what it knows is 15 minutes old.
+        self._learn_leaders(reader, began)
+        self.hints([(remote, partition)])  # raises the reason of a refusal: an end's is an "unknown partition"
         try:
-            with contextlib.suppress(KafkaException):
-                return int(reader.get_watermark_offsets(here, KNOWN_LEADER_TIMEOUT)[1])
-            # librdkafka asks the leader before the last election until what it knows is 15 minutes old. Not at once:
-            # the answer has all partitions of the topic, and thousands of them may be taken over.
-            refusal = reader.list_topics(remote, REQUEST_TIMEOUT).topics[remote].error
-            if refusal is not None:
-                raise KafkaException(refusal)
             return int(reader.get_watermark_offsets(here, REQUEST_TIMEOUT)[1])
         except KafkaException as error:
             raise self._failed(f"no end of {remote}-{partition}", error.args[0]) from error
+
+    def _learn_leaders(self, reader: Consumer, since: float) -> None:
+        """Once for all who have asked in vain since then: thousands of partitions may be taken over.
+
+        Not of one topic only. A consumer that was asked for a topic by name keeps it for ever, and if it is deleted
+        keeps its leader, though that has restarted since, with a thread that looks for its end all the time.
+        """
+        with self._learning:
+            if self._learned.get(reader, 0.0) < since:
+                with contextlib.suppress(KafkaException):
+                    reader.list_topics(timeout=REQUEST_TIMEOUT)
+                self._learned[reader] = time.monotonic()
 
     def hints(
         self, remote_partitions: Iterable[tuple[str, int]], refused: set[tuple[str, int]] | None = None

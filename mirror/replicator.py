@@ -220,13 +220,12 @@ class Replicator:
         if barred := self._barred:
             self._ask_again()
             raise PartitionError(barred)
-        if self._incarnation is not None and self._incarnation.suspect:
-            self._discard()
-        incarnation = self._incarnation or self._take_over()
+        incarnation = self._own()
         self.last_used = time.monotonic()
         if self.position_is_old:  # before anything can say that copying can't go on
             self._keep_position(incarnation)
             self._turn.goes_on()
+            incarnation = self._own()
         if self._lost and not (self.buffer.sealed and len(self.buffer)):
             self._face_loss(incarnation)
             return
@@ -238,12 +237,18 @@ class Replicator:
             self._settle(incarnation)
         self._become(State.RUNNING)  # only now: a failed partition has not recovered while it tries
 
+    def _own(self) -> Incarnation:
+        """One whose producer nothing has disturbed, for one transaction."""
+        if self._incarnation is not None and self._incarnation.suspect:
+            self._discard()
+        return self._incarnation or self._take_over()
+
     def _copy(self, incarnation: Incarnation, batch: Batch) -> None:
         refusals, policy = self._refusals, self._flow.on_poison_record
         if policy == "fail" and self._owner.may_skip(self.partition, self.position):
             policy = "skip"
         culprit = refusals.culprit == batch.offsets[0] and policy != "fail"
-        size, begun, refused = 0, time.monotonic(), ""
+        size, begun, refused = 0, time.monotonic(), None
         try:
             if culprit:
                 self._tell("record refused, copying goes on behind it", self._refusal(batch))
@@ -256,7 +261,7 @@ class Replicator:
             self._delivered = incarnation.delivered(batch) or self._delivered
             self._batch_size.failed(len(batch.messages), time.monotonic() - begun)
             raise
-        if refused:
+        if refused is not None:
             self._delivered = incarnation.delivered(batch) or self._delivered
             self._discard()  # librdkafka would go on with sequence numbers that the broker has not seen
             self.counters.transactions["aborted"] += 1
@@ -296,6 +301,7 @@ class Replicator:
         said, self._lost = self._lost, ""  # what it says from now on is news
         try:
             loss = find(self._owner.source, self.partition, self.topic, self._at, said)
+            self._turn.goes_on()
             if loss and not self._stands:
                 self._releasing = State.RELEASED  # and joined anew: nothing was promised before the first commit
                 raise PartitionError(f"offset {self.position}, where copying was to start, is not on the source")
@@ -446,9 +452,9 @@ class Replicator:
         self.blocked = self.blocked and state is State.FAILED
 
     def _discard(self) -> None:
-        if self._incarnation is not None:
-            self._incarnation.discard()
-            self._incarnation = None
+        incarnation, self._incarnation = self._incarnation, None
+        if incarnation is not None:
+            incarnation.discard()
 
     @property
     def position(self) -> int:

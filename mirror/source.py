@@ -151,4 +151,7 @@ class EpochReader(DataSourceStreamReader):
         except (ClusterAway, ForeignPlan):
             return None
         plan = self._control.plan
-        return plan if plan and plan.leader == self._leader and not plan.stop else None
+        if not plan or plan.leader != self._leader or plan.stop:
+            return None
+        self._control.rest()  # Spark asks again when the epoch is over
+        return plan

@@ -35,7 +35,7 @@ SAMPLE_INTERVAL = 5.0  # seconds
 SETTLING = 600.0  # seconds until everything that is allocated once has been
 WINDOW = 600.0  # seconds at either end of the rest whose medians are compared
 GROWTH = 1.1  # of memory that is still noise
-FEW = 3  # threads, open files or sockets that come and go
+FEW = {"threads": 3, "open files": 6, "sockets": 3}  # come and go: a client's thread for a broker has a pipe
 ENDS_A_PROCESS = {
     "service",
     "jvm",
@@ -118,7 +118,7 @@ def grown(series: Mapping[tuple[str, int], Sequence[Sample]], end: float) -> lis
         for place, measure in enumerate(MEASURES):
             before, after = (statistics.median(s.values[place] for s in part) for part in (early, late))
             print(f"{name} {pid}: {measure} {before:.0f} -> {after:.0f}")
-            if after > (before * GROWTH if measure == MEMORY else before + FEW):
+            if after > (before * GROWTH if measure == MEMORY else before + FEW[measure]):
                 problems.append(f"{name} {pid}: {measure} grew from {before:.0f} to {after:.0f}")
     return problems
 
