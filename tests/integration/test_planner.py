@@ -1,0 +1,42 @@
+"""The source's reader on the driver, which Spark asks for a plan when an epoch is over, and else lets be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from mirror import config
+from mirror.channel import ChannelWriter, Claim
+from mirror.plan import Plan
+from mirror.settings import Log
+from mirror.source import EpochReader, Offset
+from tests.harness import topics
+from tests.harness.pair import Pair
+from tests.harness.waiting import PATIENCE
+
+LEADER = "us"
+
+
+def test_the_planner_fetches_nothing_between_two_plans(pair: Pair, tmp_path: Path) -> None:
+    """What it had fetched would keep a thread for the broker that it is from, however often that restarts."""
+    file = tmp_path / "mirror.yaml"
+    file.write_text(yaml.safe_dump(pair.settings()))
+    flow = config.load(file, {}).flows[0]
+    topics.create(pair.target, flow.control_topic)
+    writer, reader = ChannelWriter(flow), EpochReader(flow, LEADER, Log("info", "text"))
+
+    def epoch(start: int) -> Offset:
+        return reader.latestOffset({"epoch": start}, ReadAllAvailable())
+
+    writer.plan(Plan(LEADER, 1, {}, (frozenset(),)))
+    assert epoch(0) == {"epoch": 1}
+    assert reader._control is not None and not reader._control._consumer.assignment()
+    writer.claim(Claim(0, "us"))
+    writer.plan(Plan(LEADER, 2, {}, (frozenset(),)))
+    assert epoch(1) == {"epoch": 2}
+    writer.plan(Plan(LEADER, 3, {}, (frozenset(),), stop=True))
+    assert epoch(2) == {"epoch": 2}
+    reader.stop()
+    writer.close(PATIENCE)
