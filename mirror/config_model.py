@@ -227,7 +227,7 @@ class Flow(_Model, Ends):
     batch_max_bytes: Size = 16 * 2**20
     transaction_linger_max: Annotated[Duration, _duration("0s", "10s")] = 0.005
     transaction_timeout: Annotated[Duration, _duration("1s", "15m")] = 60.0
-    transaction_threads: Annotated[int, _whole(1, 256)] = 8
+    transaction_threads: Annotated[int, _whole(1, 128)] = 8
     producers_max: Annotated[int, _whole(1, 10_000)] = 256
     producer_idle_timeout: Annotated[Duration, _duration("1s", "24h")] = 300.0
     exactly_once: Annotated[bool, Field(description="true or false")] = True

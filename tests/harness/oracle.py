@@ -19,12 +19,9 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec
 
-from tests.checker.history import Headers, Record
+from tests.checker.history import Record
 from tests.harness import topics
 from tests.harness.waiting import PATIENCE, TooLate, until
-
-Content = tuple[bytes | None, bytes | None, Headers, int]
-
 
 Records = dict[int, list[Record]]  # by partition
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -93,17 +93,25 @@ def recreate(bootstrap: str, topic: str, count: int = 1) -> None:
 
 
 @contextlib.contextmanager
-def allowed(bootstrap: str, resource: ResourceType, name: str, user: str) -> Iterator[None]:
-    """A user may do everything with this resource, `*`: with all of its kind, meanwhile."""
-    pattern = ResourcePatternType.LITERAL
-    everything = (AclOperation.ALL, AclPermissionType.ALLOW)
-    acl = AclBinding(resource, name, pattern, f"User:{user}", "*", *everything)
-    admin(bootstrap).create_acls([acl])[acl].result(PATIENCE)
+def allowed(
+    bootstrap: str,
+    resource: ResourceType,
+    name: str,
+    user: str,
+    operations: Sequence[AclOperation] = (AclOperation.ALL,),
+    pattern: ResourcePatternType = ResourcePatternType.LITERAL,
+) -> Iterator[None]:
+    """A user may do this, else everything, with this resource, `*`: with all of its kind, meanwhile."""
+    who, allow = f"User:{user}", AclPermissionType.ALLOW
+    acls = [AclBinding(resource, name, pattern, who, "*", operation, allow) for operation in operations]
+    for future in admin(bootstrap).create_acls(acls).values():
+        future.result(PATIENCE)
     try:
         yield
     finally:
-        same = AclBindingFilter(resource, name, pattern, f"User:{user}", "*", *everything)
-        admin(bootstrap).delete_acls([same])[same].result(PATIENCE)
+        same = [AclBindingFilter(resource, name, pattern, who, "*", operation, allow) for operation in operations]
+        for future in admin(bootstrap).delete_acls(same).values():
+            future.result(PATIENCE)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AclOperation, ResourceType
+from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
 from mirror.local_kafka import LocalCluster, free_port
 from tests.harness import configuration, oracle, topics
@@ -181,3 +181,34 @@ def test_a_remote_topic_that_may_not_be_described_fails_alone(
                 service.wait_for("shown", lambda: hidden in service.get("/readyz")[1])
             pair.await_same(hidden)
             assert service.terminate() == 0, service.tail()
+
+
+def test_what_the_readme_asks_for_is_enough(
+    source_cluster: LocalCluster, secured: tuple[LocalCluster, str], prefix: str, tmp_path: Path
+) -> None:
+    cluster, address = secured
+    pair = Pair(source_cluster.bootstrap, cluster.bootstrap, "least", prefix)
+    topic = pair.topic("t")
+    pair.produce(topic, Made(None, b"value"))
+    topics_of_ours = (f"{pair.alias}.", "mirror-", f"mm2-offset-syncs.{pair.alias}.internal")
+    may = AclOperation
+    on_topics = (may.CREATE, may.ALTER, may.READ, may.WRITE, may.DESCRIBE)
+    least = [
+        *((ResourceType.TOPIC, name, on_topics) for name in topics_of_ours),
+        (ResourceType.GROUP, pair.group, (may.READ,)),
+        (ResourceType.TRANSACTIONAL_ID, f"{pair.group}/", (may.WRITE, may.DESCRIBE)),
+    ]
+    limited = settings(pair, address, free_port(), ITS_PASSWORD, LIMITED)
+    with contextlib.ExitStack() as stack:
+        for kind, name, operations in least:
+            begins = ResourcePatternType.PREFIXED
+            stack.enter_context(topics.allowed(pair.target, kind, name, LIMITED, operations, begins))
+        with Service(limited, tmp_path) as service:
+            pair.await_same(topic)
+            checks = found(tmp_path, limited, code=0)
+            assert checks["permissions on the target"] == ("OK", "Describe, Read, Write on 1 topic")
+            topics.grow(pair.source, topic, 2)
+            pair.produce(topic, Made(None, b"more"), partition=1)
+            pair.await_same(topic)
+            assert service.terminate() == 0, service.tail()
+        pair.assert_settled(topic)
