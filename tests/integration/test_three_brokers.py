@@ -46,13 +46,18 @@ def cut_source(three_brokers: LocalCluster) -> Iterator[LocalCluster]:
         broker.resume()
         if broker.process is None:
             broker.start()
-    until("all brokers", lambda: len(topics.admin(three_brokers.bootstrap).list_topics(timeout=10).brokers) == 3)
+    # Asked of the first: one that has just been resumed still believes that it was never away.
+    until("all brokers", lambda: len(first_broker(three_brokers).list_topics(timeout=10).brokers) == 3)
+
+
+def first_broker(source: LocalCluster) -> AdminClient:
+    """A new client of it, which has not heard of another that could answer."""
+    return AdminClient({"bootstrap.servers": source.brokers[0].bootstrap, "log_level": 0})
 
 
 def state(source: LocalCluster, topic: str) -> tuple[int, list[int]]:
     """Leader and in-sync replicas, as the first broker sees them: no test stops it."""
-    admin = AdminClient({"bootstrap.servers": source.brokers[0].bootstrap, "log_level": 0})
-    partition = admin.list_topics(topic, timeout=10).topics[topic].partitions[0]
+    partition = first_broker(source).list_topics(topic, timeout=10).topics[topic].partitions[0]
     return partition.leader, sorted(partition.isrs)
 
 
