@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from mirror.channel import ControlReader
 from mirror.cluster import list_offsets
+from mirror.control import ControlReader
 from mirror.errors import MirrorError
 from mirror.orders import Orders, Skip, is_paused
 from mirror.plan import Partition, Topic

@@ -17,8 +17,9 @@ from confluent_kafka.admin import OffsetSpec
 from mirror import clients
 from mirror.assignment import Assignment, find_starts
 from mirror.backoff import Backoff
-from mirror.channel import ChannelWriter, ControlReader
+from mirror.channel import ChannelWriter
 from mirror.cluster import given, refresh_metadata
+from mirror.control import ControlReader
 from mirror.errors import ClusterAway, MirrorError, PartitionError, TaskHung
 from mirror.plan import Partition, Topic
 from mirror.poller import Join, Leave, Move

@@ -6,8 +6,9 @@ import logging
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from mirror.channel import PLAN_KEY, ChannelWriter, ControlReader
+from mirror.channel import PLAN_KEY, ChannelWriter
 from mirror.clients import DEFAULTS, INTERNAL_MAX, LIBRDKAFKA, transactional_properties
+from mirror.control import ControlReader
 from mirror.errors import ClusterAway, FlowError, Superseded
 from mirror.plan import Partition, Plan, Topic, assign, merge_initial, slice_count
 from mirror.producer import FENCED, leader_id

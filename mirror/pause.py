@@ -6,7 +6,8 @@ import time
 from contextlib import closing
 from dataclasses import dataclass
 
-from mirror.channel import ChannelWriter, ControlReader, StatusReader
+from mirror.channel import ChannelWriter, StatusReader
+from mirror.control import ControlReader
 from mirror.errors import ConfigError
 from mirror.orders import Scope, Skip, changes
 from mirror.plan import Partition
@@ -64,7 +65,7 @@ def give(flow: Flow, scope: Scope, paused: bool, timeout: float) -> Outcome:
     if scope.topic is not None and not ReplicationPolicy.of(flow).is_mirrored(scope.topic):
         raise ConfigError([f"flow {flow.name} does not mirror topic {scope.topic}: see its topics and exclude"])
     TopicMonitor(flow).ensure_internal_topics()
-    with closing(ControlReader(flow)) as control, closing(StatusReader(flow)) as status:
+    with closing(ControlReader(flow, follow=True)) as control, closing(StatusReader(flow)) as status:
         control.read_to_end()
         ChannelWriter(flow).order(changes(control.orders, scope, paused))
         return _await(flow, scope, paused, timeout, control, status)

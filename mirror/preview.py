@@ -11,8 +11,8 @@ from confluent_kafka.admin import OffsetSpec
 
 from mirror import clients
 from mirror.assignment import find_starts
-from mirror.channel import ControlReader
 from mirror.cluster import ClusterAdmin
+from mirror.control import ControlReader
 from mirror.orders import Orders, is_paused
 from mirror.plan import Partition, Plan, Topic, merge_initial
 from mirror.policy import ReplicationPolicy

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from mirror import logs
-from mirror.channel import ControlReader
+from mirror.control import ControlReader
 from mirror.errors import ClusterAway, ForeignPlan, MirrorError
 from mirror.plan import Plan
 from mirror.settings import Flow, Log
@@ -151,7 +151,4 @@ class EpochReader(DataSourceStreamReader):
         except (ClusterAway, ForeignPlan):
             return None
         plan = self._control.plan
-        if not plan or plan.leader != self._leader or plan.stop:
-            return None
-        self._control.rest()  # Spark asks again when the epoch is over
-        return plan
+        return None if not plan or plan.leader != self._leader or plan.stop else plan

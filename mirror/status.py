@@ -11,8 +11,9 @@ from datetime import datetime, timezone
 from itertools import groupby
 from typing import Any
 
-from mirror.channel import ControlReader, Heard, StatusReader
+from mirror.channel import Heard, StatusReader
 from mirror.cluster import ClusterAdmin
+from mirror.control import ControlReader
 from mirror.errors import ClusterAway, FlowError
 from mirror.flow_status import SILENCE
 from mirror.plan import Partition, Plan

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from itertools import chain
 
 from mirror.assignment import Assignment, Replaced
-from mirror.channel import ChannelWriter, Claim, ControlReader
+from mirror.channel import ChannelWriter, Claim
 from mirror.cluster import ClusterAdmin
 from mirror.companion import Companion
+from mirror.control import ControlReader
 from mirror.errors import TaskHung
 from mirror.plan import Partition
 from mirror.poller import BUFFER_RECORDS, Poller, Seek
@@ -57,7 +58,7 @@ class SliceTask:
         self.positions = Positions(flow.target, flow.group, flow.control_topic)
         self.source = ClusterAdmin(flow.source)
         self._writer = ChannelWriter(flow)
-        self._control = ControlReader(flow)
+        self._control = ControlReader(flow, follow=True)
         self._assignment = Assignment(flow, self._control, leader, index, count, self._identity)
         self._companion = Companion(self, self._assignment, self._control, self._writer, self._poller.moves)
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from mirror import channel, config
-from mirror.channel import PLAN_KEY, Claim, ControlReader
+from mirror import channel, config, control
+from mirror.channel import PLAN_KEY, READ_TIMEOUT, Claim
+from mirror.control import ControlReader
 from mirror.errors import ClusterAway, FlowError
 from mirror.orders import Order, Scope, Skip
 from mirror.plan import Partition, Plan, Topic
@@ -54,11 +55,14 @@ class Log:
     held_back: int = 0  # records of the end that never come
     pace: float = 0.0
     unready: int = 0  # how often the topic's leader is not known yet
-    at: int = 0
+    at: int | None = None  # None: nothing is fetched
     now: float = 0.0
 
-    def assign(self, _partitions: Sequence[object]) -> None:
-        pass
+    def assign(self, partitions: Sequence[TopicPartition]) -> None:
+        self.at = partitions[0].offset
+
+    def unassign(self) -> None:
+        self.at = None
 
     def get_watermark_offsets(self, _partition: object, _timeout: float) -> tuple[int, int]:
         self.unready -= 1
@@ -67,7 +71,7 @@ class Log:
         return 0, len(self.entries)
 
     def poll(self, timeout: float) -> Message | None:
-        if self.at == len(self.entries) - self.held_back:
+        if self.at is None or self.at == len(self.entries) - self.held_back:
             self.now += timeout
             return None
         self.now += self.pace
@@ -92,7 +96,8 @@ def flow(tmp_path: Path) -> Flow:
 def topic(monkeypatch: pytest.MonkeyPatch) -> Log:
     """What readers made in this test read."""
     topic = Log()
-    monkeypatch.setattr(channel, "internal_consumer", lambda *_: topic)
+    monkeypatch.setattr(control, "internal_consumer", lambda *_: topic)
+    monkeypatch.setattr(control, "time", topic)
     monkeypatch.setattr(channel, "time", topic)
     return topic
 
@@ -162,7 +167,7 @@ def test_a_tombstone_of_what_nobody_understands_needs_no_word(
 def test_without_the_newest_plan_nobody_goes_on(flow: Flow, topic: Log, value: bytes) -> None:
     """Neither with the one before it: it is over. Nor with none: the next one would be the flow's first."""
     topic.entries += [*GOOD, (PLAN_KEY, value)]
-    reader = ControlReader(flow)
+    reader = ControlReader(flow, follow=True)
     for reading in (reader.read_to_end, reader.read_to_end, lambda: reader.poll(0)):
         with pytest.raises(FlowError) as raised:
             reading()
@@ -177,7 +182,7 @@ def test_without_the_newest_plan_nobody_goes_on(flow: Flow, topic: Log, value: b
 
 def test_a_plan_that_cannot_be_decoded_comes_while_others_wait_for_a_change(flow: Flow, topic: Log) -> None:
     topic.entries += GOOD
-    reader = ControlReader(flow)
+    reader = ControlReader(flow, follow=True)
     reader.read_to_end()
     topic.entries += [(PLAN_KEY, FOREIGN), *plans(NEXT)]
     with pytest.raises(FlowError):
@@ -187,7 +192,7 @@ def test_a_plan_that_cannot_be_decoded_comes_while_others_wait_for_a_change(flow
 
 def test_of_many_plans_only_the_newest_is_decoded(flow: Flow, topic: Log) -> None:
     topic.entries += [*plans(PLAN), (PLAN_KEY, FOREIGN), *plans(NEXT)]
-    reader = ControlReader(flow)
+    reader = ControlReader(flow, follow=True)
     reader.read_to_end()
     assert reader.plan == NEXT
     assert not reader.poll(0) and reader.plan == NEXT
@@ -195,7 +200,7 @@ def test_of_many_plans_only_the_newest_is_decoded(flow: Flow, topic: Log) -> Non
 
 def test_a_long_topic_is_read_to_its_end_however_slowly_it_comes(flow: Flow, topic: Log) -> None:
     topic.entries += plans(*(replace(PLAN, generation=n) for n in range(1, 101)))
-    topic.pace, topic.unready = 0.9 * channel.READ_TIMEOUT, 3
+    topic.pace, topic.unready = 0.9 * READ_TIMEOUT, 3
     reader = ControlReader(flow)
     reader.read_to_end()
     assert reader.plan is not None and reader.plan.generation == 100
@@ -207,7 +212,7 @@ def test_a_cluster_that_answers_no_more_is_not_waited_for(flow: Flow, topic: Log
     reader = ControlReader(flow)
     with pytest.raises(ClusterAway, match="backup does not answer"):
         reader.read_to_end()
-    assert channel.READ_TIMEOUT < topic.now < channel.READ_TIMEOUT + 3
+    assert READ_TIMEOUT < topic.now < READ_TIMEOUT + 3
     assert reader.plan == NEXT, "the newest that it has seen"
 
 
@@ -217,3 +222,23 @@ def test_no_record_is_lost_while_the_topics_end_is_not_known(flow: Flow, topic: 
     reader = ControlReader(flow)
     reader.read_to_end()
     assert reader.plan == PLAN and reader.claims == {1: "task"}
+
+
+def test_nothing_is_fetched_between_two_readings(flow: Flow, topic: Log) -> None:
+    """Each begins where the one before has ended."""
+    topic.entries += GOOD
+    reader = ControlReader(flow)
+    for _ in range(2):
+        reader.read_to_end()
+        assert reader.plan == PLAN and topic.at is None
+    topic.entries += [(PLAN_KEY, FOREIGN), *plans(NEXT)]
+    reader.read_to_end()
+    assert reader.plan == NEXT and topic.at is None
+
+
+def test_who_follows_fetches_on(flow: Flow, topic: Log) -> None:
+    topic.entries += GOOD
+    reader = ControlReader(flow, follow=True)
+    reader.read_to_end()
+    topic.entries += plans(NEXT)
+    assert topic.at == len(GOOD) and reader.poll(0) and reader.plan == NEXT
