@@ -123,7 +123,7 @@ class StatusReader:
         self._cluster, self._topic = flow.target.alias, flow.status_topic
         self._consumer: Consumer = internal_consumer(flow.target, flow.group)
         try:
-            self._end = end_of(self._consumer, self._topic, self._cluster, time.monotonic() + READ_TIMEOUT)
+            self._end = end_of(self._consumer, self._topic, self._cluster)
         except ClusterAway:
             self._consumer.close()
             raise
@@ -165,8 +165,9 @@ class StatusReader:
         self._consumer.close()
 
 
-def end_of(consumer: Consumer, topic: str, cluster: str, deadline: float) -> int:
+def end_of(consumer: Consumer, topic: str, cluster: str) -> int:
     """The end of a channel as it is now. Raises ClusterAway."""
+    deadline = time.monotonic() + READ_TIMEOUT
     while True:
         left = deadline - time.monotonic()
         try:

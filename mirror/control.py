@@ -55,7 +55,6 @@ class ControlReader:
     def poll(self, timeout: float) -> bool:
         """Take what comes within `timeout` seconds; True if something changed. Raises ForeignPlan."""
         with self._lock:
-            self._fetch()
             changed = self._take(timeout) is None
             self._decode_plan()
             return changed
@@ -67,8 +66,7 @@ class ControlReader:
         """
         with self._lock:
             try:
-                end = end_of(self._consumer, self._topic, self._cluster, time.monotonic() + READ_TIMEOUT)
-                self._take_all(end)
+                self._take_all(end_of(self._consumer, self._topic, self._cluster))
             finally:
                 self._rest()
                 self._decode_plan()
@@ -77,11 +75,6 @@ class ControlReader:
         """Leave the topic."""
         with self._lock:
             self._consumer.close()
-
-    def _fetch(self) -> None:
-        if not self._fetches:
-            self._consumer.assign([TopicPartition(self._topic, 0, self._reached)])
-            self._fetches = True
 
     def _rest(self) -> None:
         if self._fetches and not self._follow:
@@ -92,7 +85,6 @@ class ControlReader:
     def _take_all(self, end: int) -> None:
         deadline = time.monotonic() + READ_TIMEOUT
         while (before := self._reached) < end:
-            self._fetch()
             error = self._take(0.1)
             if self._reached != before:  # however long the topic and slow the link
                 deadline = time.monotonic() + READ_TIMEOUT
@@ -102,6 +94,9 @@ class ControlReader:
 
     def _take(self, timeout: float) -> str | None:
         """None if something changed; else why not ("" for nothing new)."""
+        if not self._fetches:
+            self._consumer.assign([TopicPartition(self._topic, 0, self._reached)])
+            self._fetches = True
         message = self._consumer.poll(timeout)
         if message is None:
             return ""

@@ -35,6 +35,11 @@ def admin(bootstrap: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap, "enable.sparse.connections": False, "log_level": 0})
 
 
+def client_of(broker: str) -> AdminClient:
+    """A new one, which has heard of no other broker: one that has asks any of them."""
+    return AdminClient({"bootstrap.servers": broker, "log_level": 0})
+
+
 def create(bootstrap: str, topic: str, count: int = 1, **config: object) -> str:
     """Create a topic, and wait until a broker knows it; `config` keys with _ for each dot. Returns its name."""
     named = {key.replace("_", "."): str(value) for key, value in config.items()}
@@ -55,11 +60,11 @@ def grow(bootstrap: str, topic: str, count: int) -> None:
 
 
 def leaders(broker: str, topic: str) -> dict[int, int]:
-    """By partition, as this broker knows them: a client that has heard of others asks any of them."""
+    """By partition, as this broker knows them."""
 
     def given() -> dict[int, int]:
         with contextlib.suppress(KafkaException):
-            found = AdminClient({"bootstrap.servers": broker, "log_level": 0}).list_topics(topic, timeout=5)
+            found = client_of(broker).list_topics(topic, timeout=5)
             return {number: partition.leader for number, partition in found.topics[topic].partitions.items()}
         return {}
 
@@ -73,7 +78,7 @@ def elect(bootstrap: str) -> None:
 
 def coordinator(broker: str, group: str) -> int | None:
     """The node that coordinates a group, as this broker knows it; None: nobody is known."""
-    client = AdminClient({"bootstrap.servers": broker, "log_level": 0})
+    client = client_of(broker)
     with contextlib.suppress(KafkaException):
         node = client.describe_consumer_groups([group])[group].result(30).coordinator
         return None if node is None else int(node.id)

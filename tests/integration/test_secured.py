@@ -199,9 +199,9 @@ def test_what_the_readme_asks_for_is_enough(
         (ResourceType.TRANSACTIONAL_ID, f"{pair.group}/", (may.WRITE, may.DESCRIBE)),
     ]
     limited = settings(pair, address, free_port(), ITS_PASSWORD, LIMITED)
+    begins = ResourcePatternType.PREFIXED
     with contextlib.ExitStack() as stack:
         for kind, name, operations in least:
-            begins = ResourcePatternType.PREFIXED
             stack.enter_context(topics.allowed(pair.target, kind, name, LIMITED, operations, begins))
         with Service(limited, tmp_path) as service:
             pair.await_same(topic)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from mirror import clients, loss
 from mirror.clients import LIBRDKAFKA
@@ -46,18 +46,14 @@ def cut_source(three_brokers: LocalCluster) -> Iterator[LocalCluster]:
         broker.resume()
         if broker.process is None:
             broker.start()
-    # Asked of the first: one that has just been resumed still believes that it was never away.
-    until("all brokers", lambda: len(first_broker(three_brokers).list_topics(timeout=10).brokers) == 3)
-
-
-def first_broker(source: LocalCluster) -> AdminClient:
-    """A new client of it, which has not heard of another that could answer."""
-    return AdminClient({"bootstrap.servers": source.brokers[0].bootstrap, "log_level": 0})
+    first = three_brokers.brokers[0].bootstrap  # one that has just been resumed believes that it was never away
+    until("all brokers", lambda: len(topics.client_of(first).list_topics(timeout=10).brokers) == 3)
 
 
 def state(source: LocalCluster, topic: str) -> tuple[int, list[int]]:
     """Leader and in-sync replicas, as the first broker sees them: no test stops it."""
-    partition = first_broker(source).list_topics(topic, timeout=10).topics[topic].partitions[0]
+    found = topics.client_of(source.brokers[0].bootstrap).list_topics(topic, timeout=10)
+    partition = found.topics[topic].partitions[0]
     return partition.leader, sorted(partition.isrs)
 
 
