@@ -2,24 +2,29 @@
 # docker run -v $PWD/mirror.yaml:/etc/mirror/mirror.yaml:ro -p 9464:9464 --stop-timeout 30 mirror
 #
 # Runs as any user, and with --read-only as long as /tmp can be written to (--tmpfs /tmp).
-FROM debian:bookworm-slim AS build
+#
+# All that comes from PyPI is pinned by hash. Debian's own packages are as new as the base image's sources are; to fix the
+# base image too: --build-arg BASE=debian@sha256:<the digest that you have looked at>
+ARG BASE=docker.io/library/debian:bookworm-slim
+FROM $BASE AS build
 
 RUN apt-get update \
     && apt-get install -y --no-install-recommends python3-pip python3-venv \
     && rm -rf /var/lib/apt/lists/*
 RUN python3 -m venv --without-pip /opt/mirror
 ENV PIP_PYTHON=/opt/mirror/bin/python PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_PROGRESS_BAR=off
-# The dependencies apart from the package: a change of the code is then a layer of kilobytes, not of 700 MB.
-COPY pyproject.toml /src/
-RUN python3 -c "import tomllib; print(*tomllib.load(open('/src/pyproject.toml', 'rb'))['project']['dependencies'], sep='\n')" \
-        > /src/dependencies.txt \
-    && pip install -r /src/dependencies.txt
-COPY README.md /src/
+# The dependencies apart from the package: a change of the code is then a layer of kilobytes, not of 700 MB. Without build
+# isolation, or pip would build with tools that nobody has pinned; these tools do not stay.
+COPY requirements-build.txt requirements.txt /src/
+RUN pip install --require-hashes --only-binary :all: -r /src/requirements-build.txt \
+    && pip install --require-hashes --no-deps --no-build-isolation -r /src/requirements.txt
+COPY pyproject.toml README.md /src/
 COPY mirror /src/mirror
-RUN pip install --no-deps --prefix /package /src
+RUN pip install --no-deps --no-index --no-build-isolation --prefix /package /src \
+    && pip uninstall --yes -r /src/requirements-build.txt
 
 
-FROM debian:bookworm-slim
+FROM $BASE
 
 # libnss-unknown: Spark refuses to start for a uid without a name, such as one that OpenShift makes up.
 # The user comes before it, or its uid would count as taken.
@@ -48,10 +53,11 @@ STOPSIGNAL SIGTERM
 ENTRYPOINT ["tini", "--", "mirror"]
 CMD ["run", "-c", "/etc/mirror/mirror.yaml"]
 
+ARG BASE
 ARG VERSION=dev
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="mirror" \
       org.opencontainers.image.description="Exactly-once replication between Kafka clusters, on Spark" \
       org.opencontainers.image.version="$VERSION" \
       org.opencontainers.image.revision="$REVISION" \
-      org.opencontainers.image.base.name="docker.io/library/debian:bookworm-slim"
+      org.opencontainers.image.base.name="$BASE"

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from mirror.cluster import list_offsets
 from mirror.control import ControlReader
+from mirror.decisions import Decision
 from mirror.errors import MirrorError
-from mirror.orders import Orders, Skip, is_paused
-from mirror.plan import Partition, Topic
-from mirror.positions import Positions
+from mirror.orders import Orders, is_paused
+from mirror.plan import RENEW_INTERVAL, Partition, Topic
+from mirror.positions import Position, Positions
 from mirror.settings import Flow
 
 
@@ -22,17 +23,34 @@ class Replaced(MirrorError):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a partition's consumer starts; `known`: where a committed position says, perhaps an old one.
+    """Where a partition's consumer starts.
 
-    `epoch` is the position's leader epoch; `foreign`: the position belongs to a topic that was deleted since;
-    `unread`: the target refuses to tell of a position now.
+    `hint` is its committed position, perhaps an old one; `reported` the one that its last task has reported. `unread`:
+    the target refuses to tell of a position now.
     """
 
     offset: int
-    known: bool
-    epoch: int = -1
-    foreign: bool = False
+    hint: Position | None = None
+    reported: Position | None = None
     unread: bool = False
+
+    @property
+    def known(self) -> bool:
+        """Does the offset come from a position?"""
+        return self.hint is not None
+
+    @property
+    def epoch(self) -> int:
+        """The position's leader epoch; -1 if not known."""
+        return self.hint.epoch if self.hint else -1
+
+    @property
+    def newest(self) -> Position | None:
+        """The newest position of ours that is known; None: none is."""
+        ours = [each for each in (self.reported, self.hint) if each is not None and each.topic_id]
+        if len({each.topic_id for each in ours}) > 1:
+            return self.hint  # of a topic that was made again
+        return max(ours, key=lambda each: each.progress, default=None)
 
 
 class Assignment:
@@ -67,9 +85,15 @@ class Assignment:
         return self._control.orders
 
     @property
-    def skips(self) -> Mapping[Partition, Skip]:
-        """What people have chosen to pass over; another object after every change."""
-        return self._control.skips
+    def decisions(self) -> Mapping[Partition, Decision]:
+        """What people have decided about incidents; another object after every change."""
+        return self._control.decisions
+
+    @property
+    def renew_interval(self) -> float:
+        """Seconds between two commits of a position that stays the same."""
+        plan = self._control.plan
+        return plan.renew_interval if plan else RENEW_INTERVAL
 
     def is_paused(self, partition: Partition) -> bool:
         """Has somebody ordered that the partition is not to be copied now?"""
@@ -82,6 +106,12 @@ class Assignment:
         return wanted is not None and partition in wanted
 
     @property
+    def size(self) -> int:
+        """How many partitions the newest plan has."""
+        plan = self._control.plan
+        return sum(map(len, plan.slices)) if plan else 0
+
+    @property
     def generation(self) -> int:
         """Of the newest plan; 0 when there is none."""
         plan = self._control.plan
@@ -89,22 +119,28 @@ class Assignment:
 
 
 def find_starts(
-    flow: Flow, positions: Positions, source: AdminClient, joining: Mapping[Partition, Topic]
+    flow: Flow,
+    positions: Positions,
+    source: AdminClient,
+    joining: Mapping[Partition, Topic],
+    reports: Callable[[], Mapping[Partition, Position]],
 ) -> dict[Partition, Start]:
     """Where to begin to look at each partition: its committed position, else where the flow's `start` points.
+
+    `reports` gives the positions that were reported last.
 
     A committed position may still be behind a pending one; the replicator loads again once it has fenced.
     Without partitions of which the source gives no offset now. Raises ClusterAway or PartitionError for the target.
     """
     refused: set[tuple[str, int]] = set()  # each of these fails by itself, when it is taken over
     hints = positions.hints(((topic.remote, p.partition) for p, topic in joining.items()), refused)
+    reported = reports()
     starts: dict[Partition, Start] = {}
     fresh: dict[Partition, OffsetSpec] = {}
     for partition, topic in joining.items():
         position = hints.get((topic.remote, partition.partition))
         if position is not None:
-            foreign = not position.belongs_to(topic.topic_id)
-            starts[partition] = Start(position.offset, True, position.epoch, foreign)
+            starts[partition] = Start(position.offset, position, reported.get(partition))
         else:
             seen_first = partition.partition < topic.initial
             fresh[partition] = _spec(flow) if seen_first else OffsetSpec.earliest()
@@ -113,7 +149,9 @@ def find_starts(
     offsets = list_offsets(source, fresh)
     offsets |= {p: ends[p] for p, offset in offsets.items() if offset < 0 and p in ends}
     unread = {p for p in fresh if (joining[p].remote, p.partition) in refused}
-    return starts | {p: Start(offset, False, unread=p in unread) for p, offset in offsets.items() if offset >= 0}
+    return starts | {
+        p: Start(offset, reported=reported.get(p), unread=p in unread) for p, offset in offsets.items() if offset >= 0
+    }
 
 
 def _spec(flow: Flow) -> OffsetSpec:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
 from confluent_kafka.admin import OffsetSpec
 
+from mirror import surviving_syncs
 from mirror.cluster import ClusterAdmin
 from mirror.errors import ConfigError, MirrorError, PositionUnstable
 from mirror.plan import Partition
@@ -43,13 +44,25 @@ class Bounds:
     """What of a partition is compared.
 
     All before `position` has to be on the target. Up to `source.end` it may be, for all before `target.end` came from
-    there.
+    there. If `settled` both ends are the same place.
     """
 
     source: Side
     target: Side
     position: int
     whole: bool  # is all that the source ever had to be copied, or began the flow later?
+    syncs: tuple[tuple[int, int], ...] = ()  # upstream and downstream offsets of the same records, both ascending
+    settled: bool = False
+
+    @property
+    def source_may_lack(self) -> bool:
+        """May the target's log begin with records that the source does not have any more?"""
+        return self.source.start > 0
+
+    @property
+    def target_may_lack(self) -> bool:
+        """May the source's log begin with records that the target does not have, or never had to have?"""
+        return self.target.start > 0 or not self.whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +90,10 @@ def find(flow: Flow, topics: Collection[str]) -> Scope:
     compacted = _compacted(source, {p.topic for p in ours})
     ours = [p for p in ours if p.topic not in compacted]
     remote = {p: r for p, r in remote.items() if p.topic not in compacted}
+    syncs = surviving_syncs.read(flow, _starts(source, target, remote)) if remote else {}
     with closing(Positions(flow.target, flow.group, flow.control_topic)) as positions:
-        # In this order: what stands behind the first position is on the target, what stands on the target is
-        # before the last position.
+        # In this order: what an offset sync names is before the first position, what stands behind that is on the
+        # target, what stands on the target is before the last position.
         hints = positions.hints((r.topic, r.partition) for r in remote.values())
         first = {p: hint.offset for p, r in remote.items() if (hint := hints[r.topic, r.partition]) is not None}
         remote = {p: remote[p] for p in first}
@@ -94,12 +108,23 @@ def find(flow: Flow, topics: Collection[str]) -> Scope:
             Side(flow.target.alias, *remote[p], starts[remote[p]], downstream[remote[p]]),
             first[p],
             flow.start == "earliest",
+            tuple((u, d) for u, d in syncs.get(p, ()) if u < first[p] and d < downstream[remote[p]]),
+            flow.exactly_once and first[p] == last[p],  # without transactions records come before their position
         )
         for p in sorted(last)
     ]
     uncopied = [p for p in ours if p not in remote]
     begin, end = (_offsets(source, uncopied, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest()))
     return Scope(found, compacted, [p for p in uncopied if begin[p] < end[p]])
+
+
+def _starts(
+    source: ClusterAdmin, target: ClusterAdmin, remote: Mapping[Partition, Partition]
+) -> dict[Partition, tuple[int, int]]:
+    """The first offset on the source and on the target of each partition."""
+    here = _offsets(source, remote, OffsetSpec.earliest())
+    there = _offsets(target, remote.values(), OffsetSpec.earliest())
+    return {p: (here[p], there[r]) for p, r in remote.items()}
 
 
 def _offsets(cluster: ClusterAdmin, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[Partition, int]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from confluent_kafka import Message
+
+from mirror.headers import weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +20,7 @@ class Batch:
     messages: list[Message]
     offsets: list[int]  # upstream, ascending
     timestamps: list[int]  # ms since the Unix epoch
-    size: int  # bytes of values
+    weight: int  # bytes, see headers.weights
 
     @property
     def next_offset(self) -> int:
@@ -38,7 +42,8 @@ class RecordBuffer:
     def __init__(self, start: int) -> None:
         self._lock = threading.Lock()
         self._messages: list[Message] = []
-        self.size = 0  # bytes of values
+        self._weights: list[int] = []
+        self.weight = 0  # of all of them, bytes
         self._from = start
         self._to = start
         self._accepting = True
@@ -57,8 +62,10 @@ class RecordBuffer:
                 messages = [m for m in messages if m.offset() >= self._to]
                 if not messages:
                     return
+            added = weights(messages)
             self._messages.extend(messages)
-            self.size += sum(map(len, messages))
+            self._weights.extend(added)
+            self.weight += sum(added)
             self._to = messages[-1].offset() + 1
 
     def seal(self) -> None:
@@ -105,19 +112,17 @@ class RecordBuffer:
     def batch(self, max_records: int, max_bytes: int) -> Batch | None:
         """The next batch, which stays in the buffer; at least one record, however large."""
         with self._lock:
-            messages = self._messages[:max_records]
-            size = self.size
-            everything = len(messages) == len(self._messages)
+            messages, each = self._messages[:max_records], self._weights[:max_records]
         if not messages:
             return None
-        if size > max_bytes:
-            messages = _prefix(messages, max_bytes)
-            everything = False
+        if sum(each) > max_bytes:
+            count = max(1, bisect_right(list(accumulate(each)), max_bytes))
+            messages, each = messages[:count], each[:count]
         return Batch(
             messages,
             offsets=list(map(Message.offset, messages)),
             timestamps=[timestamp for _, timestamp in map(Message.timestamp, messages)],
-            size=size if everything else sum(map(len, messages)),
+            weight=sum(each),
         )
 
     def committed(self, batch: Batch) -> None:
@@ -125,16 +130,14 @@ class RecordBuffer:
         with self._lock:
             if not self._accepting:
                 return
-            del self._messages[: len(batch.messages)]
-            self.size -= batch.size
+            self._drop(len(batch.messages))
             self._from = batch.next_offset
 
     def resume_at(self, offset: int) -> int | None:
         """Make `offset` the first one. If the consumer has to seek there, the number to call `sought` with after."""
         with self._lock:
             if self._from <= offset <= self._to:
-                self._messages = [m for m in self._messages if m.offset() >= offset]
-                self.size = sum(map(len, self._messages))
+                self._drop(sum(message.offset() < offset for message in self._messages))
                 self._from = offset
                 return None
             self._reset(offset)
@@ -155,9 +158,13 @@ class RecordBuffer:
             self._accepting = number == self._resets
             self._sealed = False
 
+    def _drop(self, count: int) -> None:
+        self.weight -= sum(self._weights[:count])
+        del self._messages[:count], self._weights[:count]
+
     def _reset(self, offset: int) -> None:
-        self._messages = []
-        self.size = 0
+        self._messages, self._weights = [], []
+        self.weight = 0
         self._from = self._to = offset
         self._accepting = self._sealed = False
         self._resets += 1
@@ -167,13 +174,3 @@ def leader_epoch(message: Message) -> int:
     """The leader epoch of a record; -1 if not known."""
     epoch = message.leader_epoch()
     return -1 if epoch is None else int(epoch)
-
-
-def _prefix(messages: list[Message], limit: int) -> list[Message]:
-    """The longest prefix with values of at most `limit` bytes, at least one message."""
-    total = 0
-    for count, message in enumerate(messages):
-        total += len(message)
-        if total > limit:
-            return messages[: max(1, count)]
-    return messages

@@ -6,20 +6,26 @@ What follows the control topic is in control.py.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from mirror import decode
 from mirror.clients import internal_consumer, internal_producer, is_away
+from mirror.decisions import Decision
 from mirror.errors import ClusterAway, FlowError
-from mirror.orders import KEY, Order, Scope, Skip
-from mirror.plan import Plan
+from mirror.orders import KEY, VALUE_MAX, Order, Scope
 from mirror.reports import Report
 from mirror.settings import Flow
 
+log = logging.getLogger(__name__)
+
 PLAN_KEY = b"plan"
+INTENT_KEY = b"intent"  # what the next plan is going to copy: see circles.py
 CLAIM_KEY = b"claim/"
 ORDER_KEY = KEY.encode()
 # What a broker says of a topic that was just created, or whose leader moves.
@@ -30,6 +36,7 @@ NOT_YET = (
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
 )
+RECENT = 25  # reports of each partition that are read: more than in the ten seconds in which each is repeated
 READ_TIMEOUT = 10.0  # seconds without anything new in which a channel that is read to its end is waited for
 
 
@@ -39,6 +46,8 @@ class Claim:
 
     slice: int
     task: str
+    leader: str = ""  # whose service has started the task
+    epoch: str = ""  # the same for all tasks that Spark has started for one epoch; "": an older mirror's claim
 
     def key(self) -> bytes:
         """The record key: one per slice, so the newest claim stands."""
@@ -46,12 +55,14 @@ class Claim:
 
     def encode(self) -> bytes:
         """The record value, JSON."""
-        return json.dumps({"task": self.task}).encode()
+        return json.dumps({"task": self.task, "leader": self.leader, "epoch": self.epoch}).encode()
 
     @staticmethod
     def decode(key: bytes, value: bytes) -> Claim:
-        """The claim that `key` and `encode` made. Raises ValueError, KeyError or TypeError."""
-        return Claim(int(key.removeprefix(CLAIM_KEY)), str(json.loads(value)["task"]))
+        """The claim that `key` and `encode` made. Raises Malformed."""
+        number = decode.number_of_key(key.removeprefix(CLAIM_KEY).decode("latin-1"))
+        later = {"leader": decode.name, "epoch": decode.name}
+        return Claim(number, **decode.fields(decode.parsed(value, VALUE_MAX), {"task": decode.name}, later))
 
 
 class ChannelWriter:
@@ -67,24 +78,24 @@ class ChannelWriter:
 
     def claim(self, claim: Claim) -> None:
         """Write a claim and wait until it stands. Raises ClusterAway, FlowError when the target refuses it."""
-        self._control({claim.key(): claim.encode()})
+        self.write({claim.key(): claim.encode()})
 
     def order(self, changes: Mapping[Scope, Order | None]) -> None:
         """Write orders, None lifts one, and wait until they stand. Raises ClusterAway, FlowError."""
-        self._control({scope.key(): order.encode() if order else None for scope, order in changes.items()})
+        self.write({scope.key(): order.encode() if order else None for scope, order in changes.items()})
 
-    def skip(self, skips: Iterable[Skip]) -> None:
-        """Write these choices and wait until they stand. Raises ClusterAway, FlowError."""
-        self._control({skip.key(): skip.encode() for skip in skips})
+    def decide(self, decisions: Iterable[Decision]) -> None:
+        """Write these decisions and wait until they stand. Raises ClusterAway, FlowError."""
+        self.write({decision.key(): decision.encode() for decision in decisions})
 
-    def plan(self, plan: Plan) -> None:
-        """Write a plan without a transaction and wait until it stands. Raises ClusterAway, FlowError."""
-        self._control({PLAN_KEY: plan.encode()})
-
-    def _control(self, records: Mapping[bytes, bytes | None]) -> None:
+    def write(self, records: Mapping[bytes, bytes | None]) -> None:
+        """Write records of the control topic in this order and wait until they stand. Raises ClusterAway, FlowError."""
         topic, failed = self._flow.control_topic, list[KafkaError]()
-        for key, value in records.items():
-            self._producer.produce(topic, value, key, 0, lambda error, _: failed.append(error) if error else None)
+        try:
+            for key, value in records.items():
+                self._producer.produce(topic, value, key, 0, lambda error, _: failed.append(error) if error else None)
+        except KafkaException as error:  # a topic that is gone, as far as the client has heard
+            failed.append(error.args[0])
         left = self._producer.flush(READ_TIMEOUT)
         if left:
             self._producer.purge()
@@ -99,7 +110,7 @@ class ChannelWriter:
         for report in reports:
             try:
                 self._producer.produce(self._flow.status_topic, report.encode(), report.key(), 0)
-            except BufferError:
+            except (BufferError, KafkaException):  # the latter while the topic is gone
                 break
         self._producer.poll(0)
 
@@ -120,6 +131,8 @@ class StatusReader:
     """Follows a flow's status topic from its end, or from `back` records before it."""
 
     def __init__(self, flow: Flow, back: int = 0) -> None:
+        self.ignored = 0  # reports so far that could not be decoded
+        self._flow = flow.name
         self._cluster, self._topic = flow.target.alias, flow.status_topic
         self._consumer: Consumer = internal_consumer(flow.target, flow.group)
         try:
@@ -130,6 +143,12 @@ class StatusReader:
         self._next = max(0, self._end - back)
         self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
 
+    @staticmethod
+    def recent(flow: Flow, partitions: int) -> list[Heard]:
+        """The last reports of a flow with so many partitions, oldest first. Raises ClusterAway."""
+        with closing(StatusReader(flow, back=RECENT * (10 + partitions))) as reader:
+            return reader.history()
+
     def poll(self, timeout: float) -> list[Report]:
         """Reports that come within `timeout` seconds."""
         return [heard.report for heard in self._hear(timeout)]
@@ -138,10 +157,9 @@ class StatusReader:
         """All reports up to the topic's end as it was at the start, oldest first. Raises ClusterAway."""
         found: list[Heard] = []
         deadline = time.monotonic() + READ_TIMEOUT
-        while self._next < self._end:
-            heard = self._hear(0.1)
-            found += heard
-            if heard:
+        while (before := self._next) < self._end:
+            found += self._hear(0.1)
+            if self._next != before:
                 deadline = time.monotonic() + READ_TIMEOUT
             elif time.monotonic() > deadline:
                 raise ClusterAway(self._cluster, f"{self._topic} can't be read to its end")
@@ -153,12 +171,23 @@ class StatusReader:
             error = message.error()
             if error is None:
                 self._next = message.offset() + 1
-                report = None if message.value() is None else Report.decode(message.value())
+                report = self._decoded(message.value())
                 if report is not None:
                     found.append(Heard(report, message.timestamp()[1] / 1000))
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._next = message.offset()
         return found
+
+    def _decoded(self, value: bytes | None) -> Report | None:
+        if value is None:
+            return None
+        try:
+            return Report.decode(value)
+        except decode.Malformed as error:
+            self.ignored += 1
+            where = {"flow": self._flow, "topic": self._topic, "reason": str(error)}
+            log.warning("report that can't be decoded is ignored", extra=where)
+            return None
 
     def close(self) -> None:
         """Leave the topic."""

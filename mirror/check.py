@@ -9,11 +9,16 @@ from typing import Literal
 
 from confluent_kafka import KafkaException
 
-from mirror.errors import ClusterAway, SetupError
+from mirror import spark_security
+from mirror.check_target import TargetChecks
+from mirror.errors import ClusterAway, FlowError, PartitionError, SetupError
 from mirror.java import java
-from mirror.policy import ReplicationPolicy
+from mirror.neighbours import Neighbours
+from mirror.policy import ReplicationPolicy, left_out_topics, some_of
+from mirror.preview import preview
 from mirror.probe import Description, Probe
-from mirror.settings import Cluster, Flow, Settings
+from mirror.safety import Finding
+from mirror.settings import Cluster, Flow, Settings, Spark
 
 Outcome = Literal["OK", "WARNING", "FAILED"]
 
@@ -55,6 +60,7 @@ class Check:
 def check(settings: Settings, flows: Sequence[Flow]) -> Iterator[Check]:
     """All checks, each as soon as it is done."""
     yield _java()
+    yield from _spark(settings.spark)
     clusters = {cluster.alias: cluster for flow in flows for cluster in (flow.source, flow.target)}
     roles = {alias: _roles(alias, flows) for alias in clusters}
     probes: dict[str, tuple[Probe, Description]] = {}
@@ -76,6 +82,16 @@ def _java() -> Check:
     except SetupError as error:
         return Check("this machine", "Java", "FAILED", str(error))
     return Check("this machine", "Java", "OK", "17 or newer")
+
+
+def _spark(spark: Spark) -> Iterator[Check]:
+    """Who could read what Spark holds."""
+    said = list(spark_security.warnings(spark.master, spark.conf))
+    for line in said:
+        what, _, remedy = line.rpartition("; ")
+        yield Check("this machine", "Spark's protection", "WARNING", what, remedy)
+    if not said:
+        yield Check("this machine", "Spark's protection", "OK", "only who knows its secret can connect")
 
 
 def _roles(alias: str, flows: Sequence[Flow]) -> set[str]:
@@ -129,23 +145,33 @@ class _FlowChecks:
         self._source, self._source_is = probes[flow.source.alias]
         self._target, self._target_is = probes[flow.target.alias]
         policy = ReplicationPolicy.of(flow)
-        self._topics = {name: count for name, count in self._source.partitions().items() if policy.is_mirrored(name)}
+        found = self._source.partitions()
+        self._topics = {name: count for name, count in found.items() if policy.is_mirrored(name)}
+        self._left_out = left_out_topics(policy, found)
         self._existing = self._target.partitions()
-        self._remote = {policy.remote_topic(name) for name in self._topics} & self._existing.keys()
+        self._remotes = {name: policy.remote_topic(name) for name in self._topics}
+        self._remote = set(self._remotes.values()) & self._existing.keys()
 
     def all(self) -> Iterator[Check]:
         """Every check; what a cluster refuses to tell is a warning."""
         yield self._clusters_differ()
         yield self._topics_found()
+        for reason, names in self._left_out.items():
+            yield self._check("topics left out", "OK", f"{_counted(len(names), 'topic')}: {some_of(names)}: {reason}")
+        target = TargetChecks(self._flow, self._target, self._target_is, self._remote)
         for what, checks in (
             ("permissions on the source", self._source_permissions),
             ("permissions on the target", self._target_permissions),
             ("timeouts and sizes", self._limits),
+            ("timestamps", lambda: self._told(target.timestamps())),
+            ("safety of the target", lambda: self._told(target.safety())),
             ("clocks", self._clocks),
+            ("decisions", self._decisions),
+            ("other flows", self._other_flows),
         ):
             try:
                 yield from checks()
-            except ClusterAway as error:
+            except (ClusterAway, FlowError, PartitionError) as error:
                 yield self._check(what, "FAILED", str(error))
             except KafkaException as error:
                 yield self._check(what, "WARNING", f"can't be told: {error.args[0].str()}", "check it yourself")
@@ -154,6 +180,9 @@ class _FlowChecks:
 
     def _check(self, what: str, outcome: Outcome, said: str, remedy: str = "") -> Check:
         return Check(self._flow.name, what, outcome, said, remedy)
+
+    def _told(self, findings: Iterable[Finding]) -> Iterator[Check]:
+        return (self._check(*finding) for finding in findings)
 
     def _clusters_differ(self) -> Check:
         if self._source_is.cluster_id == self._target_is.cluster_id:
@@ -270,6 +299,16 @@ class _FlowChecks:
         else:
             yield self._check("message sizes", "OK", "the target takes what the source takes")
 
+    def _decisions(self) -> Iterator[Check]:
+        """Where copying could double or lose records, partitions wait for a decision."""
+        blocked = preview(self._flow).blocked
+        if blocked:
+            first = blocked[0]
+            said = f"{_counted(len(blocked), 'partition')} would be blocked, e.g. {first.topic}-{first.partition}"
+            yield self._check("decisions", "WARNING", f"{said}: {first.blocked}", "decide once the service runs")
+        else:
+            yield self._check("decisions", "OK", "no partition would wait for a decision")
+
     def _clocks(self) -> Iterator[Check]:
         """The only clocks that can be seen are those that have stamped records, and only if they are ahead."""
         now = time.time() * 1000
@@ -281,6 +320,15 @@ class _FlowChecks:
             yield self._check("clocks", "WARNING", said, remedy)
         else:
             yield self._check("clocks", "OK", "no record is from the future (a clock that is behind can't be seen)")
+
+    def _other_flows(self) -> Iterator[Check]:
+        found = Neighbours(self._flow).look(self._remotes)
+        for note in found.refusals:
+            yield self._check("other flows", "FAILED", *note)
+        for note in found.warnings:
+            yield self._check("other flows", "WARNING", *note)
+        if not (found.refusals or found.warnings):
+            yield self._check("other flows", "OK", "none that copies in a circle, or what this one copies")
 
 
 def _counted(number: int, noun: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
-from mirror import __version__, config, logs
+from mirror import __version__, config, logs, spark_security
 from mirror.errors import ConfigError, MirrorError
 from mirror.settings import Flow, Log, Settings
 
@@ -126,19 +126,31 @@ def pause(**options: Any) -> None:
 @click.option(
     "--skip-lost",
     is_flag=True,
-    help="Also pass over what can't be copied where partitions have failed now: lost on the source, or refused.",
+    help="Go on after what can't be copied where partitions are blocked now: lost on the source, or refused.",
 )
-def resume(skip_lost: bool, **options: Any) -> None:
+@click.option("--continue", "go_on", is_flag=True, help="Go on at the newest position that is known.")
+@click.option("--from-start", is_flag=True, help="Copy again all that the source has; what was copied stays.")
+@click.option(
+    "--at", "offset", type=click.IntRange(min=0), metavar="OFFSET", help="Go on at this offset of the source."
+)
+def resume(skip_lost: bool, go_on: bool, from_start: bool, offset: int | None, **options: Any) -> None:
     """Copy a flow, a topic or a partition again, from where it was paused.
 
-    With --skip-lost also partitions that have failed for what the source has lost or the target refuses go on, behind
-    it. This holds for what they have failed for now, not for what comes later: see on_data_loss and on_poison_record.
+    With --skip-lost, partitions that are blocked by what the source has lost or the target refuses go on after it.
+    With --continue, --from-start or --at, partitions go on whose position, or remote topic, is not what it was. Each
+    holds for what blocks them now, not for what comes later: see on_data_loss, on_poison_record, append_to_existing.
 
     \b
     Exit codes: 0 resumed (or it will be when a service runs), 1 not followed in time, 2 bad use.
     Example: mirror resume -c mirror.yaml --topic orders --partition 3
     """
-    _order(paused=False, skip_lost=skip_lost, **options)
+    chosen = {"skip": skip_lost, "continue": go_on, "start": from_start, "at": offset is not None}
+    actions = [action for action, is_chosen in chosen.items() if is_chosen]
+    if len(actions) > 1:
+        raise click.UsageError("only one of --skip-lost, --continue, --from-start and --at can be given")
+    if offset is not None and options["partition"] is None:
+        raise click.UsageError("--at needs --topic and --partition")
+    _order(paused=False, action=actions[0] if actions else None, offset=-1 if offset is None else offset, **options)
 
 
 def _order(
@@ -149,7 +161,8 @@ def _order(
     timeout: float,
     as_json: bool,
     paused: bool,
-    skip_lost: bool = False,
+    action: Any = None,
+    offset: int = -1,
 ) -> None:
     from mirror import pause as verb  # noqa: PLC0415
     from mirror.orders import Scope  # noqa: PLC0415
@@ -157,13 +170,14 @@ def _order(
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic")
     chosen, scope = _one_flow(_load(path), flow), Scope(topic, partition)
-    passed_over = verb.skip_lost(chosen, scope) if skip_lost else []
+    decided = verb.decide(chosen, scope, action, offset) if action else []
     outcome = verb.give(chosen, scope, paused, timeout)
-    more = {"passed_over": passed_over} if skip_lost else {}
+    nothing = f"{chosen.name}: no partition of {scope} waits for this decision, see mirror status --partitions"
+    more = {"decided": decided} if action else {}
     _answer(
         as_json,
         lambda: {**outcome.as_dict(), **more},
-        lambda: "\n".join([*passed_over, str(outcome)]),
+        lambda: "\n".join([*(decided if decided or not action else [nothing]), str(outcome)]),
         well=not outcome.failed,
     )
 
@@ -199,19 +213,21 @@ def status(path: Path, flow: str | None, partitions: bool, as_json: bool) -> Non
     "--topic", "topics", metavar="TOPIC", multiple=True, help="Only this topic of the source; may be repeated."
 )
 @click.option("--differences", "shown", default=20, show_default=True, help="Differences to show of each partition.")
+@click.option("--strict", is_flag=True, help="Exit with 1 also when some records, or a topic, can't be compared.")
 @click.option("--master", metavar="URL", help="Another Spark master than the file's, e.g. local[*].")
 @AS_JSON
 def verify(
-    path: Path, flow: str | None, topics: tuple[str, ...], shown: int, master: str | None, as_json: bool
+    path: Path, flow: str | None, topics: tuple[str, ...], shown: int, strict: bool, master: str | None, as_json: bool
 ) -> None:
     """Compare source and target record by record, up to the committed positions: a Spark job.
 
     Key, value, headers, timestamp and order, as read_committed consumers see them. The service may run meanwhile.
-    What retention has removed on one side is counted and allowed for. Compacted topics can't be compared. A partition
-    of which nothing was ever copied counts as a difference.
+    What only one of the logs still has, for retention has removed it from the other one, can't be compared; nor can
+    compacted topics. Both are listed. A partition of which nothing was ever copied counts as a difference.
 
     \b
-    Exit codes: 0 all is equal, 1 something differs or can't be read, 2 bad use.
+    Exit codes: 0 all that can be compared is equal, 1 something differs, can't be read, or nothing can be compared;
+    with --strict also when something can't be compared; 2 bad use.
     Example: mirror verify -c mirror.yaml --topic orders
     """
     from mirror import verify_command as verb  # noqa: PLC0415  # pyspark is slow to import
@@ -219,13 +235,15 @@ def verify(
     settings = _load(path)
     if master:
         settings = replace(settings, spark=replace(settings.spark, master=master))
+        if wrong := list(spark_security.problems(master, settings.spark.conf)):
+            raise ConfigError([f"--master {master}: spark.conf.{key}: {text}" for key, text in wrong])
     found = verb.run(settings, _flows(settings, flow), topics, sys.stderr)
     equal = all(each.equal for each in found)
     _answer(
         as_json,
         lambda: {"equal": equal, "flows": [each.as_dict(shown) for each in found]},
         lambda: "\n\n".join(verb.shown(each, shown) for each in found),
-        equal,
+        well=equal and (not strict or all(each.whole for each in found)),
     )
 
 

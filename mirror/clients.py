@@ -20,6 +20,7 @@ Properties = Mapping[str, Any]
 
 INTERNAL_MAX = 8 * 2**20  # bytes of a record on mirror's own topics
 FETCH_MAX = 8 * 2**20  # bytes in one answer of the source
+QUEUE_RECORDS = 100  # that librdkafka holds while it asks for more
 AWAY = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE})
 OnError = Callable[[KafkaError], None]
 
@@ -47,6 +48,9 @@ SOURCE_CONSUMER: Properties = {
     "enable.partition.eof": True,
 }
 
+# A broker hands on what its disk gives. Without a look at the checksum the target would get it with a new, valid one.
+CONSUMER_DEFAULTS: Properties = {"check.crcs": True}
+
 # The short retry back-off is for CONCURRENT_TRANSACTIONS, which each transaction meets while the last one's markers are
 # written.
 TARGET_PRODUCER_DEFAULTS: Properties = {
@@ -60,8 +64,9 @@ TARGET_PRODUCER_DEFAULTS: Properties = {
 # An idempotent client asks for a producer id, which nobody has to allow an admin client.
 PRODUCER_ONLY = frozenset({"transactional.id", "enable.idempotence"})
 
-# Idempotence is what keeps the order over retries.
-TARGET_PRODUCER: Properties = {"enable.idempotence": True, "acks": "all"}
+# Idempotence is what keeps the order over retries. A topic that was deleted is ours to make again, with what it needs:
+# brokers that make topics of themselves (auto.create.topics.enable) would give it their defaults.
+TARGET_PRODUCER: Properties = {"enable.idempotence": True, "acks": "all", "allow.auto.create.topics": False}
 
 
 def is_away(error: KafkaError) -> bool:
@@ -82,11 +87,14 @@ def source_consumer(flow: Flow, logger: Any, throttle: Throttle) -> Consumer:
     """
     user = {**_base(flow.source), **flow.source.consumer}
     config = {
+        **CONSUMER_DEFAULTS,
         "fetch.queue.backoff.ms": 10,
         # librdkafka asks for the same again if an answer is not there, whole, within `socket.timeout.ms`: over a slow
         # link 50 MiB are not. It refuses less than a message may have.
         "fetch.max.bytes": max(FETCH_MAX, int(user.get("message.max.bytes", 0))),
-        "queued.min.messages": 10_000,  # of all partitions in one queue: live records wait behind those that catch up
+        # Of all partitions in one queue. It bounds the queue's memory, for librdkafka counts no bytes of headers; and
+        # live records wait behind those that catch up.
+        "queued.min.messages": QUEUE_RECORDS,
         **user,
         **SOURCE_CONSUMER,
         "group.id": flow.group,
@@ -95,6 +103,20 @@ def source_consumer(flow: Flow, logger: Any, throttle: Throttle) -> Consumer:
         "throttle_cb": throttle,
     }
     return Consumer(config, logger=logger)
+
+
+def batch_reader(flow: Flow) -> Consumer:
+    """A consumer on the source with the user's properties that gets no more than one batch with each answer."""
+    config = {
+        **CONSUMER_DEFAULTS,
+        **_base(flow.source),
+        **flow.source.consumer,
+        **SOURCE_CONSUMER,
+        "group.id": flow.group,
+        "fetch.message.max.bytes": 1,
+        "fetch.wait.max.ms": 100,
+    }
+    return Consumer(config, logger=LIBRDKAFKA)
 
 
 def position_reader(cluster: Cluster, group: str, isolation: str) -> Consumer:
@@ -107,10 +129,15 @@ def position_reader(cluster: Cluster, group: str, isolation: str) -> Consumer:
     return Consumer(config, logger=LIBRDKAFKA)
 
 
-def internal_consumer(cluster: Cluster, group: str, reset: str = "earliest") -> Consumer:
-    """A consumer for one of mirror's own topics; says when it has read to the end."""
+def internal_consumer(cluster: Cluster, group: str, reset: str = "earliest", metadata: Any = None) -> Consumer:
+    """A consumer for one of mirror's own topics; says when it has read to the end.
+
+    The logger `metadata` is told about metadata, as that of `source_consumer`.
+    """
     config = {**_base(cluster), **SOURCE_CONSUMER, "auto.offset.reset": reset, "group.id": group}
-    return Consumer(config, logger=LIBRDKAFKA)
+    if metadata is not None:
+        config |= {"log_level": 7, "debug": "metadata"}
+    return Consumer(config, logger=LIBRDKAFKA if metadata is None else metadata)
 
 
 def transactional_properties(flow: Flow, transactional_id: str) -> dict[str, Any]:

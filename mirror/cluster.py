@@ -57,17 +57,37 @@ class ClusterAdmin:
         topics = self._ask(lambda: self._admin.list_topics(timeout=TIMEOUT)).topics
         return {name: len(topic.partitions) for name, topic in topics.items() if topic.error is None}
 
-    def topic_ids(self, names: Iterable[str]) -> dict[str, str]:
-        """Topic ids (KIP-516) by name, without topics that are gone."""
+    def topic_ids(self, names: Iterable[str], refused: Refusals | None = None) -> dict[str, str]:
+        """Topic ids (KIP-516) by name, without topics that are gone; why those have none is added to `refused`."""
         wanted = list(names)
         if not wanted:
             return {}
         refresh_metadata(self._admin, TIMEOUT)
         ids: dict[str, str] = {}
+        why = {} if refused is None else refused
         for some in portions(wanted, NAMES):
             futures = self._admin.describe_topics(TopicCollection(some), request_timeout=TIMEOUT)
-            ids |= {name: str(topic.topic_id) for name, topic in self._results(futures, {}).items()}
+            ids |= {name: str(topic.topic_id) for name, topic in self._results(futures, why).items()}
         return ids
+
+    def brokers(self) -> list[int]:
+        """The ids of its brokers."""
+        return sorted(self._ask(lambda: self._admin.list_topics(timeout=TIMEOUT)).brokers)
+
+    def broker_config(self, broker: int) -> dict[str, str]:
+        """A broker's whole configuration. Raises KafkaException if it may not be read."""
+        resource = ConfigResource(ResourceType.BROKER, str(broker))
+        (future,) = self._admin.describe_configs([resource], request_timeout=TIMEOUT).values()
+        return {name: entry.value for name, entry in self._answer(future).items() if entry.value is not None}
+
+    def ids_now(self, names: Iterable[str]) -> tuple[dict[str, str], Refusals]:
+        """The same of a few topics, as any broker knows them; and why it does not tell of others: they may be gone.
+
+        Without learning of all topics first, so that it may be asked each second.
+        """
+        refused: Refusals = {}
+        futures = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=TIMEOUT)
+        return {name: str(topic.topic_id) for name, topic in self._results(futures, refused).items()}, refused
 
     def topic_configs(self, names: Iterable[str], own: bool = True) -> tuple[dict[str, dict[str, str]], Refusals]:
         """What was set on each topic (`own`: itself); and the topics whose configuration may not be read."""

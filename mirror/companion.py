@@ -7,23 +7,21 @@ import queue
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FuturesTimeout
-from typing import Any
-
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from concurrent.futures import ThreadPoolExecutor
 
 from mirror import clients
-from mirror.assignment import Assignment, find_starts
+from mirror.assignment import Assignment, Start, find_starts
 from mirror.backoff import Backoff
 from mirror.channel import ChannelWriter
-from mirror.cluster import given, refresh_metadata
+from mirror.claims import Claimant
 from mirror.control import ControlReader
+from mirror.ends import SourceEnds
 from mirror.errors import ClusterAway, MirrorError, PartitionError, TaskHung
 from mirror.plan import Partition, Topic
 from mirror.poller import Join, Leave, Move
+from mirror.positions import Position
 from mirror.replicator import Owner, Replicator
+from mirror.reported import newer, reported_positions
 from mirror.reports import Report
 from mirror.state import State
 
@@ -35,7 +33,6 @@ REPORT_ALL_INTERVAL = 10.0  # seconds
 SLOW_AFTER = 5.0  # seconds that a step takes
 HUNG_AFTER = 5  # transaction time-outs: a step waits at most one for each of deliveries, flush, position, commit, abort
 HUNG_LEAST = 30.0  # seconds: what a take-over waits for does not depend on that time-out
-FORGOTTEN_AFTER = 30.0  # seconds that an answer may take whose request has a time-out of 5
 
 
 class Companion(threading.Thread):
@@ -47,6 +44,7 @@ class Companion(threading.Thread):
         assignment: Assignment,
         control: ControlReader,
         writer: ChannelWriter,
+        claimant: Claimant,
         moves: queue.SimpleQueue[Move],
     ) -> None:
         super().__init__(daemon=True, name="companion")
@@ -57,17 +55,17 @@ class Companion(threading.Thread):
         self._assignment = assignment
         self._control = control
         self._writer = writer
+        self._claimant = claimant
         self._moves = moves
         self._source = clients.admin(owner.flow.source)
         self._assigned: dict[Partition, Replicator] = {}
         self._leaving: list[Replicator] = []
         self._resting: dict[Partition, Replicator] = {}  # paused
+        self._positions: dict[Partition, Position] = {}  # of those that have let go: newer than their last report
         self._orders = assignment.orders
-        self._skips = assignment.skips
-        self._ends: dict[Partition, int] = {}  # last stable offsets
+        self._decisions = assignment.decisions
+        self._ends = SourceEnds(self._source, self._flow.open_transaction_warn_after)
         self._caught_up: dict[Partition, float] = {}  # when each last had no lag, seconds since the Unix epoch
-        self._asked: dict[TopicPartition, Future[Any]] = {}
-        self._asked_until = 0.0
         self._backoff = Backoff(0.2, 5.0)
         self._said = ""
         self._retry_at = 0.0
@@ -83,9 +81,10 @@ class Companion(threading.Thread):
                 if time.monotonic() >= self._report_at:
                     self._report_at = time.monotonic() + REPORT_INTERVAL
                     self._tend()
-                    self._ask_ends()
+                    self._ends.ask([*self._assigned, *self._resting])
                     self._writer.report(self._news())
                 self._control.poll(FOLLOW_TIMEOUT)
+                self._claimant.keep()
         except MirrorError as error:
             self.failure = error
         except Exception as error:  # without a companion the task would run blindly
@@ -116,22 +115,24 @@ class Companion(threading.Thread):
         if self._orders is not self._assignment.orders:  # who gave the new one waits for an answer
             self._orders = self._assignment.orders
             self._report_at = self._all_said_at = 0.0
-        self._follow_skips()
+        self._follow_decisions()
         held = {r.partition for r in self._leaving} | self._assigned.keys() | self._resting.keys()
         joining = {p: topic for p, topic in wanted.items() if p not in held}
         if joining and time.monotonic() >= self._retry_at:
             self._join(joining)
 
-    def _follow_skips(self) -> None:
-        if self._skips is not self._assignment.skips:
-            self._skips = self._assignment.skips
+    def _follow_decisions(self) -> None:
+        if self._decisions is not self._assignment.decisions:
+            self._decisions = self._assignment.decisions
             for replicator in self._assigned.values():
-                if replicator.blocked:
+                if replicator.incident is not None:
                     replicator.request(0.0)
 
     def _let_go(self) -> None:
         for replicator in [r for r in self._leaving if r.has_let_go]:
             self._leaving.remove(replicator)
+            if replicator.position_topic_id:
+                self._positions[replicator.partition] = replicator.at
             self._writer.report([self._report(replicator)])  # its last transaction counts too
             self._moves.put(Leave(replicator))
             if replicator.state is State.PAUSED:
@@ -146,7 +147,7 @@ class Companion(threading.Thread):
 
     def _join(self, joining: dict[Partition, Topic]) -> None:
         try:
-            starts = find_starts(self._flow, self._owner.positions, self._source, joining)
+            starts = self._find_starts(joining)
         except (ClusterAway, PartitionError) as error:
             self._wait_to_join(str(error), logging.DEBUG if error.away else logging.WARNING)
             return
@@ -167,6 +168,14 @@ class Companion(threading.Thread):
             else:
                 self._assigned[partition] = replicator
                 self._moves.put(Join(replicator))
+
+    def _find_starts(self, joining: dict[Partition, Topic]) -> dict[Partition, Start]:
+        with ThreadPoolExecutor(1) as pool:  # meanwhile: records wait for both
+            reports = pool.submit(reported_positions, self._flow, joining.keys(), self._assignment.size)
+            positions = self._owner.positions
+            return find_starts(
+                self._flow, positions, self._source, joining, lambda: newer(reports.result(), self._positions)
+            )
 
     def _wait_to_join(self, reason: str, level: int) -> None:
         self._retry_at = time.monotonic() + self._backoff.next()
@@ -192,27 +201,6 @@ class Companion(threading.Thread):
             elif replicator.has_producer and replicator.last_used < now - self._flow.producer_idle_timeout:
                 replicator.close_idle_producer()
 
-    def _ask_ends(self) -> None:
-        """Collect the last answers and ask again; hardly waits, for the source may be away."""
-        if not all(future.done() for future in self._asked.values()) and time.monotonic() < self._asked_until:
-            return
-        missing = False
-        for tp, future in self._asked.items():
-            try:
-                self._ends[Partition(tp.topic, tp.partition)] = given(future.result(0))
-            except (KafkaException, FuturesTimeout):  # librdkafka has ways to forget a request
-                self._ends.pop(Partition(tp.topic, tp.partition), None)
-                missing = True
-        if missing:
-            refresh_metadata(self._source, FOLLOW_TIMEOUT)
-        self._asked_until = time.monotonic() + FORGOTTEN_AFTER
-        asked = {TopicPartition(*partition): OffsetSpec.latest() for partition in (*self._assigned, *self._resting)}
-        self._asked = (
-            self._source.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=5.0)
-            if asked
-            else {}
-        )
-
     def _news(self) -> Iterator[Report]:
         """What has changed since it was last said, and everything now and then, as a sign of life."""
         everything = time.monotonic() - self._all_said_at > REPORT_ALL_INTERVAL
@@ -220,7 +208,8 @@ class Companion(threading.Thread):
             self._all_said_at = time.monotonic()
             self._said_of.clear()
         for report in self._reports():
-            gist = (report.state, report.reason, report.position, report.lag, report.last_commit, report.behind_since)
+            waits = (report.lag, report.behind_since, report.stuck_since)
+            gist = (report.state, report.reason, report.position, report.last_commit, waits)
             if self._said_of.get(report.partition) != gist:
                 self._said_of[report.partition] = gist
                 yield report
@@ -231,7 +220,10 @@ class Companion(threading.Thread):
     def _report(self, replicator: Replicator) -> Report:
         lag = self._lag(replicator)
         throttled_by = self._owner.throttles.active if lag else []
+        hold = self._ends.hold(replicator.partition)
+        overdue = hold is not None and hold.lasts >= self._flow.open_transaction_warn_after
         reasons = [replicator.reason, *map(self._owner.throttles.reason, throttled_by)]
+        reasons += [hold.reason] if hold and overdue else []
         return Report(
             leader=self._assignment.leader,
             incarnation=replicator.identity,
@@ -241,12 +233,17 @@ class Companion(threading.Thread):
             state=replicator.state.value,
             reason="; ".join(filter(None, reasons)),
             throttled_by=throttled_by,
-            blocked=replicator.blocked,
+            topic_id=replicator.position_topic_id,
+            remote_id=replicator.at.remote_id,
+            resets=replicator.at.resets,
+            incident=replicator.incident,
             position=replicator.position,
             lag=lag,
             behind_since=self._behind_since(replicator, lag),
             last_commit=replicator.last_commit,
             counters=replicator.counters,
+            stuck_since=hold.since if hold else 0.0,
+            held_back=hold.offsets if hold and overdue else 0,
         )
 
     def _where(self, replicator: Replicator) -> dict[str, object]:
@@ -255,7 +252,7 @@ class Companion(threading.Thread):
 
     def _lag(self, replicator: Replicator) -> int:
         """Records up to the last stable offset; markers and aborted records at the end do not count."""
-        end = self._ends.get(replicator.partition)
+        end = self._ends.stable.get(replicator.partition)
         if end is None:
             return -1
         drained_to = replicator.buffer.drained_to
@@ -280,5 +277,8 @@ class Companion(threading.Thread):
 
 def _is_over(replicator: Replicator, wanted: Mapping[Partition, Topic]) -> bool:
     """Is the replicator not one for what is wanted (any more)?"""
-    topic = wanted.get(replicator.partition)
-    return topic is None or topic.topic_id != replicator.topic.topic_id or replicator.state is State.RELEASED
+    topic, ours = wanted.get(replicator.partition), replicator.topic
+    if topic is None or replicator.state is State.RELEASED:
+        return True
+    theirs = (topic.topic_id, topic.remote, topic.remote_id, topic.remote_lost)
+    return theirs != (ours.topic_id, ours.remote, ours.remote_id, ours.remote_lost)

@@ -20,21 +20,50 @@ class Gap(NamedTuple):
     b_to: int
 
 
-def gaps(a: Sequence[bytes], b: Sequence[bytes]) -> Iterator[Gap]:
-    """Where two sequences differ, between what is in both in the same order, as much of that as can be."""
+Pairs = Sequence[tuple[int, int]]  # indexes into both sequences, ascending on both
+
+
+def gaps(
+    a: Sequence[bytes], b: Sequence[bytes], fixed: Pairs = (), floating: bool = False, ends_meet: bool = True
+) -> Iterator[Gap]:
+    """Where two sequences differ, between what is in both in the same order, as much of that as can be.
+
+    `fixed` belong together, whatever they are. If `floating`, the first of both don't: one sequence may begin in the
+    middle of the other. Then what comes before all that belongs together is aligned at its end, so that of records that
+    are all the same the first ones are left over, and not the last. If not `ends_meet`, nor do the last of both belong
+    together.
+    """
     i = j = 0
-    for x, y in [*_anchors(a, b), (len(a), len(b))]:
-        while i < x and j < y and a[i] == b[j]:
-            i, j = i + 1, j + 1
+    anchors = list(_anchors(a, b, fixed))
+    if floating and not ends_meet and not anchors:
+        yield from [Gap(0, len(a), 0, len(b))] if a or b else []
+        return
+    for x, y in [*anchors, (len(a), len(b))]:
+        if not floating:
+            while i < x and j < y and a[i] == b[j]:
+                i, j = i + 1, j + 1
+        floating = False
         p, q = x, y
         while p > i and q > j and a[p - 1] == b[q - 1]:
             p, q = p - 1, q - 1
         if i < p or j < q:
             yield Gap(i, p, j, q)
+        if x < len(a) and y < len(b) and a[x] != b[y]:
+            yield Gap(x, x + 1, y, y + 1)
         i, j = x + 1, y + 1
 
 
-def _anchors(a: Sequence[bytes], b: Sequence[bytes]) -> list[tuple[int, int]]:
+def _anchors(a: Sequence[bytes], b: Sequence[bytes], fixed: Pairs) -> Iterator[tuple[int, int]]:
+    """The fixed pairs, and between them what is unique on both sides."""
+    i = j = 0
+    for x, y in fixed:
+        yield from ((i + p, j + q) for p, q in _unique(a[i:x], b[j:y]))
+        yield x, y
+        i, j = x + 1, y + 1
+    yield from ((i + p, j + q) for p, q in _unique(a[i:], b[j:]))
+
+
+def _unique(a: Sequence[bytes], b: Sequence[bytes]) -> list[tuple[int, int]]:
     """The longest increasing sequence of pairs of what is unique on both sides (patience)."""
     if list(a) == list(b):
         return []
@@ -98,9 +127,9 @@ class Unmatched(NamedTuple):
     target: list[Entry]
 
 
-def unmatched(source: Sequence[Entry], target: Sequence[Entry]) -> Iterator[Unmatched]:
+def unmatched(source: Sequence[Entry], target: Sequence[Entry], fixed: Pairs = ()) -> Iterator[Unmatched]:
     """Where two stretches of a partition differ."""
-    for gap in gaps([entry.digest for entry in source], [entry.digest for entry in target]):
+    for gap in gaps([entry.digest for entry in source], [entry.digest for entry in target], fixed):
         yield Unmatched(list(source[gap.a_from : gap.a_to]), list(target[gap.b_from : gap.b_to]))
 
 

@@ -13,13 +13,15 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from mirror import config_model as model
-from mirror import settings, yaml_marks
+from mirror import settings, spark_security, yaml_marks
 from mirror.config_checks import client_problems, servers
 from mirror.config_flows import flow_problems
 from mirror.errors import ConfigError
 from mirror.yaml_marks import Document, Location, Problem
 
 _Model = TypeVar("_Model", bound=BaseModel)
+
+_SPARK_CONF: Location = ("spark", "conf")
 
 
 def load(path: Path, environ: Mapping[str, str] = os.environ) -> settings.Settings:
@@ -32,7 +34,7 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> settings.Settin
     found, root = _check(document)
     if root is None or found:
         raise ConfigError(_lines(path, document, found))
-    return _settings(root)
+    return _settings(root, _spark_references(document))
 
 
 def json_schema() -> dict[str, Any]:
@@ -58,7 +60,14 @@ def _check(document: Document) -> tuple[list[Problem], model.Root | None]:
     for alias, cluster in clusters.items():
         found += client_problems(("clusters", alias), _mapping(cluster), document.references, broken)
     found += _across(tree, context)
+    if root is not None:
+        spark = spark_security.problems(root.spark.master, root.spark.conf, _spark_references(document))
+        found += [Problem((*_SPARK_CONF, key), text) for key, text in spark]
     return found, root
+
+
+def _spark_references(document: Document) -> frozenset[str]:
+    return frozenset(str(at[-1]) for at in document.references if at[:-1] == _SPARK_CONF)
 
 
 def _validated(kind: type[_Model], value: Any, context: dict[str, Any]) -> tuple[_Model | None, list[ErrorDetails]]:
@@ -69,16 +78,20 @@ def _validated(kind: type[_Model], value: Any, context: dict[str, Any]) -> tuple
 
 
 def _across(tree: dict[str, Any], context: dict[str, Any]) -> Iterator[Problem]:
-    """Problems between flows, from as much of the file as is good."""
+    """Problems between flows, from as much of the file as is good; one for each place."""
     flows = tree.get("flows")
-    listed = list(enumerate(flows if isinstance(flows, list) else []))
+    listed = list(enumerate(flows[: model.FLOWS_MAX] if isinstance(flows, list) else []))
     known = {
         alias: servers(str(_mapping(cluster).get("bootstrap.servers") or ""))
         for alias, cluster in _mapping(tree.get("clusters")).items()
     }
     ends = {index: good for index, flow in listed if (good := _validated(model.Ends, flow, context)[0])}
     whole = {index: good for index, flow in listed if (good := _validated(model.Flow, flow, context)[0])}
-    return flow_problems(ends, whole, known)
+    told: set[Location] = set()
+    for problem in flow_problems(ends, whole, known):
+        if problem.location not in told:
+            told.add(problem.location)
+            yield problem
 
 
 def _mapping(value: Any) -> dict[str, Any]:
@@ -153,14 +166,14 @@ def _key_path(location: Location) -> str:
     return path
 
 
-def _settings(root: model.Root) -> settings.Settings:
+def _settings(root: model.Root, spark_references: frozenset[str]) -> settings.Settings:
     clusters = {
         alias: settings.Cluster(alias, cluster.properties, cluster.consumer, cluster.producer)
         for alias, cluster in root.clusters.items()
     }
     return settings.Settings(
         flows=tuple(_flow(flow, clusters) for flow in root.flows),
-        spark=settings.Spark(**root.spark.model_dump()),
+        spark=settings.Spark(root.spark.master, root.spark.conf, spark_references),
         http=settings.Http(**root.http.model_dump()),
         metrics=settings.Metrics(**root.metrics.model_dump()),
         log=settings.Log(**root.log.model_dump()),

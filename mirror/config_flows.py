@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Set
 from itertools import combinations
 
 from mirror.config_model import Ends, Flow
-from mirror.policy import ReplicationPolicy
+from mirror.policy import LITERAL, ReplicationPolicy
 from mirror.yaml_marks import Problem
 
 PASSES = 3  # of one flow until records go round for ever: in the second round every alias stands in the name
@@ -21,6 +21,7 @@ def flow_problems(
     """Flows that don't go together: `ends` and `flows` by index, as far as they can be read; servers by alias."""
     clusters = _clusters(servers)
     yield from _end_problems(ends, clusters)
+    yield from _never_copied(flows)
     ways = {number: _Way(f, clusters) for number, f in flows.items() if clusters[f.source] != clusters[f.target]}
     for (first, one), (second, other) in combinations(ways.items(), 2):
         if topic := one.meets(other):
@@ -56,6 +57,17 @@ def _end_problems(ends: Mapping[int, Ends], clusters: Mapping[str, str]) -> Iter
         elif (clusters[a.target], a.position_group) == (clusters[b.target], b.position_group):
             text = f"flows[{first}] has the same group on the same target; each flow needs its own"
             yield Problem(("flows", second, "group"), text)
+
+
+def _never_copied(flows: Mapping[int, Flow]) -> Iterator[Problem]:
+    """Names in `topics` that no record is ever copied for. What expressions match is only known on the source."""
+    for index, flow in flows.items():
+        policy = ReplicationPolicy(flow, flow.source, flow.target)
+        for place, name in enumerate(flow.topics):
+            reason = policy.left_out(name) if LITERAL.fullmatch(name) else None
+            if reason is not None:
+                text = f'"{name}" is never copied: {reason}; take it out of topics, or change what leaves it out'
+                yield Problem(("flows", index, "topics", place), text)
 
 
 def _clusters(servers: Mapping[str, Set[str]]) -> dict[str, str]:

@@ -28,6 +28,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # host, host:port or [IPv6]:port, with the listener's name or without, as librdkafka takes them.
 SERVER = re.compile(r"(?:\w+://)?(?P<host>\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::(?P<port>\d{1,5}))?")
 
+FLOWS_MAX = 1_000  # each is compared with every other
+
 NAME = re.compile(r"[a-zA-Z0-9._-]+")  # what a topic's name is made of
 
 
@@ -230,7 +232,10 @@ class Flow(_Model, Ends):
     transaction_threads: Annotated[int, _whole(1, 128)] = 8
     producers_max: Annotated[int, _whole(1, 10_000)] = 256
     producer_idle_timeout: Annotated[Duration, _duration("1s", "24h")] = 300.0
+    open_transaction_warn_after: Annotated[Duration, _duration("1s", "24h")] = 300.0
     exactly_once: Annotated[bool, Field(description="true or false")] = True
+    append_to_existing: Annotated[bool, Field(description="true or false")] = False
+    accept_log_append_time: Annotated[bool, Field(description="true or false")] = False
     on_data_loss: Annotated[Literal["fail", "skip"], Field(description="fail or skip")] = "fail"
     on_poison_record: Annotated[
         Literal["fail", "skip", "dead_letter"], Field(description="fail, skip or dead_letter")
@@ -282,7 +287,11 @@ class Root(_Model):
     ]
     flows: Annotated[
         list[Flow],
-        Field(min_length=1, description="a list of flows, e.g. [{source: primary, target: backup}], not empty"),
+        Field(
+            min_length=1,
+            max_length=FLOWS_MAX,
+            description=f"a list of flows, e.g. [{{source: primary, target: backup}}], not empty, {FLOWS_MAX} at most",
+        ),
     ]
     spark: Spark = Spark()
     http: Http = Http()

@@ -10,10 +10,16 @@ MirrorError
 │   ├── ProducerFenced       a newer owner has the partition: let go unless the plan says it is ours
 │   ├── OutcomeUnknown       discard the producer, then fence, load, seek
 │   ├── PositionUnstable     a transaction still holds position or records: wait, fence and load again
-│   └── SourceDataLost       the position is not on the source any more: stay failed, say what is lost
+│   ├── SourceDataLost       the position is not on the source any more: stay failed, say what is lost
+│   └── DecisionNeeded       the position or the remote topic can't be believed: stay failed until somebody decides
 ├── TaskHung           a call into librdkafka does not return: the task ends, Spark starts it in another process
 ├── FlowError          the flow fails and is started again with back-off
+│   ├── Conflict             another flow does not go with it: nothing is copied until that one is stopped or silent
 │   └── ForeignPlan          another version of mirror wrote the plan: nothing is copied until it can be read
+├── WireError          Kafka's protocol without librdkafka: it can't go on
+│   ├── Unsupported          the cluster needs what only librdkafka has
+│   ├── Unavailable          a broker does not answer, or a leader moves: try again, with back-off
+│   └── Malformed            what was read is no answer, or no record batch, of Kafka
 ├── ClusterAway        a cluster does not answer: wait with back-off
 └── Superseded         another service leads the flow: this service stops, exit 3
 """
@@ -80,6 +86,10 @@ class SourceDataLost(PartitionError):
     """Records between the position and what the source still has are gone, or it is another topic."""
 
 
+class DecisionNeeded(PartitionError):
+    """The position, or the topic that holds the copy, is not what it was: going on could lose or double records."""
+
+
 class TaskHung(MirrorError):
     """A transaction takes longer than all its time-outs together."""
 
@@ -88,8 +98,32 @@ class FlowError(MirrorError):
     """A flow can't go on as it is and is started again."""
 
 
+class Conflict(FlowError):
+    """Another flow would have records go round for ever, or come twice. `gave_way`: our tasks were told to stop."""
+
+    def __init__(self, message: str, gave_way: bool) -> None:
+        super().__init__(message)
+        self.gave_way = gave_way
+
+
 class ForeignPlan(FlowError):
     """The newest plan can't be decoded."""
+
+
+class WireError(MirrorError):
+    """A request of Kafka's protocol failed."""
+
+
+class Unsupported(WireError):
+    """The cluster asks for what only librdkafka can do."""
+
+
+class Unavailable(WireError):
+    """A broker can't be reached, closes the connection or does not answer in time; or a partition's leader moves."""
+
+
+class Malformed(WireError):
+    """What was read breaks the protocol."""
 
 
 class ClusterAway(MirrorError):

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from concurrent.futures import Future
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -13,12 +14,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from mirror import timestamps
 from mirror.backoff import Backoff
 from mirror.channel import StatusReader
-from mirror.errors import ClusterAway, FlowError, MirrorError, Superseded
+from mirror.errors import ClusterAway, Conflict, FlowError, MirrorError, Superseded
 from mirror.flow_status import SILENCE, FlowStatus
 from mirror.leader import Leader
-from mirror.plan import Topic
+from mirror.neighbours import Gate
+from mirror.plan import Partition, Topic
+from mirror.renewal import Renewal
 from mirror.settings import Flow
 from mirror.spark import SparkDriver
 from mirror.topics import TopicMonitor
@@ -27,6 +31,7 @@ log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 1.0  # seconds between looks at leadership and query
 DEFECT_DELAY = 10.0  # seconds before the status is followed again
+DECIDE = "nothing is copied to it until somebody decides with mirror resume"
 GONE = "it was deleted, is left out by the configuration, or mirror may not see it (Describe)"
 STEADY_AFTER = 60.0  # seconds without a failure after which back-off begins small again
 PATIENCE_MAX = 600.0  # seconds that a task may stay silent, however often it was started again
@@ -48,6 +53,8 @@ class FlowRunner(threading.Thread):
         self._stopping = stopping
         self._leader = Leader(flow, leader)
         self._monitor = TopicMonitor(flow)
+        self._renewal = Renewal(flow)
+        self._gate = Gate(flow, self._leader)
         self._query: StreamingQuery | None = None
         self._epoch_ended = threading.Event()
         self._epoch_ended.set()
@@ -113,9 +120,12 @@ class FlowRunner(threading.Thread):
                 time.sleep(backoff.next())
 
     def _lead(self, backoff: Backoff) -> None:
-        self._monitor.ensure_internal_topics()
+        self._keep_own_topics()
         self._leader.check()
-        topics = self._monitor.mirrored(self._goes_on)
+        topics = self._look()
+        while self._monitor.in_doubt and not self._stopping.wait(CHECK_INTERVAL):
+            topics = self._look()
+        self._renewal.ask()
         while not self._spark.done() and not self._stopping.wait(0.05):
             self.beat = time.monotonic()
         if self._stopping.is_set():
@@ -132,18 +142,37 @@ class FlowRunner(threading.Thread):
         self._look_around()
         self._hung_since = None  # while we could not lead nobody may have been heard
         led = refreshed = time.monotonic()
+        decisions = self._leader.control.decisions
         while not self._stopping.wait(CHECK_INTERVAL):
             self._keep_query()
+            self._keep_own_topics()
             self._leader.check()
+            self._tell_lost_tasks()
             self._look_around()
             self._end_hung_tasks()
             self.beat = time.monotonic()
             if self.beat - led > STEADY_AFTER:
                 backoff.reset()
             slots, before = self._slots(), slots
-            if slots != before or self.beat - refreshed >= self._flow.refresh_topics_interval:
-                self._publish(self._monitor.mirrored(self._goes_on), slots)
+            has_decided = self._leader.control.decisions is not decisions
+            decisions = self._leader.control.decisions
+            due = slots != before or has_decided or self._leader.control.is_unplanned or self._monitor.in_doubt
+            if due or self.beat - refreshed >= self._flow.refresh_topics_interval:
+                self._publish(self._look(), slots)
                 refreshed = time.monotonic()
+            self._renewal.renew()
+
+    def _look(self) -> dict[str, Topic]:
+        """What is to be mirrored now, after creating what the target lacks."""
+        control = self._leader.control
+        return self._monitor.mirrored(control.plan, control.decisions, self._goes_on, self._gate.permit)
+
+    def _keep_own_topics(self) -> None:
+        """Make again what was deleted of mirror's own topics. Raises ClusterAway, FlowError."""
+        for topic, topic_id in self._monitor.ensure_internal_topics().items():
+            where = {**self._where, "topic": topic, "topic_id": topic_id}
+            log.warning("own topic was deleted and made again", extra=where)
+            self.status.remember(f"{topic} was deleted and made again: what stood there is gone")
 
     def _goes_on(self) -> None:
         self.beat = time.monotonic()
@@ -155,7 +184,10 @@ class FlowRunner(threading.Thread):
     def _publish(self, topics: dict[str, Topic], slots: int) -> None:
         """Publish the plan that follows from `topics` and `slots`, and see to it that it runs."""
         self._tell_changes(topics)
-        plan = self._leader.publish(topics, slots, self.status.bytes_per_second())
+        lineage = self._gate.agree(topics)
+        weights, remote_ids = self._weights(), self._monitor.remote_ids
+        plan = self._leader.publish(topics, slots, weights, lineage, remote_ids, self._renewal.interval)
+        self._renewal.retired = plan.retired
         if plan.generation != self.status.generation:
             self.status.planned(plan.generation, plan.slices)
             counts = {"topics": len(plan.topics), "partitions": self.status.size, "slices": len(plan.slices)}
@@ -163,16 +195,42 @@ class FlowRunner(threading.Thread):
         self._keep_query()
         self.status.active = True
 
+    def _weights(self) -> Mapping[Partition, float]:
+        """Bytes per second of each partition, as far as they are known: figures are never a reason not to copy."""
+        try:
+            return self.status.bytes_per_second()
+        except Exception:  # a defect of ours
+            log.exception("defect", extra=self._where)
+            return {}
+
     def _tell_changes(self, topics: dict[str, Topic]) -> None:
         """What an operator might not have meant."""
         plan = self._leader.control.plan
         for name, before in sorted(plan.topics.items()) if plan else ():
             where = {**self._where, "topic": name}
             if name not in topics:
-                log.warning("topic is not mirrored any more", extra={**where, "reason": GONE})
-                self.status.remember(f"{name} is not mirrored any more: {GONE}")
+                gone = timestamps.REASON if before.remote in self._monitor.timestamps.refused else GONE
+                log.warning("topic is not mirrored any more", extra={**where, "reason": gone})
+                self.status.remember(f"{name} is not mirrored any more: {gone}")
             elif topics[name].remote != before.remote:
                 log.warning("topic is copied to another one now", extra={**where, "before": before.remote})
+            elif topics[name].remote_lost and not before.remote_lost:
+                log.error("the remote topic was deleted, nothing is copied until somebody decides", extra=where)
+                self.status.remember(f"{before.remote} was deleted on {self._flow.target.alias}: {DECIDE}")
+            elif before.remote_id not in ("", topics[name].remote_id):
+                ids = {"before": before.remote_id, "now": topics[name].remote_id}
+                log.warning("the remote topic is another one now", extra={**where, **ids})
+                self.status.remember(f"{before.remote} is another topic now")
+
+    def _tell_lost_tasks(self) -> None:
+        """Spark starts a task again without a word, and one whose process was killed could leave none."""
+        plan = self._leader.control.plan
+        for index in self._leader.lost_tasks():
+            partitions = len(plan.slices[index]) if plan and index < len(plan.slices) else None
+            where = {**self._where, "slice": index, "partitions": partitions}
+            log.warning("task lost, another one has taken its slice over", extra=where)
+            self.status.lost_tasks += 1
+            self.status.remember(f"the task of slice {index} was lost, another one has taken the slice over")
 
     def _look_around(self) -> None:
         """A task that can't even start says nothing, and neither does Spark; a topic without a remote one has none."""
@@ -183,11 +241,16 @@ class FlowRunner(threading.Thread):
         nothing_runs = self._silent == self.status.size
         self.status.problem = silent if nothing_runs else ""
         lacking = [silent] if silent and not nothing_runs else []
-        self.status.refused = refused = self._monitor.refused
+        refused, replacing = self._monitor.refused, self._monitor.timestamps.refused
+        self.status.refused = [*refused, *replacing]
         if refused:
             some = min(refused)
             why = refused[some].str()
             lacking.append(f"the target refuses to create or grow {len(refused)} topics, e.g. {some}: {why}")
+        if replacing:
+            lacking.append(
+                f"{len(replacing)} remote topics are not copied to, e.g. {replacing[0]}: {timestamps.REASON}"
+            )
         self.status.lacking = "; ".join(lacking)
 
     def _end_hung_tasks(self) -> None:
@@ -244,6 +307,9 @@ class FlowRunner(threading.Thread):
             self._waited_for = reason
             log.warning("flow waits and tries again", extra={**self._where, "reason": str(error)})
         self.status.problem = str(error)
+        if isinstance(error, Conflict) and error.gave_way:
+            self.status.active = False
+            self.status.planned(self.status.generation, [])
         self.beat = time.monotonic()
         self._stopping.wait(backoff.next())
 
@@ -253,6 +319,7 @@ class FlowRunner(threading.Thread):
             try:
                 reader = reader or StatusReader(self._flow)
                 self.status.absorb(reader.poll(0.5))
+                self.status.ignored = reader.ignored
             except ClusterAway:
                 self._stopping.wait(1.0)
             except Exception:  # a defect of ours, which must not end the copying, nor the status for good

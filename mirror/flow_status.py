@@ -53,6 +53,12 @@ class Tally:
             return None if since else 0.0
         return max(0.0, time.time() - since)
 
+    @property
+    def stuck(self) -> float:
+        """Seconds that the source's last stable offset has stood still below the high watermark; 0: it does not."""
+        since = self.report.stuck_since
+        return max(0.0, time.time() - since) if since > 0 else 0.0
+
     def absorb(self, report: Report) -> Tally:
         """With a newer report; an older one, which a reader that lost its place can meet again, says nothing."""
         same = report.incarnation == self.report.incarnation
@@ -86,10 +92,12 @@ class FlowStatus:
         self.active = False  # does the Spark query run?
         self.failed = False  # does this service not try any more?
         self.generation = 0
+        self.lost_tasks = 0  # whose slices other tasks of this service took over
         self.recent = Recent()
+        self.ignored = 0  # records of the status topic that were no reports
         self._problem = _STARTING
         self._lacking = ""
-        self.refused: Collection[str] = ()  # remote topics that the target refuses to create or grow
+        self.refused: Collection[str] = ()  # remote topics: to create, to grow, or for their timestamps
         self._leader = leader
         self._lock = threading.Lock()
         self._tallies: dict[Partition, Tally] = {}
@@ -104,9 +112,10 @@ class FlowStatus:
 
     @problem.setter
     def problem(self, text: str) -> None:
-        before, self._problem = self._problem, text
-        if text != before and (text or before != _STARTING):
-            self.remember(text)
+        with self._lock:
+            before, self._problem = self._problem, text
+            if text != before and (text or before != _STARTING):
+                self._remember(text)
 
     @property
     def lacking(self) -> str:
@@ -115,12 +124,17 @@ class FlowStatus:
 
     @lacking.setter
     def lacking(self, text: str) -> None:
-        before, self._lacking = self._lacking, text
-        if text != before:
-            self.remember(text)
+        with self._lock:
+            before, self._lacking = self._lacking, text
+            if text != before:
+                self._remember(text)
 
     def remember(self, text: str) -> None:
         """Something happened to the flow that an operator would want to know of later."""
+        with self._lock:
+            self._remember(text)
+
+    def _remember(self, text: str) -> None:
         self._events.append(Event(time.time(), None, self.state, text))
 
     @property

@@ -7,6 +7,7 @@ Only the standard library is imported: before anything is installed, `make` runs
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import importlib.util
 import logging
 import os
@@ -26,6 +27,9 @@ from mirror.errors import SetupError
 KAFKA_VERSION = "4.2.0"
 BROKER = "kafka_2.13"
 MIRROR_MAKER = "connect-mirror"
+
+# What each artifact's jars have to be, in sha256sum's own form. Another Kafka: fetch it, look at it, and write it anew.
+HASHES = Path(__file__).parent / "hashes"
 
 _JAVA_NEEDED = 17
 _INSTALL_JAVA = (
@@ -69,7 +73,8 @@ def kafka_jars(artifact: str = BROKER, progress: Callable[[str], object] = _log.
     """The folder with the jars of one of Kafka's artifacts and of all it needs, fetched with PySpark's Ivy if need be.
 
     `artifact` is BROKER (44 MB) or MIRROR_MAKER (34 MB). Processes that ask at once fetch once. `progress` gets one
-    line if there is something to fetch. Raises SetupError if there is no Java or the download fails.
+    line if there is something to fetch. Raises SetupError if there is no Java, the download fails, or a jar is not the
+    one whose hash stands in HASHES.
     """
     jars = cache_dir() / f"{artifact}-{KAFKA_VERSION}"
     if jars.is_dir():
@@ -81,6 +86,7 @@ def kafka_jars(artifact: str = BROKER, progress: Callable[[str], object] = _log.
             progress(f"fetching Kafka {KAFKA_VERSION} ({artifact}) into {jars}, once: about half a minute")
             with tempfile.TemporaryDirectory(prefix="fetching-", dir=jars.parent) as scratch:
                 _fetch(artifact, Path(scratch))
+                _compare(Path(scratch) / "jars", HASHES / f"{jars.name}.sha256")
                 (Path(scratch) / "jars").rename(jars)
     return jars
 
@@ -110,6 +116,21 @@ def _fetch(artifact: str, scratch: Path) -> None:
         said = [line.strip(": \t") for line in ended.stdout.splitlines()]
         telling = [line for line in said if line and not line.startswith("USE VERBOSE")]
         raise SetupError(f"{what}; Ivy's last words: {' | '.join(telling[-3:])}")
+
+
+def _compare(jars: Path, hashes: Path) -> None:
+    """Are these jars the ones that `hashes` lists, no more and no fewer? What was altered on its way must not run."""
+    listed = {name: digest for digest, name in map(str.split, hashes.read_text().splitlines())}
+    found = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in jars.iterdir()}
+    wrong = sorted(name for name in listed.keys() | found.keys() if listed.get(name) != found.get(name))
+    if wrong:
+        name = wrong[0]
+        said = f"its SHA-256 is {found[name]}" if name in found else "it is missing"
+        should = f"it should be {listed[name]}" if name in listed else "it does not belong there"
+        raise SetupError(
+            f"{name} is not the jar that {hashes.name} lists: {said}, {should}; nothing of the download is kept. "
+            "Try again, and if it stays so, find out who has changed it"
+        )
 
 
 def _spark_jars() -> Path:

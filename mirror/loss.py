@@ -23,12 +23,14 @@ class Loss:
 
     - deleted: retention or DeleteRecords overtook the position;
     - truncated: an unclean leader election cut the log before the position;
-    - recreated: the topic was deleted and created again.
+    - recreated: the topic was deleted and created again;
+    - corrupt: the batch at the position is not what was written, `why` says how that is known.
     """
 
-    reason: Literal["deleted", "truncated", "recreated"]
+    reason: Literal["deleted", "truncated", "recreated", "corrupt"]
     position: int
     resume: int
+    why: str = ""
 
     @property
     def offsets(self) -> int:
@@ -40,6 +42,8 @@ class Loss:
         """For people: the range, and why."""
         if self.reason == "deleted":
             return f"offsets {self.position} to {self.resume - 1} were deleted on the source before they were copied"
+        if self.reason == "corrupt":
+            return f"offsets {self.position} to {self.resume - 1} can't be read as they were written: {self.why}"
         if self.reason == "truncated":
             return (
                 f"the source's log was cut at offset {self.resume} (unclean leader election): offsets {self.resume} to "

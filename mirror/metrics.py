@@ -97,12 +97,25 @@ class _Flows:
         self.generation = GaugeMetricFamily("mirror_flow_generation", "Generation of the newest plan.", labels=FLOW)
         self.tasks = GaugeMetricFamily("mirror_flow_tasks", "Spark tasks of the newest plan.", labels=FLOW)
 
+        self.lost = CounterMetricFamily(
+            "mirror_lost_tasks", "Tasks killed or failed whose slice another took over.", labels=FLOW, unit="tasks"
+        )
         self.refused = GaugeMetricFamily(
-            "mirror_refused_topics", "Remote topics that the target refuses to create or grow.", labels=FLOW
+            "mirror_refused_topics",
+            "Remote topics that the target refuses to create or grow, or that replace timestamps.",
+            labels=FLOW,
+        )
+        self.ignored = CounterMetricFamily(
+            "mirror_ignored_reports",
+            "Records of the status topic that are no reports, and were ignored.",
+            labels=FLOW,
+            unit="reports",
         )
 
     def add(self, status: FlowStatus) -> None:
         self.refused.add_metric(status.labels, len(status.refused))
+        self.lost.add_metric(status.labels, status.lost_tasks)
+        self.ignored.add_metric(status.labels, status.ignored)
         for state in FLOW_STATES:
             self.state.add_metric((*status.labels, state), float(state == status.state))
         self.leader.add_metric(status.labels, float(status.leads))
@@ -188,6 +201,12 @@ class _Partitions:
             "How long the next record has waited; of a topic, the longest.",
             "seconds",
         )
+        self.stuck = gauge(
+            "mirror_source_stable_offset_stuck_seconds",
+            "How long the source's last stable offset has not moved while the high watermark is above it; 0 if it "
+            "does; of a topic, the longest.",
+            "seconds",
+        )
         self.commit = gauge(
             "mirror_last_commit_timestamp_seconds",
             "When the last transaction was committed; of a topic, the newest.",
@@ -209,6 +228,9 @@ class _Partitions:
         known = [wait for wait in waits if wait is not None]
         if known:
             self.lag_seconds.add_metric(labels, max(known))
+        stuck = [tally.stuck for tally in group.tallies if tally.state != "unassigned"]
+        if stuck:
+            self.stuck.add_metric(labels, max(stuck))
         commits = [report.last_commit for report in reports if report.last_commit]
         if commits:
             self.commit.add_metric(labels, max(commits))

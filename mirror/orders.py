@@ -1,4 +1,4 @@
-"""Orders that people give to a flow: pause, copy again, pass over. Pure; they stand on the control topic by key."""
+"""Orders that people give to a flow: pause, and copy again. Pure; they stand on the control topic by key."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from mirror import decode
 from mirror.plan import Partition
 
 KEY = "order/"
 ALL = "*"  # no topic's name has this character
+VALUE_MAX = 2**16  # bytes
 
 
 class Scope(NamedTuple):
@@ -30,12 +32,11 @@ class Scope(NamedTuple):
 
     @staticmethod
     def decode(key: bytes) -> Scope:
-        """The scope that `key` made. Raises ValueError for any other key."""
-        topic, _, partition = key.decode().removeprefix(KEY).rpartition("/")
-        scope = Scope(None if topic == ALL else topic, None if partition == ALL else int(partition))
-        if scope.key() != key or (scope.topic is None and scope.partition is not None):
-            raise ValueError("no scope has this key")
-        return scope
+        """The scope that `key` made. Raises Malformed for any other key."""
+        if key == Scope().key():
+            return Scope()
+        topic, partition = key_parts(key, KEY)
+        return Scope(topic, None if partition == ALL else decode.number_of_key(partition))
 
     def __str__(self) -> str:
         if self.topic is None:
@@ -55,38 +56,19 @@ class Order:
 
     @staticmethod
     def decode(value: bytes) -> Order:
-        """The order that `encode` wrote. Raises ValueError, KeyError or TypeError."""
-        return Order(bool(json.loads(value)["paused"]))
+        """The order that `encode` wrote. Raises Malformed."""
+        return Order(**decode.fields(decode.parsed(value, VALUE_MAX), {"paused": decode.flag}))
 
 
 Orders = Mapping[Scope, Order]
 
-SKIP_KEY = "skip/"
 
-
-@dataclass(frozen=True, slots=True)
-class Skip:
-    """The choice to pass over what can't be copied at this position; it says nothing about another position."""
-
-    partition: Partition
-    position: int  # upstream offset
-
-    def key(self) -> bytes:
-        """The record key: one for each partition."""
-        return f"{SKIP_KEY}{self.partition.topic}/{self.partition.partition}".encode()
-
-    def encode(self) -> bytes:
-        """The record value, JSON."""
-        return json.dumps({"position": self.position}).encode()
-
-    @staticmethod
-    def decode(key: bytes, value: bytes) -> Skip:
-        """The choice that `key` and `encode` made. Raises ValueError, KeyError or TypeError."""
-        topic, _, partition = key.decode().removeprefix(SKIP_KEY).rpartition("/")
-        skip = Skip(Partition(topic, int(partition)), int(json.loads(value)["position"]))
-        if skip.key() != key or not topic:
-            raise ValueError("no partition has this key")
-        return skip
+def key_parts(key: bytes, kind: str) -> tuple[str, str]:
+    """Topic and what follows it in a record's key that begins with `kind`. Raises Malformed."""
+    if not key.startswith(kind.encode()):
+        raise decode.Malformed("another key")
+    topic, _, rest = key.removeprefix(kind.encode()).decode("latin-1").rpartition("/")
+    return decode.topic_name(topic), rest
 
 
 def is_paused(orders: Orders, partition: Partition) -> bool:
@@ -104,6 +86,18 @@ def changes(orders: Orders, scope: Scope, paused: bool) -> dict[Scope, Order | N
     wider = [each for each in orders if each != scope and each.covers(scope)]
     inherited = orders[max(wider, key=_narrowness)].paused if wider else False
     return lifted | {scope: None if inherited == paused else Order(paused)}
+
+
+def replayed(orders: Orders, given: Mapping[Scope, Order | None]) -> Orders:
+    """What stands after people who did not know of `orders` have `given` others, the newest last; None lifts one."""
+    stand = dict(orders)
+    for scope, order in given.items():
+        for each, change in changes(stand, scope, order is not None and order.paused).items():
+            if change is None:
+                stand.pop(each, None)
+            else:
+                stand[each] = change
+    return stand
 
 
 def _narrowness(scope: Scope) -> int:

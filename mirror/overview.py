@@ -50,6 +50,7 @@ class PartitionView:
     report_age: float  # seconds
     lag: Lag
     pace: Pace
+    held_back: int = 0  # offsets behind a transaction that is open on the source for too long: see `reason`
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +181,7 @@ def _partition(tally: Tally, lately: Lately | None) -> PartitionView:
         report_age=tally.age,
         lag=Lag(report.lag if report.lag >= 0 else None, tally.waited),
         pace=_pace([lately] if lately else []),
+        held_back=report.held_back,
     )
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
+from confluent_kafka.admin import OffsetSpec
+
 from mirror.channel import ChannelWriter, StatusReader
+from mirror.cluster import ClusterAdmin
 from mirror.control import ControlReader
+from mirror.decisions import LOST_KINDS, POSITION_KINDS, Action, Decision
 from mirror.errors import ConfigError
-from mirror.orders import Scope, Skip, changes
+from mirror.orders import Scope, changes
 from mirror.plan import Partition
 from mirror.policy import ReplicationPolicy
 from mirror.settings import Flow
@@ -71,15 +76,38 @@ def give(flow: Flow, scope: Scope, paused: bool, timeout: float) -> Outcome:
         return _await(flow, scope, paused, timeout, control, status)
 
 
-def skip_lost(flow: Flow, scope: Scope) -> list[str]:
-    """Have the failed partitions of `scope` pass over what can't be copied at their positions; a line for each.
+WORDS: dict[Action, str] = {
+    "skip": "goes on after what can't be copied",
+    "continue": "goes on at the newest position that is known",
+    "start": "is copied again from the source's first record",
+    "at": "goes on at offset",
+}
 
-    Raises ClusterAway or FlowError if the choice can't be written.
+
+def decide(flow: Flow, scope: Scope, action: Action, offset: int = -1) -> list[str]:
+    """Decide about the blocked partitions of `scope` that wait for such a decision; a line for each.
+
+    Raises ConfigError for an offset that the source does not have, ClusterAway or FlowError if it can't be written.
     """
-    blocked = [p for p in look(flow).partitions if p.blocked and scope.covers(Scope(p.topic, p.partition))]
-    chosen = [Skip(Partition(p.topic, p.partition), p.position) for p in blocked if p.position is not None]
-    ChannelWriter(flow).skip(chosen)
-    return [f"{flow.name}: {p.topic}-{p.partition} passes over: {p.reason}" for p in blocked if p.position is not None]
+    kinds = LOST_KINDS if action == "skip" else POSITION_KINDS
+    blocked = [(p, p.incident) for p in look(flow).partitions if scope.covers(Scope(p.topic, p.partition))]
+    waiting = [(p, incident) for p, incident in blocked if incident is not None and incident.kind in kinds]
+    decisions = [Decision(Partition(p.topic, p.partition), incident, action, offset) for p, incident in waiting]
+    if action == "at":
+        _check_offset(flow, [decision.partition for decision in decisions], offset)
+    ChannelWriter(flow).decide(decisions)
+    words = WORDS[action] + (f" {offset}" if action == "at" else "")
+    return [f"{flow.name}: {p.topic}-{p.partition} {words}: {p.reason}" for p, _ in waiting]
+
+
+def _check_offset(flow: Flow, partitions: Sequence[Partition], offset: int) -> None:
+    source = ClusterAdmin(flow.source)
+    first = source.offsets(dict.fromkeys(partitions, OffsetSpec.earliest()))
+    last = source.offsets(dict.fromkeys(partitions, OffsetSpec.latest()))
+    for partition in partitions:
+        low, high = first.get(partition, 0), last.get(partition, 0)
+        if not low <= offset <= high:
+            raise ConfigError([f"--at {offset}: {flow.source.alias} has offsets {low} to {high} of {partition}"])
 
 
 def _await(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
+from typing import Any, NamedTuple
+
+from mirror import decode
 
 
 class Partition(NamedTuple):
@@ -16,6 +18,11 @@ class Partition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def a_partition(raw: Any) -> Partition:
+    """As JSON has it: a list of topic and number. Raises Malformed."""
+    return Partition(*decode.elements(raw, [decode.topic_name, decode.partition_number]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +37,50 @@ class Topic:
     topic_id: str  # KIP-516: tells a deleted and recreated topic from the first one
     partitions: int
     initial: int
+    remote_id: str = ""  # the id of the remote topic that holds the copy; "" in plans from before it was recorded
+    remote_lost: bool = False  # the target has no topic with this id (any more): somebody has to decide
 
 
 Slice = frozenset[Partition]
+RENEW_INTERVAL = 24 * 3600.0  # seconds, where the target does not tell for how long it keeps positions
+
+Origins = Mapping[str, tuple[str, ...]]  # ids of the clusters that each remote topic comes from, over any way
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Between which clusters a flow copies, and where its records come from: see circles.py. Empty: not known."""
+
+    clusters: tuple[str, ...] = ()  # ids of source and target
+    origins: Origins = field(default_factory=dict)
+
+    def of(self, remotes: Collection[str]) -> Lineage:
+        """The part about these remote topics."""
+        return Lineage(self.clusters, {remote: ids for remote, ids in self.origins.items() if remote in remotes})
+
+    def covers(self, other: Lineage) -> bool:
+        """Does this say all that `other` says of where records come from?"""
+        known = self.origins
+        return all(remote in known and set(ids) <= set(known[remote]) for remote, ids in other.origins.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the leader wants. A newer plan has a higher generation, whoever leads."""
+    """What the leader wants. A newer plan has a higher generation, whoever leads.
+
+    `retired` has the topics that left the plan while their remote topics stay: their positions are kept alive, for
+    they may come back. `renew_interval` is how often each position is committed again, in seconds.
+    """
 
     leader: str
     generation: int
     topics: Mapping[str, Topic]
     slices: tuple[Slice, ...]
     stop: bool = False
+    retired: Mapping[str, Topic] = field(default_factory=dict)
+    renew_interval: float = RENEW_INTERVAL
+    clusters: tuple[str, ...] = ()  # ids of source and target; none: not known
+    origins: Origins = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """JSON, compact: a plan of 10,000 partitions is about 50 kB."""
@@ -52,34 +89,75 @@ class Plan:
                 "leader": self.leader,
                 "generation": self.generation,
                 "stop": self.stop,
-                "topics": {name: [t.remote, t.topic_id, t.partitions, t.initial] for name, t in self.topics.items()},
+                "topics": {name: astuple(topic) for name, topic in self.topics.items()},
+                "retired": {name: astuple(topic) for name, topic in self.retired.items()},
+                "renew_interval": self.renew_interval,
                 "slices": [_by_topic(s) for s in self.slices],
+                "clusters": self.clusters,
+                "origins": self.origins,
             },
             separators=(",", ":"),
         ).encode()
 
     @staticmethod
     def decode(value: bytes) -> Plan:
-        """The plan that `encode` wrote, without what a newer mirror has added. Raises whatever fits if it is none."""
-        raw = json.loads(value)
-        return Plan(
-            leader=raw["leader"],
-            generation=int(raw["generation"]),
-            topics={name: _topic(*fields) for name, fields in raw["topics"].items()},
-            slices=tuple(
-                frozenset(Partition(name, int(p)) for name, numbers in s.items() for p in numbers)
-                for s in raw["slices"]
-            ),
-            stop=bool(raw.get("stop", False)),
-        )
+        """The plan that `encode` wrote, without what a newer mirror has added. Raises Malformed."""
+        plan = Plan(**decode.fields(decode.parsed(value, PLAN_MAX), _REQUIRED, _ADDED_LATER))
+        if any(partition.topic not in plan.topics for each in plan.slices for partition in each):
+            raise decode.Malformed("a slice has a topic that the plan does not have")
+        return plan
+
+    @property
+    def known(self) -> dict[str, Topic]:
+        """The topics that it has or remembers."""
+        return {**self.retired, **self.topics}
+
+    @property
+    def lineage(self) -> Lineage:
+        """What it says to other flows."""
+        return Lineage(self.clusters, self.origins)
 
     def stopped(self) -> Plan:
         """The same plan with the order to finish."""
         return replace(self, stop=True)
 
 
-def _topic(remote: str, topic_id: str, partitions: int, initial: int, *_added_later: object) -> Topic:
-    return Topic(remote, topic_id, int(partitions), int(initial))
+PLAN_MAX = 2**26  # bytes; brokers take fewer
+_TOPIC: Sequence[decode.Check[Any]] = [
+    decode.topic_name,
+    decode.name,
+    decode.partition_number,
+    decode.partition_number,
+]
+_TOPIC_ADDED_LATER: Sequence[decode.Check[Any]] = [decode.name, decode.flag]
+_SLICE = decode.keyed(decode.topic_name, decode.listed(decode.partition_number))
+
+
+def _topic(raw: Any) -> Topic:
+    return Topic(*decode.elements(raw, _TOPIC, _TOPIC_ADDED_LATER))
+
+
+def _slice(raw: Any) -> Slice:
+    return frozenset(Partition(name, number) for name, numbers in _SLICE(raw).items() for number in numbers)
+
+
+def _ids(raw: Any) -> tuple[str, ...]:
+    return tuple(decode.listed(decode.name)(raw))
+
+
+_REQUIRED: Mapping[str, decode.Check[Any]] = {
+    "leader": decode.name,
+    "generation": decode.integer(),
+    "topics": decode.keyed(decode.topic_name, _topic),
+    "slices": lambda raw: tuple(decode.listed(_slice)(raw)),
+}
+_ADDED_LATER: Mapping[str, decode.Check[Any]] = {
+    "stop": decode.flag,
+    "retired": decode.keyed(decode.topic_name, _topic),
+    "renew_interval": decode.number(0.1, 10 * 365 * 86_400.0),
+    "clusters": _ids,
+    "origins": decode.keyed(decode.topic_name, _ids),
+}
 
 
 def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
@@ -103,6 +181,19 @@ def merge_initial(topics: Mapping[str, Topic], previous: Plan | None) -> dict[st
         return before.initial if before and same else 0
 
     return {name: replace(topic, initial=initial(name, topic)) for name, topic in topics.items()}
+
+
+def retire(topics: Mapping[str, Topic], previous: Plan | None, remote_ids: Mapping[str, str]) -> dict[str, Topic]:
+    """What `previous` had, or had retired, that `topics` has not, while its remote topic is still the same one.
+
+    `remote_ids` has the ids of the target's topics by name.
+    """
+    before = previous.known if previous else {}
+    return {
+        name: topic
+        for name, topic in before.items()
+        if name not in topics and topic.remote_id and remote_ids.get(topic.remote) == topic.remote_id
+    }
 
 
 def slice_count(slots: int, tasks_max: int | None, partitions: int, current: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from mirror.settings import Flow
@@ -13,6 +13,10 @@ LITERAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 # Never mirrored, whatever the filters say (MirrorMaker's DefaultTopicFilter and ReplicationPolicy.isInternalTopic).
 INTERNAL = re.compile(r"__.*|\..*|.*[-.]internal")
+
+SOME = 10  # names that are told of a long list
+
+LeftOut = Mapping[str, Sequence[str]]  # topics of the source by the reason why they are not copied
 
 
 def matcher(patterns: Collection[str]) -> Callable[[str], bool]:
@@ -53,7 +57,7 @@ class ReplicationPolicy:
         self._separator = rules.separator
         self._identity = rules.replication_policy == "identity"
         self._wanted = matcher(rules.topics)
-        self._excluded = matcher(rules.exclude)
+        self._exclude = [(pattern, matcher([pattern])) for pattern in rules.exclude]
 
     @staticmethod
     def of(flow: Flow) -> ReplicationPolicy:
@@ -72,6 +76,32 @@ class ReplicationPolicy:
 
     def is_mirrored(self, topic: str) -> bool:
         """Is the source's topic to be copied? Excludes win."""
-        if INTERNAL.fullmatch(topic) or self.is_cycle(topic):
-            return False
-        return self._wanted(topic) and not self._excluded(topic)
+        return self._wanted(topic) and self._reason(topic) is None
+
+    def left_out(self, topic: str) -> str | None:
+        """Why a topic that `topics` matches is not copied; None: it is copied, or `topics` does not match it."""
+        return self._reason(topic) if self._wanted(topic) else None
+
+    def _reason(self, topic: str) -> str | None:
+        if INTERNAL.fullmatch(topic):
+            return 'internal: such a name begins with "__" or ".", or ends in "-internal" or ".internal"'
+        if self.is_cycle(topic):
+            return f'a cycle: such a name has the target\'s alias "{self._target}" in it, so it has been there'
+        excluding = next((pattern for pattern, matches in self._exclude if matches(topic)), None)
+        return None if excluding is None else f'"{excluding}" in exclude matches it'
+
+
+def left_out_topics(policy: ReplicationPolicy, topics: Iterable[str]) -> dict[str, list[str]]:
+    """Those of the source's topics that `topics` matches but that are not copied: sorted names by the reason."""
+    found: dict[str, list[str]] = {}
+    for topic in sorted(topics):
+        reason = policy.left_out(topic)
+        if reason is not None:
+            found.setdefault(reason, []).append(topic)
+    return found
+
+
+def some_of(names: Sequence[str]) -> str:
+    """The first few of many names, and how many more there are."""
+    more = len(names) - SOME
+    return ", ".join(names[:SOME]) + (f", and {more:,} more" if more > 0 else "")

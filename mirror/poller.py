@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import queue
-import re
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -16,13 +15,14 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from mirror import clients
 from mirror.buffer import leader_epoch
-from mirror.clients import LIBRDKAFKA
+from mirror.corruption import CORRUPT, believed, told
 from mirror.plan import Partition
 from mirror.positions import Position
 from mirror.replicator import Replicator
 from mirror.settings import Flow
 from mirror.state import State
 from mirror.throttle import Throttle
+from mirror.topic_ids import TopicIds
 
 log = logging.getLogger(__name__)
 
@@ -71,29 +71,6 @@ class Taken:
     offset: int
     epoch: int
     looked: int
-
-
-TOPIC_ID = re.compile(r"Topic (\S+) changed id from \S+ to (\S+)")  # from A...A: it was not known before
-
-
-class TopicIds(dict[str, str]):
-    """The ids of the topics that the consumer reads, which need not be the plan's: a topic may be created again.
-
-    Then it goes on in the new one at the old offset. librdkafka only logs the change ("FIXME" in its source), before
-    it fetches from the new topic.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.changed: set[str] = set()
-
-    def log(self, level: int, text: str, *args: object) -> None:
-        """As logging.Logger.log: librdkafka gives facility, client and line."""
-        if level >= logging.INFO:
-            LIBRDKAFKA.debug(text, *args)
-        elif args and args[0] == "METADATA" and (found := TOPIC_ID.search(str(args[-1]))):
-            self[found[1]] = found[2]
-            self.changed.add(found[1])
 
 
 class Poller:
@@ -157,7 +134,7 @@ class Poller:
         others: list[Message] = []
         if any(map(Message.error, messages)):
             others = [message for message in messages if message.error() is not None]
-            messages = [message for message in messages if message.error() is None]
+            messages = believed(messages)
         begin = 0
         returned: set[Partition] = set()  # where the consumer has gone back, so that what it gave before is dropped
         # librdkafka hands on each partition's records in runs. `map` and `groupby` spend no step of the interpreter
@@ -166,7 +143,7 @@ class Poller:
             end = begin + len(list(run))
             partition = Partition(*key)
             replicator = self.held.get(partition)
-            if replicator is None or partition in returned:
+            if replicator is None or partition in returned or partition not in self._taken:
                 pass
             elif self._parted(replicator, messages[begin], messages[end - 1]):
                 returned.add(partition)
@@ -205,11 +182,17 @@ class Poller:
         error: KafkaError = message.error()
         topic, number = message.topic(), message.partition()
         replicator = self.held.get(Partition(topic, number)) if topic is not None else None
+        if replicator is not None and replicator.partition not in self._taken:  # of no assignment that still counts
+            return
         if error.code() == KafkaError._PARTITION_EOF:
             if replicator is not None:
                 replicator.caught_up(message.offset())
         elif error.code() == KafkaError._AUTO_OFFSET_RESET and replicator is not None:
             replicator.lost(error.str())
+        elif error.code() in CORRUPT and replicator is not None:
+            # librdkafka 2.16 does not go on where the batch ends: what it gives from now on is not to be believed.
+            self._unassign(replicator.partition)
+            replicator.lost(told(error, message.offset()))
         elif clients.is_away(error):  # the leader tells
             return
         elif replicator is not None:
@@ -222,8 +205,8 @@ class Poller:
     def _is_full(self, replicator: Replicator) -> bool:
         share = max(1, len(self.held))
         records = max(1_000, min(2 * self._flow.batch_max_records, BUFFER_RECORDS // share))
-        size = max(1024 * 1024, min(2 * self._flow.batch_max_bytes, BUFFER_BYTES // share))
-        return len(replicator.buffer) >= records or replicator.buffer.size >= size
+        weight = max(1024 * 1024, min(2 * self._flow.batch_max_bytes, BUFFER_BYTES // share))
+        return len(replicator.buffer) >= records or replicator.buffer.weight >= weight
 
     def _hold_back(self) -> bool:
         """True while polling has to wait for full buffers.
@@ -275,7 +258,8 @@ class Poller:
 
     def _unassign(self, partition: Partition) -> None:
         self._full.pop(partition, None)
-        self._taken.pop(partition, None)
+        if self._taken.pop(partition, None) is None:
+            return
         if partition in self._paused:  # librdkafka would keep it paused over the next assignment
             self._paused.discard(partition)
             self._consumer.resume([TopicPartition(*partition)])

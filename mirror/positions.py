@@ -9,11 +9,13 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from mirror import decode
 from mirror.clients import is_away, position_reader
 from mirror.errors import ClusterAway, PartitionError, PositionUnstable
 from mirror.settings import Cluster
@@ -28,7 +30,11 @@ DEPOSED = "a broker that takes no commits of the group: another may coordinate i
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The next upstream offset, and the id of the source topic that it belongs to ("" if not known).
+    """The next upstream offset, and the ids of the source topic and the remote topic that it belongs to.
+
+    Without `topic_id` it is not one of ours: somebody else's tool has committed it. `remote_id` is "" in positions from
+    before it was recorded. `resets` counts how often somebody, or a policy, has set the position to where copying
+    had not led it: with the same `resets` a position never goes back.
 
     `epoch` is the leader epoch of the record before it (-1 if not known): by it a source tells whether its log still
     has that record, or was cut and has grown again (KIP-320). Behind markers it is not known; then `since` is that of
@@ -39,6 +45,13 @@ class Position:
     topic_id: str
     epoch: int = -1
     since: int = -1
+    remote_id: str = ""
+    resets: int = 0
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """What only grows from one position of a partition to the next, within one source topic."""
+        return self.resets, self.offset
 
     @property
     def newest_epoch(self) -> int:
@@ -47,13 +60,23 @@ class Position:
 
     def to_commit(self, remote: str, partition: int) -> TopicPartition:
         """As `send_offsets_to_transaction` takes it. The key is the remote topic: a broker refuses others."""
-        since = {"since": self.since} if self.since > self.epoch else {}
-        metadata = json.dumps({"topic_id": self.topic_id, **since}, separators=(",", ":"))
+        more: dict[str, object] = {"since": self.since} if self.since > self.epoch else {}
+        if self.remote_id:
+            more["remote_id"] = self.remote_id
+        if self.resets:
+            more["resets"] = self.resets
+        metadata = json.dumps({"topic_id": self.topic_id, **more}, separators=(",", ":"))
         return TopicPartition(remote, partition, self.offset, metadata, self.epoch)
 
     def belongs_to(self, topic_id: str) -> bool:
         """Is it a position in this topic, as far as anybody knows?"""
         return self.topic_id in ("", topic_id)
+
+    def reset(self, offset: int, remote_id: str) -> Position:
+        """A position that somebody has chosen, in the same source topic."""
+        here = offset == self.offset
+        epochs = (self.epoch if here else -1, self.newest_epoch)
+        return Position(offset, self.topic_id, *epochs, remote_id, self.resets + 1)
 
     @staticmethod
     def from_committed(committed: TopicPartition) -> Position | None:
@@ -61,12 +84,20 @@ class Position:
         if committed.offset < 0:
             return None
         try:
-            metadata = json.loads(committed.metadata or "{}")
-            topic_id, since = str(metadata["topic_id"]), int(metadata.get("since", -1))
-        except (ValueError, KeyError, TypeError):
-            topic_id, since = "", -1  # committed by someone else's tool: the offset counts, recreation can't be told
+            told = decode.fields(decode.parsed(committed.metadata or "", METADATA_MAX), _REQUIRED, _ADDED_LATER)
+        except decode.Malformed:  # committed by somebody else's tool
+            told = {"topic_id": ""}
         epoch = committed.leader_epoch
-        return Position(committed.offset, topic_id, -1 if epoch is None else epoch, since)
+        return Position(committed.offset, epoch=-1 if epoch is None else epoch, **told)
+
+
+METADATA_MAX = 2**16  # bytes
+_REQUIRED: Mapping[str, decode.Check[Any]] = {"topic_id": decode.name}
+_ADDED_LATER: Mapping[str, decode.Check[Any]] = {
+    "since": decode.integer(-1, decode.INT32_MAX),
+    "remote_id": decode.name,
+    "resets": decode.integer(),
+}
 
 
 class Positions:
@@ -114,12 +145,14 @@ class Positions:
                 return self._told(found)
             time.sleep(random.uniform(0, pause))  # another task's token may have been in between
             pause = min(2 * pause, 1.0)
-        raise PositionUnstable(f"the position of {remote}-{partition} is told by {DEPOSED}")
+        why = f"{DEPOSED}; or {self._barrier} is missing, which the leader makes again"
+        raise PositionUnstable(f"the position of {remote}-{partition} is told by {why}")
 
     def _is_since(self, began: int, token: str | None) -> bool:
         """Has any of our threads committed this token after a call with this number began?"""
         identity, _, number = (token or "").partition("/")
-        return identity == self._identity and int(number) > began
+        # Whoever may commit to the group may write anything here.
+        return identity == self._identity and number.isdecimal() and len(number) < 20 and int(number) > began
 
     def stable(self, remote: str, partition: int) -> Position | None:
         """A committed position, with no transaction pending on it (OffsetFetch's RequireStable, KIP-447).

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -13,18 +14,20 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
-    ConfigResource,
     OffsetSpec,
     ResourcePatternType,
     ResourceType,
 )
 
-from mirror import clients
+from mirror import clients, features
 from mirror.cluster import TIMEOUT, ClusterAdmin
+from mirror.features import Features
 from mirror.settings import Cluster
 
 # As librdkafka logs it with debug=feature.
 VERSION = re.compile(r"ApiKey \w+ \((\d+)\) Versions \d+\.\.(\d+)")
+
+ASKED_AT_ONCE = 16  # brokers
 
 Operations = frozenset[str]  # READ, WRITE, ...
 
@@ -35,6 +38,7 @@ class Description:
 
     cluster_id: str
     brokers: tuple[int, ...]
+    addresses: tuple[tuple[str, int], ...]  # host and port of each
     operations: Operations  # on the cluster itself
 
 
@@ -43,6 +47,7 @@ class Probe(ClusterAdmin):
 
     def __init__(self, cluster: Cluster) -> None:
         self._heard = _Versions()
+        self._properties = cluster.properties
         super().__init__(cluster)
 
     def _client(self, cluster: Cluster) -> AdminClient:
@@ -52,19 +57,32 @@ class Probe(ClusterAdmin):
         """Its id, its brokers, and what we may do with it."""
         future = self._admin.describe_cluster(include_authorized_operations=True, request_timeout=TIMEOUT)
         found = self._ask(future.result)
-        brokers = tuple(sorted(node.id for node in found.nodes))
-        return Description(str(found.cluster_id), brokers, _operations(found.authorized_operations))
+        nodes = sorted(found.nodes, key=lambda node: node.id)
+        brokers, addresses = tuple(node.id for node in nodes), tuple((node.host, node.port) for node in nodes)
+        return Description(str(found.cluster_id), brokers, addresses, _operations(found.authorized_operations))
+
+    def features(self, addresses: Iterable[tuple[str, int]]) -> list[Features]:
+        """What each of these brokers says of its features; without those that can't be asked."""
+
+        def told(address: tuple[str, int]) -> Features | None:
+            try:
+                return features.ask(*address, self._properties)
+            except (OSError, ValueError):  # no way that librdkafka has and we don't, or no broker of Apache's
+                return None
+
+        with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+            return [found for found in pool.map(told, addresses) if found]
+
+    def replicas(self, names: Collection[str]) -> dict[str, int]:
+        """How many replicas a topic's partitions have, the fewest of them, by topic."""
+        topics = self._ask(lambda: self._admin.list_topics(timeout=TIMEOUT)).topics
+        partitions = {name: topics[name].partitions.values() for name in names if name in topics}
+        return {name: min(len(each.replicas) for each in some) for name, some in partitions.items() if some}
 
     def versions(self) -> dict[int, int]:
         """The highest version of each API, by its key, that every broker connected so far has."""
         self._admin.poll(0)
         return self._heard.highest
-
-    def broker_config(self, broker: int) -> dict[str, str]:
-        """A broker's whole configuration."""
-        resource = ConfigResource(ResourceType.BROKER, str(broker))
-        (future,) = self._admin.describe_configs([resource], request_timeout=TIMEOUT).values()
-        return {name: entry.value for name, entry in self._ask(future.result).items() if entry.value is not None}
 
     def topic_operations(self, names: Iterable[str]) -> dict[str, Operations]:
         """What we may do with each topic; without those that we may not even see."""

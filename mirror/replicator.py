@@ -6,14 +6,30 @@ import logging
 import random
 import time
 import uuid
-from typing import Protocol
+from dataclasses import replace
+from typing import NoReturn, Protocol
 
+from confluent_kafka.admin import OffsetSpec
+
+from mirror import corruption
 from mirror.assignment import Start
 from mirror.backoff import Backoff
 from mirror.batch_size import BatchSize
-from mirror.buffer import Batch, RecordBuffer
+from mirror.buffer import Batch, RecordBuffer, leader_epoch
 from mirror.cluster import ClusterAdmin
+from mirror.decisions import (
+    Action,
+    Decision,
+    Incident,
+    chosen,
+    decided,
+    doubt,
+    explain,
+    is_accepted,
+    remote_topic,
+)
 from mirror.errors import (
+    DecisionNeeded,
     MirrorError,
     OutcomeUnknown,
     PartitionError,
@@ -29,6 +45,7 @@ from mirror.plan import Partition, Topic
 from mirror.positions import Position, Positions
 from mirror.producer import TransactionalProducer, transactional_id
 from mirror.refusals import Refusals
+from mirror.remote_records import with_records
 from mirror.reports import Counters
 from mirror.settings import Flow
 from mirror.state import TRANSITIONS, State
@@ -39,8 +56,9 @@ from mirror.turn import Turn
 log = logging.getLogger(__name__)
 
 SETTLE_DELAY = 1.0  # seconds a partition is idle before it commits what it owes
-REFRESH_INTERVAL = 24 * 3600.0  # seconds between commits of an idle partition's position
-LOST_RETRY = 30.0  # seconds before a partition whose source data is lost looks again
+RENEW_WITHIN = 3600.0  # seconds after joining in which a position is committed again
+LOST_RETRY = 30.0  # seconds before a partition that waits for a decision looks again
+FOREIGN = "the position belongs to a topic that was deleted"
 
 
 OUTCOMES: dict[type[MirrorError], str] = {
@@ -70,8 +88,12 @@ class Owner(Protocol):
     def make_room(self) -> None:
         """Keep to the bound on open producers before another is opened."""
 
-    def may_skip(self, partition: Partition, position: int) -> bool:
-        """Has somebody chosen to pass over what can't be copied at `position`?"""
+    def decision(self, partition: Partition) -> Decision | None:
+        """What somebody has decided about an incident of the partition, the last one; None: nothing."""
+
+    @property
+    def renew_interval(self) -> float:
+        """Seconds between two commits of a position that stays the same."""
 
     def still_ours(self, partition: Partition) -> bool:
         """Does the newest plan, read to its end, give the partition to this task?"""
@@ -90,18 +112,19 @@ class Replicator:
         self.buffer = RecordBuffer(start.offset)
         self.state = State.STARTING
         self.reason = ""
-        self.blocked = False  # failed by what can't be copied, not by what passes
+        self.incident: Incident | None = None  # failed by what somebody has to decide about, not by what passes
         self.last_commit = 0.0  # seconds since the Unix epoch
         self.last_used = time.monotonic()
         self.counters = Counters()
         self._owner = owner
         self._flow = owner.flow
         self.start = start
-        self._at = Position(start.offset if start.known else -1, "", start.epoch)
-        self.refresh_at = time.monotonic() + random.uniform(0, REFRESH_INTERVAL)
+        self.at = start.hint or Position(-1, "")  # as last loaded or committed
+        self._newest = start.newest  # of ours that is known
+        # Soon: nobody knows when it was committed last. Not all at once: each takes a producer.
+        self.refresh_at = time.monotonic() + random.uniform(0, min(RENEW_WITHIN, owner.renew_interval / 10))
         self._stands = start.known or start.unread  # has a position ever been committed, as far as anybody knows?
         self._delivered: Position | None = None  # before it, without transactions, all is on the target
-        self._anew = True
         self._pin_start = not start.known and (start.unread or owner.flow.start != "earliest")
         self._incarnation: Incarnation | None = None
         self._backoff = Backoff()
@@ -111,7 +134,8 @@ class Replicator:
         self._turn = Turn()
         self._said = ""
         self._told = ("", "")
-        self._lost = "the position belongs to a topic that was deleted" if start.foreign else ""
+        foreign = start.hint is not None and not start.hint.belongs_to(topic.topic_id)
+        self._lost = FOREIGN if foreign else ""
         self._releasing: State | None = None  # what it becomes after the running transaction
 
     def request(self, delay: float | None = None) -> None:
@@ -122,8 +146,15 @@ class Replicator:
 
     def begin(self) -> None:
         """The partition is consumed from now on."""
-        if self._pin_start or self._lost:
+        if self._pin_start or self._lost or self._is_doubtful:
             self.request()
+
+    @property
+    def _is_doubtful(self) -> bool:
+        """Can the position not be believed, as far as can be told before it is loaded?"""
+        # Whether there are records is looked for when the position is loaded.
+        incident = doubt(self.start.hint, self._newest, self.topic, has_records=lambda: False)
+        return self.topic.remote_lost or incident is not None
 
     def arrived(self) -> None:
         """There are new records in the buffer."""
@@ -245,39 +276,57 @@ class Replicator:
 
     def _copy(self, incarnation: Incarnation, batch: Batch) -> None:
         refusals, policy = self._refusals, self._flow.on_poison_record
-        if policy == "fail" and self._owner.may_skip(self.partition, self.position):
+        incident = self._incident("refused")
+        if policy == "fail" and self._decided(incident):
             policy = "skip"
         culprit = refusals.culprit == batch.offsets[0] and policy != "fail"
         size, begun, refused = 0, time.monotonic(), None
+        at = self._next(batch.next_offset, batch.epoch)
         try:
             if culprit:
                 self._tell("record refused, copying goes on behind it", self._refusal(batch))
-                incarnation.pass_over(batch, refusals.reason, whole=not refusals.letters)
+                incarnation.pass_over(batch, at, refusals.reason, whole=not refusals.letters)
             else:
-                size = incarnation.copy(batch)
+                size = incarnation.copy(batch, at)
         except RecordsRefused as error:
             refused = str(error)
         except PartitionError:
-            self._delivered = incarnation.delivered(batch) or self._delivered
+            self._note_delivered(batch, incarnation)
             self._batch_size.failed(len(batch.messages), time.monotonic() - begun)
             raise
         if refused is not None:
-            self._delivered = incarnation.delivered(batch) or self._delivered
+            self._note_delivered(batch, incarnation)
             self._discard()  # librdkafka would go on with sequence numbers that the broker has not seen
             self.counters.transactions["aborted"] += 1
             refusals.refused(batch, refused)
             if len(batch.messages) == 1 and (policy == "fail" or refusals.letters > 1):
+                self.incident = incident
                 raise PoisonRecord(self._refusal(batch))
             return
         self.buffer.committed(batch)
         self._batch_size.committed(len(batch.messages), incarnation.duration)
-        at = Position(batch.next_offset, self.topic.topic_id, batch.epoch)
         self._committed(incarnation, at, len(batch.messages))
         if culprit:
             self.counters.lost["refused" if policy == "skip" else "dead_letter"] += 1
         else:
             self.counters.copied(batch.timestamps, size, int(self.last_commit * 1000), incarnation.duration)
         refusals.taken()
+
+    def _next(self, offset: int, epoch: int = -1, since: int = -1) -> Position:
+        """A position in the plan's topics, after what was copied."""
+        return Position(offset, self.topic.topic_id, epoch, since, self.topic.remote_id, self.at.resets)
+
+    def _note_delivered(self, batch: Batch, incarnation: Incarnation) -> None:
+        """Without transactions a part of a batch that failed may stand: copying goes on after it."""
+        count = incarnation.delivered(batch)
+        if count:
+            self._delivered = self._next(batch.offsets[count - 1] + 1, leader_epoch(batch.messages[count - 1]))
+
+    def _incident(self, kind: str) -> Incident:
+        return Incident(kind, self.topic.topic_id, self.at.remote_id, self.position, self.at.resets)
+
+    def _decided(self, incident: Incident) -> Action | None:
+        return decided(incident, self._owner.decision(self.partition))
 
     def _refusal(self, batch: Batch) -> str:
         size = len(batch.messages[0])
@@ -290,18 +339,20 @@ class Replicator:
         owes = incarnation.unsynced_tail or position > self.position
         if self._pin_start or (idle and owes):
             # Behind markers: theirs is not known, and that of the last record may be older.
-            epoch = self._at.epoch if position == self.position else -1
-            at = Position(position, self.topic.topic_id, epoch, self._at.newest_epoch)
-            incarnation.settle(at)
-            self._committed(incarnation, at)
+            epoch = self.at.epoch if position == self.position else -1
+            at = self._next(position, epoch, self.at.newest_epoch)
+            self._set(at, incarnation)
 
     def _face_loss(self, incarnation: Incarnation) -> None:
         """Find out what is lost, and go on behind it if the flow's policy is to. Raises SourceDataLost if not."""
         self.buffer.invalidate()  # whatever comes of it, the consumer has to seek
         said, self._lost = self._lost, ""  # what it says from now on is news
         try:
-            loss = find(self._owner.source, self.partition, self.topic, self._at, said)
+            loss = find(self._owner.source, self.partition, self.topic, self.at, said)
             self._turn.goes_on()
+            if not loss and (loss := corruption.find(self._flow, self._owner.source, self.partition, self.at, said)):
+                self._turn.goes_on()
+                incarnation = self._promise(incarnation)
             if loss and not self._stands:
                 self._releasing = State.RELEASED  # and joined anew: nothing was promised before the first commit
                 raise PartitionError(f"offset {self.position}, where copying was to start, is not on the source")
@@ -316,16 +367,26 @@ class Replicator:
         self._delivered = None  # it may be what the source no longer has
         self._seek()
 
+    def _promise(self, incarnation: Incarnation) -> Incarnation:
+        """Commit the position if none was ever: what follows it is there, and no later `start` may pass it over."""
+        if self._stands:
+            return incarnation
+        self._set(self.at, incarnation)
+        return self._own()
+
     def _pass_over(self, loss: Loss, incarnation: Incarnation) -> None:
-        if self._flow.on_data_loss == "fail" and not self._owner.may_skip(self.partition, self.position):
-            raise SourceDataLost(loss.what)
+        incident = self._incident(loss.reason)
+        if self._flow.on_data_loss == "fail" and not self._decided(incident):
+            self.incident = incident
+            raise SourceDataLost(f"{loss.what}; {corruption.REMEDY}" if loss.reason == "corrupt" else loss.what)
         # The id, for the same figures may be lost of another topic of the name, and that is not said again.
         known = {"offset": loss.resume, "topic_id": self.topic.topic_id}
         self._tell("source data is lost, copying goes on behind it", loss.what, **known)
-        since = -1 if loss.reason == "recreated" else self._at.newest_epoch
-        at = Position(loss.resume, self.topic.topic_id, since=since)
-        incarnation.settle(at)
-        self._committed(incarnation, at)
+        since = -1 if loss.reason == "recreated" else self.at.newest_epoch
+        at = self._next(loss.resume, since=since)
+        if loss.reason == "truncated":  # the position goes back
+            at = replace(at, resets=at.resets + 1)
+        self._set(at, incarnation)
         self._discard()  # with its marks for offset syncs: they go on from another place
         self.counters.lost[loss.reason] += loss.offsets
 
@@ -347,7 +408,7 @@ class Replicator:
         self._seek()
 
     def _seek(self) -> None:
-        at = self._at if self.position >= 0 else Position(self.start.offset, "", self.start.epoch)
+        at = self.at if self.position >= 0 else Position(self.start.offset, "", self.start.epoch)
         if self._delivered and self._delivered.offset > at.offset:
             at = self._delivered
         number = self.buffer.resume_at(at.offset)
@@ -361,11 +422,13 @@ class Replicator:
 
     def _keep_position(self, incarnation: Incarnation) -> None:
         """Commit the position as it is. A broker forgets it if it has not been for `offsets.retention.minutes`."""
-        incarnation.keep(self._at)
-        self.refresh_at = time.monotonic() + REFRESH_INTERVAL
+        incarnation.keep(self.at)
+        self.refresh_at = time.monotonic() + self._owner.renew_interval
 
     def _take_over(self) -> Incarnation:
         """Fence, then load, then seek. In this order, or an older owner could still move the position."""
+        if self.topic.remote_lost:
+            self._need_decision(remote_topic(self.topic, self.topic.remote_id), None)
         self._owner.make_room()
         producer = self._producer()
         producer.fence()
@@ -373,31 +436,76 @@ class Replicator:
             self._turn.goes_on()
             self._owner.positions.await_settled(self.topic.remote, self.partition.partition)
             self._turn.goes_on()
-        position = self._owner.positions.load(self.topic.remote, self.partition.partition)
+        found = self._owner.positions.load(self.topic.remote, self.partition.partition)
         self._turn.goes_on()
+        self._incarnation = incarnation = Incarnation(self._flow, self.partition, self.topic, producer)
+        incident = doubt(found, self._newest, self.topic, self._has_records)
+        if incident is not None:
+            found = self._follow_decision(incident, found, incarnation)
+        self._go_on_from(found, incarnation)
+        return incarnation
+
+    def _go_on_from(self, position: Position | None, incarnation: Incarnation) -> None:
+        """Seek to a position that can be believed; None: to where a partition begins that was never copied."""
         if position is None:
-            if self._stands:
-                self._releasing = State.RELEASED  # and joined anew: where to start has to be found again
-                raise PartitionError(f"position {self.position} is not in group {self._flow.group} (any more)")
-            self._begin_anew()
-            position = Position(self.start.offset, self.topic.topic_id)
+            self.at = self._next(self.start.offset)
+            if not self._flow.exactly_once:  # or a crash would leave records without a position
+                self._set(self.at, incarnation)
         else:
             self._stands, self._pin_start = True, False
-        self._at = position
-        if position.belongs_to(self.topic.topic_id):
+            self._newest = self.at = self._adopted(position)
+        if self.at.belongs_to(self.topic.topic_id):
             self._seek()
         else:
-            self.lost("the position belongs to a topic that was deleted")
+            self.lost(FOREIGN)
             self.buffer.invalidate()
-        self._incarnation = Incarnation(self._flow, self.partition, self.topic, producer)
-        return self._incarnation
 
-    def _begin_anew(self) -> None:
-        """Nothing was ever committed. If there are records all the same, they may come twice: that is not silent."""
-        anew, self._anew = self._anew, False  # after the first try there can be markers
-        if anew and self._owner.positions.end(self.topic.remote, self.partition.partition) > 0:
-            where = {**self._where(), "remote": self.topic.remote, "group": self._flow.group}
-            log.warning("the remote partition has records, but no position", extra={**where, "from": self.start.offset})
+    def _adopted(self, position: Position) -> Position:
+        """A position from before remote topics had ids gets the one of today, and is committed with it."""
+        if position.remote_id or not self.topic.remote_id:
+            return position
+        log.info("position adopted: it says now which remote topic it belongs to", extra=self._where())
+        self.refresh_at = time.monotonic()
+        return replace(position, remote_id=self.topic.remote_id)
+
+    def _has_records(self) -> bool:
+        """Does a read_committed consumer see records in the remote partition?"""
+        here = (self.topic.remote, self.partition.partition)
+        return self._owner.positions.end(*here) > 0 and here in with_records(self._flow, [here])
+
+    def _follow_decision(self, incident: Incident, found: Position | None, incarnation: Incarnation) -> Position:
+        """Commit the position that somebody, or a policy, has chosen. Raises DecisionNeeded if nobody has."""
+        action = self._decided(incident) or ("continue" if is_accepted(incident, self._flow) else None)
+        if action is None:
+            self._need_decision(incident, found)
+        offset = self._chosen_offset(action)
+        at = chosen(action, offset, found, self._newest, self.topic) or self._next(self.start.offset)
+        what = explain(incident, found, self.topic, self._flow.group)
+        self._tell("position decided, copying goes on from it", what, action=action, offset=at.offset)
+        self._set(at, incarnation)
+        if incident.kind == "remote_topic":
+            self.counters.lost["remote_topic"] += 1
+        return at
+
+    def _set(self, position: Position, incarnation: Incarnation) -> None:
+        incarnation.settle(position)
+        self._committed(incarnation, position)
+
+    def _chosen_offset(self, action: Action) -> int:
+        decision = self._owner.decision(self.partition)
+        if action == "at" and decision is not None:
+            return decision.offset
+        if action != "start":
+            return -1
+        first = self._owner.source.offsets({self.partition: OffsetSpec.earliest()}, stable=False).get(self.partition)
+        if first is None:
+            raise PartitionError("the source gives no offsets of the partition")
+        return first
+
+    def _need_decision(self, incident: Incident, found: Position | None) -> NoReturn:
+        self.incident = incident
+        self.at = self._newest or self.at
+        raise DecisionNeeded(explain(incident, found, self.topic, self._flow.group))
 
     def _producer(self) -> TargetProducer:
         if not self._flow.exactly_once:
@@ -406,9 +514,9 @@ class Replicator:
         return TransactionalProducer(self._flow, name, self._owner.group_metadata, self._owner.throttles.target)
 
     def _committed(self, incarnation: Incarnation, position: Position, records: int = 0) -> None:
-        self._at, self._delivered = position, None
+        self.at, self._newest, self._delivered = position, position, None
         self.last_commit = time.time()
-        self.refresh_at = time.monotonic() + REFRESH_INTERVAL
+        self.refresh_at = time.monotonic() + self._owner.renew_interval
         self._stands, self._pin_start = True, False
         self.counters.committed(records, incarnation.duration)
         self._turn.not_before = incarnation.ended + min(self._flow.transaction_linger_max, incarnation.duration)
@@ -432,12 +540,13 @@ class Replicator:
             self.refresh_at = self._turn.not_before
             self._say(error)
             return
-        if isinstance(error, SourceDataLost):
+        if isinstance(error, SourceDataLost | DecisionNeeded):
             self.buffer.invalidate()
             self._turn.not_before = time.monotonic() + LOST_RETRY
         self.counters.retries += 1
         self._become(State.FAILED, str(error))
-        self.blocked = isinstance(error, SourceDataLost | PoisonRecord)
+        if not isinstance(error, SourceDataLost | PoisonRecord | DecisionNeeded):
+            self.incident = None
         self._say(error)
 
     def _say(self, error: MirrorError) -> None:
@@ -449,7 +558,8 @@ class Replicator:
         if state is not self.state and state not in TRANSITIONS[self.state]:
             raise AssertionError(f"{self.partition} can't go from {self.state.value} to {state.value}")
         self.state, self.reason = state, reason
-        self.blocked = self.blocked and state is State.FAILED
+        if state is not State.FAILED:
+            self.incident = None
 
     def _discard(self) -> None:
         incarnation, self._incarnation = self._incarnation, None
@@ -459,7 +569,12 @@ class Replicator:
     @property
     def position(self) -> int:
         """The next upstream offset, as last loaded or committed; -1: none is known."""
-        return self._at.offset
+        return self.at.offset
+
+    @property
+    def position_topic_id(self) -> str:
+        """The source topic that the position belongs to; "" while nothing has been committed."""
+        return self.at.topic_id if self._newest else ""
 
     @property
     def _drained_to(self) -> int:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from mirror.plan import Partition
-from mirror.throttle import Side
+from mirror import decode
+from mirror.decisions import Incident, an_incident
+from mirror.plan import Partition, a_partition
+from mirror.throttle import SIDES, Side
 
 # Upper bounds of the histograms of replication latency and of transactions' durations, seconds.
 LATENCY_BUCKETS = (
@@ -19,7 +21,16 @@ _BOUNDS_MS = [bound * 1000 for bound in LATENCY_BUCKETS]
 SIZE_BUCKETS = (1, 10, 100, 1_000, 10_000, 100_000)  # records in a transaction
 
 OUTCOMES = ("committed", "aborted", "unknown")  # of transactions
-LOST = ("deleted", "truncated", "recreated", "refused", "dead_letter")  # why upstream offsets were passed over
+# Why upstream offsets were passed over; remote_topic: what was copied before was deleted with the remote topic.
+LOST = (
+    "deleted",
+    "truncated",
+    "recreated",
+    "corrupt",
+    "refused",
+    "dead_letter",
+    "remote_topic",
+)
 
 
 @dataclass(slots=True)
@@ -113,8 +124,14 @@ class Report:
     behind_since: float  # seconds since the Unix epoch: when the next record came; 0: no lag, -1: not known
     last_commit: float  # seconds since the Unix epoch; 0: none yet
     counters: Counters
-    blocked: bool = False  # something can't be copied at the position: people have to choose
+    topic_id: str = ""  # of the position; "" while nothing has been committed
+    remote_id: str = ""  # of the position
+    resets: int = 0  # of the position
+    incident: Incident | None = None  # the partition is blocked: somebody has to decide about it
     throttled_by: Sequence[Side] = ()  # whose quotas slow it down
+    # Seconds since the Unix epoch: when the source's last stable offset came to stand still below the high watermark.
+    stuck_since: float = 0.0  # 0: it does not
+    held_back: int = 0  # offsets behind a transaction that is open on the source for longer than it should be
 
     def key(self) -> bytes:
         """The record key: the newest report of a partition replaces the older ones."""
@@ -127,20 +144,54 @@ class Report:
         return json.dumps(raw, separators=(",", ":")).encode()
 
     @staticmethod
-    def decode(value: bytes) -> Report | None:
-        """The report that `encode` wrote, without what a newer mirror has added; None if it lacks what we need."""
-        try:
-            raw = _known(_REPORT, json.loads(value))
-            raw["partition"] = Partition(*raw["partition"])
-            raw["counters"] = Counters(**_known(_COUNTERS, raw["counters"]))
-            raw["throttled_by"] = tuple(raw.get("throttled_by", ()))
-            return Report(**raw)
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return None
-
-
-def _known(names: Sequence[str], raw: dict[str, Any]) -> dict[str, Any]:
-    return {name: each for name, each in raw.items() if name in names}
+    def decode(value: bytes) -> Report:
+        """The report that `encode` wrote, without what a newer mirror has added. Raises Malformed."""
+        return Report(**decode.fields(decode.parsed(value, REPORT_MAX), _REQUIRED, _ADDED_LATER))
 
 
 _REPORT = [each.name for each in fields(Report)]
+REPORT_MAX = 2**18  # bytes; a usual one has 2,000
+_BUCKETS = decode.listed(decode.integer(), len(LATENCY_BUCKETS) + 1)
+_COUNTED: Mapping[str, decode.Check[Any]] = {
+    "records": decode.integer(),
+    "bytes": decode.integer(),
+    "transactions": decode.counts(OUTCOMES),
+    "fenced": decode.integer(),
+    "retries": decode.integer(),
+    "lost": decode.counts(LOST),
+    "latency_buckets": _BUCKETS,
+    "latency_sum": decode.number(),
+    "age_sum": decode.number(),
+    "duration_buckets": _BUCKETS,
+    "duration_sum": decode.number(),
+    "size_buckets": decode.listed(decode.integer(), len(SIZE_BUCKETS) + 1),
+}
+
+
+def _counters(raw: Any) -> Counters:
+    return Counters(**decode.fields(raw, {}, _COUNTED))
+
+
+_REQUIRED: Mapping[str, decode.Check[Any]] = {
+    "leader": decode.name,
+    "incarnation": decode.name,
+    "generation": decode.integer(),
+    "partition": a_partition,
+    "remote": decode.topic_name,
+    "state": decode.name,
+    "reason": decode.text,
+    "position": decode.integer(-1),
+    "lag": decode.integer(-1),
+    "behind_since": decode.moment(-1.0),
+    "last_commit": decode.moment(),
+    "counters": _counters,
+}
+_ADDED_LATER: Mapping[str, decode.Check[Any]] = {
+    "topic_id": decode.name,
+    "remote_id": decode.name,
+    "resets": decode.integer(),
+    "incident": lambda raw: None if raw is None else an_incident(raw),
+    "stuck_since": decode.moment(),
+    "held_back": decode.integer(),
+    "throttled_by": lambda raw: tuple(decode.listed(decode.among(SIDES))(raw)),
+}

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 import shutil
+import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 PREFIX, LOCK = "mirror-run-", "lock"
@@ -30,7 +33,30 @@ class Scratch:
 
 
 def _sweep(parent: Path) -> None:
-    for lock in parent.glob(f"{PREFIX}*/{LOCK}"):
-        with contextlib.suppress(OSError), lock.open() as file:  # another user's, or still in use
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(lock.parent, ignore_errors=True)
+    for directory in parent.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError), _opened(directory, os.O_DIRECTORY) as place:
+            # As mkdtemp makes it: nobody else could have put anything there.
+            if not os.fstat(place).st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                _remove_left(directory, place)
+
+
+def _remove_left(directory: Path, place: int) -> None:
+    with _opened(LOCK, 0, place) as lock:
+        if stat.S_ISREG(os.fstat(lock).st_mode):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises BlockingIOError while its service runs
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _opened(name: Path | str, flags: int, place: int | None = None) -> Iterator[int]:
+    """Our own file or directory; raises OSError for another user's.
+
+    Everybody may write where we look: a FIFO must not hold us, and a link must not lead us elsewhere.
+    """
+    found = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | flags, dir_fd=place)
+    try:
+        if os.fstat(found).st_uid != os.geteuid():
+            raise PermissionError(f"{name} is another user's")
+        yield found
+    finally:
+        os.close(found)

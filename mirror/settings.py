@@ -48,7 +48,10 @@ class Flow:
     transaction_threads: int  # transactions at once in one task
     producers_max: int  # producers open at once in one task
     producer_idle_timeout: float
+    open_transaction_warn_after: float  # a transaction on the source that holds records back for longer is told
     exactly_once: bool  # False: at least once, without transactions
+    append_to_existing: bool  # copy into remote partitions that have records, but no position of this flow
+    accept_log_append_time: bool  # may remote topics replace the records' timestamps by their own clock?
     on_data_loss: Literal["fail", "skip"]  # when the source has no longer what comes after the position
     on_poison_record: Literal["fail", "skip", "dead_letter"]  # when the target refuses a record
 
@@ -90,6 +93,7 @@ class Spark:
 
     master: str
     conf: Mapping[str, str] = field(repr=False)
+    references: frozenset[str] = frozenset()  # keys of `conf` whose values come from ${...}: never to be shown
 
 
 @dataclass(frozen=True, slots=True)

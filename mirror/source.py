@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass
 from typing import ClassVar
@@ -34,10 +35,11 @@ Offset = dict[str, int]
 
 @dataclass(frozen=True)
 class SlicePartition(InputPartition):
-    """One slice of an epoch of `count` slices."""
+    """One slice of an epoch of `count` slices. Spark gives it to each task that it starts for the slice."""
 
     index: int
     count: int
+    epoch: str
 
 
 class MirrorDataSource(DataSource):
@@ -112,14 +114,16 @@ class EpochReader(DataSourceStreamReader):
         """The slices of the newest plan; none if it says to stop by now."""
         plan = self._plan()
         count = len(plan.slices) if plan and start != end else 0
-        return [SlicePartition(index, count) for index in range(count)]
+        epoch = uuid.uuid4().hex
+        return [SlicePartition(index, count, epoch) for index in range(count)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
         """Run one slice, in an executor's Python worker; yields its receipts when the epoch ends."""
         assert isinstance(partition, SlicePartition)
         logs.configure(self._log)
         try:
-            receipts = SliceTask(self._flow, self._leader, partition.index, partition.count).run()
+            whole = partition.index, partition.count, partition.epoch
+            receipts = SliceTask(self._flow, self._leader, *whole).run()
         except ForeignPlan as error:  # the epoch is over until there is another
             where = {"flow": self._flow.name, "slice": partition.index, "reason": str(error)}
             log.warning("task ends", extra=where)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -24,23 +26,26 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from mirror import spark_security
 from mirror.errors import MirrorError
 from mirror.scratch import Scratch
 from mirror.settings import Flow, Log
 from mirror.settings import Spark as SparkSettings
 from mirror.source import FORMAT, bound
 from mirror.spark_home import SparkHome, spark_home
-from mirror.yaml_marks import SECRET
+from mirror.spark_security import LOCAL
+
+_logger = logging.getLogger(__name__)
 
 # A slice's task lives as long as its epoch, so failures of weeks add up; each is retried by the next attempt.
 TASK_MAX_FAILURES = 1_000_000
+
+SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"  # what PySpark starts its gateway with
 
 # What a JVM says at its start whatever it is told, and Spark's first words before it reads a log configuration.
 NOISE = re.compile(
     rb"WARNING: (Using incubator modules|.*sun\.misc\.Unsafe|.*restricted method|Please consider|Use --enable)"
 )
-
-LOCAL = re.compile(r"local(?:\[\s*(?P<threads>\*|\d+)\s*(?:,\s*\d+\s*)?\])?")
 
 # The driver moves no records: a small heap and the serial collector keep its memory low.
 DRIVER_JAVA_OPTIONS = (
@@ -119,6 +124,8 @@ class SparkDriver:
         home: SparkHome | None = None,
         task_failures: int = TASK_MAX_FAILURES,
     ) -> None:
+        for line in spark_security.warnings(settings.master, settings.conf):
+            _logger.warning(line)
         self._scratch = Scratch()
         self._stopping = False
         url = master(settings.master, len(flows), task_failures)
@@ -129,9 +136,13 @@ class SparkDriver:
         os.environ["PYSPARK_DRIVER_PYTHON"] = "none"
         self._home = home or spark_home(self._scratch.path)
         os.environ["SPARK_HOME"] = str(self._home.path)
-        local = url.startswith("local")
+        local = spark_security.is_local(url)
         attempts = {"spark.task.maxFailures": str(task_failures)}
-        together = {**self._conf(local), **attempts, **settings.conf, **FIXED}
+        protection = spark_security.protection(url, settings.conf)
+        hidden = spark_security.redaction(settings.conf, settings.references)
+        together = {**self._conf(local), **attempts, **protection, **settings.conf, **hidden, **FIXED}
+        if local:  # the one thing that tells Spark's own pages where to listen
+            os.environ["SPARK_LOCAL_IP"] = together[spark_security.BIND]
         conf = SparkConf().setAll(list(together.items())).setMaster(url)
         self.session = SparkSession(SparkContext(conf=conf, gateway=self._launch(conf)))
         # Its answer to a JVM that is gone is a stack trace on stderr.
@@ -142,17 +153,34 @@ class SparkDriver:
 
     def _launch(self, conf: SparkConf) -> JavaGateway:
         """Start the JVM in a session of its own: what is sent to our process group must not end it before a drain."""
-        # What is given here stands on the command line. The context gets all of `conf` before it starts.
-        told = [(key, value) for key, value in conf.getAll() if not SECRET.search(key)]
         lines, stderr = os.pipe()  # read from the start: a JVM that can't start says why
         threading.Thread(target=self._relay, args=(os.fdopen(lines, "rb"),), daemon=True, name="jvm stderr").start()
         try:
-            how = {"stderr": stderr, "start_new_session": True}
-            gateway: JavaGateway = launch_gateway(SparkConf(loadDefaults=False).setAll(told), how)  # type: ignore[no-untyped-call]
+            with self._submitted(conf):
+                how = {"stderr": stderr, "start_new_session": True}
+                gateway: JavaGateway = launch_gateway(None, how)  # type: ignore[no-untyped-call]
         finally:
             os.close(stderr)
         self._jvm: subprocess.Popen[bytes] = gateway.proc
         return gateway
+
+    @contextlib.contextmanager
+    def _submitted(self, conf: SparkConf) -> Iterator[None]:
+        """Have PySpark's gateway read `conf` from a file that only we can read: on a command line everybody can."""
+        file = self._scratch.path / "spark.properties"
+        file.touch(0o600, exist_ok=False)
+        file.write_text(spark_security.properties_file(dict(conf.getAll())))
+        before = os.environ.get(SUBMIT_ARGS)
+        ours = f"--properties-file {shlex.quote(str(file))} --load-spark-defaults"
+        os.environ[SUBMIT_ARGS] = f"{ours} {before or 'pyspark-shell'}"
+        try:
+            yield
+        finally:
+            file.unlink()
+            if before is None:
+                del os.environ[SUBMIT_ARGS]
+            else:
+                os.environ[SUBMIT_ARGS] = before
 
     def _relay(self, lines: IO[bytes]) -> None:
         """Pass on what the JVM and the Python workers say, but for what says nothing."""
@@ -172,7 +200,8 @@ class SparkDriver:
 
     def warm_up(self) -> None:
         """Start Python workers, while others plan the first query: see source.WarmUp."""
-        with contextlib.suppress(Py4JError, PySparkException, ConnectionError):
+        # A session that is stopped meanwhile has no JVM any more, which PySpark finds out as an AttributeError.
+        with contextlib.suppress(Py4JError, PySparkException, ConnectionError, AttributeError):
             self.session.read.format(FORMAT).option("tasks", str(self.slots())).load().collect()
 
     def slots(self) -> int:
@@ -222,10 +251,10 @@ class SparkDriver:
 
 
 def _package(directory: Path) -> Path:
-    """This package as a zip for executors; what it needs of others (confluent-kafka, pyarrow) is theirs to have."""
+    """This package as a zip for executors; what it needs of others (see README) is theirs to have."""
     here = Path(__file__).parent
     archive = directory / "mirror.zip"
     with zipfile.ZipFile(archive, "w") as packed:
-        for module in here.glob("*.py"):
-            packed.write(module, f"mirror/{module.name}")
+        for module in here.rglob("*.py"):
+            packed.write(module, Path("mirror", module.relative_to(here)))
     return archive

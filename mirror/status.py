@@ -14,6 +14,7 @@ from typing import Any
 from mirror.channel import Heard, StatusReader
 from mirror.cluster import ClusterAdmin
 from mirror.control import ControlReader
+from mirror.decisions import Incident
 from mirror.errors import ClusterAway, FlowError
 from mirror.flow_status import SILENCE
 from mirror.plan import Partition, Plan
@@ -22,7 +23,6 @@ from mirror.settings import Flow
 from mirror.state import State
 from mirror.tables import Cell, figure, table
 
-RECENT = 25  # reports of each partition that are read: more than in the ten seconds in which each is repeated
 WELL = (State.STARTING.value, State.PAUSED.value, State.RUNNING.value)
 # The worst first.
 STATES = ("unassigned", *(state.value for state in State if state.value not in WELL), *WELL)
@@ -43,7 +43,13 @@ class PartitionView:
     records_per_second: float | None
     last_commit: float | None  # seconds since the Unix epoch
     report_age: float | None  # seconds
-    blocked: bool = False  # something can't be copied at the position: see `mirror resume --skip-lost`
+    incident: Incident | None = None  # what somebody has to decide about: see `mirror resume`
+    held_back: int = 0  # offsets behind a transaction that is open on the source for too long
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        incident = None if self.incident is None else self.incident._asdict()
+        return {**asdict(self), "blocked": incident is not None, "incident": incident}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,8 @@ class FlowView:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {**asdict(self), "well": self.well}
+        partitions = [partition.as_dict() for partition in self.partitions]
+        return {**asdict(self), "partitions": partitions, "well": self.well}
 
 
 def look(flow: Flow) -> FlowView:
@@ -80,8 +87,7 @@ def look(flow: Flow) -> FlowView:
         plan = control.plan
         if plan is None:
             return _but(nothing, "new", "no service has written a plan yet")
-        with closing(StatusReader(flow, back=RECENT * (10 + sum(map(len, plan.slices))))) as status:
-            heard = status.history()
+        heard = StatusReader.recent(flow, sum(map(len, plan.slices)))
         if not {p for each in plan.slices for p in each} <= {each.report.partition for each in heard}:
             with closing(StatusReader(flow, back=2**62)) as status:
                 heard = status.history()
@@ -105,7 +111,7 @@ def view(flow: str, plan: Plan, orders: tuple[str, ...], heard: Iterable[Heard],
     ours = [each.at for some in reports.values() for each in some if each.report.leader == plan.leader]
     age = now - max(ours) if ours else None
     if plan.stop:
-        state, reason = "stopped", "the service was stopped in order"
+        state, reason = "stopped", "the service was stopped in order, or another flow is in the way: see mirror check"
     elif not wanted:
         state, reason = "silent", "no topic that mirror may see matches: look at topics and exclude, and at Describe"
     elif age is None or age > SILENCE:
@@ -137,7 +143,8 @@ def _partition(partition: Partition, plan: Plan, heard: list[Heard], now: float)
         _rate(heard) if state == "running" else None,
         report.last_commit or None,
         age,
-        report.blocked,
+        report.incident,
+        report.held_back,
     )
 
 

@@ -11,10 +11,12 @@ from itertools import chain
 
 from mirror.assignment import Assignment, Replaced
 from mirror.channel import ChannelWriter, Claim
+from mirror.claims import Claimant
 from mirror.cluster import ClusterAdmin
 from mirror.companion import Companion
 from mirror.control import ControlReader
-from mirror.errors import TaskHung
+from mirror.decisions import Decision
+from mirror.errors import FlowError, TaskHung
 from mirror.plan import Partition
 from mirror.poller import BUFFER_RECORDS, Poller, Seek
 from mirror.positions import Position, Positions
@@ -43,10 +45,10 @@ class Receipt:
 class SliceTask:
     """Copies the partitions that the newest plan gives to slice `index`, until the plan says to finish."""
 
-    def __init__(self, flow: Flow, leader: str, index: int, count: int) -> None:
+    def __init__(self, flow: Flow, leader: str, index: int, count: int, epoch: str) -> None:
         self.flow = flow
-        self._index = index
         self._identity = uuid.uuid4().hex
+        self._index = index
         self._ready: DelayQueue[Replicator] = DelayQueue()
         self._room = threading.Lock()
         self._threads: list[threading.Thread] = []
@@ -60,17 +62,25 @@ class SliceTask:
         self._writer = ChannelWriter(flow)
         self._control = ControlReader(flow, follow=True)
         self._assignment = Assignment(flow, self._control, leader, index, count, self._identity)
-        self._companion = Companion(self, self._assignment, self._control, self._writer, self._poller.moves)
+        self._claimant = Claimant(flow, self._control, self._writer, Claim(index, self._identity, leader, epoch))
+        parts = (self._assignment, self._control, self._writer, self._claimant)
+        self._companion = Companion(self, *parts, self._poller.moves)
 
     def run(self) -> list[Receipt]:
-        """Copy until the plan says to finish. Raises Replaced, ClusterAway or TaskHung: Spark starts it again."""
+        """Copy until the plan says to finish.
+
+        Raises Replaced, ClusterAway, FlowError or TaskHung: Spark starts it again.
+        """
         # Records make no cycles, but while they wait the collector would look through all of them again and again.
         gc.set_threshold(2 * BUFFER_RECORDS)
         try:
             self._control.read_to_end()
+            if self._control.plan is None:  # there was one, or nobody would have started us
+                where = f"flow {self.flow.name}: {self.flow.control_topic}"
+                raise FlowError(f"{where} has no plan, it must have been deleted: the leader writes the plan again")
             if not self._assignment.stands:
                 return []
-            self._writer.claim(Claim(self._index, self._identity))
+            self._claimant.claim()
             self._control.read_to_end()
             self.have_threads(0)
             self._companion.start()
@@ -138,10 +148,14 @@ class SliceTask:
         except Exception:  # whatever it is, the fence decides at the next try
             return True
 
-    def may_skip(self, partition: Partition, position: int) -> bool:
-        """Has somebody chosen to pass over what can't be copied at `position`?"""
-        skip = self._assignment.skips.get(partition)
-        return skip is not None and skip.position == position
+    def decision(self, partition: Partition) -> Decision | None:
+        """What somebody has decided about an incident of the partition, the last one; None: nothing."""
+        return self._assignment.decisions.get(partition)
+
+    @property
+    def renew_interval(self) -> float:
+        """Seconds between two commits of a position that stays the same."""
+        return self._assignment.renew_interval
 
     def _transact(self) -> None:
         while (replicator := self._ready.take()) is not None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import NewPartitions, NewTopic
 
 from mirror.clients import INTERNAL_MAX
 from mirror.cluster import NAMES, ClusterAdmin, Refusals, portions
+from mirror.decisions import Decision
 from mirror.errors import FlowError
-from mirror.plan import Topic
-from mirror.policy import ReplicationPolicy
+from mirror.plan import Partition, Plan, Topic
+from mirror.policy import LeftOut, ReplicationPolicy, left_out_topics, some_of
+from mirror.remote_topics import RemoteTopicsMonitor
 from mirror.settings import Flow
+from mirror.timestamps import KEEP, TimestampCheck
+from mirror.topic_ids import KnownIds
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +57,8 @@ INTERNAL_CONFIG = {
 # Most records that are refused are so because they are too large.
 DEAD_LETTER_CONFIG = {"max.message.bytes": str(2**31 - 1)}
 
+NEW_WITHIN, LOOK_INTERVAL = 2.0, 0.1  # seconds in which brokers hear of a new topic, and between two looks
+
 Wanted = Mapping[str, tuple[int, Mapping[str, str]]]  # remote topics with partitions and configuration
 
 
@@ -60,6 +67,8 @@ class Changes:
     """What the target lacks, and what is there."""
 
     mirrored: Mapping[str, int]  # topics of the source that the flow mirrors, with their partitions
+    replacing: Sequence[str]  # remote topics that replace timestamps: theirs are not mirrored
+    left_out: LeftOut
     existing: Mapping[str, int]  # topics of the target, with theirs
     create: Wanted
     grow: Mapping[str, int]  # remote topics with the partitions they shall have
@@ -74,45 +83,116 @@ class TopicMonitor:
         self._source = ClusterAdmin(flow.source)
         self._target = ClusterAdmin(flow.target)
         self._policy = ReplicationPolicy.of(flow)
+        self._remote_topics = RemoteTopicsMonitor(flow, self._target)
         self.refused: Refusals = {}  # remote topics that could not be created or grown at the last look
+        self.remote_ids: Mapping[str, str] = {}  # of all remote topics at the last look
+        self.in_doubt = False  # has the last look seen a change that the next one has to confirm?
+        self.timestamps = TimestampCheck(flow, self._target)
+        self._left_out: LeftOut = {}  # at the last look
+        self._own_ids = KnownIds()
 
-    def ensure_internal_topics(self) -> None:
-        """Make mirror's own topics where they are missing. Raises FlowError if refused."""
+    def ensure_internal_topics(self) -> dict[str, str]:
+        """Make mirror's own topics where they are missing; returns the ids of those that were others before.
+
+        May be called each second. Raises FlowError if refused.
+        """
         factor, letters = self._flow.internal_replication_factor, self._flow.dead_letter_topic
+        ids, refused = self._target.ids_now(self._flow.own_topics)
         missing = [
             NewTopic(name, 1, factor, config=DEAD_LETTER_CONFIG if name == letters else INTERNAL_CONFIG)
-            for name in self._missing_internal(self._target.partitions())
+            for name, error in refused.items()
+            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
         ]
         for name, error in self._create(missing).items():
             raise FlowError(f"topic {name} can't be created on {self._flow.target.alias}: {error.str()}")
+        for name in refused.keys() - {topic.topic for topic in missing}:
+            raise FlowError(f"topic {name} can't be seen on {self._flow.target.alias}: {refused[name].str()}")
+        return {name: topic_id for name, topic_id in ids.items() if self._own_ids.is_another(name, topic_id)}
 
-    def mirrored(self, goes_on: Callable[[], object] = lambda: None) -> dict[str, Topic]:
+    def mirrored(
+        self,
+        plan: Plan | None = None,
+        decisions: Mapping[Partition, Decision] | None = None,
+        goes_on: Callable[[], object] = lambda: None,
+        permit: Callable[[Mapping[str, str]], object] = lambda _: None,
+    ) -> dict[str, Topic]:
         """The source's topics that the flow mirrors, by name, with the partitions that stand ready on the target.
 
-        Thousands of new ones take minutes: `goes_on` is called now and then.
+        `plan` is the newest one: a remote topic that it has is not made again when it is gone, unless the policy or one
+        of the `decisions` says so. Thousands of new ones take minutes: `goes_on` is called now and then. `permit` is
+        given all remote topics, by source topic, and may raise before any is made.
         """
-        partitions = self._make(*self._look(), goes_on)
-        ids = self._source.topic_ids(sorted(partitions))
-        return {
-            name: Topic(self._policy.remote_topic(name), topic_id, partitions[name], partitions[name])
-            for name, topic_id in sorted(ids.items())
-        }
+        mirrored, left_out, existing = self._look()
+        permit({name: self._policy.remote_topic(name) for name in mirrored})
+        self._tell_left_out(left_out)
+        mirrored = self._keeping_timestamps(mirrored, existing, goes_on)
+        before = plan.known if plan else {}
+        known = self._known(mirrored, before)
+        remade = {d.incident.remote_id for d in (decisions or {}).values() if d.incident.kind == "remote_topic"}
+        names = {*map(self._policy.remote_topic, mirrored), *(topic.remote for topic in before.values())}
+        remote = self._remote_topics.look(
+            names & existing.keys(), known.values(), lambda topic: topic.remote_id in remade
+        )
+        self.in_doubt = bool(remote.doubtful)
+        left = {name: topic for name, topic in known.items() if topic.remote in remote.lost | remote.doubtful}
+        partitions = self._make({n: c for n, c in mirrored.items() if n not in left}, existing, goes_on)
+        self.remote_ids = {**remote.ids, **self._new_ids(partitions, remote.ids)}
+        ids = self._source.topic_ids(sorted({*partitions, *left}))
+        topics = {}
+        for name, topic_id in sorted(ids.items()):
+            if name in left:
+                topics[name] = replace(left[name], topic_id=topic_id, remote_lost=left[name].remote in remote.lost)
+            else:
+                target = self._policy.remote_topic(name)
+                remote_id = self.remote_ids.get(target) or (known[name].remote_id if name in known else "")
+                topics[name] = Topic(target, topic_id, partitions[name], partitions[name], remote_id)
+        return topics
+
+    def _known(self, mirrored: Iterable[str], before: Mapping[str, Topic]) -> dict[str, Topic]:
+        """Of the topics that are mirrored, those of which the last plan knew the remote topic."""
+        known = {name: before[name] for name in mirrored if name in before}
+        return {n: t for n, t in known.items() if t.remote_id and t.remote == self._policy.remote_topic(n)}
+
+    def _new_ids(self, partitions: Iterable[str], ids: Mapping[str, str]) -> dict[str, str]:
+        """Of remote topics that were made just now. A broker may hear of them a moment later."""
+        new = [name for name in map(self._policy.remote_topic, partitions) if name not in ids]
+        found: dict[str, str] = {}
+        deadline = time.monotonic() + NEW_WITHIN
+        while new and time.monotonic() < deadline:
+            found |= self._target.topic_ids(new)
+            new = [name for name in new if name not in found]
+            if new:
+                time.sleep(LOOK_INTERVAL)
+        return found
 
     def changes(self) -> Changes:
         """What has to be made on the target; makes nothing."""
-        mirrored, existing = self._look()
+        mirrored, left_out, existing = self._look()
+        mirrored = self._keeping_timestamps(mirrored, existing)
         return Changes(
             mirrored=mirrored,
+            replacing=self.timestamps.refused,
+            left_out=left_out,
             existing=existing,
             create={name: wanted for some in self._lacking(mirrored, existing) for name, wanted in some.items()},
             grow=self._short(mirrored, existing),
             internal=self._missing_internal(existing),
         )
 
-    def _look(self) -> tuple[dict[str, int], dict[str, int]]:
-        """The source's topics that the flow mirrors and all of the target, with their partitions."""
-        mirrored = {name: n for name, n in self._source.partitions().items() if self._policy.is_mirrored(name)}
-        return mirrored, self._target.partitions()
+    def _look(self) -> tuple[dict[str, int], LeftOut, dict[str, int]]:
+        """The source's topics that the flow mirrors and all of the target, with their partitions; what is left out."""
+        found = self._source.partitions()
+        mirrored = {name: n for name, n in found.items() if self._policy.is_mirrored(name)}
+        return mirrored, left_out_topics(self._policy, found), self._target.partitions()
+
+    def _keeping_timestamps(
+        self, mirrored: Mapping[str, int], existing: Mapping[str, int], goes_on: Callable[[], object] = lambda: None
+    ) -> dict[str, int]:
+        """`mirrored` without what the target would alter."""
+        remote = {name: self._policy.remote_topic(name) for name in mirrored}
+        self.timestamps.look(existing.keys() & remote.values(), goes_on)
+        refused = set(self.timestamps.refused)
+        return {name: count for name, count in mirrored.items() if remote[name] not in refused}
 
     def _lacking(self, mirrored: Mapping[str, int], existing: Mapping[str, int]) -> Iterator[Wanted]:
         """What the target has to create, some at a time: what is made of it stays, should the source go away then."""
@@ -149,12 +229,13 @@ class TopicMonitor:
     def _create_remote(self, wanted: Wanted) -> Refusals:
         """Create remote topics, given how many partitions and which configuration each has."""
         factor = self._flow.replication_factor
-        refused = self._create(NewTopic(t, n, factor, config={**own, **ANY_TIME}) for t, (n, own) in wanted.items())
+        kept = {name: (count, {**own, **KEEP}) for name, (count, own) in wanted.items()}
+        refused = self._create(NewTopic(t, n, factor, config={**config, **ANY_TIME}) for t, (n, config) in kept.items())
         # Brokers before Kafka 3.6 don't know ANY_TIME, and don't need it.
         older = [topic for topic, error in refused.items() if error.code() == KafkaError.INVALID_CONFIG]
         for topic in older:
             del refused[topic]
-        return refused | self._create(NewTopic(t, wanted[t][0], factor, config=dict(wanted[t][1])) for t in older)
+        return refused | self._create(NewTopic(t, kept[t][0], factor, config=kept[t][1]) for t in older)
 
     def _configs(self, names: list[str]) -> dict[str, dict[str, str]]:
         configs, refused = self._source.topic_configs(names)
@@ -180,6 +261,15 @@ class TopicMonitor:
                 where = {"flow": self._flow.name, "topic": topic.topic, "partitions": topic.new_total_count}
                 log.info("adding partitions", extra=where)
         return self._target.create_partitions(wanted)
+
+    def _tell_left_out(self, left_out: LeftOut) -> None:
+        """What `topics` matches and is not copied: once, and again when it changes."""
+        before, self._left_out = self._left_out, left_out
+        for reason in sorted({*left_out, *before}):
+            names = left_out.get(reason, [])
+            if names != before.get(reason, []):
+                told = {"count": len(names), "topics": some_of(names), "reason": reason}
+                log.info("topics match the configuration but are left out", extra={"flow": self._flow.name, **told})
 
     def _tell(self, refused: Refusals) -> None:
         """Once for each topic: what is refused is asked again at every look."""

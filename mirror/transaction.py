@@ -7,15 +7,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice, repeat
-from operator import length_hint
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message
 
-from mirror.buffer import Batch, leader_epoch
+from mirror import timestamps
+from mirror.buffer import Batch
 from mirror.clients import request_limits
 from mirror.dead_letters import dead_letter
 from mirror.errors import MirrorError, OutcomeUnknown, PartitionError, RecordsRefused
+from mirror.headers import HEADER_WEIGHT, NO_HEADERS, readable
 from mirror.idempotent import IdempotentProducer
 from mirror.offset_syncs import OffsetSync, SyncMarks
 from mirror.plan import Partition, Topic
@@ -23,8 +24,8 @@ from mirror.positions import Position
 from mirror.producer import TransactionalProducer
 from mirror.settings import Flow
 
-NO_HEADERS: list[Any] = []
 UNINTERRUPTED = 1_000  # records queued before another thread may have the interpreter
+UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)  # topics
 UNEVEN = 1.1  # requests taken for full, for records are not all of a size
 TargetProducer = TransactionalProducer | IdempotentProducer
 
@@ -40,6 +41,10 @@ class Incarnation:
         self._request_limits = request_limits(flow)
         self._marks = SyncMarks(flow.offset_lag_max)
         self._tail: OffsetSync | None = None
+        # Records whose timestamp the target replaced. Of this transaction: with one, there is no next one.
+        self._restamped: list[int] | None = [] if flow.exactly_once and not flow.accept_log_append_time else None
+        self._beside = ""  # which of mirror's own topics is being produced to
+        self._gone: dict[str, str] = {}  # own topics that took no record, and why
         self.duration = 0.0  # seconds that the last transaction took
         self.ended = 0.0  # monotonic; long ago, or an idle partition would have to keep its producer to settle
 
@@ -53,8 +58,8 @@ class Incarnation:
         """Has the last record of the last batch no offset sync yet?"""
         return self._tail is not None
 
-    def copy(self, batch: Batch) -> int:
-        """Copy `batch` in one transaction with its position; returns the bytes of keys, values and headers.
+    def copy(self, batch: Batch, position: Position) -> int:
+        """Copy `batch` in one transaction with the position after it; returns the bytes of keys, values and headers.
 
         Raises TransactionAborted, RecordsRefused, ProducerFenced or OutcomeUnknown.
         """
@@ -73,7 +78,7 @@ class Incarnation:
                         self._produce_sync(self._sync(batch, index, downstream))
 
         try:
-            self._run(produce, self._position(batch.next_offset, batch.epoch))
+            self._run(produce, position)
         except RecordsRefused as error:
             if len(batch.messages) == 1 and downstream:  # the record was taken: no reason to pass it over
                 raise PartitionError(f"{self._flow.offset_syncs_topic} takes no offset sync: {error}") from error
@@ -98,7 +103,7 @@ class Incarnation:
         """Commit a position again as it is, and be it one of a topic that is gone. Raises as `copy`."""
         self._run(lambda: None, position)
 
-    def pass_over(self, batch: Batch, reason: str, whole: bool) -> None:
+    def pass_over(self, batch: Batch, position: Position, reason: str, whole: bool) -> None:
         """Commit the position behind a record that the target refuses, by policy with a dead letter.
 
         If not `whole`, the letter has none of the record's bytes. Raises as `copy`.
@@ -108,33 +113,30 @@ class Incarnation:
             if self._flow.on_poison_record == "dead_letter":
                 headers = NO_HEADERS
                 with contextlib.suppress(RecordsRefused):  # for the sake of its headers: then `reason` says so
-                    (headers,) = _headers(batch.messages)
+                    (headers,) = readable(batch.messages)
                 letter = dead_letter(self._partition, batch.messages[0], headers, reason, whole)
-                self._producer.produce(self._flow.dead_letter_topic, partition=0, **letter)
+                self._produce_beside(self._flow.dead_letter_topic, **letter)
 
-        self._run(produce, self._position(batch.next_offset, batch.epoch))
+        self._run(produce, position)
 
-    def delivered(self, batch: Batch) -> Position | None:
-        """Where a batch that failed has to go on: behind those records that stand; None: with its first one."""
-        count = min(self._producer.delivered, len(batch.offsets))  # offset syncs come after the records
-        if not count:
-            return None
-        last = count - 1
-        return self._position(batch.offsets[last] + 1, leader_epoch(batch.messages[last]))
+    def delivered(self, batch: Batch) -> int:
+        """How many records of a batch that failed stand on the target all the same, the first ones."""
+        return min(self._producer.delivered, len(batch.offsets))  # offset syncs come after the records
 
     def discard(self) -> None:
         """End the producer without waiting for anything."""
         self._producer.discard()
 
-    def _position(self, offset: int, epoch: int) -> Position:
-        return Position(offset, self._topic.topic_id, epoch)
-
     def _run(self, produce: Callable[[], None], position: Position) -> None:
         producer, begun = self._producer, time.monotonic()
+        self._beside = ""
+        self._gone.clear()
         try:
             producer.begin()
             produce()
             producer.send_position(position.to_commit(self._topic.remote, self._partition.partition))
+            if self._restamped:  # the last record is delivered: as it went, so did those before it
+                raise PartitionError(f"{self._topic.remote}: {timestamps.REASON}")
             producer.commit()
         except KafkaException as error:
             failure: KafkaError = error.args[0]
@@ -147,26 +149,37 @@ class Incarnation:
             self.ended = time.monotonic()
             self.duration = self.ended - begun
             return
-        raise producer.failed(failure)  # out here, see clients.py
+        raise self._naming(producer.failed(failure))  # out here, see clients.py
+
+    def _naming(self, error: PartitionError) -> PartitionError:
+        """With the name of mirror's own topic that is missing, if that is why; librdkafka does not tell it."""
+        topic = self._beside or next(iter(self._gone), "")
+        if topic and not isinstance(error, RecordsRefused):
+            text = (
+                f"{topic} takes no record: {self._gone.get(topic, error)}; the leader makes it again if it is missing"
+            )
+            error.args = (text,)
+        return error
 
     def _produce(self, batch: Batch, chosen: Sequence[int], downstream: dict[int, int]) -> int:
         """Queue the batch; the records `chosen` and the last one will tell their downstream offset."""
         messages = batch.messages
         keys = list(map(Message.key, messages))
-        headers = _headers(messages)
+        headers = readable(messages)
         tells: list[Callable[..., None] | None] = [None] * len(messages)
         for index in (*chosen, len(messages) - 1):
-            tells[index] = _tell(downstream, index)
+            tells[index] = _tell(downstream, index, self._restamped)
         # The hot loop: `map` spends no step of the interpreter on a record, and keywords would double produce's cost.
         topic, number = repeat(self._topic.remote), repeat(self._partition.partition)
         values = map(Message.value, messages)
         calls = map(self._producer.produce, topic, values, keys, number, tells, repeat(None), batch.timestamps, headers)
-        size = batch.size + sum(map(len, filter(None, keys)))
+        # Without headers, which librdkafka does not count when it waits for a request to be full.
+        size = sum(map(len, messages)) + sum(map(len, filter(None, keys)))
         request = self._request(size / len(messages))
         while deque(islice(calls, min(request, UNINTERRUPTED)), maxlen=1):
             self._producer.keep_down(2 * request)
         self._producer.keep_down(request)
-        return size + sum(map(_headers_size, filter(None, headers)))
+        return batch.weight - HEADER_WEIGHT * sum(map(len, headers))
 
     def _request(self, size: float) -> int:
         """How many records of so many bytes, keys and values, are enough for a request."""
@@ -177,37 +190,29 @@ class Incarnation:
         return OffsetSync(*self._partition, batch.offsets[index], downstream[index])
 
     def _produce_sync(self, sync: OffsetSync) -> None:
-        self._producer.produce(self._flow.offset_syncs_topic, sync.value(), sync.key(), 0)
+        self._produce_beside(self._flow.offset_syncs_topic, key=sync.key(), value=sync.value())
+
+    def _produce_beside(self, topic: str, **record: Any) -> None:
+        self._beside = topic
+        self._producer.produce(topic, partition=0, callback=_note_missing(self._gone, topic), **record)
+        self._beside = ""
 
 
-def _tell(downstream: dict[int, int], index: int) -> Callable[[KafkaError | None, Message], None]:
+def _tell(
+    downstream: dict[int, int], index: int, restamped: list[int] | None
+) -> Callable[[KafkaError | None, Message], None]:
     def delivered(error: KafkaError | None, message: Message) -> None:
         if error is None:
             downstream[index] = message.offset()
+            if restamped is not None and message.timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME:
+                restamped.append(index)
 
     return delivered
 
 
-class _Unreadable:
-    """Stands for headers that can't be read. Whoever asks for them is told, without a look at each record's."""
+def _note_missing(gone: dict[str, str], topic: str) -> Callable[[KafkaError | None, Message], None]:
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None and error.code() in UNKNOWN:
+            gone[topic] = error.str()
 
-    def __bool__(self) -> bool:
-        raise RecordsRefused("a header's name is not UTF-8, so the headers can't be read")
-
-
-def _headers(messages: Sequence[Message]) -> list[Any]:
-    """Of each record. Raises RecordsRefused if those of one can't be read, for a name that is not UTF-8.
-
-    The client library fails at them only once. From then on it gives a list with a hole in place of the name: produced,
-    that becomes "<NULL>", and taking it apart ends the process (confluent-kafka 2.16). So nobody may be given it.
-    """
-    unread = iter(messages)
-    try:
-        return [found or NO_HEADERS for found in map(Message.headers, unread)]
-    except (SystemError, UnicodeDecodeError):
-        messages[-1 - length_hint(unread)].set_headers(_Unreadable())
-        return _headers(messages)
-
-
-def _headers_size(headers: Sequence[tuple[str, bytes | None]]) -> int:
-    return sum(len(key) + len(value or b"") for key, value in headers)
+    return delivered

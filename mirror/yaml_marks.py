@@ -18,6 +18,12 @@ Location = tuple[str | int, ...]
 
 SECRET = re.compile("password|secret|token|key|jaas|oauth|credential", re.IGNORECASE)
 
+# A Kubernetes ConfigMap can't be larger.
+SIZE_MAX = 2**20  # bytes of the file, and of each file that it refers to
+# Ten lines of aliases inside aliases stand for billions of values.
+ALIASED_MAX = 100_000  # values that stand where they do because of an alias
+REFERRED_MAX = 16 * 2**20  # characters of all values with references
+
 _REFERENCE = re.compile(r"(?P<escape>\$\$\{)|\$\{(?P<body>[^}]*)(?P<end>\}?)")
 _TAG = "tag:yaml.org,2002:"
 _TAGS = {_TAG + kind for kind in ("null", "bool", "int", "float", "str", "seq", "map", "merge")}
@@ -47,6 +53,14 @@ class Document:
         return self.lines.get(location)
 
 
+class _TooMuch(Exception):
+    """The file stands for more than anybody means to write."""
+
+    def __init__(self, text: str, line: int | None = None) -> None:
+        super().__init__(text)
+        self.line = line
+
+
 class _Loader(yaml.SafeLoader):
     """Sees null, booleans and merge keys as YAML 1.2 does, and nothing else: no `no`, no dates, no numbers."""
 
@@ -66,10 +80,12 @@ def read(path: Path, environ: Mapping[str, str]) -> Document:
     """
     document = Document()
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = _text(path)
         loader = _Loader(text)
         document.lines[()] = 1
         document.tree = _Builder(document, References(path.parent, environ)).build(loader.get_single_node(), ())
+    except _TooMuch as error:
+        document.problems.append(Problem((), str(error), error.line))
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         document.problems.append(Problem((), "not UTF-8 text", line))
@@ -80,6 +96,15 @@ def read(path: Path, environ: Mapping[str, str]) -> Document:
     except RecursionError:
         document.problems.append(Problem((), "nested too deeply (is an alias inside what it stands for?)", 1))
     return document
+
+
+def _text(path: Path) -> str:
+    """Raises OSError, UnicodeDecodeError, and ValueError for a file that is too large."""
+    with path.open("rb") as file:
+        found = file.read(SIZE_MAX + 1)
+    if len(found) > SIZE_MAX:
+        raise ValueError(f"larger than {SIZE_MAX:,} bytes")
+    return found.decode("utf-8")
 
 
 def _reason(error: OSError | ValueError) -> str:
@@ -106,10 +131,13 @@ class _Builder:
     def __init__(self, document: Document, references: References) -> None:
         self._document = document
         self._references = references
+        self._built: set[int] = set()  # nodes, which live as long as their root
+        self._aliased = 0
 
     def build(self, node: yaml.Node | None, at: Location) -> Any:
         if node is None:
             return None
+        self._count(node)
         if node.tag not in _TAGS:
             self._problem(at, "unknown YAML tag; only plain text, lists and mappings are allowed", node)
         if isinstance(node, yaml.MappingNode):
@@ -117,6 +145,17 @@ class _Builder:
         if isinstance(node, yaml.SequenceNode):
             return [self._child(item, item, (*at, index)) for index, item in enumerate(node.value)]
         return self._scalar(node, at)
+
+    def _count(self, node: yaml.Node) -> None:
+        self._aliased += id(node) in self._built
+        self._built.add(id(node))
+        if self._aliased > ALIASED_MAX:
+            line = node.start_mark.line + 1
+            raise _TooMuch(
+                f"aliases repeat this and other values more than {ALIASED_MAX:,} times; an alias must not stand "
+                "inside what many others stand for",
+                line,
+            )
 
     def _child(self, marked: yaml.Node, node: yaml.Node, at: Location) -> Any:
         self._document.lines[at] = marked.start_mark.line + 1
@@ -143,6 +182,7 @@ class _Builder:
         # Of several merged mappings the first wins.
         for part in reversed(node.value if isinstance(node, yaml.SequenceNode) else [node]):
             if isinstance(part, yaml.MappingNode):
+                self._count(part)
                 into.update(self._mapping(part, at))
             else:
                 self._problem(at, "<< must be an alias of a mapping, or a list of them", part)
@@ -170,11 +210,12 @@ class References:
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self._folder = folder
         self._environ = environ
+        self._left = REFERRED_MAX
 
     def resolve(self, text: str, secret: bool, complain: Callable[[str], None]) -> str:
         """`text` with its references replaced; each that can't be is told to `complain` and left empty.
 
-        What is told names variables and files, but nothing else from a `secret` text.
+        What is told names variables and files, but nothing else from a `secret` text. Raises _TooMuch.
         """
 
         def replace(match: re.Match[str]) -> str:
@@ -188,7 +229,11 @@ class References:
             complain(f"{wrong}; allowed are ${{env:NAME}} and ${{file:/path}}, and $${{ for a plain ${{")
             return ""
 
-        return _REFERENCE.sub(replace, text)
+        resolved = _REFERENCE.sub(replace, text)
+        self._left -= len(resolved)
+        if self._left < 0:
+            raise _TooMuch(f"the values with ${{...}} are larger than {REFERRED_MAX:,} characters together")
+        return resolved
 
     def _env(self, name: str, complain: Callable[[str], None]) -> str:
         value = self._environ.get(name)
@@ -199,7 +244,7 @@ class References:
     def _file(self, name: str, complain: Callable[[str], None]) -> str:
         try:
             # Secrets are mounted with a line end that is not part of them.
-            return (self._folder / name).read_text(encoding="utf-8").rstrip("\r\n")
+            return _text(self._folder / name).rstrip("\r\n")
         except (OSError, ValueError) as error:
             complain(f"file {name} can't be read: {_reason(error)}")
             return ""

@@ -89,6 +89,7 @@ def _flow(flow: FlowView, overview: Overview, opened: frozenset[str]) -> Element
         tag("p", f"{_WORDS[flow.state]}: {flow.problem}", class_="problem") if flow.state in _WORDS else None,
         tag("p", f"The rest of it runs: {flow.lacking}", class_="problem") if flow.lacking else None,
         _failures(flow, overview.at),
+        _held_back(flow),
         _figures(flow),
         _charts(flow, overview.interval),
         tag(
@@ -165,6 +166,26 @@ def _failures(flow: FlowView, now: float) -> Element | None:
         tag("p", f"and {plural(more, 'more')}") if more > 0 else None,
         class_="failures",
     )
+
+
+def _held_back(flow: FlowView) -> Element | None:
+    held = [(topic, p) for topic in flow.topics for p in topic.partitions if p.held_back]
+    if not held:
+        return None
+    more = len(held) - FAILURES_AT_ONCE
+    return tag(
+        "div",
+        tag("h3", f"{plural(len(held), 'partition')} held back by open transactions on {flow.source}"),
+        tag("p", "No read_committed consumer gets past them. Copying goes on when they end."),
+        tag("ul", *(_reason(topic, partition) for topic, partition in held[:FAILURES_AT_ONCE])),
+        tag("p", f"and {plural(more, 'more')}") if more > 0 else None,
+        class_="held",
+    )
+
+
+def _reason(topic: TopicView, partition: PartitionView) -> Element:
+    name = tag("b", f"{topic.topic}-{partition.partition}")
+    return tag("li", name, tag("span", partition.reason, class_="reason"))
 
 
 def _failure(topic: TopicView, partition: PartitionView, now: float) -> Element:

@@ -17,6 +17,8 @@ import psutil
 from tests.chaos.arena import TRANSACTION_TIMEOUT, Arena
 from tests.chaos.matrix import row
 from tests.chaos.recorder import Recorder
+from tests.harness import topics
+from tests.harness.service import OWN_AGAIN
 from tests.harness.spark_cluster import SparkCluster
 from tests.harness.waiting import PATIENCE, until
 
@@ -114,6 +116,22 @@ def worker_hangs_at_step(arena: Arena, rng: random.Random, _: Recorder) -> None:
     victim = arena.failpoints.send("SIGSTOP", rng.choice(STEPS), nth=rng.randint(1, 5), timeout=PATIENCE)
     time.sleep(TRANSACTION_TIMEOUT + rng.uniform(0, 4))
     _go_on(victim)
+
+
+@row("23 one of mirror's own topics is deleted, and perhaps a worker killed", everywhere=False)
+def own_topics(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    kind = rng.choice(("mirror-control", "mirror-status", "mm2-offset-syncs"))
+    topic, since = f"{kind}.{arena.pair.alias}.internal", len(arena.service.events)
+    print(f"   {topic}", flush=True)
+    before = topics.topic_id(arena.pair.target, topic)
+    topics.delete(arena.pair.target, topic)
+    if rng.random() < 0.5:  # another has to find the plan
+        worker(arena, rng, recorder)
+    said = arena.service.wait_for_event(OWN_AGAIN, since=since, topic=topic)
+    assert said["topic_id"] != before, said
+    recorder.heals()
+    if rng.random() < 0.5:
+        worker(arena, rng, recorder)
 
 
 @row("8 a second service with the same configuration")

@@ -111,6 +111,10 @@ class Recorder:
             until("a longer topic", lambda: all(end > before[n] for n, end in self.source_ends().items()), PATIENCE)
         return old
 
+    def begins_at(self, number: int, offset: int) -> None:
+        """Somebody, or a policy, has chosen where the copy of a partition begins: before it nothing is asked."""
+        self.passed_over[number].update(range(self._bases[number] + offset))
+
     def source_ends(self) -> dict[int, int]:
         """High watermarks of the source."""
         return oracle.ends(self.pair.source, self.topic, IsolationLevel.READ_UNCOMMITTED)

@@ -11,8 +11,9 @@ from tests.chaos.matrix import row
 from tests.chaos.processes import worker
 from tests.chaos.recorder import CompactedRecorder, Recorder
 from tests.harness import oracle, topics
+from tests.harness.command import mirror
 from tests.harness.load import Made
-from tests.harness.service import PASSED_OVER, REFUSED
+from tests.harness.service import DECIDED, PASSED_OVER, REFUSED
 from tests.harness.waiting import until
 
 
@@ -87,6 +88,46 @@ def oversize(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     (offset,) = re.findall(r"at offset (\d+)", said["reason"])
     recorder.passed_over[0].add(int(offset))
     recorder.told[0] += 1
+
+
+@row("6 a remote topic is deleted", everywhere=False)
+def remote_topic(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    """By policy it is made again, and copying goes on at the position: from there on all has to be there."""
+    since = len(arena.service.events)
+    with recorder.watch.in_doubt():
+        topics.delete(arena.pair.target, recorder.remote)
+        if rng.random() < 0.5:
+            worker(arena, rng, recorder)
+        for number in range(len(recorder.senders)):
+            said = arena.service.wait_for_event(DECIDED, since=since, topic=recorder.topic, partition=number)
+            recorder.begins_at(number, int(said["offset"]))
+        recorder.watch.restart()
+    recorder.heals()
+
+
+@row("7 the positions vanish, or somebody else commits others", everywhere=False)
+def positions(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    """Somebody decides that copying goes on at the newest position that is known: nothing comes twice."""
+    pair = arena.pair
+    with recorder.watch.in_doubt():
+        if rng.random() < 0.5:
+            topics.delete_group(pair.target, pair.group)
+        else:
+            at = until("positions", recorder.positions) or {}
+            lower = {number: rng.randint(0, max(0, position)) for number, position in at.items()}
+            topics.commit(pair.target, pair.group, recorder.remote, lower)
+        arena.target_proxy.disconnect()  # who has a producer open commits its position again, and needs no decision
+        recorder.heals()
+        ends = recorder.source_ends()
+
+        def goes_on() -> bool:
+            command = ("resume", "-c", arena.service.file, "--topic", recorder.topic, "--continue")
+            ended = mirror(*command)
+            assert ended.returncode in (0, 1), ended.stderr
+            positions = recorder.positions()
+            return positions is not None and all(positions[number] > end for number, end in ends.items())
+
+        until("decided", goes_on)
 
 
 @row("18 records from the future and the past")

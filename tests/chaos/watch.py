@@ -34,6 +34,7 @@ class Watch:
         self.during_fault = False
         self._arrived: dict[int, float] = {}  # monotonic
         self._doubts = 0  # odd: now
+        self._restarts = 0  # how often there was another remote topic
         self._pair = pair
         self._remote = pair.remote(topic)
         self._stopping = threading.Event()
@@ -76,6 +77,10 @@ class Watch:
         yield
         self._doubts += 1
 
+    def restart(self) -> None:
+        """The remote topic is another one now: what was seen of the old one is gone."""
+        self._restarts += 1
+
     def last_arrivals(self) -> list[float]:
         """When each partition last got a record; 0: never."""
         return [self._arrived.get(number, 0.0) for number in range(self._wanted)]
@@ -94,6 +99,8 @@ class Watch:
         }
 
     def _base(self, found: TopicPartition) -> int:
+        if not found.metadata:  # a stranger's
+            return 0
         return self.bases.get((json.loads(found.metadata)["topic_id"], found.partition), 0)
 
     def _consumer(self, group: str) -> Consumer:
@@ -111,8 +118,13 @@ class Watch:
         )
 
     def _read(self) -> None:
-        consumer = self._consumer(f"watch-{uuid.uuid4().hex}")
+        consumer, restarts = self._consumer(f"watch-{uuid.uuid4().hex}"), 0
         while not self._stopping.is_set():
+            if restarts != self._restarts:
+                restarts = self._restarts
+                consumer.close()
+                consumer = self._consumer(f"watch-{uuid.uuid4().hex}")
+                self.seen.clear()
             for number in range(len(self.seen), self._wanted):
                 self.samples[number] = []
                 self.seen[number] = []
@@ -127,7 +139,10 @@ class Watch:
 
     def _sample(self) -> None:
         reader: oracle.Reader | None = None
+        restarts = 0
         while not self._stopping.wait(SAMPLE_INTERVAL):
+            if restarts != self._restarts:
+                reader, restarts = None, self._restarts
             try:
                 if reader is None or len(reader.records) < self._wanted:
                     if topics.partitions(self._pair.target, self._remote) < self._wanted:

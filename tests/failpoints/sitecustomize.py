@@ -5,8 +5,8 @@ that Spark has for it. MIRROR_FAILPOINTS names a folder. A file in it that is na
 count and a signal, such as `3 SIGKILL`; or HANG: the thread then never returns, as from a call that forgets its
 time-out; or RAISE: it fails with an exception. The worker that reaches the step for the third time renames the file to
 `<step>.<pid>` and does that to itself. Only one can rename it, so each file acts once, whatever processes there are.
-MIRROR_REFRESH_INTERVAL replaces the day of the same name, MIRROR_CLOCK_AHEAD (seconds) sets the clock wrong as mirror
-sees it.
+MIRROR_RENEW_INTERVAL (seconds) replaces what the target tells, MIRROR_CLOCK_AHEAD (seconds) sets the clock wrong as
+mirror sees it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,12 @@ def _patch_transaction(module: ModuleType) -> None:
 def _patch_replicator(module: ModuleType) -> None:
     replicator: Any = module.Replicator
     replicator._recover = _around(replicator._recover, "before-recovery", None)
-    module.REFRESH_INTERVAL = float(os.environ.get("MIRROR_REFRESH_INTERVAL", module.REFRESH_INTERVAL))  # type: ignore[attr-defined]
+
+
+def _patch_renewal(module: ModuleType) -> None:
+    seconds = os.environ.get("MIRROR_RENEW_INTERVAL")
+    if seconds is not None:
+        module.renew_interval = lambda *_: (float(seconds), "")  # type: ignore[attr-defined]
 
 
 def _patch_positions(module: ModuleType) -> None:
@@ -102,6 +107,7 @@ PATCHES = {
     "mirror.positions": _patch_positions,
     "mirror.producer": _patch_producer,
     "mirror.transaction": _patch_transaction,
+    "mirror.renewal": _patch_renewal,
     "mirror.replicator": _patch_replicator,
     "mirror.source": _patch_source,
 }

@@ -11,7 +11,7 @@ from confluent_kafka import cimpl
 from tests.harness.waiting import PATIENCE
 
 # As rdkafka.h numbers them: the arguments of rd_kafka_producev, and what they and rd_kafka_new are given.
-END, TOPIC, PARTITION, VALUE, KEY, FLAGS, TIMESTAMP, HEADER = 0, 1, 3, 4, 5, 7, 8, 9
+END, TOPIC, PARTITION, VALUE, KEY, FLAGS, TIMESTAMP, HEADERS = 0, 1, 3, 4, 5, 7, 8, 10
 COPY, PRODUCER = 2, 0
 
 CONTENT = b"content"  # of each header
@@ -26,8 +26,11 @@ def produce(
     arguments: list[Any] = [c_int(TOPIC), c_char_p(topic.encode()), c_int(PARTITION), c_int(partition)]
     arguments += [c_int(FLAGS), c_int(COPY), c_int(TIMESTAMP), c_int64(timestamp)]
     arguments += [c_int(KEY), *_sized(key), c_int(VALUE), *_sized(value)]
-    for name in names:
-        arguments += [c_int(HEADER), c_char_p(name), *_sized(CONTENT)]
+    library.rd_kafka_headers_new.restype = c_void_p
+    headers = c_void_p(library.rd_kafka_headers_new(c_size_t(len(names))))
+    for name in names:  # with its length, so that a NUL does not end it
+        assert library.rd_kafka_header_add(headers, *_sized(name), *_sized(CONTENT)) == 0
+    arguments += [c_int(HEADERS), headers]
     assert library.rd_kafka_producev(handle, *arguments, c_int(END)) == 0
     assert library.rd_kafka_flush(handle, c_int(int(PATIENCE * 1000))) == 0
     library.rd_kafka_destroy(handle)

@@ -30,7 +30,9 @@ from tests.harness.waiting import PATIENCE, TooLate, until
 # What the log says of a partition that can't be copied as it is.
 PASSED_OVER = "source data is lost, copying goes on behind it"
 REFUSED = "record refused, copying goes on behind it"
+DECIDED = "position decided, copying goes on from it"
 FAILED = "partition waits and tries again"
+OWN_AGAIN = "own topic was deleted and made again"
 
 T = TypeVar("T")
 Event = dict[str, Any]

@@ -15,12 +15,14 @@ import psutil
 from mirror.broker_jvm import SHORT_LIVED
 from mirror.java import java
 from mirror.local_kafka import free_port
+from mirror.spark_security import properties_file, protection
 from tests.harness import processes
+from tests.harness.spark_stranger import Socket, listening
 from tests.harness.waiting import until
 
 
 class SparkCluster:
-    """A master and workers of one core each, all their files in `directory`."""
+    """A master and workers of one core each, all their files in `directory`. Who connects has to know their secret."""
 
     def __init__(self, directory: Path, workers: int) -> None:
         self.url = f"spark://127.0.0.1:{free_port()}"
@@ -28,6 +30,8 @@ class SparkCluster:
         self._workers = workers
         self._mark = uuid.uuid4().hex
         self._log = directory / "spark.log"
+        self._secret = {"spark.authenticate.secret": f"secret-{uuid.uuid4().hex}"}
+        self._properties = directory / "spark.properties"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -37,6 +41,7 @@ class SparkCluster:
             "spark.executor.memory": "512m",
             "spark.executor.cores": "1",
             "spark.executor.extraJavaOptions": " ".join(SHORT_LIVED),
+            **self._secret,
         }
         return {"master": self.url, "conf": conf}
 
@@ -53,11 +58,17 @@ class SparkCluster:
             for executor in executors
         }
 
+    def sockets(self) -> list[Socket]:
+        """All that the processes of the cluster listen on, its executors' among them."""
+        return listening(processes.marked(self._mark))
+
     def kill(self, pid: int) -> None:
         """SIGKILL to one executor."""
         psutil.Process(pid).kill()
 
     def __enter__(self) -> SparkCluster:
+        self._properties.touch(0o600)
+        self._properties.write_text(properties_file({**protection(self.url, {}), **self._secret}))
         try:
             host, port = self.url.removeprefix("spark://").split(":")
             self._start("master.Master", "--host", host, "--port", port, "--webui-port", "0")
@@ -93,7 +104,10 @@ class SparkCluster:
         options += ["--add-opens=java.base/sun.nio.ch=ALL-UNNAMED", "--add-opens=java.base/java.lang=ALL-UNNAMED"]
         with self._log.open("ab") as log:
             subprocess.Popen(
-                [java(), *options, "-cp", f"{home}/jars/*", f"org.apache.spark.deploy.{name}", *arguments],
+                [
+                    *(java(), *options, "-cp", f"{home}/jars/*", f"org.apache.spark.deploy.{name}"),
+                    *("--properties-file", str(self._properties), *arguments),
+                ],
                 cwd=self._directory,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

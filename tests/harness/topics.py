@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -42,8 +43,13 @@ def client_of(broker: str) -> AdminClient:
 
 def create(bootstrap: str, topic: str, count: int = 1, **config: object) -> str:
     """Create a topic, and wait until a broker knows it; `config` keys with _ for each dot. Returns its name."""
+    return create_replicated(bootstrap, topic, -1, count, **config)
+
+
+def create_replicated(bootstrap: str, topic: str, factor: int, count: int = 1, **config: object) -> str:
+    """The same with so many replicas; -1: as many as is the brokers' default."""
     named = {key.replace("_", "."): str(value) for key, value in config.items()}
-    admin(bootstrap).create_topics([NewTopic(topic, count, config=named)])[topic].result(PATIENCE)
+    admin(bootstrap).create_topics([NewTopic(topic, count, factor, config=named)])[topic].result(PATIENCE)
     _await(bootstrap, topic, count)
     return topic
 
@@ -186,10 +192,10 @@ def configure(bootstrap: str, topic: str, **config: object) -> None:
     until(f"{wanted} on {topic}", lambda: wanted.items() <= configuration(bootstrap, topic).items())
 
 
-def commit(bootstrap: str, group: str, topic: str, positions: Mapping[int, int]) -> None:
+def commit(bootstrap: str, group: str, topic: str, positions: Mapping[int, int], metadata: str = "") -> None:
     """Commit positions of a topic's partitions to a group without members."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
-    offsets = [TopicPartition(topic, partition, position) for partition, position in positions.items()]
+    offsets = [TopicPartition(topic, partition, position, metadata) for partition, position in positions.items()]
 
     def committed() -> bool:
         # The group's coordinator may still be loading.
@@ -199,6 +205,23 @@ def commit(bootstrap: str, group: str, topic: str, positions: Mapping[int, int])
 
     until(f"positions of {topic}", committed)
     consumer.close()
+
+
+def ours(bootstrap: str, topic: str) -> str:
+    """The metadata that mirror gives to positions in a source topic; without them it believes none."""
+    return json.dumps({"topic_id": topic_id(bootstrap, topic)})
+
+
+def delete_group(bootstrap: str, group: str) -> None:
+    """Delete a group without members, with all its positions."""
+
+    def deleted() -> bool:
+        with contextlib.suppress(KafkaException):  # its coordinator moves or loads
+            admin(bootstrap).delete_consumer_groups([group])[group].result(PATIENCE)
+            return True
+        return False
+
+    until(f"group {group} is gone", deleted)
 
 
 def remove_records(bootstrap: str, topic: str, before: int, partition: int = 0) -> None:

@@ -26,7 +26,7 @@ UNHEARD = [
     Made(b"order/", None),
     Made(b"order/everything", b'{"paused":true}'),
     Made(b"order/*/*", b'{"state":"paused"}'),
-    Made(b"skip/", b'{"position":1}'),
+    Made(b"decision/", b'{"action":"skip"}'),
 ]
 
 

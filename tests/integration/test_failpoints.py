@@ -26,7 +26,7 @@ def flow(source_cluster: LocalCluster, target_cluster: LocalCluster) -> Pair:
 
 @pytest.fixture(scope="module")
 def service(flow: Pair, failpoints: Failpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    environment = {**failpoints.environment, "MIRROR_REFRESH_INTERVAL": str(REFRESH)}
+    environment = {**failpoints.environment, "MIRROR_RENEW_INTERVAL": str(REFRESH)}
     settings = flow.settings({"transaction_timeout": "5s"})
     with Service(settings, tmp_path_factory.mktemp("service"), environment) as running:
         flow.topic("first")

@@ -9,7 +9,7 @@ from tests.harness import oracle, topics
 from tests.harness.follower import Follower
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
-from tests.harness.service import Service
+from tests.harness.service import Event, Service
 from tests.harness.waiting import until
 
 WINDOWS = 3
@@ -87,6 +87,27 @@ def test_a_topic_that_the_target_refuses_is_a_problem_as_long_as_it_is_there(
     topics.delete(shared.source, name)
     shared_service.wait_for("no problem", lambda: shared_service.get("/readyz")[0] == 200)
     assert shared_service.metric("mirror_refused_topics") == 0
+
+
+def test_what_is_left_out_is_told_once_and_when_it_changes(shared: Pair, shared_service: Service) -> None:
+    message = "topics match the configuration but are left out"
+
+    def told() -> list[Event]:
+        return [event for event in shared_service.find(message) if shared.prefix in event["topics"]]
+
+    since = len(shared_service.events)
+    first = shared.topic("first-internal")
+    event = shared_service.wait_for("the first", told)[0]
+    assert first in event["topics"] and event["reason"].startswith("internal: ")
+    # That looks come and go without a word is seen by those that find something.
+    shared_service.wait_for_event("creating topic", topic=shared.remote(shared.topic("plain")), since=since)
+    second = shared.topic("second-internal")
+    shared_service.wait_for("the second", lambda: second in told()[-1]["topics"])
+    for topic in (first, second):
+        topics.delete(shared.source, topic)
+    shared_service.wait_for("the end", lambda: shared.prefix not in shared_service.find(message)[-1]["topics"])
+    counts = [event["topics"].count(shared.prefix) for event in told()]
+    assert counts in ([1, 2], [1, 2, 1]), "once for each change"
 
 
 def test_a_topic_that_vanishes_is_told(shared: Pair, shared_service: Service) -> None:

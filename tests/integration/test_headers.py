@@ -112,7 +112,7 @@ def test_it_stops_its_partition_alone(flows: Flows) -> None:
     assert oracle.committed_position(pair.target, pair.group, pair.remote(topic), 0) == 150
 
     command = ("resume", "-c", service.file, "--flow", pair.flow, "--topic", topic, "--partition", 0, "--skip-lost")
-    service.wait_for("reported", lambda: answer(*command)["passed_over"])
+    service.wait_for("reported", lambda: answer(*command)["decided"])
     flows.await_copied(pair, topic, 200)
     service.wait_for("the next one", lambda: "offset 201 " in service.find(FAILED, topic=topic)[-1]["reason"])
 
@@ -151,17 +151,17 @@ def test_it_becomes_a_dead_letter_without_headers(flows: Flows) -> None:
         assert b"a header's name is not UTF-8" in (told["reason"] or b"")
 
 
-def test_verify_takes_it_for_the_same_as_no_other(pair: Pair, tmp_path: Path) -> None:
-    """Even one that somebody else has copied: nobody can tell."""
+def test_verify_compares_the_names_of_what_somebody_else_has_copied(pair: Pair, tmp_path: Path) -> None:
     topic = pair.topic("both", retention_ms=-1)
     remote = topics.create(pair.target, pair.remote(topic), retention_ms=-1)
-    for bootstrap, name in ((pair.source, topic), (pair.target, remote)):
+    for bootstrap, name, last in ((pair.source, topic, b"\xff\xfe"), (pair.target, remote, b"\xff\xfd")):
         records = [Made(None, b"%d" % number) for number in range(100)]
         load.produce(bootstrap, name, records[:50], timestamp=LONG_AGO)
         raw_headers.produce(bootstrap, name, NAMES, KEY, VALUE, timestamp=LONG_AGO)
         load.produce(bootstrap, name, records[50:], timestamp=LONG_AGO)
-    topics.commit(pair.target, pair.group, remote, {0: 101})
+        raw_headers.produce(bootstrap, name, [last], KEY, VALUE, timestamp=LONG_AGO)
+    topics.commit(pair.target, pair.group, remote, {0: 102})
     (found,) = answer("verify", "-c", pair.service(tmp_path).file, "--topic", topic, code=1)["flows"]
     (difference,) = found["partitions"][0]["differences"]
-    assert found["compared"] == 100
-    assert (difference["kind"], difference["upstream"], difference["downstream"]) == ("altered", 50, 50)
+    assert found["compared"] == 101
+    assert (difference["kind"], difference["upstream"], difference["downstream"]) == ("altered", 101, 101)

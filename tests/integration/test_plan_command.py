@@ -20,7 +20,7 @@ def test_what_is_to_be_created_changed_and_copied(pair: Pair, tmp_path: Path) ->
     pair.produce(new, *[Made(None, b"x")] * 10, partition=1)
     pair.produce(grown, *[Made(None, b"x")] * 7)
     topics.remove_records(pair.source, grown, before=4)
-    topics.commit(pair.target, pair.group, pair.remote(grown), {0: 2})
+    topics.commit(pair.target, pair.group, pair.remote(grown), {0: 2}, topics.ours(pair.source, grown))
     before = names(pair.target)
     file = pair.service(tmp_path).file
 
@@ -45,3 +45,22 @@ def test_what_is_to_be_created_changed_and_copied(pair: Pair, tmp_path: Path) ->
     assert f"create {pair.remote(new)}, 2 partitions, retention.ms=123456789" in ended.stdout
     assert f"add partitions to {pair.remote(grown)}: 1 -> 3" in ended.stdout
     assert "13 records to copy" in ended.stdout
+
+
+def test_what_is_left_out_and_why(pair: Pair, tmp_path: Path) -> None:
+    """In `plan` and in `check`: what `topics` matches, and is not copied."""
+    plain, internal, cycle = pair.topic("plain"), pair.topic("x-internal"), pair.topic("from.backup.here")
+    excluded = pair.topic("a.replica")
+    file = pair.service(tmp_path).file
+    (plan,) = answer("plan", "-c", file)["flows"]
+    assert {p["topic"] for p in plan["partitions"]} == {plain}
+    reasons = {name: reason for reason, names in plan["left_out"].items() for name in names}
+    assert reasons.keys() == {internal, cycle, excluded}
+    assert reasons[internal].startswith("internal: ") and "a cycle: " in reasons[cycle]
+    assert "in exclude" in reasons[excluded]
+    shown = mirror("plan", "-c", file).stdout
+    checks = answer("check", "-c", file)["checks"]
+    said = [each["said"] for each in checks if each["what"] == "topics left out"]
+    for name, reason in reasons.items():
+        assert f"not copied, 1 topic: {name}: {reason}" in shown
+        assert f"1 topic: {name}: {reason}" in said

@@ -8,7 +8,7 @@ import yaml
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from mirror import config
-from mirror.channel import ChannelWriter, Claim
+from mirror.channel import PLAN_KEY, ChannelWriter, Claim
 from mirror.plan import Plan
 from mirror.settings import Log
 from mirror.source import EpochReader, Offset
@@ -27,16 +27,19 @@ def test_the_planner_fetches_nothing_between_two_plans(pair: Pair, tmp_path: Pat
     topics.create(pair.target, flow.control_topic)
     writer, reader = ChannelWriter(flow), EpochReader(flow, LEADER, Log("info", "text"))
 
+    def publish(plan: Plan) -> None:
+        writer.write({PLAN_KEY: plan.encode()})
+
     def epoch(start: int) -> Offset:
         return reader.latestOffset({"epoch": start}, ReadAllAvailable())
 
-    writer.plan(Plan(LEADER, 1, {}, (frozenset(),)))
+    publish(Plan(LEADER, 1, {}, (frozenset(),)))
     assert epoch(0) == {"epoch": 1}
     assert reader._control is not None and not reader._control._consumer.assignment()
     writer.claim(Claim(0, "us"))
-    writer.plan(Plan(LEADER, 2, {}, (frozenset(),)))
+    publish(Plan(LEADER, 2, {}, (frozenset(),)))
     assert epoch(1) == {"epoch": 2}
-    writer.plan(Plan(LEADER, 3, {}, (frozenset(),), stop=True))
+    publish(Plan(LEADER, 3, {}, (frozenset(),), stop=True))
     assert epoch(2) == {"epoch": 2}
     reader.stop()
     writer.close(PATIENCE)

@@ -114,7 +114,7 @@ def test_an_explicit_choice_goes_on_behind_deleted_records(flows: Flows) -> None
         topics.remove_records(pair.source, topic, 150)
     flows.told(FAILED, topic)
     command = ("resume", "-c", flows.service.file, "--flow", pair.flow, "--topic", topic, "--skip-lost")
-    flows.service.wait_for("reported", lambda: answer(*command)["passed_over"])
+    flows.service.wait_for("reported", lambda: answer(*command)["decided"])
     flows.service.wait_for("what is left", lambda: values(pair, topic) == [*range(100), *range(150, 200)])
     with flows.service.workers_stopped():
         produce(pair, topic, 200, 100)
@@ -142,7 +142,7 @@ def test_a_recreated_topic_stops_its_partitions(flows: Flows, count: int) -> Non
     assert "what followed offset 99 of the old one is lost" in event["reason"]
     assert values(pair, topic) == list(range(100))
     command = ("resume", "-c", flows.service.file, "--flow", pair.flow, "--topic", topic, "--skip-lost")
-    flows.service.wait_for("reported", lambda: answer(*command)["passed_over"])
+    flows.service.wait_for("reported", lambda: answer(*command)["decided"])
     flows.service.wait_for("chosen", lambda: values(pair, topic) == [*range(100), *range(5000, 5000 + count)])
 
 
@@ -215,7 +215,7 @@ def test_an_explicit_choice_goes_on_behind_a_refused_record(flows: Flows, kind: 
     topic = poison(pair, kind, "chosen-")
     flows.told(FAILED, topic)
     command = ("resume", "-c", flows.service.file, "--flow", pair.flow, "--topic", topic, "--partition", 0)
-    flows.service.wait_for("reported", lambda: answer(*command, "--skip-lost")["passed_over"])
+    flows.service.wait_for("reported", lambda: answer(*command, "--skip-lost")["decided"])
     flows.service.wait_for("what is good", lambda: values(pair, topic) == list(range(250)))
 
 
@@ -270,19 +270,3 @@ def test_a_dead_letter_that_is_refused_too_goes_without_its_bytes(flows: Flows) 
     assert (letter.key, letter.value) == (None, None)
     assert ("mirror.dead-letter.offset", b"100") in letter.headers
     assert ("mirror.dead-letter.value-bytes", b"60000") in letter.headers
-
-
-def test_a_batch_that_can_not_be_read_stops_its_partition_alone(flows: Flows, source_cluster: LocalCluster) -> None:
-    """As a damaged disk of the source leaves it: the broker gives it, and no client can unpack it."""
-    pair = flows.fail
-    topic = pair.topic("damaged", 2)
-    with flows.service.workers_stopped():
-        pair.produce(topic, *[Made(b"key", b"x" * 1_000)] * 100, compression_type="gzip")
-        (segment,) = (Path(str(source_cluster.brokers[0].properties["log.dirs"])) / f"{topic}-0").glob("*.log")
-        content = bytearray(segment.read_bytes())
-        content[200:260] = bytes(60)
-        segment.write_bytes(content)
-        produce(pair, topic, 0, 10, partition=1)
-    assert "gives no records" in flows.service.wait_for_event(FAILED, topic=topic)["reason"]
-    flows.service.wait_for("the other partition goes on", lambda: len(values(pair, topic, 1)) == 10)
-    topics.delete(pair.source, topic)

@@ -11,6 +11,7 @@ from mirror import config
 from mirror.assignment import Start
 from mirror.plan import Partition, Topic
 from mirror.poller import Join, Leave, Poller
+from mirror.positions import Position
 from mirror.replicator import Replicator
 from mirror.settings import Flow
 from mirror.throttle import Throttle
@@ -22,6 +23,8 @@ from tests.harness.waiting import until
 
 class Idle:
     """An owner whose replicators never make a step: only what the poller gives them counts here."""
+
+    renew_interval = 3600.0
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
@@ -43,7 +46,7 @@ def test_a_plan_that_knows_of_a_newer_topic_than_the_consumer_finds_nothing_lost
 
     def join(number: int) -> Replicator:
         topic = Topic(pair.remote(name), topics.topic_id(pair.source, name), 2, 2)
-        start = Start(0, known=True)
+        start = Start(0, Position(0, topic.topic_id))
         replicator = Replicator(Idle(flow), Partition(name, number), topic, start)  # type: ignore[arg-type]
         poller.moves.put(Join(replicator))
         return replicator

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
 from mirror.local_kafka import LocalCluster, free_port
-from tests.harness import configuration, oracle, topics
+from tests.harness import configuration, load, oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Made
 from tests.harness.pair import Pair
@@ -104,6 +104,7 @@ def test_no_output_has_a_password(
             ended = mirror(verb, "-c", file_of(tmp_path, settings(pair, address, free_port(), PASSWORD)))
             assert ended.returncode == 0, (verb, ended.stdout + ended.stderr)
             outputs[verb] = ended.stdout + ended.stderr
+        assert "header names" not in outputs["verify"], "it logs in by itself"
         assert service.terminate() == 0
         outputs["log"] = "\n".join(service.lines)
         assert any(event["level"] == "DEBUG" for event in service.events)
@@ -136,9 +137,12 @@ def test_check_says_what_is_missing(
     good = settings(pair, address, 4040, PASSWORD)
     before = topics.admin(pair.target).list_topics(timeout=30).topics.keys()
     checks = found(tmp_path, good, code=0)
-    assert topics.admin(pair.target).list_topics(timeout=30).topics.keys() == before, "nothing is created"
+    # A broker that is asked for a group makes its own topic for the groups.
+    made = topics.admin(pair.target).list_topics(timeout=30).topics.keys() - before - {"__consumer_offsets"}
+    assert not made, "nothing is created"
     warnings = {what for what, (outcome, _) in checks.items() if outcome == "WARNING"}
-    assert warnings == {"transactional ids", "positions", "message sizes"}, checks
+    lone = {"replicas of internal topics", "replicas of remote topics"}  # there is one broker
+    assert warnings == {"transactional ids", "positions", "message sizes", *lone}, checks
     assert topic in checks["message sizes"][1] and "1 days" in checks["positions"][1]
     assert checks["API versions"] == ("OK", "it can be a target")
 
@@ -207,8 +211,59 @@ def test_what_the_readme_asks_for_is_enough(
             pair.await_same(topic)
             checks = found(tmp_path, limited, code=0)
             assert checks["permissions on the target"] == ("OK", "Describe, Read, Write on 1 topic")
+            assert checks["timestamps"] == ("WARNING", f"can't be told of {pair.remote(topic)}")
             topics.grow(pair.source, topic, 2)
             pair.produce(topic, Made(None, b"more"), partition=1)
             pair.await_same(topic)
+            unknown = "whether remote topics replace timestamps can't be read, allow DescribeConfigs on them"
+            assert len(service.find(unknown)) == 1, "said once, and copying goes on"
+            kept = "for how long the target keeps positions can't be told, an interval is assumed"
+            assert [each["seconds"] for each in service.find(kept)] == [24 * 3600]
             assert service.terminate() == 0, service.tail()
         pair.assert_settled(topic)
+
+
+def test_where_the_source_hides_its_control_topics_circles_are_a_doubt(
+    target_cluster: LocalCluster, secured: tuple[LocalCluster, str], prefix: str, tmp_path: Path
+) -> None:
+    cluster, address = secured
+    pair = Pair(cluster.bootstrap, target_cluster.bootstrap, f"hides-{prefix[-7:-1]}", prefix)
+    topic, other = pair.topic("t"), f"mirror-control.other-{prefix[-7:-1]}.internal"
+    pair.produce(topic, Made(None, b"value"))
+    limited = pair.settings()
+    secret = settings(pair, address, 4040, ITS_PASSWORD, LIMITED)["clusters"]["backup"]
+    limited["clusters"][pair.alias] = {key: value for key, value in secret.items() if key not in ("debug", "log_level")}
+    read = (AclOperation.READ, AclOperation.DESCRIBE)
+
+    def doubts(*allowed: AclOperation) -> list[str]:
+        """What `check` says of other flows, where all may be done with control topics that is `allowed`."""
+        with contextlib.ExitStack() as stack:
+            if allowed:
+                may = topics.allowed(
+                    cluster.bootstrap, ResourceType.TOPIC, "mirror-", LIMITED, allowed, ResourcePatternType.PREFIXED
+                )
+                stack.enter_context(may)
+            checks = answer("check", "-c", file_of(tmp_path, limited))["checks"]
+        said = [c["said"] for c in checks if (c["what"], c["outcome"]) == ("other flows", "WARNING")]
+        # Not of control topics that tests before this one have left.
+        return [each for each in said if other in each or "mirror-control.backup." in each]
+
+    with topics.allowed(cluster.bootstrap, ResourceType.TOPIC, prefix, LIMITED, read, ResourcePatternType.PREFIXED):
+        assert doubts() == [
+            "mirror-control.backup.internal of " + pair.alias + " can't be read (Describe is not allowed)"
+        ]
+        topics.create(cluster.bootstrap, other)
+        load.produce(cluster.bootstrap, other, [Made(b"plan", b"{}")])
+        assert doubts(AclOperation.DESCRIBE) == [f"{other} of {pair.alias} can't be read (Read is not allowed)"]
+        assert doubts(*read) == [f"{other} of {pair.alias} has no plan that can be decoded (topics is no object)"]
+        topics.delete(cluster.bootstrap, other)
+        assert doubts(*read) == []
+        with Service(limited, tmp_path) as service:
+            pair.await_same(topic)
+            looked = len(service.find("plan"))
+            added = pair.topic("added")
+            service.wait_for("it has looked again", lambda: len(service.find("plan")) > looked)
+            pair.await_same(added)
+            (said,) = service.find("other flows")
+            assert "circles" in said["reason"] and "can't be excluded" in said["reason"]
+            assert service.terminate() == 0, service.tail()

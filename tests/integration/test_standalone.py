@@ -8,8 +8,12 @@ import pytest
 
 from tests.harness.load import Load
 from tests.harness.pair import Pair
+from tests.harness.service import Service
 from tests.harness.spark_cluster import SparkCluster
+from tests.harness.spark_stranger import given_away, listening
 from tests.harness.waiting import PATIENCE
+
+PASSWORD = "password-of-nobody-else"
 
 pytestmark = pytest.mark.slow
 
@@ -17,7 +21,9 @@ pytestmark = pytest.mark.slow
 def test_an_executor_is_killed_under_load(pair: Pair, tmp_path: Path) -> None:
     topic = pair.topic("spread", 4)
     with SparkCluster(tmp_path, workers=2) as cluster:
-        service = pair.service(tmp_path, spark=cluster.settings)
+        settings = pair.settings(spark=cluster.settings)
+        settings["clusters"][pair.alias]["sasl.password"] = PASSWORD
+        service = Service(settings, tmp_path)
         with Load(pair.source, {topic: 4}, rate=1_000) as load, service:
 
             def spread() -> bool:
@@ -31,6 +37,9 @@ def test_an_executor_is_killed_under_load(pair: Pair, tmp_path: Path) -> None:
                 lambda: all(service.metric(counted, partition=number) > 100 for number in range(4)),
                 60,
             )
+            sockets = listening(service.processes()) + cluster.sockets()
+            assert before | {service.jvm_pid} <= {socket.pid for socket in sockets}
+            assert given_away(sockets, PASSWORD) == (False, False), "who does not know the secret gets nothing"
             cluster.kill(min(before))
             service.wait_for("another executor has taken its place", spread)
             assert len(set(cluster.executors()) - before) == 1

@@ -9,14 +9,15 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from mirror.local_kafka import LocalCluster
 from tests.harness import oracle, topics
+from tests.harness.command import answer
 from tests.harness.configuration import together
 from tests.harness.load import Made
 from tests.harness.oracle import committed_position
 from tests.harness.pair import Pair
-from tests.harness.service import Service
+from tests.harness.service import DECIDED, FAILED, Service
 from tests.harness.waiting import until
 
-WITHOUT_POSITION = "the remote partition has records, but no position"
+WITHOUT_POSITION = "has no position: they may be copied twice"
 KEYS = [b"k%d" % number for number in range(10)]
 
 
@@ -121,14 +122,26 @@ def test_starts(source_cluster: LocalCluster, target_cluster: LocalCluster, pref
     oracle.assert_positions(source, target, gaps, early.remote(gaps), early.group)
 
 
-def test_records_without_a_position_are_told_of(pair: Pair, tmp_path: Path) -> None:
-    """They come twice, for nobody knows of which of the source's they are copies."""
+def test_records_without_a_position_wait_for_a_decision(pair: Pair, tmp_path: Path) -> None:
+    """They would come twice, for nobody knows of which of the source's they are copies."""
     topic = pair.topic("renamed", 2)
     pair.produce(topic, *made("old", range(10)))
     with pair.service(tmp_path) as service:
         pair.await_same(topic)
-    assert not service.find(WITHOUT_POSITION), service.tail()
-    with pair.service(tmp_path, {"group": f"{pair.group}-renamed"}) as service:
+    assert not service.find(FAILED), service.tail()
+    renamed = {"group": f"{pair.group}-renamed"}
+    with pair.service(tmp_path, renamed) as service:
+        said = service.wait_for_event(FAILED, topic=topic)
+        assert WITHOUT_POSITION in said["reason"] and said["partition"] == 0
+        (shown,) = answer("plan", "-c", service.file)["flows"]
+        assert [WITHOUT_POSITION in each["blocked"] for each in shown["partitions"]] == [True, False]
+        checked = answer("check", "-c", service.file)["checks"]
+        assert any(WITHOUT_POSITION in each["said"] for each in checked)
+        pair.produce(topic, *made("side", range(3)), partition=1)
+        await_values(pair, topic, made("side", range(3)), partition=1)
+        assert values(pair, topic) == [each.value for each in made("old", range(10))]
+        # Nothing was ever copied to the other partition, and that needs no decision.
+        assert not service.find(FAILED, topic=topic, partition=1)
+    with pair.service(tmp_path, {**renamed, "append_to_existing": "true"}) as service:
         await_values(pair, topic, [*made("old", range(10))] * 2)
-        (said,) = service.find(WITHOUT_POSITION)
-    assert (said["topic"], said["partition"], said["from"]) == (topic, 0, 0)
+        service.wait_for_event(DECIDED, topic=topic, partition=0)

@@ -302,7 +302,7 @@ def test_a_log_that_was_cut_and_has_grown_again(
         service.wait_for("the other partition goes on", lambda: len(pair.copied(topic)[1]) == 1)
         assert copied() == list(range(150))
         command = ("resume", "-c", service.file, "--topic", topic, "--partition", 0, "--skip-lost")
-        service.wait_for("reported", lambda: answer(*command)["passed_over"])
+        service.wait_for("reported", lambda: answer(*command)["decided"])
 
     with pair.service(tmp_path, {"on_data_loss": policy, "tasks_max": 1}) as service:
         produce(0, 100)

@@ -81,8 +81,7 @@ def test_a_position_before_a_marker_goes_behind_it(pair: Pair, tmp_path: Path) -
         to.commit_transaction(30)
     # As a service that was killed right after the record has left it.
     topics.create(pair.target, pair.remote(topic))
-    position = TopicPartition(pair.remote(topic), 0, 1)
-    Consumer({"bootstrap.servers": pair.target, "group.id": pair.group}).commit(offsets=[position], asynchronous=False)
+    topics.commit(pair.target, pair.group, pair.remote(topic), {0: 1}, topics.ours(pair.source, topic))
     with pair.service(tmp_path) as service:
         known = (pair.target, pair.group, pair.remote(topic), 0)
         service.wait_for("a position behind the marker", lambda: oracle.committed_position(*known) == 2)

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from tests.checker.history import Record
-from tests.harness import oracle, topics
+from tests.harness import oracle, syncs, topics
 from tests.harness.command import answer, mirror
-from tests.harness.load import Load, mixed, producer
+from tests.harness.load import Load, Made, mixed, producer
 from tests.harness.pair import Pair
 from tests.harness.service import Service
+from tests.harness.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -34,6 +35,10 @@ def records() -> tuple[Record, ...]:
 
 def write(bootstrap: str, topic: str, content: list[Record]) -> None:
     topics.create(bootstrap, topic, retention_ms=-1)  # the records are years old
+    write_to(bootstrap, topic, content)
+
+
+def write_to(bootstrap: str, topic: str, content: list[Record]) -> None:
     to = producer(bootstrap)
     for record in content:
         to.produce(topic, record.value, record.key, 0, timestamp=record.timestamp, headers=list(record.headers))
@@ -128,6 +133,70 @@ def test_what_is_planted_is_found(pair: Pair, tmp_path: Path) -> None:
     assert ended.returncode == 1 and f"{new}-0 has records, and nothing of it was ever copied" in ended.stdout
     unknown = mirror("verify", "-c", file, "--topic", "nobody-mirrors-this")
     assert unknown.returncode == 2 and "does not mirror" in unknown.stderr
+
+
+def test_what_only_one_log_has_is_never_called_equal(pair: Pair, tmp_path: Path) -> None:
+    """Both logs begin behind offset 0; what differs behind that came out as equal once."""
+    file = pair.service(tmp_path).file
+    made: dict[str, tuple[Change, int, int]] = {
+        "right": (lambda r: r, 1_000, 3_000),
+        "altered": (lambda r: [*(e._replace(value=b"x%d" % e.offset) for e in r[:-10]), *r[-10:]], 1_000, 1_000),
+        "twice": (lambda r: [*r, *r], 1_000, 10),
+        "foreign": (lambda r: [*(e._replace(key=b"nobody") for e in r[:500]), *r], 20, 10),
+        "gone": (lambda r: r, RECORDS, 3_000),
+    }
+    for name, (change, here, there) in made.items():
+        plant(pair, name, change)
+        topics.remove_records(pair.source, pair.prefix + name, here)
+        topics.remove_records(pair.target, pair.remote(pair.prefix + name), there)
+    (flow,) = answer("verify", "-c", file, code=1)["flows"]
+    found = {each["topic"].removeprefix(pair.prefix): each for each in flow["partitions"]}
+    assert {name: each["equal"] for name, each in found.items()} == {
+        "right": True,
+        "altered": False,
+        "twice": False,
+        "foreign": False,
+        "gone": True,
+    }
+    assert (counted(found["altered"]), found["altered"]["compared"]) == ({"altered": 3_990}, 10)
+    assert found["twice"]["duplicated"] > 0 and found["twice"]["compared"] == 4_000
+    # The source can have had 20 records, of 510 that stand there.
+    assert counted(found["foreign"]) == {"extra": 490}
+    where = {"cluster": pair.alias, "topic": f"{pair.prefix}right", "partition": 0}
+    assert found["right"]["not_comparable"] == [
+        {**where, "first_offset": 1_000, "last_offset": 2_999, "records": 2_000}
+    ]
+
+    command = ("verify", "-c", file, "--topic", f"{pair.prefix}right")
+    ended = mirror(*command)
+    assert ended.returncode == 0 and "equal in the range that both logs have; 2,000 records" in ended.stdout
+    assert f"{pair.prefix}right-0 offsets 1000 to 2999, 2,000 records: backup does not have them" in ended.stdout
+    assert mirror(*command, "--strict").returncode == 1
+    # Nothing at all can be compared.
+    ended = mirror("verify", "-c", file, "--topic", f"{pair.prefix}gone")
+    assert ended.returncode == 1 and "not equal" in ended.stdout
+
+
+def test_offset_syncs_tell_where_the_logs_begin(shared: Pair, shared_service: Service) -> None:
+    """A record that somebody wrote where the source's log begins now is found, for the sync before it bounds it."""
+    topic = shared.topic("bounded")
+    shared.produce(topic, *(Made(b"%d" % n, b"first") for n in range(100)))
+    shared.await_same(topic)
+    remote = shared.remote(topic)
+
+    def settled() -> bool:  # the last record has a sync of its own
+        synced = syncs.read(shared.target, shared.alias)[topic, 0]
+        return bool(synced) and synced[-1].upstream == 99
+
+    until("a sync of the last record", settled)
+    write_to(shared.target, remote, [Record(0, b"nobody", b"knows", (), START)])
+    shared.produce(topic, *(Made(b"%d" % n, b"second") for n in range(100)))
+    until("copied", lambda: oracle.count(shared.copied(topic)) == 201)
+    topics.remove_records(shared.source, topic, 100)
+    topics.remove_records(shared.target, remote, 10)
+    (flow,) = answer("verify", "-c", shared_service.file, "--topic", topic, code=1)["flows"]
+    (found,) = flow["partitions"]
+    assert (counted(found), found["compared"], found["gone_source"]) == ({"extra": 1}, 100, 90)
 
 
 def counted(found: dict[str, Any]) -> dict[str, int]:

@@ -10,10 +10,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from mirror.buffer import RecordBuffer
+from mirror.headers import HEADER_WEIGHT, weights
 
 
-def message(offset: int, value: bytes | None = b"v") -> Message:
-    return Message(topic="t", partition=0, offset=offset, value=value, timestamp=(1, 1000 + offset))
+def message(
+    offset: int,
+    value: bytes | None = b"v",
+    key: bytes | None = None,
+    headers: list[tuple[str, bytes | None]] | None = None,
+) -> Message:
+    timestamp = (1, 1000 + offset)
+    return Message("t", 0, offset, key, value, headers, timestamp=timestamp)
 
 
 def run(first: int, last: int) -> list[Message]:
@@ -33,7 +40,7 @@ def test_a_batch_stays_until_it_is_committed() -> None:
     assert (batch.offsets, batch.timestamps, batch.next_offset) == ([5, 6, 7, 8], [1005, 1006, 1007, 1008], 9)
     buffer.committed(batch)
     assert offsets(buffer) == list(range(9, 15))
-    assert (len(buffer), buffer.size) == (6, 6)
+    assert (len(buffer), buffer.weight) == (6, 6)
 
 
 def test_what_comes_again_is_dropped() -> None:
@@ -53,7 +60,28 @@ def test_a_batch_ends_before_too_many_bytes_but_has_one_record() -> None:
 def test_null_values_count_for_nothing() -> None:
     buffer = RecordBuffer(0)
     buffer.append([message(0, None), message(1, b"xx"), message(2, None)])
-    assert buffer.size == 2 and taken(buffer, 2) == 3
+    assert buffer.weight == 2 and taken(buffer, 2) == 3
+
+
+def test_keys_and_headers_count_too() -> None:
+    """They take memory like values, and a header some of its own, however short it is."""
+    buffer = RecordBuffer(0)
+    buffer.append([message(0, b"xx", b"yyy"), message(1, None, None, [("name", b"z" * 50), ("null", None)])])
+    buffer.append([message(2, None, b"k")])
+    second = 2 * HEADER_WEIGHT + len("name") + 50 + len("null")
+    assert buffer.weight == 5 + second + 1
+    assert [taken(buffer, most) for most in (4, 5, 4 + second, 5 + second, 6 + second)] == [1, 1, 1, 2, 3]
+    batch = buffer.batch(2, 10**6)
+    assert batch is not None and batch.weight == 5 + second
+    buffer.committed(batch)
+    assert (len(buffer), buffer.weight) == (1, 1)
+
+
+def test_what_stays_after_a_resume_is_weighed() -> None:
+    buffer = RecordBuffer(0)
+    buffer.append([message(offset, b"x", b"k" * offset, [("h", b"")] * (offset % 2)) for offset in range(10)])
+    assert buffer.resume_at(7) is None
+    assert buffer.weight == sum(1 + offset + offset % 2 * (HEADER_WEIGHT + 1) for offset in (7, 8, 9))
 
 
 def taken(buffer: RecordBuffer, most: int) -> int:
@@ -65,7 +93,7 @@ def test_resuming_within_needs_no_seek() -> None:
     buffer = RecordBuffer(0)
     buffer.append(run(0, 10))
     assert buffer.resume_at(4) is None
-    assert offsets(buffer) == list(range(4, 10)) and buffer.size == 6
+    assert offsets(buffer) == list(range(4, 10)) and buffer.weight == 6
     assert buffer.resume_at(10) is None
     buffer.append(run(10, 12))
     assert offsets(buffer) == [10, 11]
@@ -151,7 +179,7 @@ def test_after_invalidate_everything_needs_a_seek() -> None:
     buffer.invalidate()
     assert batch is not None
     buffer.committed(batch)
-    assert len(buffer) == 0 and buffer.size == 0
+    assert len(buffer) == 0 and buffer.weight == 0
     assert buffer.resume_at(5) is not None
 
 
@@ -240,25 +268,25 @@ class Copying(RuleBasedStateMachine):
         held = offsets(self.buffer)
         if held:
             assert held == [offset for offset in range(self.position, held[-1] + 1) if is_record(offset)]
-        assert self.buffer.size == len(held) == len(self.buffer)
+        assert self.buffer.weight == len(held) == len(self.buffer)
 
 
 TestCopying = Copying.TestCase
 TestCopying.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 
 
-@given(st.lists(st.integers(1, 5), min_size=1, max_size=20), st.integers(1, 7), st.integers(1, 30))
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=20), st.integers(1, 7), st.integers(1, 500))
 def test_batches_are_the_records_in_order(gaps: list[int], most: int, most_bytes: int) -> None:
     at, sent = 0, []
     buffer = RecordBuffer(0)
     for gap in gaps:
         at += gap
         sent.append(at)
-        buffer.append([message(at, b"x" * gap)])
+        buffer.append([message(at, b"x" * gap, b"k" * (gap - 1) or None, [("h", b"c")] * (gap == 5))])
     seen: list[int] = []
     while (batch := buffer.batch(most, most_bytes)) is not None:
         assert len(batch.messages) <= most
-        assert len(batch.messages) == 1 or sum(map(len, batch.messages)) <= most_bytes
+        assert len(batch.messages) == 1 or sum(weights(batch.messages)) <= most_bytes
         seen += batch.offsets
         buffer.committed(batch)
     assert seen == sent

@@ -65,6 +65,12 @@ def cluster(*properties: str) -> str:
     )
 
 
+def laughs(form: str) -> str:
+    """Good, but for lines of which each has the one before in it ten times: a billion values."""
+    lines = [f"a{n}: &a{n} " + form.format(", ".join([f"*a{n - 1}"] * 10)) for n in range(1, 10)]
+    return GOOD + "\n".join(["a0: &a0 {ha: ha}", *lines, ""])
+
+
 # name: (file, place, words that must be in the problem). Each file has that one problem only.
 BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "empty file": ("", "1: ", ("empty", "clusters, flows, spark, http, metrics, log, drain_timeout")),
@@ -77,6 +83,19 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "control character": (GOOD + "log: \x07\n", "7: ", ("bad YAML", "control character", "escaped")),
     "alias in itself": ("clusters: &a [*a]\n", "1: ", ("nested too deeply",)),
     "nested deeply": ("[" * 5000, "1: ", ("nested too deeply",)),
+    "nested aliases": (laughs("[{}]"), "8: ", ("aliases repeat", "more than 100,000 times")),
+    "nested merges": (laughs("{{<<: [{}]}}"), "8: ", ("aliases repeat", "more than 100,000 times")),
+    "aliases of a reference": (
+        GOOD + 'x: &x "${file:config.yaml}"\ny: [' + ", ".join(["*x"] * 10_000) + "]\n" + "#" * 2000,
+        "",
+        ("values with ${...} are larger than 16,777,216 characters",),
+    ),
+    "large file": (GOOD + "#" * 2**20, "", ("can't be read: larger than 1,048,576 bytes",)),
+    "large secret": (
+        cluster("sasl.password: ${file:/dev/zero}"),
+        "4: clusters.primary.sasl.password: ",
+        ("larger than",),
+    ),
     "duplicate key": (
         GOOD + "http: {port: 1}\nhttp: {port: 2}\n",
         "8: http: ",
@@ -129,6 +148,32 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
         GOOD + "    topics: ['a{99999999999}']\n",
         "7: flows[0].topics[0]: bad regular expression",
         ("too large",),
+    ),
+    "topic that the cycle rule leaves out": (
+        GOOD + "    topics:\n      - orders\n      - backup.orders\n",
+        '9: flows[0].topics[1]: "backup.orders" is never copied: a cycle',
+        ('alias "backup"',),
+    ),
+    "internal topic": (
+        GOOD + "    topics: [a, orders-internal]\n    exclude: []\n",
+        '7: flows[0].topics[1]: "orders-internal" is never copied: internal',
+        ('ends in "-internal"',),
+    ),
+    "topic that is hidden": (GOOD + "    topics: [.a]\n", "7: flows[0].topics[0]: ", ("never copied: internal",)),
+    "topic of Kafka's own": (
+        GOOD + "    topics: [__consumer_offsets]\n",
+        "7: flows[0].topics[0]: ",
+        ('begins with "__"',),
+    ),
+    "topic that the flow excludes": (
+        GOOD + "    topics: [orders, payments]\n    exclude: ['pay.*']\n",
+        "7: flows[0].topics[1]: ",
+        ('"pay.*" in exclude matches it',),
+    ),
+    "topic that is excluded by default": (
+        GOOD + "    topics: [orders.replica]\n",
+        "7: flows[0].topics[0]: ",
+        ("never copied", "in exclude matches it"),
     ),
     "nothing in a section": (GOOD + "log:\n", "7: log: ", ("a mapping with the keys level, format",)),
     "section is text": (GOOD + "spark: local\n", "7: spark: ", ("a mapping with the keys master, conf",)),
@@ -501,7 +546,10 @@ def test_defaults(tmp_path: Path) -> None:
         "transaction_threads": 8,
         "producers_max": 256,
         "producer_idle_timeout": 300.0,
+        "open_transaction_warn_after": 300.0,
         "exactly_once": True,
+        "append_to_existing": False,
+        "accept_log_append_time": False,
         "on_data_loss": "fail",
         "on_poison_record": "fail",
     }
@@ -609,6 +657,27 @@ clusters:
         ["config.yaml:5", "clusters.primary.client.rick"],
         ["config.yaml:5", "clusters.backup.client.rick"],
     ]
+
+
+def test_one_flow_a_thousand_times_is_refused_in_a_line_for_each(tmp_path: Path) -> None:
+    again = GOOD.replace("  - source", "  - &flow\n    source") + "  - *flow\n" * 999
+    assert len(refused(tmp_path, again)) == 999
+
+
+def test_more_flows_than_can_be_compared_are_refused(tmp_path: Path) -> None:
+    again = GOOD.replace("  - source", "  - &flow\n    source") + "  - *flow\n" * 30_000
+    assert any("flows: must be a list of flows" in line and "1000 at most" in line for line in refused(tmp_path, again))
+
+
+def test_an_anchor_may_be_used_ten_thousands_of_times(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(20)]
+    clusters = "".join(f"  {name}: {{bootstrap.servers: '{name}:9092'}}\n" for name in names)
+    shared = f"topics: [{', '.join(f't{number}' for number in range(100))}]"
+    ends = [f"source: {one}, target: {other}" for one in names for other in names if one != other]
+    flows = [f"  - {{<<: *shared, {both}}}\n" for both in ends[1:]]
+    whole = f"clusters:\n{clusters}flows:\n  - &shared {{{ends[0]}, {shared}}}\n{''.join(flows)}"
+    loaded = read(tmp_path, whole)
+    assert len(loaded.flows) == 380 and all(len(flow.topics) == 100 for flow in loaded.flows)
 
 
 def test_of_several_merged_mappings_the_first_wins(tmp_path: Path) -> None:
@@ -734,6 +803,13 @@ def test_identity_round_three_clusters_is_fine_without_a_name_in_common(tmp_path
     text += "  - {source: third, target: primary, replication_policy: identity, topics: [a, c]}\n"
     text += "  - {source: backup, target: third, replication_policy: identity, topics: [b, c]}\n"
     assert len(read(tmp_path, text).flows) == 3
+
+
+def test_a_name_that_only_looks_like_what_is_left_out(tmp_path: Path) -> None:
+    topics = "    topics: [backup, backups.orders, orders.backup, internal, _schemas, '.*internal', 'backup\\..*']\n"
+    assert len(read(tmp_path, GOOD + topics).flows) == 1
+    identity = "    replication_policy: identity\n    topics: [backup.orders]\n"
+    assert len(read(tmp_path, GOOD + identity).flows) == 1
 
 
 def test_identity_is_no_loop_with_what_ends_it(tmp_path: Path) -> None:

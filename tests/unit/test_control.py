@@ -14,14 +14,17 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from mirror import channel, config, control
 from mirror.channel import PLAN_KEY, READ_TIMEOUT, Claim
 from mirror.control import ControlReader
+from mirror.decisions import Decision, Incident
 from mirror.errors import ClusterAway, FlowError
-from mirror.orders import Order, Scope, Skip
+from mirror.orders import Order, Scope
 from mirror.plan import Partition, Plan, Topic
 from mirror.settings import Flow
+from mirror.topic_ids import TopicIds
 from tests.harness.configuration import one_flow
 
 Entry = tuple[bytes, bytes | None]
 
+DECISION = Decision(Partition("t", 1), Incident("deleted", "id", "", 5), "skip")
 PLAN = Plan("us", 7, {"t": Topic("a.t", "id", 2, 1)}, (frozenset({Partition("t", 0)}), frozenset({Partition("t", 1)})))
 NEXT = replace(PLAN, generation=8)
 FOREIGN = b'{"leader":"them","generation":9,"topics":{"t":{"remote":"a.t"}},"slices":[]}'
@@ -56,10 +59,22 @@ class Log:
     pace: float = 0.0
     unready: int = 0  # how often the topic's leader is not known yet
     at: int | None = None  # None: nothing is fetched
+    topic_id: str = "first"
+    topic: str = ""
+    told: str = ""  # the id that who fetches on has heard of
+    ids: TopicIds = field(default_factory=TopicIds)
     now: float = 0.0
 
+    def recreate(self, *entries: Entry) -> None:
+        """Another topic of the name, with these records."""
+        self.topic_id += "-next"
+        self.entries = list(entries)
+
+    def ids_now(self, names: Sequence[str]) -> tuple[dict[str, str], dict[str, object]]:
+        return dict.fromkeys(names, self.topic_id), {}
+
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
-        self.at = partitions[0].offset
+        self.at, self.topic = partitions[0].offset, partitions[0].topic
 
     def unassign(self) -> None:
         self.at = None
@@ -71,7 +86,11 @@ class Log:
         return 0, len(self.entries)
 
     def poll(self, timeout: float) -> Message | None:
-        if self.at is None or self.at == len(self.entries) - self.held_back:
+        if self.at is not None and self.told != self.topic_id:  # librdkafka's line, before it fetches from there
+            line = f"[thrd:main]: Topic {self.topic} changed id from {self.told or 'AAAA'} to {self.topic_id}"
+            self.ids.log(logging.DEBUG, "", "METADATA", "client", line)
+            self.told = self.topic_id
+        if self.at is None or self.at >= len(self.entries) - self.held_back:
             self.now += timeout
             return None
         self.now += self.pace
@@ -97,6 +116,8 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Log:
     """What readers made in this test read."""
     topic = Log()
     monkeypatch.setattr(control, "internal_consumer", lambda *_: topic)
+    monkeypatch.setattr(control, "ClusterAdmin", lambda *_: topic)
+    monkeypatch.setattr(control, "TopicIds", lambda: topic.ids)
     monkeypatch.setattr(control, "time", topic)
     monkeypatch.setattr(channel, "time", topic)
     return topic
@@ -110,7 +131,7 @@ GOOD: list[Entry] = [
     *plans(PLAN),
     (Claim(1, "task").key(), Claim(1, "task").encode()),
     (Scope("t").key(), Order(True).encode()),
-    (Skip(Partition("t", 1), 5).key(), Skip(Partition("t", 1), 5).encode()),
+    (DECISION.key(), DECISION.encode()),
 ]
 
 
@@ -129,11 +150,11 @@ GOOD: list[Entry] = [
         (b"order/\xff/1", b'{"paused":false}'),
         (b"order/t/*", b'{"state":"running"}'),
         (b"order/t/*", b"[]"),
-        (b"skip/", b'{"position":9}'),
-        (b"skip/1", b'{"position":9}'),
-        (b"skip/t/1", b'{"offset":9}'),
-        (b"skip/t/1", b'{"position":null}'),
-        (b"skip/t/1", b'{"position":1e999}'),
+        (b"decision/", DECISION.encode()),
+        (b"decision/1", DECISION.encode()),
+        (b"decision/t/1", b'{"action":"skip"}'),
+        (b"decision/t/1", DECISION.encode().replace(b'"skip"', b'"drop"')),
+        (b"decision/t/1", DECISION.encode().replace(b"5", b"1e999")),
     ],
 )
 def test_a_record_that_cannot_be_decoded_is_told_and_ignored(
@@ -144,14 +165,14 @@ def test_a_record_that_cannot_be_decoded_is_told_and_ignored(
     reader.read_to_end()
     assert reader.plan == NEXT
     assert (reader.claims, reader.orders) == ({1: "task"}, {Scope("t"): Order(True)})
-    assert reader.skips == {Partition("t", 1): Skip(Partition("t", 1), 5)}
+    assert reader.decisions == {Partition("t", 1): DECISION}
     (said,) = [vars(record) for record in caplog.records if record.levelno == logging.WARNING]
     assert (said["flow"], said["key"]) == ("primary->backup", key.decode(errors="replace"))
     assert "run one version only" in said["reason"]
 
 
 @pytest.mark.parametrize(
-    "key", [b"order/", b"order/t", b"order/*/3", b"claim/", b"skip/", b"plan", b"what comes later"]
+    "key", [b"order/", b"order/t", b"order/*/3", b"claim/", b"decision/", b"plan", b"what comes later"]
 )
 def test_a_tombstone_of_what_nobody_understands_needs_no_word(
     flow: Flow, topic: Log, caplog: pytest.LogCaptureFixture, key: bytes
@@ -242,3 +263,88 @@ def test_who_follows_fetches_on(flow: Flow, topic: Log) -> None:
     reader.read_to_end()
     topic.entries += plans(NEXT)
     assert topic.at == len(GOOD) and reader.poll(0) and reader.plan == NEXT
+
+
+PAUSED, COPIED = Order(True), Order(False)
+
+
+def order(scope: Scope, said: Order | None) -> Entry:
+    return scope.key(), None if said is None else said.encode()
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("longer", [False, True])
+def test_a_topic_that_was_made_anew_is_read_from_its_beginning(
+    flow: Flow, topic: Log, follow: bool, longer: bool
+) -> None:
+    """Told by its id: its end may be before what was read of the old one, or behind it."""
+    topic.entries += GOOD
+    reader = ControlReader(flow, follow)
+    reader.read_to_end()
+    claims = [(Claim(1, f"task-{n}").key(), Claim(1, f"task-{n}").encode()) for n in range(9 if longer else 1)]
+    topic.recreate(order(Scope("u"), PAUSED), *plans(NEXT), *claims)
+    for _ in range(len(claims) + 4 if follow else 0):
+        reader.poll(0)
+    if not follow:
+        reader.read_to_end()
+    assert (reader.plan, reader.renewals, reader.is_unplanned) == (NEXT, 1, False)
+    assert reader.orders == {Scope("u"): PAUSED} and not reader.decisions
+    assert reader.claims == {1: claims[-1][1].decode().split('"')[3]}
+
+
+def test_what_was_known_stands_until_there_is_a_plan_again(flow: Flow, topic: Log) -> None:
+    topic.entries += GOOD
+    reader = ControlReader(flow)
+    reader.read_to_end()
+    topic.recreate()
+    for _ in range(2):
+        reader.read_to_end()
+        assert (reader.plan, reader.renewals, reader.is_unplanned) == (PLAN, 1, True)
+        assert (reader.claims, reader.orders) == ({1: "task"}, {Scope("t"): PAUSED})
+        assert reader.unwritten() == ({Scope("t"): PAUSED}, [DECISION])
+    orders, decisions = reader.unwritten()
+    topic.entries += [order(scope, said) for scope, said in orders.items()]
+    topic.entries += [(decision.key(), decision.encode()) for decision in decisions] + plans(NEXT)
+    reader.read_to_end()
+    assert (reader.plan, reader.is_unplanned, reader.unwritten()) == (NEXT, False, ({}, []))
+    assert (reader.orders, reader.decisions) == ({Scope("t"): PAUSED}, {DECISION.partition: DECISION})
+
+
+@pytest.mark.parametrize(
+    ("given", "stands"),
+    [
+        ([], {Scope("t"): PAUSED}),
+        ([order(Scope("u"), PAUSED)], {Scope("t"): PAUSED, Scope("u"): PAUSED}),
+        ([order(Scope("t"), None)], {}),
+        ([order(Scope(), None)], {}),
+        ([order(Scope(), PAUSED)], {Scope(): PAUSED}),
+        ([order(Scope("t", 1), None)], {Scope("t"): PAUSED, Scope("t", 1): COPIED}),
+    ],
+)
+def test_what_people_order_before_the_leader_has_written_again_counts(
+    flow: Flow, topic: Log, given: list[Entry], stands: dict[Scope, Order]
+) -> None:
+    topic.entries += GOOD
+    reader = ControlReader(flow)
+    reader.read_to_end()
+    topic.recreate(*given)
+    reader.read_to_end()
+    assert [scope.key() for scope in reader.ordered_since] == [key for key, _ in given]
+    assert reader.orders == {Scope("t"): PAUSED}, "until the plan comes"
+    orders, _ = reader.unwritten()
+    topic.entries += [*(order(scope, said) for scope, said in orders.items()), *plans(NEXT)]
+    reader.read_to_end()
+    assert reader.orders == stands and not reader.ordered_since
+
+
+def test_a_broker_that_still_tells_the_old_id_makes_nobody_begin_anew(flow: Flow, topic: Log) -> None:
+    topic.entries += GOOD
+    reader = ControlReader(flow)
+    reader.read_to_end()
+    topic.recreate(*plans(NEXT))
+    reader.read_to_end()
+    newest = topic.topic_id
+    for topic_id in ("first", newest, "first", newest):
+        topic.topic_id = topic_id
+        reader.read_to_end()
+    assert (reader.plan, reader.renewals) == (NEXT, 1)

@@ -100,6 +100,28 @@ def test_lag_is_known_in_records_and_seconds(status: FlowStatus) -> None:
     assert seconds == pytest.approx({("topic", "0"): 50, ("topic", "1"): 0, ("topic", "2"): 400}, abs=30)
 
 
+def test_a_stable_offset_that_is_stuck_has_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    status = FlowStatus("primary", "backup", "us")
+    now = time.time()
+    status.absorb(
+        [behind(0, 0, 0.0, stuck_since=now - 400), behind(1, 0, 0.0), behind(2, 0, 0.0, stuck_since=now - 20)]
+    )
+    stuck = "mirror_source_stable_offset_stuck_seconds"
+    assert samples(Metrics([status]), stuck) == pytest.approx(
+        {("topic", "0"): 400, ("topic", "1"): 0, ("topic", "2"): 20}, abs=15
+    )
+    assert samples(Metrics([status], "topic"), stuck) == pytest.approx({("topic",): 400}, abs=15)
+    later = time.monotonic() + SILENCE + 1
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert not samples(Metrics([status]), stuck), "of what no task reports any more nobody knows"
+
+
+def test_lost_tasks_are_counted_for_the_flow(status: FlowStatus) -> None:
+    assert samples(Metrics([status]), "mirror_lost_tasks_total") == {(): 0}
+    status.lost_tasks += 2
+    assert samples(Metrics([status]), "mirror_lost_tasks_total") == {(): 2}
+
+
 def test_a_big_cluster_has_a_series_for_each_topic(status: FlowStatus) -> None:
     metrics = Metrics([status], "topic")
     assert samples(metrics, LAG) == {("topic",): 7}

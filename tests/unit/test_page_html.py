@@ -81,6 +81,17 @@ def test_a_failed_partition_comes_first_with_its_reason() -> None:
     assert "mirror: 1 partition failed" in html.text, "the title too"
 
 
+def test_what_is_held_back_on_the_source_is_told_without_opening_its_topic() -> None:
+    reason = "1,000 offsets are held back by an open transaction on the source since 2026-01-31 12:00:00Z"
+    html = shown(running(of("ant", 0), of("zebra", 0), of("zebra", 3, held_back=1_000, reason=reason)))
+    told = html.text.split("Replication latency")[0]
+    assert "1 partition held back by open transactions on primary" in told and reason in told and "zebra-3" in told
+    assert "mirror: running" in html.text, "the flow does what it can"
+    assert "held back" not in shown(running(of("zebra", 3, reason="slowed down by a quota"))).text
+    (flow,) = json.loads(overview([running(of("zebra", 3, held_back=7))]).json())["flows"]
+    assert flow["topics"][0]["partitions"][0]["held_back"] == 7
+
+
 def test_a_flow_that_waits_says_what_for() -> None:
     status = running(of("orders", 0))
     status.problem = "cluster backup does not answer: connection refused"

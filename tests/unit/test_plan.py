@@ -11,14 +11,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.plan import Partition, Plan, Slice, Topic, assign, merge_initial, slice_count
+from mirror.decode import Malformed
+from mirror.plan import Lineage, Partition, Plan, Slice, Topic, assign, merge_initial, slice_count
 
-names = st.text("abcdefgh._-", min_size=1, max_size=8)
+names = st.text("abcdefgh._-", min_size=1, max_size=8).filter(lambda name: name not in (".", ".."))
 partitions = st.builds(Partition, names, st.integers(0, 20))
 topics = st.dictionaries(names, st.builds(Topic, names, names, st.integers(1, 50), st.integers(0, 50)), max_size=5)
 slices = st.lists(st.frozensets(partitions, max_size=6), max_size=4).map(tuple)
-plans = st.builds(Plan, leader=names, generation=st.integers(1), topics=topics, slices=slices, stop=st.booleans())
+ids = st.lists(names, max_size=3).map(tuple)
+origins = st.dictionaries(names, ids, max_size=3)
+plans = st.builds(
+    lambda topics, slices, **rest: Plan(topics=topics | known(slices), slices=slices, **rest),
+    leader=names,
+    generation=st.integers(1, 2**63 - 1),
+    topics=topics,
+    slices=slices,
+    stop=st.booleans(),
+    clusters=st.just(()) | st.tuples(names, names),
+    origins=origins,
+)
 weights = st.dictionaries(partitions, st.floats(0, 1e9))
+
+
+def known(slices: tuple[Slice, ...]) -> dict[str, Topic]:
+    """Topics for all that is dealt."""
+    return {partition.topic: topic(1) for each in slices for partition in each}
 
 
 @given(plans)
@@ -39,6 +56,11 @@ def test_what_a_newer_mirror_adds_to_a_plan_is_passed_over(plan: Plan) -> None:
     assert Plan.decode(changed(plan, stop=None)) == replace(plan, stop=False)
 
 
+@given(plans)
+def test_a_plan_of_an_older_mirror_does_not_say_where_its_records_come_from(plan: Plan) -> None:
+    assert Plan.decode(changed(plan, clusters=None, origins=None)) == replace(plan, clusters=(), origins={})
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -51,11 +73,12 @@ def test_what_a_newer_mirror_adds_to_a_plan_is_passed_over(plan: Plan) -> None:
         {"slices": None},
         {"slices": [["a", 0]]},
         {"slices": [{"a": [None]}]},
+        {"slices": [{"b": [0]}]},
     ],
 )
 def test_a_plan_without_what_every_plan_has_is_none(changes: dict[str, Any]) -> None:
     """Not one with another generation, or other partitions that begin at the flow's `start`."""
-    with pytest.raises((KeyError, TypeError, AttributeError)):
+    with pytest.raises(Malformed):
         Plan.decode(changed(plan({"a": topic(2)}), **changes))
 
 
@@ -63,6 +86,17 @@ def test_a_large_plan_stays_small() -> None:
     wanted = [Partition(f"topic-{n}", p) for n in range(100) for p in range(100)]
     plan = Plan("leader", 1, {}, assign(wanted, 8, (), {}))
     assert len(plan.encode()) < 60_000
+
+
+lineages = st.builds(Lineage, ids, origins)
+
+
+@given(lineages, lineages)
+def test_a_lineage_covers_what_it_says_itself_and_no_more(one: Lineage, other: Lineage) -> None:
+    both = {name: (*one.origins.get(name, ()), *other.origins.get(name, ())) for name in {*one.origins, *other.origins}}
+    assert one.covers(one) and Lineage((), both).covers(one) and one.covers(one.of(set(other.origins)))
+    same = {name: set(each) for name, each in both.items()} == {n: set(each) for n, each in one.origins.items()}
+    assert one.covers(other) == same
 
 
 @given(plans)

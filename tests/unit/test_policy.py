@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror.config_model import Flow as FlowModel
-from mirror.policy import ReplicationPolicy, matcher
+from mirror.policy import ReplicationPolicy, left_out_topics, matcher, some_of
 from mirror.settings import Cluster, Flow
 
 DEFAULTS = FlowModel.model_validate(
@@ -75,6 +75,33 @@ def test_internal_topics_are_never_mirrored(name: str) -> None:
 )
 def test_the_default_filters(name: str, mirrored: bool) -> None:
     assert policy().is_mirrored(name) is mirrored
+
+
+@pytest.mark.parametrize(
+    ("topic", "word"),
+    [
+        ("orders", None),
+        ("other", None),  # `topics` does not match it: nobody asked for it
+        ("__orders", "internal"),
+        (".orders", "internal"),
+        ("orders-internal", "internal"),
+        ("orders.internal", "internal"),
+        ("backup.orders", 'alias "backup"'),
+        ("orders.replica", '".*\\.replica" in exclude'),
+    ],
+)
+def test_what_is_left_out_has_a_reason(topic: str, word: str | None) -> None:
+    some = policy(topics=(".*orders.*",))
+    reason = some.left_out(topic)
+    assert (word in reason) if word and reason else reason is word
+    assert some.is_mirrored(topic) is (topic == "orders")
+
+
+def test_what_is_left_out_is_told_by_reason() -> None:
+    found = left_out_topics(policy(), ["b.internal", "a-internal", "orders", "backup.orders"])
+    assert sorted(found.values()) == [["a-internal", "b.internal"], ["backup.orders"]]
+    assert some_of(["a", "b"]) == "a, b"
+    assert some_of([f"t{n}" for n in range(12)]).endswith("t9, and 2 more")
 
 
 def test_excludes_win() -> None:

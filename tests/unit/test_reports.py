@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirror.decode import Malformed
 from mirror.flow_status import SILENCE, FlowStatus
 from mirror.plan import Partition
 from mirror.reports import LATENCY_BUCKETS, Counters, Report
@@ -188,6 +189,14 @@ def test_a_state_has_a_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     assert status.tallies()[0].since == 1_010.0
 
 
+def test_a_report_of_an_older_mirror_says_nothing_of_open_transactions() -> None:
+    sent = replace(report(7), stuck_since=12.5, held_back=9)
+    assert Report.decode(sent.encode()) == sent
+    older = json.loads(report(7).encode())
+    del older["stuck_since"], older["held_back"]
+    assert Report.decode(json.dumps(older).encode()) == report(7)
+
+
 def test_what_a_newer_mirror_adds_to_a_report_is_passed_over() -> None:
     raw = json.loads(report(7).encode())
     more = {**raw, "unheard": [1], "counters": {**raw["counters"], "unheard": 1}}
@@ -198,11 +207,17 @@ def test_what_a_newer_mirror_adds_to_a_report_is_passed_over() -> None:
 def test_a_report_without_what_we_need_is_passed_over(name: str) -> None:
     raw = json.loads(report(7).encode())
     del raw[name]
-    assert Report.decode(json.dumps(raw).encode()) is None
+    with pytest.raises(Malformed, match=f"{name} is missing"):
+        Report.decode(json.dumps(raw).encode())
 
 
 @pytest.mark.parametrize("changes", [{"partition": ["topic"]}, {"counters": []}, {"counters": None}])
 def test_a_report_in_another_form_is_passed_over(changes: dict[str, object]) -> None:
-    assert Report.decode(json.dumps(json.loads(report(7).encode()) | changes).encode()) is None
-    for value in (b"not json", b"[]", b"null", b"\xff"):
-        assert Report.decode(value) is None
+    with pytest.raises(Malformed):
+        Report.decode(json.dumps(json.loads(report(7).encode()) | changes).encode())
+
+
+@pytest.mark.parametrize("value", [b"", b"not json", b"[]", b"null", b"\xff"])
+def test_what_is_no_report_at_all_is_passed_over(value: bytes) -> None:
+    with pytest.raises(Malformed):
+        Report.decode(value)

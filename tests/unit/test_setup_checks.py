@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from mirror.errors import SetupError
-from mirror.java import cache_dir, java, kafka_jars
+from mirror.java import BROKER, HASHES, KAFKA_VERSION, MIRROR_MAKER, cache_dir, java, kafka_jars
 
 ROOT = Path(__file__).parent.parent.parent
 MAKE = shutil.which("make") or "make"
@@ -86,7 +87,11 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the only jar of Kafka is one that holds a line with `jar`."""
     monkeypatch.setenv("MIRROR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("mirror.java.HASHES", tmp_path)
+    digest = hashlib.sha256(b"jar\n").hexdigest()
+    (tmp_path / f"{BROKER}-{KAFKA_VERSION}.sha256").write_text(f"{digest}  kafka.jar\n")
     return tmp_path / "cache"
 
 
@@ -96,8 +101,11 @@ def fake_ivy(folder: Path, script: str) -> None:
     executable(folder / "java", f"{version}\nfor pattern; do :; done\n{script}")
 
 
+FETCH = '/bin/mkdir -p "${pattern%/*}" && echo jar >"${pattern%/*}/kafka.jar"'
+
+
 def test_jars_are_fetched_once(only: Path, empty_cache: Path) -> None:
-    fake_ivy(only, '/bin/mkdir -p "${pattern%/*}" && echo jar >"${pattern%/*}/kafka.jar"')
+    fake_ivy(only, FETCH)
     said: list[str] = []
     with ThreadPoolExecutor() as pool:
         folders = set(pool.map(lambda _: kafka_jars(progress=said.append), range(4)))
@@ -111,6 +119,29 @@ def test_a_failed_download_is_one_line_and_leaves_nothing(only: Path, empty_cach
     with pytest.raises(SetupError, match=r"^could not fetch kafka_2.13 .*Connection refused\)$"):
         kafka_jars()
     assert {path.suffix for path in empty_cache.iterdir()} == {".lock"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ('echo other >"${pattern%/*}/kafka.jar"', r"kafka\.jar is not .* its SHA-256 is \w{64}, it should be \w{64};"),
+        ('echo more >"${pattern%/*}/more.jar"', r"more\.jar is not .* it does not belong there;"),
+        ('/bin/rm "${pattern%/*}/kafka.jar"', r"kafka\.jar is not .* it is missing, it should be \w{64};"),
+    ],
+    ids=["changed", "foreign", "missing"],
+)
+def test_a_jar_that_is_not_the_one_we_know_is_refused(only: Path, empty_cache: Path, change: str, said: str) -> None:
+    fake_ivy(only, f"{FETCH}; {change}")
+    with pytest.raises(SetupError, match=said):
+        kafka_jars()
+    assert {path.suffix for path in empty_cache.iterdir()} == {".lock"}, "and nothing of it is kept"
+
+
+@pytest.mark.parametrize("artifact", [BROKER, MIRROR_MAKER])
+def test_the_jars_of_each_artifact_are_known(artifact: str) -> None:
+    lines = (HASHES / f"{artifact}-{KAFKA_VERSION}.sha256").read_text().splitlines()
+    assert len(lines) > 40 and all(re.fullmatch(r"[0-9a-f]{64}  [\w.-]+\.jar", line) for line in lines)
+    assert any(line.endswith(f"  {artifact}-{KAFKA_VERSION}.jar") for line in lines)
 
 
 def make(target: str, tree: Path) -> list[str]:

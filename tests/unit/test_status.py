@@ -36,6 +36,13 @@ def test_a_flow_that_is_well() -> None:
     assert "a.t" in shown(found, False) and "t-1" in shown(found, True)
 
 
+def test_what_is_held_back_on_the_source_has_a_reason_and_is_well() -> None:
+    held = replace(report(1, reason="7 offsets are held back"), held_back=7)
+    found = seen((report(0), 1), (held, 1))
+    assert found.well and [p.held_back for p in found.partitions] == [0, 7]
+    assert "7 offsets are held back" in shown(found, False) and "7 offsets are held back" in shown(found, True)
+
+
 @pytest.mark.parametrize("state", ["failed", "something new"])
 def test_what_has_failed_is_not_well(state: str) -> None:
     found = seen((report(0), 1), (report(1, state, reason="too large"), 1))

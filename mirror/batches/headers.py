@@ -1,0 +1,125 @@
+"""The headers of record batches: what each batch has, and whether read_committed consumers see it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from zlib import crc32
+
+from crc32c import crc32c
+
+from mirror.batches import varints
+from mirror.errors import Malformed
+
+# Offset, length, leader epoch, format; in the same places in every format.
+_START = struct.Struct(">qiib")
+# CRC, attributes, last offset delta, base and largest timestamp, producer id, epoch and sequence, records.
+_REST = struct.Struct(">IhiqqqhiI")
+_LENGTH_FROM = 12  # the length counts what comes after itself
+_OLD = struct.Struct(">Ib")  # in old formats: CRC, format
+_OLD_CRC_FROM = 16
+_CRC_FROM = 21  # the CRC covers all from the attributes on
+HEADER = _START.size + _REST.size  # bytes
+
+FORMAT = 2
+CODEC, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20  # of the attributes
+_ABORT = b"\x00\x00"  # the type within a marker's key, after the key's version
+_OLD_MIN, _OFFSET_MAX = 14, 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch. Offsets are of its first and last record, also of those that compaction has removed.
+
+    Of the old formats 0 and 1 only `format` and the offset `last` are known.
+    """
+
+    format: int
+    first: int
+    last: int
+    attributes: int
+    base_timestamp: int  # ms
+    max_timestamp: int  # ms
+    producer_id: int
+    records: int
+    payload: memoryview  # the records, perhaps compressed
+
+    @property
+    def is_old(self) -> bool:
+        """Format 0 or 1, of producers before Kafka 0.11: without headers, and nothing of it is unpacked here."""
+        return self.format < FORMAT
+
+
+def walk(data: memoryview) -> list[Batch]:
+    """The whole batches in the records of a Fetch answer; a last one may be cut off.
+
+    Raises Malformed for what is no batch, and for a wrong checksum.
+    """
+    found: list[Batch] = []
+    at, end = 0, len(data)
+    while end - at >= _START.size:
+        first, length, _, version = _START.unpack_from(data, at)
+        total = _LENGTH_FROM + length
+        if (
+            first < 0
+            or not 0 <= version <= FORMAT
+            or length < (HEADER - _LENGTH_FROM if version == FORMAT else _OLD_MIN)
+        ):
+            raise Malformed(f"what follows offset {found[-1].last if found else 'asked for'} is no record batch")
+        if total > end - at:
+            break
+        if found and first <= found[-1].last:
+            raise Malformed(f"offset {first} comes after offset {found[-1].last}")
+        read = _batch if version == FORMAT else _old
+        found.append(read(data[at : at + total], first))
+        at += total
+    return found
+
+
+def _batch(data: memoryview, first: int) -> Batch:
+    crc, attributes, delta, base, most, producer, _, _, records = _REST.unpack_from(data, _START.size)
+    if crc32c(data[_CRC_FROM:]) != crc:
+        raise Malformed(f"the batch at offset {first} has a wrong checksum")
+    last = first + delta
+    # A batch keeps its last offset when compaction removes records, and when it removes all of them.
+    if delta < 0 or records > delta + 1 or last > _OFFSET_MAX:
+        raise Malformed(f"the batch at offset {first} has {records} records up to offset {last}")
+    return Batch(FORMAT, first, last, attributes, base, most, producer, records, data[HEADER:])
+
+
+def _old(data: memoryview, offset: int) -> Batch:
+    """An entry of an old format has the offset of its last message. Its checksum covers all from the format on."""
+    crc, version = _OLD.unpack_from(data, _LENGTH_FROM)
+    if crc32(data[_OLD_CRC_FROM:]) != crc:
+        raise Malformed(f"the message at offset {offset} has a wrong checksum")
+    return Batch(version, offset, offset, 0, -1, -1, -1, 0, memoryview(b""))
+
+
+def committed(batches: Iterable[Batch], aborted: Sequence[tuple[int, int]]) -> Iterator[Batch]:
+    """Those with records that read_committed consumers see (KIP-98): no markers, and nothing of an aborted transaction.
+
+    `aborted` is the Fetch answer's own list, a producer id and a first offset each: from there up to the producer's
+    next abort marker its transactional batches don't count.
+    """
+    coming = sorted(aborted, key=lambda each: each[1], reverse=True)
+    aborting: set[int] = set()
+    for batch in batches:
+        while coming and coming[-1][1] <= batch.last:
+            aborting.add(coming.pop()[0])
+        if batch.attributes & CONTROL:
+            if _aborts(batch):
+                aborting.discard(batch.producer_id)
+        elif not (batch.attributes & TRANSACTIONAL and batch.producer_id in aborting):
+            yield batch
+
+
+def _aborts(control: Batch) -> bool:
+    """Is it an abort marker? The key of its one record says so; an empty one (KIP-534) says nothing."""
+    if not control.records:
+        return False
+    _, at = varints.read(control.payload, 0)
+    at += 1  # attributes
+    for _ in ("timestamp", "offset", "length of the key"):
+        _, at = varints.read(control.payload, at)
+    return bytes(control.payload[at : at + 4])[2:] == _ABORT

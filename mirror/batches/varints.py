@@ -1,0 +1,31 @@
+"""Zigzag-encoded integers of variable length, as records have them: seven bits a byte, the lowest first."""
+
+from __future__ import annotations
+
+from mirror.errors import Malformed
+
+_BITS = 64  # no number in a record has more
+
+
+def read(data: bytes | memoryview, at: int) -> tuple[int, int]:
+    """The number at this place, and the place after it. Raises Malformed."""
+    value = shift = 0
+    while shift < _BITS + 6 and at < len(data):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at
+        shift += 7
+    raise Malformed("a number in a record has no end")
+
+
+def write(number: int) -> bytes:
+    """The shortest encoding."""
+    number = (number << 1) ^ (number >> (_BITS - 1))
+    encoded = bytearray()
+    while number >= 0x80:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)

@@ -1,0 +1,110 @@
+"""Who may talk to Spark, and where it listens: what it runs with holds the clusters' passwords.
+
+Whoever reaches a port of a Spark without authentication can fetch what was sent to the tasks, and have it deserialize
+Java objects. So everything that connects has to know a secret, on a cluster what is sent is encrypted, and a Spark that
+is all on this machine listens on the loopback address alone. What spark.conf says explicitly wins, and is warned of.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Set
+
+LOCAL = re.compile(r"local(?:\[\s*(?P<threads>\*|\d+)\s*(?:,\s*\d+\s*)?\])?")
+LOOPBACK = "127.0.0.1"
+
+AUTHENTICATE, ENCRYPT = "spark.authenticate", "spark.network.crypto.enabled"
+SECRET, BIND = "spark.authenticate.secret", "spark.driver.bindAddress"
+
+# With these Spark makes a secret and hands it to the executors: SecurityManager.initializeAuth.
+_SPARK_MAKES_A_SECRET = re.compile("yarn|k8s.*")
+_LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|\[?::1\]?")
+
+# Values that Spark puts on a command line (SparkConf.isExecutorStartupConf), or into what it says of itself. What can
+# only be an address, a number or a size may come from a reference: Spark accepts no password there.
+_SHOWN = re.compile(
+    r".*JavaOptions"
+    r"|spark\.(driver|executor)\.extra(ClassPath|LibraryPath)"
+    r"|spark\.(app\.name|jars|files|archives)|spark\.(jars|pyspark|submit)\..*"
+    rf"|(?!{re.escape(SECRET)}$)spark\.(auth|rpc|network).*"
+    r"|spark\.ssl(?!.*Password).*"
+)
+REDACTION = "spark.redaction.regex"
+_SPARKS_OWN_REDACTION = "(?i)secret|password|token|access[.]?key|credential"
+
+
+def is_local(master: str) -> bool:
+    """Is all of Spark in one process on this machine? local-cluster is not: it has processes that connect."""
+    return LOCAL.fullmatch(master) is not None
+
+
+def protection(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """What Spark is told, unless `conf` says something else."""
+    said = {AUTHENTICATE: "false"} if _is_off(conf) else {AUTHENTICATE: "true", ENCRYPT: "true"}
+    return {**said, BIND: LOOPBACK, "spark.driver.host": LOOPBACK} if is_local(master) else said
+
+
+def problems(master: str, conf: Mapping[str, str], references: Set[str] = frozenset()) -> Iterator[tuple[str, str]]:
+    """Keys that can't be run with, and what is to be done; `references` are the keys that come from `${...}`."""
+    for key in (AUTHENTICATE, ENCRYPT):
+        if conf.get(key, "true").lower() not in ("true", "false"):
+            yield key, "must be true or false"
+    made = is_local(master) or _SPARK_MAKES_A_SECRET.fullmatch(master)
+    if not made and not _is_off(conf) and not conf.get(SECRET, "").strip():
+        yield (
+            SECRET,
+            "required with this master, but missing: without it whoever reaches Spark's ports can read the clusters' "
+            "passwords; set it to the secret that Spark's master and workers have, or, if you accept that, "
+            f"{AUTHENTICATE} to false",
+        )
+    for key in sorted(references):
+        if _SHOWN.fullmatch(key):
+            said = "where everybody on the machine can read it; write the value itself"
+            yield key, f"must not hold ${{...}}: Spark shows this value, or puts it on a command line, {said}"
+
+
+def warnings(master: str, conf: Mapping[str, str]) -> Iterator[str]:
+    """What leaves Spark open though it starts, each with what to do."""
+    if _is_off(conf):
+        yield (
+            f"{AUTHENTICATE} is false: whoever reaches Spark's ports can read the clusters' passwords and run code; "
+            f"remove it from spark.conf{'' if is_local(master) else f', and set {SECRET}'}"
+        )
+    elif not is_local(master) and conf.get(ENCRYPT, "true").lower() == "false":
+        yield (
+            f"{ENCRYPT} is false: whoever sees the network between Spark's processes can read the clusters' passwords; "
+            "remove it from spark.conf"
+        )
+    if is_local(master) and not _LOOPBACK.fullmatch(conf.get(BIND, LOOPBACK)):
+        yield (
+            f"{BIND} is {conf[BIND]}: Spark listens on the network, though with a local master nobody else needs it; "
+            "remove it from spark.conf"
+        )
+
+
+def _is_off(conf: Mapping[str, str]) -> bool:
+    return conf.get(AUTHENTICATE, "true").lower() == "false"
+
+
+def redaction(conf: Mapping[str, str], references: Set[str]) -> dict[str, str]:
+    """Has Spark hide the values of `references` in its event log and on its pages, under every name they get there."""
+    if not references:
+        return {}
+    # Hadoop's and the metrics' properties are shown without what marks them in Spark's.
+    names = sorted({re.sub(r"^spark\.(hadoop|metrics\.conf)\.", "", key) for key in references})
+    hidden = "|".join(map(re.escape, names))
+    return {REDACTION: f"(?:{conf.get(REDACTION, _SPARKS_OWN_REDACTION)})|(?:^|\\.)(?:{hidden})$"}
+
+
+def properties_file(conf: Mapping[str, str]) -> str:
+    """As the text of a Java properties file, which anything can stand in."""
+    return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in conf.items())
+
+
+def _escaped(text: str) -> str:
+    return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else _unicode(c) for c in text)
+
+
+def _unicode(character: str) -> str:
+    units = character.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

@@ -1,0 +1,81 @@
+"""A cluster's brokers: which one leads a partition, and a connection to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mirror.errors import Unavailable, WireError
+from mirror.wire import messages
+from mirror.wire.access import Access, Address
+from mirror.wire.connection import Connection
+
+
+class Brokers:
+    """Connections are kept, one for each broker. Every method raises WireError."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._servers = list(access.servers)
+        self._used: Address | None = None  # last
+        self._connections: dict[Address, Connection] = {}
+        self._leaders: dict[tuple[str, int], Address] = {}
+
+    def leader(self, topic: str, partition: int) -> Connection:
+        """A connection to the partition's leader. Raises Unavailable while nobody leads it, or is known to."""
+        address = self._leaders.get((topic, partition))
+        if address is None:
+            address = self._leaders[topic, partition] = self._find(topic, partition)
+        return self._connection(address)
+
+    def forget(self, topic: str, partition: int) -> None:
+        """Somebody else may lead it now, and the connections may be broken: next time all is asked anew.
+
+        The broker that was used last comes last: it may hang.
+        """
+        self._leaders.pop((topic, partition), None)
+        self._servers.sort(key=lambda address: address == self._used)
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def any(self) -> Connection:
+        """A connection to the first broker that answers."""
+        reasons = []
+        for address in self._addresses():
+            try:
+                return self._connection(address)
+            except Unavailable as error:
+                reasons.append(str(error))
+        raise Unavailable("; ".join(reasons))
+
+    def _addresses(self) -> Sequence[Address]:
+        """First those to which there is a connection."""
+        return [*self._connections, *self._servers]
+
+    def _connection(self, address: Address) -> Connection:
+        self._used = address
+        found = self._connections.get(address)
+        if found is None:
+            found = self._connections[address] = Connection(address, self._access)
+        return found
+
+    def _find(self, topic: str, partition: int) -> Address:
+        connection = self.any()
+        answer = connection.request(messages.METADATA, messages.metadata(topic))
+        throttled, leaders = messages.metadata_answer(answer, topic)
+        connection.throttled(throttled)
+        error, node = leaders.partitions.get(partition, (leaders.error or messages.UNKNOWN_TOPIC_OR_PARTITION, -1))
+        address = leaders.brokers.get(node)
+        # REPLICA_NOT_AVAILABLE is no error here (KAFKA-1609): another replica than the leader is away.
+        if address is not None and error in (messages.NONE, messages.REPLICA_NOT_AVAILABLE):
+            return address
+        raise failure(error or messages.LEADER_NOT_AVAILABLE)
+
+
+def failure(error: int) -> WireError:
+    """Of an error code: Unavailable for what passes."""
+    return (Unavailable if error in messages.PASSING else WireError)(messages.error_name(error))

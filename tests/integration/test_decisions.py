@@ -1,0 +1,252 @@
+"""A position, or a remote topic, that is not what it was stops its partition until somebody decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from mirror.local_kafka import LocalCluster
+from tests.chaos.commits import Commits
+from tests.harness import configuration, oracle, topics
+from tests.harness.command import answer, mirror
+from tests.harness.load import Made
+from tests.harness.oracle import committed_position
+from tests.harness.pair import Pair
+from tests.harness.service import DECIDED, FAILED, Service
+from tests.harness.waiting import until
+
+pytestmark = pytest.mark.slow
+
+LOST = "mirror_lost_offsets_total"
+
+
+class Flows:
+    """One service with a flow for each policy; producers of idle partitions are closed at once."""
+
+    def __init__(self, source: str, target: str, directory: Path) -> None:
+        self.fail, self.skip = (Pair(source, target, f"decide{name}", f"decide{name}-") for name in ("fail", "skip"))
+        quick = {"producer_idle_timeout": "1s"}
+        settings = configuration.together(
+            self.fail.settings({**quick, "on_data_loss": "fail"}), self.skip.settings({**quick, "on_data_loss": "skip"})
+        )
+        self.service = Service(settings, directory)
+
+    def blocked(self, topic: str, words: str, count: int = 1) -> None:
+        """Wait until the log has told so often that a partition of the topic stops for this reason."""
+
+        def told() -> bool:
+            return sum(words in each["reason"] for each in self.service.find(FAILED, topic=topic)) >= count
+
+        self.service.wait_for(f"{topic}: {words}", told)
+
+    def resume(self, topic: str, *how: str | int) -> None:
+        """Decide, once the task has reported that it waits."""
+        command = ("resume", "-c", self.service.file, "--flow", self.fail.flow, "--topic", topic, *how)
+        self.service.wait_for("decided", lambda: answer(*command)["decided"])
+
+
+@pytest.fixture(scope="module")
+def flows(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Flows]:
+    running = Flows(source_cluster.bootstrap, target_cluster.bootstrap, tmp_path_factory.mktemp("decisions"))
+    with running.service as service:
+        for pair in (running.fail, running.skip):
+            pair.topic("first")
+        service.wait_for("plans", lambda: all(service.find("plan", flow=p.flow) for p in (running.fail, running.skip)))
+        yield running
+        assert service.terminate() == 0, service.tail()
+        assert not service.noise, service.tail()
+
+
+def produce(pair: Pair, topic: str, numbers: range) -> None:
+    pair.produce(topic, *(Made(None, b"%d" % number) for number in numbers))
+
+
+def values(pair: Pair, topic: str) -> list[int]:
+    copied = pair.copied(topic)
+    return [int(record.value or b"") for record in copied[0]] if copied else []
+
+
+def copied(flows: Flows, pair: Pair, name: str) -> str:
+    """A topic of which records 0 to 99 are copied, and whose producer is closed."""
+    topic = pair.topic(name)
+    produce(pair, topic, range(100))
+    pair.await_same(topic)
+    await_idle(flows.service, topic, 100)
+    return topic
+
+
+def await_idle(service: Service, topic: str, records: int) -> None:
+    """Wait until the producer is closed by which so many records were copied."""
+
+    def idle() -> bool:
+        copied = service.metric("mirror_source_records_total", topic=topic) == records
+        return copied and service.metric("mirror_partitions", topic=topic, state="starting") == 1
+
+    service.wait_for("idle", idle)
+
+
+def delete_remote(flows: Flows, pair: Pair, topic: str) -> None:
+    """Delete the remote topic, and wait until mirror has noticed."""
+    topics.delete(pair.target, pair.remote(topic))
+    flows.service.wait_for_event("the remote topic was deleted, nothing is copied until somebody decides", topic=topic)
+    flows.blocked(topic, "is not the topic that had the copy: it was deleted")
+
+
+def test_a_deleted_remote_topic_is_not_made_again(flows: Flows) -> None:
+    pair = flows.fail
+    topic = copied(flows, pair, "deleted")
+    delete_remote(flows, pair, topic)
+    produce(pair, topic, range(100, 120))
+    flows.service.wait_for("told that it is not ready", lambda: flows.service.get("/readyz")[0] == 503)
+    (shown,) = answer("plan", "-c", flows.service.file, "--flow", pair.flow)["flows"]
+    assert pair.remote(topic) not in shown["create"]
+    assert [p["blocked"][:10] != "" for p in shown["partitions"] if p["topic"] == topic] == [True]
+    assert not topics.partitions(pair.target, pair.remote(topic)), "it was made again"
+    flows.resume(topic, "--from-start")
+    pair.await_same(topic)
+    pair.assert_settled(topic)
+
+
+def test_a_deleted_remote_topic_is_gone_on_with_where_somebody_says(flows: Flows) -> None:
+    pair = flows.fail
+    names = {"--continue": "continued", "--at": "at"}
+    both = {how: copied(flows, pair, name) for how, name in names.items()}
+    for topic in both.values():
+        delete_remote(flows, pair, topic)
+        produce(pair, topic, range(100, 120))
+    flows.resume(both["--continue"], "--continue")
+    beyond = mirror(
+        "resume", "-c", flows.service.file, "--flow", pair.flow, "--topic", both["--at"], "--partition", 0, "--at", 121
+    )
+    assert beyond.returncode == 2 and "has offsets 0 to 120" in beyond.stderr, beyond
+    flows.resume(both["--at"], "--partition", 0, "--at", 42)
+    flows.service.wait_for("from 100", lambda: values(pair, both["--continue"]) == [*range(100, 120)])
+    flows.service.wait_for("from 42", lambda: values(pair, both["--at"]) == [*range(42, 120)])
+    for topic in both.values():
+        produce(pair, topic, range(120, 140))
+    flows.service.wait_for("and on", lambda: values(pair, both["--at"]) == [*range(42, 140)])
+    flows.service.wait_for("and on", lambda: values(pair, both["--continue"]) == [*range(100, 140)])
+
+
+def test_another_remote_topic_of_the_name_stops_what_is_being_copied(flows: Flows) -> None:
+    """Under load, while its producer is open: what comes before anybody notices is in the new topic, told as such."""
+    pair = flows.fail
+    topic = copied(flows, pair, "swapped")
+    produce(pair, topic, range(100, 110))
+    flows.service.wait_for("copied", lambda: len(values(pair, topic)) == 110)
+    topics.recreate(pair.target, pair.remote(topic))
+    flows.blocked(topic, "is not the topic that had the copy: it was deleted")
+    produce(pair, topic, range(110, 120))
+    flows.resume(topic, "--at", 105, "--partition", 0)
+    flows.service.wait_for("from 105", lambda: values(pair, topic)[-15:] == [*range(105, 120)])
+
+
+def test_by_policy_a_deleted_remote_topic_is_made_again(flows: Flows) -> None:
+    pair = flows.skip
+    topic = copied(flows, pair, "skipped")
+    topics.delete(pair.target, pair.remote(topic))
+    again = "the remote topic is another one now"
+    flows.service.wait_for_event(again, topic=topic)
+    produce(pair, topic, range(100, 120))
+    flows.service.wait_for("from 100", lambda: values(pair, topic) == [*range(100, 120)])
+    flows.service.wait_for_event(DECIDED, topic=topic, action="continue", offset=100)
+    flows.service.wait_for("counted", lambda: flows.service.metric(LOST, topic=topic, reason="remote_topic") == 1)
+
+
+def test_a_position_that_vanished_is_not_begun_anew(flows: Flows) -> None:
+    pair = flows.fail
+    topic = copied(flows, pair, "vanished")
+    topics.delete_group(pair.target, pair.group)
+    produce(pair, topic, range(100, 105))
+    flows.blocked(topic, f"the position in group {pair.group} is gone, it was 100")
+    assert values(pair, topic) == [*range(100)]
+    flows.resume(topic, "--continue")
+    pair.await_same(topic)
+    pair.assert_settled(topic)
+    # The decision was for this one.
+    await_idle(flows.service, topic, 105)
+    topics.delete_group(pair.target, pair.group)
+    produce(pair, topic, range(105, 110))
+    flows.blocked(topic, f"the position in group {pair.group} is gone, it was 105")
+    flows.resume(topic, "--continue")
+    pair.await_same(topic)
+
+
+def test_a_position_that_somebody_else_committed_is_not_believed(flows: Flows) -> None:
+    pair = flows.fail
+    topic = copied(flows, pair, "foreign")
+    topics.commit(pair.target, pair.group, pair.remote(topic), {0: 5})
+    produce(pair, topic, range(100, 105))
+    flows.blocked(topic, f"position 5 in group {pair.group} was not committed by mirror")
+    flows.resume(topic, "--continue")
+    pair.await_same(topic)
+
+
+def test_a_position_that_went_back_is_not_believed(flows: Flows) -> None:
+    """Even with mirror's own metadata, such as a tool that restores positions has kept."""
+    pair = flows.fail
+    topic = copied(flows, pair, "back")
+    consumer = Consumer({"bootstrap.servers": pair.target, "group.id": pair.group, "log_level": 0})
+    (ours,) = consumer.committed([TopicPartition(pair.remote(topic), 0)], 30)
+    consumer.commit(offsets=[TopicPartition(pair.remote(topic), 0, 5, ours.metadata)], asynchronous=False)
+    consumer.close()
+    produce(pair, topic, range(100, 105))
+    flows.blocked(topic, f"the position in group {pair.group} went back from 100 to 5")
+    flows.resume(topic, "--continue")
+    pair.await_same(topic)
+
+
+def test_a_position_from_before_is_adopted_once(flows: Flows) -> None:
+    pair = flows.fail
+    topic = copied(flows, pair, "adopted")
+    source_id = topics.topic_id(pair.source, topic)
+    consumer = Consumer({"bootstrap.servers": pair.target, "group.id": pair.group, "log_level": 0})
+    before = TopicPartition(pair.remote(topic), 0, 100, f'{{"topic_id":"{source_id}"}}')
+    consumer.commit(offsets=[before], asynchronous=False)
+    produce(pair, topic, range(100, 105))
+    pair.await_same(topic)
+    (now,) = consumer.committed([TopicPartition(pair.remote(topic), 0)], 30)
+    consumer.close()
+    assert topics.topic_id(pair.target, pair.remote(topic)) in now.metadata
+    adopted = "position adopted: it says now which remote topic it belongs to"
+    flows.service.wait_for_event(adopted, topic=topic)
+    assert len(flows.service.find(adopted, topic=topic)) == 1
+
+
+@pytest.fixture(scope="module")
+def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A target that forgets positions a minute after they were committed."""
+    settings = {"offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 1000}
+    with LocalCluster("forgetful", tmp_path_factory.mktemp("forgetful"), properties=settings) as cluster:
+        yield cluster
+
+
+def test_positions_of_idle_and_of_excluded_topics_are_kept(
+    source_cluster: LocalCluster, forgetful: LocalCluster, prefix: str, tmp_path: Path
+) -> None:
+    pair = Pair(source_cluster.bootstrap, forgetful.bootstrap, f"k{prefix[-7:-1]}", prefix)
+    idle, excluded = pair.topic("idle"), pair.topic("excluded")
+    for topic in (idle, excluded):
+        produce(pair, topic, range(10))
+    quick = {"producer_idle_timeout": "1s"}
+    with pair.service(tmp_path, quick) as service:
+        for topic in (idle, excluded):
+            pair.await_same(topic)
+            pair.assert_settled(topic)
+        assert service.terminate() == 0, service.tail()
+    commits = {topic: Commits(pair, pair.remote(topic)) for topic in (idle, excluded)}
+    with pair.service(tmp_path, {**quick, "exclude": [excluded]}) as service:
+        for topic in (idle, excluded):
+            # A tenth of the time after which the target forgets: two commits come well before it does.
+            until(f"{topic} is committed again", lambda at=topic: len(list(commits[at].read())) >= 2)  # type: ignore[misc]
+            assert committed_position(pair.target, pair.group, pair.remote(topic), 0) == 10
+        assert service.terminate() == 0, service.tail()
+    with pair.service(tmp_path, quick):
+        produce(pair, excluded, range(10, 15))
+        pair.await_same(excluded)
+    assert len(oracle.read(pair.target, pair.remote(excluded))[0]) == 15

@@ -1,0 +1,133 @@
+"""Mirror's own topics, deleted under a running service: they are made again, and nothing is lost or copied twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka import IsolationLevel
+
+from mirror.local_kafka import LocalCluster
+from tests.harness import oracle, topics
+from tests.harness.command import answer
+from tests.harness.load import Load
+from tests.harness.pair import Pair
+from tests.harness.service import FAILED, OWN_AGAIN, Service
+from tests.harness.waiting import until
+
+pytestmark = pytest.mark.slow
+
+WRITTEN_AGAIN = "plan, orders and decisions are written again: the control topic was deleted"
+
+
+@dataclass(frozen=True)
+class Running:
+    """A service with a topic that is paused, and one that is not, and is under load."""
+
+    pair: Pair
+    service: Service
+    topic: str
+    paused: str
+
+    def own(self, kind: str) -> str:
+        """One of mirror's own topics."""
+        return f"{kind}.{self.pair.alias}.internal"
+
+    def plans(self) -> list[dict[str, object]]:
+        """All that stand on the control topic."""
+        found = oracle.read(self.pair.target, self.own("mirror-control"))[0]
+        return [json.loads(record.value or b"") for record in found if record.key == b"plan"]
+
+    def delete(self, kind: str) -> None:
+        """Delete an own topic, and wait until the service has told of it."""
+        since, before = len(self.service.events), topics.topic_id(self.pair.target, self.own(kind))
+        topics.delete(self.pair.target, self.own(kind))
+        self.service.wait_for_event(OWN_AGAIN, since=since, topic=self.own(kind))
+        assert topics.topic_id(self.pair.target, self.own(kind)) != before
+        policy = topics.configuration(self.pair.target, self.own(kind))["cleanup.policy"]
+        assert policy == ("delete" if kind == "mirror-dead-letters" else "compact")
+
+    def kill_workers(self) -> None:
+        """So that others have to find the plan."""
+        before = set(self.service.worker_pids())
+        for worker in before:
+            os.kill(worker, signal.SIGKILL)
+        self.service.wait_for("others", lambda: set(self.service.worker_pids()) - before)
+
+    def await_progress(self) -> None:
+        """Until what is on the source now has been copied, reported, and counted."""
+        ends = oracle.ends(self.pair.source, self.topic, IsolationLevel.READ_UNCOMMITTED)
+
+        def copied() -> bool:
+            (flow,) = json.loads(self.service.get("/status")[1])["flows"]
+            shown = [p for each in flow["topics"] if each["topic"] == self.topic for p in each["partitions"]]
+            return {p["partition"]: (p["position"] or 0) >= ends[p["partition"]] for p in shown} == dict.fromkeys(
+                ends, True
+            )
+
+        self.service.wait_for("progress that is reported", copied)
+
+
+@pytest.fixture(scope="module")
+def running(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    """One service for all tests of this file."""
+    pair = Pair(source_cluster.bootstrap, target_cluster.bootstrap, "own", "own-topics-")
+    topic, paused = pair.topic("busy", 3), pair.topic("paused")
+    with (
+        pair.service(tmp_path_factory.mktemp("own"), {"on_poison_record": "dead_letter"}) as service,
+        Load(pair.source, {topic: 3, paused: 1}, rate=300) as load,
+    ):
+        service.await_plan()
+        answer("pause", "-c", service.file, "--topic", paused)
+        yield Running(pair, service, topic, paused)
+        answer("resume", "-c", service.file)
+        load.stop()
+        for each in (topic, paused):
+            pair.await_same(each)
+        assert service.terminate() == 0, service.tail()
+        assert not service.noise
+        assert not service.find("defect") and not service.find(FAILED), service.tail()
+        for each in (topic, paused):
+            pair.assert_settled(each)
+
+
+def test_the_control_topic_comes_back_with_plan_and_orders(running: Running) -> None:
+    running.await_progress()
+    before = running.plans()[-1]
+    running.delete("mirror-control")
+    said = running.service.wait_for_event(WRITTEN_AGAIN)
+    assert (said["orders"], said["ordered_since"]) == (1, "nothing")
+    (plan,) = until("the plan", running.plans)
+    assert int(str(plan["generation"])) > int(str(before["generation"]))
+    assert (plan["topics"], plan["leader"]) == (before["topics"], before["leader"])
+    running.kill_workers()
+    running.await_progress()
+    shown = {p["topic"]: p["state"] for p in answer("status", "-c", running.service.file)["flows"][0]["partitions"]}
+    assert shown == {running.topic: "running", running.paused: "paused"}
+
+
+def test_tasks_follow_a_control_topic_that_is_longer_than_what_they_had_read(running: Running) -> None:
+    """So its end says nothing: orders stand at offsets that they have read of the old one."""
+    running.await_progress()
+    running.delete("mirror-control")
+    for paused in (True, False):
+        said = answer("pause" if paused else "resume", "-c", running.service.file, "--topic", running.topic)
+        assert (said["served"], said["waiting"]) == (True, []), said
+    running.await_progress()
+
+
+@pytest.mark.parametrize("kind", ["mirror-status", "mm2-offset-syncs", "mirror-dead-letters"])
+def test_the_others_come_back_too(running: Running, kind: str) -> None:
+    running.await_progress()
+    running.delete(kind)
+    running.kill_workers()
+    running.await_progress()
+    if kind == "mm2-offset-syncs":
+        until("offset syncs", lambda: oracle.count(oracle.read(running.pair.target, running.own(kind))))
+    assert answer("status", "-c", running.service.file)["flows"][0]["well"]

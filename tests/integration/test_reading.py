@@ -1,0 +1,181 @@
+"""`mirror verify` reads records itself: what it reads is what stands in the log, whoever wrote it and however."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka import IsolationLevel
+
+from mirror.batches.records import Content, encode
+from mirror.local_kafka import LocalCluster, free_port
+from mirror.record_reader import obstacle
+from mirror.scan import Entry, Scanner, Stretch, digest
+from mirror.settings import Cluster
+from tests.harness import batches, credentials, load, oracle, raw_headers, topics
+from tests.harness.command import answer, mirror
+from tests.harness.load import Load, Made, mixed
+from tests.harness.pair import Pair
+from tests.harness.service import Service
+
+pytestmark = pytest.mark.slow
+
+LONG_AGO = 1_700_000_000_000  # ms since the Unix epoch
+USER, PASSPHRASE = "reader", "of-no-worth"
+
+
+def entries(properties: dict[str, str], topic: str, librdkafka: bool = False, at: str = "") -> list[Entry]:
+    """What a reader finds up to the last stable offset; `at` is an address without a login."""
+    (end,) = oracle.ends(at or properties["bootstrap.servers"], topic, IsolationLevel.READ_COMMITTED).values()
+    scanner = Scanner({"it": Cluster("it", properties, {}, {})}, librdkafka)
+    return scanner.entries(Stretch("it", topic, 0, 0, end, end, first=True))
+
+
+def test_a_header_name_with_a_nul_byte_is_found_to_be_cut(shared: Pair, shared_service: Service) -> None:
+    """By the client library, while it is copied."""
+    topic = shared.topic("cut")
+    shared.produce(topic, *(Made(None, b"%d" % number, [("name", b"x")]) for number in range(50)))
+    raw_headers.produce(shared.source, topic, (b"first", b"na\0me"), b"key", b"value")
+    shared.produce(topic, *(Made(None, b"%d" % number) for number in range(50)))
+    shared.await_same(topic)  # as the client library sees it
+    (found,) = answer("verify", "-c", shared_service.file, "--topic", topic, code=1)["flows"]
+    (difference,) = found["partitions"][0]["differences"]
+    assert (found["compared"], found["altered"], found["caveat"]) == (100, 1, None)
+    assert (difference["kind"], difference["upstream"]) == ("altered", 50)
+
+
+def test_it_says_why_it_reads_through_the_client_library(pair: Pair, tmp_path: Path) -> None:
+    topic = pair.topic("t")
+    remote = topics.create(pair.target, pair.remote(topic), retention_ms=-1)
+    for bootstrap, name in ((pair.source, topic), (pair.target, remote)):
+        load.produce(bootstrap, name, [Made(b"key", b"value")], timestamp=LONG_AGO)
+    topics.commit(pair.target, pair.group, remote, {0: 1})
+    settings = pair.settings()
+    settings["clusters"]["backup"]["broker.address.family"] = "v4"
+    file = Service(settings, tmp_path).file
+    said = "header names are compared as the client library reads them, which cuts them at a NUL byte: "
+    why = "backup: broker.address.family is set"
+    (flow,) = answer("verify", "-c", file)["flows"]
+    assert flow["equal"] and flow["compared"] == 1 and flow["caveat"] == said + why
+    assert mirror("verify", "-c", file).stdout.count(said + why) == 1
+
+
+def write(bootstrap: str, topic: str, codec: str) -> str:
+    """Plain records, committed and aborted transactions, and a record larger than the rest together."""
+    with Load(bootstrap, {topic: 1}, transaction=40, abort_every=3, make=mixed) as running:
+        running.wait_for(2_000)
+    records = [mixed(number) for number in range(1_000)]
+    load.produce(bootstrap, topic, [*records, Made(b"large", b"." * 500_000)], compression_type=codec, linger_ms=50)
+    return topic
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_both_readers_read_the_same(source_cluster: LocalCluster, prefix: str, codec: str) -> None:
+    """Of batches that librdkafka has compressed, and those that a broker did anew: in Java, as Java's clients do."""
+    bootstrap = source_cluster.bootstrap
+    by_client = write(bootstrap, topics.create(bootstrap, f"{prefix}client"), codec)
+    java = {"none": "uncompressed"}.get(codec, codec)
+    by_broker = write(bootstrap, topics.create(bootstrap, f"{prefix}broker", compression_type=java), "none")
+    for topic in (by_client, by_broker):
+        own = entries({"bootstrap.servers": bootstrap}, topic)
+        assert own == entries({"bootstrap.servers": bootstrap}, topic, librdkafka=True)
+        assert len(own) == oracle.count(oracle.read(bootstrap, topic)) > 3_000
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """A broker that also listens with TLS and SCRAM, and wants a certificate of its clients."""
+    directory = tmp_path_factory.mktemp("secured")
+    made = certificate(directory)
+    cluster = LocalCluster("secured", directory)
+    (broker,) = cluster.brokers
+    address = f"127.0.0.1:{free_port()}"
+    for key in ("listeners", "advertised.listeners"):
+        broker.properties[key] = f"{broker.properties[key]},SASL_SSL://{address}"
+    tls = {"keystore.type": "PEM", "keystore.location": made / "both.pem", "client.auth": "required"}
+    tls |= {"truststore.type": "PEM", "truststore.location": made / "certificate.pem"}
+    scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    broker.properties |= {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": scram,
+        **{f"listener.name.sasl_ssl.ssl.{key}": value for key, value in tls.items()},
+    }
+    with cluster:
+        credentials.allow(cluster.bootstrap, USER)
+        yield Secured(cluster, made, address)
+
+
+class Secured(NamedTuple):
+    """A cluster, where the certificates are, and the address that they are for."""
+
+    cluster: LocalCluster
+    directory: Path
+    address: str
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What a client needs."""
+        return {
+            **credentials.properties(USER),
+            "bootstrap.servers": self.address,
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(self.directory / "certificate.pem"),
+            "ssl.certificate.location": str(self.directory / "certificate.pem"),
+            "ssl.key.location": str(self.directory / "locked.pem"),
+            "ssl.key.password": PASSPHRASE,
+        }
+
+
+def certificate(directory: Path) -> Path:
+    """One for everybody, with its key in the clear and with a password."""
+    plain, locked, own = (str(directory / f"{name}.pem") for name in ("key", "locked", "certificate"))
+    request = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "9", "-subj", "/CN=test"]
+    subject = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    openssl("req", *request, *subject, "-keyout", plain, "-out", own)
+    openssl("pkcs8", "-topk8", "-in", plain, "-out", locked, "-passout", f"pass:{PASSPHRASE}")
+    (directory / "both.pem").write_bytes(Path(plain).read_bytes() + Path(own).read_bytes())
+    return directory
+
+
+def openssl(*arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+
+
+def test_tls_and_scram(secured: Secured, prefix: str) -> None:
+    bootstrap = secured.cluster.bootstrap
+    topic = write(bootstrap, topics.create(bootstrap, f"{prefix}t"), "lz4")
+    assert entries(secured.properties, topic, at=bootstrap) == entries({"bootstrap.servers": bootstrap}, topic)
+    wrong = {
+        "sasl.password": ("refuses the login: Authentication failed", "wrong"),
+        "sasl.mechanisms": ("does not offer SCRAM-SHA-512, but SCRAM-SHA-256", "SCRAM-SHA-512"),
+        "ssl.ca.location": ("certificate verify failed", "probe"),
+        "ssl.key.password": ("the certificates or the key can't be used", "wrong"),
+        "bootstrap.servers": ("Hostname mismatch", secured.address.replace("127.0.0.1", "localhost")),
+    }
+    for name, (reason, value) in wrong.items():
+        assert reason in (obstacle({**secured.properties, name: value}) or ""), name
+    elsewhere = {"bootstrap.servers": wrong["bootstrap.servers"][1], "ssl.endpoint.identification.algorithm": "none"}
+    assert obstacle(secured.properties) is None
+    assert obstacle({**secured.properties, **elsewhere}) is None
+
+
+def test_messages_of_an_old_format(secured: Secured, prefix: str) -> None:
+    """Of producers before Kafka 0.11, between others. No broker takes them any more, but what is there stays."""
+    bootstrap, (broker,) = secured.cluster.bootstrap, secured.cluster.brokers
+    topic = topics.create(bootstrap, f"{prefix}t", retention_ms=-1)
+    broker.stop()
+    head = [(n, LONG_AGO, Content(b"%d" % n, b"new", [(b"na\0me", b"x")])) for n in range(5)]
+    tail = [(n, LONG_AGO, Content(b"%d" % n, b"new", [(b"na\0me", b"x")])) for n in range(9, 12)]
+    messages = b"".join(batches.message(n, LONG_AGO, b"%d" % n, b"old") for n in range(5, 9))
+    (folder,) = broker.log.parent.glob(f"data/{topic}-0")
+    for each in folder.glob("0*"):
+        each.unlink()
+    (folder / f"{0:020}.log").write_bytes(batches.batch(head) + messages + batches.batch(tail))
+    broker.start()
+    expected = [*head, *((n, LONG_AGO, Content(b"%d" % n, b"old", ())) for n in range(5, 9)), *tail]
+    found = entries({"bootstrap.servers": bootstrap}, topic)
+    assert found == [Entry(offset, digest(at, encode(content)), at) for offset, at, content in expected]

@@ -1,0 +1,18 @@
+"""What executors are sent: all that tasks import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from mirror.spark import _package
+
+
+def test_tasks_find_all_their_modules_in_the_package(tmp_path: Path) -> None:
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import mirror.source, mirror.scan; print(mirror.scan.__file__)"
+    archive = str(_package(tmp_path))
+    ended = subprocess.run(
+        [sys.executable, "-I", "-c", code, archive], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert ended.stdout.startswith(archive), ended.stdout
