@@ -3,7 +3,7 @@
 
 VENV = .venv
 RUN = $(VENV)/bin/python -m
-PYTHONS = python3 python3.14 python3.13 python3.12 python3.11 python3.10
+PYTHONS = python3 python3.14 python3.13 python3.12 python3.11
 comma = ,
 OLDEST := 3.$(shell sed -n 's/^requires-python = ">=3\.\([0-9]*\)"/\1/p' pyproject.toml)
 

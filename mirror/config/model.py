@@ -6,7 +6,7 @@ A description completes "must be ...", and so does the JSON schema's. Scalars co
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError
 _SECONDS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600}
 _BYTES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _AMOUNT = r"\d{1,15}(?:\.\d{1,9})?"
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 # host, host:port or [IPv6]:port, with the listener's name or without, as librdkafka takes them.
 SERVER = re.compile(r"(?:\w+://)?(?P<host>\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::(?P<port>\d{1,5}))?")
@@ -65,7 +65,7 @@ def start(value: Any) -> str | int:
         return text
     if re.fullmatch(r"\d{1,15}", text, re.ASCII):
         return int(text)
-    moment = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))  # Python 3.10 does not know Z
+    moment = datetime.fromisoformat(text.upper())  # RFC 3339 allows a small "z", Python does not
     if moment.tzinfo is None:
         raise _told('"{value}" has no time zone; write e.g. 2025-01-31T12:00:00Z or ...+01:00', value=text)
     milliseconds = (moment - _EPOCH) // timedelta(milliseconds=1)

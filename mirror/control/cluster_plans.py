@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import TimeoutError as FuturesTimeout
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -194,7 +193,7 @@ class Board(ClusterAdmin):
                 found[tp.topic] = given(future.result(max(0.0, deadline - time.monotonic())))
             except KafkaException as error:
                 failed[tp.topic] = error.args[0]
-            except FuturesTimeout:
+            except TimeoutError:
                 failed[tp.topic] = KafkaError(KafkaError._TIMED_OUT)
         return failed
 

@@ -7,7 +7,6 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import TimeoutError as FuturesTimeout
 from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -150,7 +149,7 @@ class ClusterAdmin:
         """The result of a request; librdkafka has ways to forget one when a broker goes away."""
         try:
             return self._ask(lambda: future.result(2 * TIMEOUT))
-        except FuturesTimeout:
+        except TimeoutError:
             raise ClusterAway(self.alias, "no answer in time") from None
 
     def _ask(self, what: Callable[[], T]) -> T:
@@ -201,7 +200,7 @@ def _results(
     futures = admin.list_offsets(specs, isolation_level=isolation, request_timeout=OFFSETS_TIMEOUT)
     found, deadline = {}, time.monotonic() + 2 * OFFSETS_TIMEOUT  # for all: librdkafka can forget a request
     for tp, future in futures.items():
-        with contextlib.suppress(KafkaException, FuturesTimeout):
+        with contextlib.suppress(KafkaException, TimeoutError):
             result = future.result(max(0.0, deadline - time.monotonic()))
             given(result)
             found[Partition(tp.topic, tp.partition)] = result

@@ -9,7 +9,6 @@ import threading
 import time
 import uuid
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from types import FrameType
 
 from mirror import __version__
@@ -115,7 +114,7 @@ class Service:
         drained = all([r.drained.wait(max(0.0, deadline - time.monotonic())) for r in self._runners])
         if not drained:
             log.warning("drain timed out, running tasks are killed; the next owner aborts what they left")
-        with contextlib.suppress(MirrorError, FutureTimeout):
+        with contextlib.suppress(MirrorError, TimeoutError):
             spark = self._spark.result(SPARK_START_TIMEOUT)
             if drained:
                 spark.stop()

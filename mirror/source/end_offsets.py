@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FuturesTimeout
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
@@ -42,7 +41,7 @@ class Hold:
     @property
     def reason(self) -> str:
         """For people."""
-        since = datetime.fromtimestamp(self.since, timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")
+        since = datetime.fromtimestamp(self.since, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
         verb = "offset is" if self.offsets == 1 else "offsets are"
         return f"{self.offsets:,} {verb} held back by an open transaction on the source since {since}"
 
@@ -138,5 +137,5 @@ class _Latest:
 def _offset(answer: Future[Any]) -> int | None:
     try:
         return given(answer.result(0))
-    except (KafkaException, FuturesTimeout):  # librdkafka has ways to forget a request
+    except (KafkaException, TimeoutError):  # librdkafka has ways to forget a request
         return None

@@ -8,7 +8,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import TimeoutError as FuturesTimeout
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
@@ -150,7 +149,7 @@ class Watch:
                     reader = oracle.Reader(self._pair.target, self._remote)
                 for number, sample in self._sample_with(reader).items():
                     self.samples[number].append(sample)
-            except (KafkaException, TooLate, FuturesTimeout):
+            except (KafkaException, TooLate, TimeoutError):
                 refresh_metadata(topics.admin(self._pair.target), TIMEOUT)
 
     def _sample_with(self, reader: oracle.Reader) -> dict[int, Sample]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 NONE = "\N{EN DASH}"
 
@@ -42,7 +42,7 @@ def bytes_per_second(value: float) -> str:
 
 def clock(at: float) -> str:
     """The time of day in UTC, which is what the log has."""
-    return datetime.fromtimestamp(at, timezone.utc).strftime("%H:%M:%S")
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S")
 
 
 def plural(number: int, noun: str) -> str:

@@ -196,6 +196,6 @@ def test_make_with_a_python_that_has_no_venv(only: Path, tmp_path: Path) -> None
 
 def test_make_takes_the_next_python_that_will_do(only: Path, tmp_path: Path) -> None:
     executable(only / "python3", "exit 1")
-    (only / "python3.10").symlink_to(sys.executable)
+    (only / "python3.11").symlink_to(sys.executable)
     (line,) = make("test", tmp_path / "tree")
     assert line.startswith("no java on the PATH")
