@@ -18,7 +18,7 @@ ENV PIP_PYTHON=/opt/mirror/bin/python PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION
 COPY requirements-build.txt requirements.txt /src/
 RUN pip install --require-hashes --only-binary :all: -r /src/requirements-build.txt \
     && pip install --require-hashes --no-deps --no-build-isolation -r /src/requirements.txt
-COPY pyproject.toml README.md /src/
+COPY pyproject.toml README.md LICENSE NOTICE /src/
 COPY mirror /src/mirror
 RUN pip install --no-deps --no-index --no-build-isolation --prefix /package /src \
     && pip uninstall --yes -r /src/requirements-build.txt

@@ -52,7 +52,7 @@ chaos: java $(VENV)/ready ## every fault, round after round; ARGS="--rounds 20 -
 	@$(RUN) mirror.spark.prepare
 	@$(RUN) tests.chaos $(ARGS)
 
-lint: $(VENV)/ready ## ruff, mypy, and the law of imports
+lint: $(VENV)/ready ## ruff, mypy, and the law of imports; the same before each commit: .venv/bin/pre-commit install
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
 	$(RUN) mypy

@@ -1,12 +1,122 @@
-"""What executors are sent: all that tasks import."""
+"""What leaves the tree: the wheel, and the zip that executors are sent."""
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 import sys
+import zipfile
+from email.message import Message
+from email.parser import Parser
 from pathlib import Path
 
+import pytest
+import yaml
+
+import mirror
 from mirror.spark.session import _package
+from tests.unit.test_pins import pinned, project
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = ("pyproject.toml", "README.md", "LICENSE", "NOTICE")
+
+
+def modules_and_data(folder: Path) -> set[str]:
+    """Every file of the package, as a path from the package's parent."""
+    files = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(folder.parent).as_posix() for path in files}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The real wheel, built from what the image's build gets, without a network."""
+    tree, out = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("wheel")
+    shutil.copytree(ROOT / "mirror", tree / "mirror", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in DOCUMENTS:
+        shutil.copy(ROOT / name, tree)
+    build = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+    command = [sys.executable, "-I", "-c", build, str(out)]
+    ended = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0 and "Deprecat" not in ended.stderr, ended.stderr
+    (built,) = out.iterdir()
+    return built
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: Path) -> Message:
+    """The wheel's METADATA: what an index and `pip show` tell of it."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [each for each in archive.namelist() if each.endswith(".dist-info/METADATA")]
+        return Parser().parsestr(archive.read(name).decode())
+
+
+def test_the_wheel_has_the_distributions_name_and_the_packages_version(wheel: Path, metadata: Message) -> None:
+    assert (metadata["Name"], metadata["Version"]) == ("kafka-mirror-spark", mirror.__version__)
+    assert wheel.name == f"kafka_mirror_spark-{mirror.__version__}-py3-none-any.whl"
+
+
+def test_the_version_stands_in_one_place() -> None:
+    """`mirror/__init__.py` also runs from a source tree and from the executors' zip, where there is no metadata."""
+    assert not re.search(r'^version = "', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    command = [sys.executable, "-m", "mirror", "--version"]
+    assert mirror.__version__ in subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_changelog_knows_the_version() -> None:
+    assert f"## [{mirror.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_wheel_carries_its_licence(wheel: Path, metadata: Message) -> None:
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata.get_all("License-File") == ["LICENSE", "NOTICE"]
+    with zipfile.ZipFile(wheel) as archive:
+        for name in ("LICENSE", "NOTICE"):
+            (packed,) = [each for each in archive.namelist() if each.endswith(f".dist-info/licenses/{name}")]
+            assert archive.read(packed) == (ROOT / name).read_bytes()
+
+
+def test_the_wheel_names_no_address(metadata: Message) -> None:
+    """The project has none yet, and an invented one would lead to a stranger."""
+    assert metadata["Author"] == "The mirror authors"
+    fields = ("Author-email", "Maintainer-email", "Home-page", "Download-URL", "Project-URL")
+    assert [metadata[field] for field in fields] == [None] * len(fields)
+
+
+def test_the_wheel_asks_for_what_the_project_asks_for(metadata: Message) -> None:
+    asked = [each for each in metadata.get_all("Requires-Dist", []) if "extra ==" not in each]
+    names = {re.split(r"[^\w-]", each)[0].lower() for each in asked}
+    assert names == {re.split(r"[^\w-]", each)[0].lower() for each in project()["requirements.txt"]}
+    (oldest,) = re.findall(r"--python-version (\S+)", (ROOT / "requirements.txt").read_text())
+    assert metadata["Requires-Python"] == f">={oldest}"
+
+
+def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert packed == modules_and_data(ROOT / "mirror")
+
+
+def test_the_wheel_starts_the_command(wheel: Path, metadata: Message) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [each for each in archive.namelist() if each.endswith("entry_points.txt")]
+        assert "mirror = mirror.cli:main" in archive.read(name).decode().splitlines()
+
+
+def test_the_notice_names_every_package_that_runs() -> None:
+    named = set(re.findall(r"^  ([a-z][\w-]+)  ", (ROOT / "NOTICE").read_text(), re.MULTILINE))
+    assert named == pinned("requirements.txt").keys()
+
+
+def test_pre_commit_runs_what_make_lint_runs() -> None:
+    """Its hooks start programs of this machine alone: nothing is fetched from an address."""
+    (recipe,) = re.findall(r"^lint:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert repository["repo"] == "local"
+    hooks = repository["hooks"]
+    assert all(each["language"] == "system" and not each["pass_filenames"] for each in hooks)
+    in_make = [line.strip().replace("$(RUN)", ".venv/bin/python -m").replace("$(VENV)", ".venv") for line in recipe.splitlines()]
+    assert [each["entry"] for each in hooks] == in_make
 
 
 def test_tasks_find_all_their_modules_in_the_package(tmp_path: Path) -> None:
@@ -17,3 +127,11 @@ def test_tasks_find_all_their_modules_in_the_package(tmp_path: Path) -> None:
         [sys.executable, "-I", "-c", code, archive], capture_output=True, text=True, check=True, cwd=tmp_path
     )
     assert ended.stdout.startswith(archive), ended.stdout
+
+
+def test_the_package_knows_its_version_without_being_installed(tmp_path: Path) -> None:
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import mirror; print(mirror.__file__, mirror.__version__)"
+    archive = str(_package(tmp_path))
+    command = [sys.executable, "-I", "-S", "-c", code, archive]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert ended.stdout.split() == [f"{archive}/mirror/__init__.py", mirror.__version__]
