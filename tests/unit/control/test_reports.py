@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 from bisect import bisect_left
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -46,6 +47,19 @@ def test_a_report_survives_its_travel() -> None:
     sent = report(7)
     assert Report.decode(sent.encode()) == sent
     assert sent.key() == b"topic/0"
+
+
+def test_every_counter_survives_its_travel() -> None:
+    """One that `decode` does not name would always read 0."""
+    raw = json.loads(report(7).encode())
+    raw["counters"] = {name: plus_one(value) for name, value in raw["counters"].items()}
+    assert asdict(Report.decode(json.dumps(raw).encode()).counters) == raw["counters"]
+
+
+def plus_one(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: plus_one(each) for name, each in value.items()}
+    return [plus_one(each) for each in value] if isinstance(value, list) else value + 1
 
 
 @given(ages)
