@@ -19,7 +19,6 @@ from mirror.spark.session import _package
 from tests.unit.test_pins import pinned, project
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ("pyproject.toml", "README.md", "LICENSE", "NOTICE")
 
 
 def modules_and_data(folder: Path) -> set[str]:
@@ -33,7 +32,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The real wheel, built from what the image's build gets, without a network."""
     tree, out = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("wheel")
     shutil.copytree(ROOT / "mirror", tree / "mirror", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in DOCUMENTS:
+    (copied,) = re.findall(r"^COPY (pyproject\.toml .*) /src/$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    for name in copied.split():
         shutil.copy(ROOT / name, tree)
     build = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
     command = [sys.executable, "-I", "-c", build, str(out)]
