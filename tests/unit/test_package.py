@@ -115,7 +115,10 @@ def test_pre_commit_runs_what_make_lint_runs() -> None:
     assert repository["repo"] == "local"
     hooks = repository["hooks"]
     assert all(each["language"] == "system" and not each["pass_filenames"] for each in hooks)
-    in_make = [line.strip().replace("$(RUN)", ".venv/bin/python -m").replace("$(VENV)", ".venv") for line in recipe.splitlines()]
+    in_make = [
+        line.strip().replace("$(RUN)", ".venv/bin/python -m").replace("$(VENV)", ".venv")
+        for line in recipe.splitlines()
+    ]
     assert [each["entry"] for each in hooks] == in_make
 
 
