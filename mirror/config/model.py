@@ -357,7 +357,7 @@ class Root(_Model):
     metrics: Metrics = Metrics()
     """How fine the metrics are."""
     log: Log = Log()
-    """How log lines look."""
+    """Which log lines are written, and in which form."""
     drain_timeout: Annotated[Duration, _duration("0s", "1h")] = 10.0
     """How long open transactions may take to finish when the service stops. What is open after that is aborted and
     copied again at the next start."""
