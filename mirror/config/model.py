@@ -331,7 +331,7 @@ class Log(_Model):
 
 
 class Root(_Model):
-    """A whole file."""
+    """The keys at the top of the file."""
 
     clusters: Annotated[
         dict[
