@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import posixpath
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +48,15 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Put the generated tables in, and look up the links."""
-    whole = MARKER.sub(lambda found: reference.TABLES[found[1]](), markdown)
+    whole = MARKER.sub(lambda found: _table(found[1], page), markdown)
     return _outside_code(whole, lambda text: LINK.sub(lambda link: _linked(link, page.file.src_uri, files), text))
+
+
+def _table(name: str, page: Page) -> str:
+    if name in reference.TABLES:
+        return reference.TABLES[name]()
+    log.warning("docs/%s asks for the table %r, which does not exist", page.file.src_uri, name)
+    return ""
 
 
 def _entries(nav: list[Any], docs: Path, optional: set[str]) -> list[Any]:
@@ -71,7 +79,7 @@ def _elsewhere(uri: str) -> bool:
     return any((ROOT / name).exists() for name, page in ELSEWHERE.items() if page == uri)
 
 
-def _outside_code(markdown: str, change: Any) -> str:
+def _outside_code(markdown: str, change: Callable[[str], str]) -> str:
     done, at = "", 0
     for code in FENCE.finditer(markdown):
         done += change(markdown[at : code.start()]) + code[0]
@@ -89,7 +97,10 @@ def _linked(link: re.Match[str], page: str, files: Files) -> str:
     if not uri.endswith(".md") and files.get_file_from_path(f"{uri}/README.md"):
         uri = f"{uri}/README.md"
     if files.get_file_from_path(uri) and (path.startswith("docs/") or path in {**STANDS_FOR, **ELSEWHERE}):
-        return f"{link['image']}[{link['text']}]({posixpath.relpath(uri, posixpath.dirname(page) or '.')}{hash_}{anchor})"
+        return (
+            f"{link['image']}[{link['text']}]({posixpath.relpath(uri, posixpath.dirname(page) or '.')}{hash_}{anchor})"
+        )
     if not (ROOT / path).exists():
         log.warning("%s links to %s, which does not exist", own, path)
-    return link["text"] if link["text"].startswith("`") else f"{link['text']} (`{path}`)"
+    text = link["text"]
+    return text if text.strip("`") in (path, posixpath.basename(path)) else f"{text} (`{path}`)"

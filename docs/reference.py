@@ -51,13 +51,35 @@ LABEL_VALUES = {
     ("mirror_throttled_partitions", "by"): SIDES,
     ("mirror_transactions", "outcome"): OUTCOMES,
     ("mirror_lost_offsets", "reason"): LOST,
-    ("mirror_build", "version"): ("the version of mirror",),
 }
+MEANINGS = {
+    "unassigned": "no task has it",
+    "starting": "it has not copied anything yet",
+    "paused": "as `mirror pause` told it",
+    "failed": "it waits and tries again",
+    "waiting": "for a cluster that is away, or for another flow",
+    "aborted": "its records are copied again",
+    "unknown": "nobody said how it ended; the target was asked, and what is missing is copied again",
+    "deleted": "the source removed the records before they were copied",
+    "truncated": "an unclean leader election cut the source's log",
+    "recreated": "the source topic was deleted and created again; 1 each, because nobody knows how many records it had",
+    "corrupt": "the batch is damaged",
+    "refused": "the target refused the record",
+    "dead_letter": "the target refused the record, and it is in the dead-letter topic",
+    "remote_topic": "the remote topic was deleted with the records; 1 each",
+}
+# The finest comes first: its labels begin with those of the others.
 GROUPS = {
-    FLOW: "For each flow",
-    TOPIC: "For each topic of a flow",
     PARTITION: "For each partition, or for each topic with `metrics: {labels: topic}`",
+    TOPIC: "For each topic of a flow",
+    FLOW: "For each flow",
     (): "For the service",
+}
+SERIES = {
+    "counter": ("_total",),
+    "histogram": ("_bucket", "_sum", "_count"),
+    "summary": ("_sum", "_count"),
+    "info": ("_info",),
 }
 
 
@@ -84,18 +106,12 @@ def fixed_properties() -> str:
 
 def metrics() -> str:
     """Every metric with its type, unit, labels and help."""
-    groups: dict[tuple[str, ...], list[tuple[str, ...]]] = {labels: [] for labels in GROUPS}
+    groups: dict[tuple[str, ...], list[str]] = {labels: [] for labels in GROUPS}
     for family in Metrics([]).registry.collect():
         labels = tuple(getattr(family, "_labelnames", ()))
-        group = next(common for common in (PARTITION, TOPIC, FLOW, ()) if labels[: len(common)] == common)
-        own = "; ".join(_label(family.name, label) for label in labels[len(group) :])
-        groups[group].append((_exposed(family), family.type, family.unit, own, family.documentation))
-    columns = ("metric", "type", "unit", "more labels", "what it says")
-    lines = []
-    for labels, rows in groups.items():
-        named = f"Labels: {', '.join(f'`{label}`' for label in labels)}.\n\n" if labels else ""
-        lines.append(f"## {GROUPS[labels]}\n\n{named}{_table(columns, rows)}\n")
-    return "\n".join(lines)
+        group = next(common for common in GROUPS if labels[: len(common)] == common)
+        groups[group].append(_metric(family, labels))
+    return "\n".join(f"## {GROUPS[labels]}\n\n" + "\n".join(each) for labels, each in groups.items())
 
 
 def alerts() -> str:
@@ -196,19 +212,27 @@ def _anchor(section: str, key: str) -> str:
     return ".".join(part for part in (section.partition(".")[0].rstrip("[]"), key) if part)
 
 
-def _exposed(family: Metric) -> str:
-    suffixes = {
-        "counter": ("_total",),
-        "histogram": ("_bucket", "_sum", "_count"),
-        "summary": ("_sum", "_count"),
-        "info": ("_info",),
-    }
-    first, *others = suffixes.get(family.type, ("",))
-    return ", ".join((f"`{family.name}{first}`", *(f"`{suffix}`" for suffix in others)))
+def exposed(family: Metric) -> list[str]:
+    """The names of a metric's series in Prometheus."""
+    return [family.name + suffix for suffix in SERIES.get(family.type, ("",))]
 
 
-def _label(metric: str, label: str) -> str:
-    return f"`{label}`: {', '.join(LABEL_VALUES[metric, label])}"
+def _metric(family: Metric, labels: Iterable[str]) -> str:
+    names = exposed(family)
+    title = names[0] if len(names) == 1 else family.name
+    kind = f"{family.type.capitalize()}{f', in {family.unit}' if family.unit else ''}."
+    series = f" Series: {', '.join(f'`{name}`' for name in names)}." if len(names) > 1 else ""
+    lines = [f"### `{title}` {{#{title}}}\n", f"{family.documentation}\n", f"- {kind}{series}"]
+    lines += [f"- `{label}` is {_values(family.name, label)}." for label in labels if label not in PARTITION]
+    listed = ", ".join(f"`{label}`" for label in labels)
+    return "\n".join([*lines, f"- Labels: {listed}.\n" if listed else ""])
+
+
+def _values(metric: str, label: str) -> str:
+    meanings = [
+        f"`{value}`{f' ({MEANINGS[value]})' if value in MEANINGS else ''}" for value in LABEL_VALUES[metric, label]
+    ]
+    return " or ".join(filter(None, (", ".join(meanings[:-1]), meanings[-1])))
 
 
 def _escaped(text: str) -> str:
