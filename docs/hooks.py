@@ -103,4 +103,4 @@ def _linked(link: re.Match[str], page: str, files: Files) -> str:
     if not (ROOT / path).exists():
         log.warning("%s links to %s, which does not exist", own, path)
     text = link["text"]
-    return text if text.strip("`") in (path, posixpath.basename(path)) else f"{text} (`{path}`)"
+    return f"`{path}`" if text.strip("`") in (path, posixpath.basename(path)) else f"{text} (`{path}`)"

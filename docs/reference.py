@@ -223,16 +223,17 @@ def _metric(family: Metric, labels: Iterable[str]) -> str:
     kind = f"{family.type.capitalize()}{f', in {family.unit}' if family.unit else ''}."
     series = f" Series: {', '.join(f'`{name}`' for name in names)}." if len(names) > 1 else ""
     lines = [f"### `{title}` {{#{title}}}\n", f"{family.documentation}\n", f"- {kind}{series}"]
-    lines += [f"- `{label}` is {_values(family.name, label)}." for label in labels if label not in PARTITION]
+    lines += [_values(family.name, label) for label in labels if label not in PARTITION]
     listed = ", ".join(f"`{label}`" for label in labels)
     return "\n".join([*lines, f"- Labels: {listed}.\n" if listed else ""])
 
 
 def _values(metric: str, label: str) -> str:
-    meanings = [
-        f"`{value}`{f' ({MEANINGS[value]})' if value in MEANINGS else ''}" for value in LABEL_VALUES[metric, label]
-    ]
-    return " or ".join(filter(None, (", ".join(meanings[:-1]), meanings[-1])))
+    values = LABEL_VALUES[metric, label]
+    if not MEANINGS.keys() & set(values):
+        return f"- `{label}` is {' or '.join(f'`{value}`' for value in values)}."
+    meanings = [f"    - `{value}`{f': {MEANINGS[value]}' if value in MEANINGS else ''}" for value in values]
+    return "\n".join((f"- `{label}` is one of", *meanings))
 
 
 def _escaped(text: str) -> str:

@@ -50,27 +50,33 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
         yield driver
 
 
-def test_pages_fetch_nothing_from_elsewhere_and_fit_a_phone(url: str, chromium: Chrome) -> None:
-    for width in (None, 400):
-        emulate(chromium, width=width)
-        for name in (f"{page}.html" for page in (*PAGES, "runbooks/index", "runbooks/MirrorDown")):
-            chromium.get(f"{url}/{name}")
-            fetched = chromium.execute_script("return performance.getEntriesByType('resource').map(each => each.name)")
-            assert len(fetched) > 3, name
-            assert [each for each in fetched if not each.startswith(f"{url}/")] == [], name
-            wide, window = chromium.execute_script("return [document.body.scrollWidth, window.innerWidth]")
-            assert wide <= window, (name, wide, window)
-            assert errors(chromium) == [], name
-    emulate(chromium)
+@pytest.mark.parametrize(
+    ("width", "pages"),
+    [(None, ("index", "metrics", "performance")), (400, (*PAGES, "runbooks/index", "runbooks/MirrorDown"))],
+    ids=["wide", "phone"],
+)
+def test_pages_fetch_nothing_from_elsewhere_and_fit(
+    url: str, chromium: Chrome, width: int | None, pages: tuple[str, ...]
+) -> None:
+    emulate(chromium, width=width)
+    for name in pages:
+        chromium.get(f"{url}/{name}.html")
+        fetched = chromium.execute_script("return performance.getEntriesByType('resource').map(each => each.name)")
+        assert len(fetched) > 3, name
+        assert [each for each in fetched if not each.startswith(f"{url}/")] == [], name
+        wide, window = chromium.execute_script("return [document.body.scrollWidth, window.innerWidth]")
+        assert wide <= window, (name, wide, window)
+        assert errors(chromium) == [], name
 
 
 def test_the_search_finds_a_key(url: str, chromium: Chrome) -> None:
+    emulate(chromium)
     chromium.get(f"{url}/index.html")
     chromium.find_element(By.TAG_NAME, "body").send_keys("/")
     field = chromium.find_element(By.CSS_SELECTOR, "input.md-search__input")
-    until(field.is_displayed, "the search field")
+    until("the search field", field.is_displayed)
     field.send_keys("offset_lag_max", Keys.SHIFT)
-    until(lambda: "configuration.html" in " ".join(_results(chromium)), "the key among the results")
+    until("the key among the results", lambda: "configuration.html" in " ".join(_results(chromium)))
 
 
 def _results(chromium: Chrome) -> list[str]:

@@ -243,7 +243,7 @@ def test_each_mistake_ends_a_strict_build(copy: Path) -> None:
 
 def test_papers_that_are_added_are_on_the_site(copy: Path) -> None:
     texts = {
-        "CONTRIBUTING.md": "# Contributing\n\nSee [the design](docs/design.md), [a decision](docs/decisions/0001-a.md), "
+        "CONTRIBUTING.md": "# Contributing\n\nSee [the design](docs/design.md), [one](docs/decisions/0001-a.md), "
         "[the example](config.example.yaml) and `[no](link.md)`.\n",
         "CHANGELOG.md": "# Changelog\n",
         "SECURITY.md": "# Security\n\nSee [README](README.md).\n",
