@@ -26,6 +26,8 @@ from mirror.reports import LOST, OUTCOMES
 from mirror.throttle import SIDES
 from mirror.yaml_marks import SECRET
 
+__all__ = ["FLOW", "PARTITION", "SECRET", "Metrics", "model"]  # what the tests of the site compare it with
+
 ROOT = Path(__file__).parents[1]
 RUNBOOKS = ROOT / "docs" / "runbooks"
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yaml"

@@ -18,10 +18,7 @@ import reference
 import yaml
 from prometheus_client import generate_latest
 from pydantic import BaseModel
-
-from mirror import config_model
-from mirror.metrics import FLOW, PARTITION, Metrics
-from mirror.yaml_marks import SECRET
+from reference import FLOW, PARTITION, SECRET, Metrics, model
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("docs", "mkdocs.yml", "README.md", "config.example.yaml", "deploy")
@@ -39,12 +36,12 @@ FOREIGN = re.compile(r"\s*(https?:)?//")
 STYLE_FETCH = re.compile(r"""(?:url\(\s*["']?|@import\s+["'])\s*((?:https?:)?//[^"')]+)""")
 
 EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
-    config_model.Root: {
+    model.Root: {
         "clusters": {"a": {"bootstrap.servers": "a:1"}, "b": {"bootstrap.servers": "b:1"}},
         "flows": [{"source": "a", "target": "b"}],
     },
-    config_model.Cluster: {"bootstrap.servers": "a:1"},
-    config_model.Flow: {"source": "a", "target": "b"},
+    model.Cluster: {"bootstrap.servers": "a:1"},
+    model.Flow: {"source": "a", "target": "b"},
 }
 
 
@@ -116,8 +113,8 @@ def keys() -> Iterator[tuple[type[BaseModel], str, str, Any]]:
 
 
 def test_every_model_of_the_file_is_in_the_reference() -> None:
-    named = {each for each in vars(config_model).values() if isinstance(each, type) and issubclass(each, BaseModel)}
-    assert named - {BaseModel, config_model._Model, config_model.Ends} == set(reference.SECTIONS.values())
+    named = {each for each in vars(model).values() if isinstance(each, type) and issubclass(each, BaseModel)}
+    assert named - {BaseModel, model._Model, model.Ends} == set(reference.SECTIONS.values())
 
 
 def test_every_key_is_in_the_reference_with_what_it_does_its_limits_and_its_default(site: Path) -> None:
@@ -127,7 +124,7 @@ def test_every_key_is_in_the_reference_with_what_it_does_its_limits_and_its_defa
     for kind, key, anchor, field in found:
         text = " ".join(sections[anchor].split())
         assert " ".join(field.description.split()).replace("`", "") in text, anchor
-        allowed = (field.json_schema_extra or {}).get(config_model.ALLOWED)
+        allowed = (field.json_schema_extra or {}).get(model.ALLOWED)
         assert allowed is None or f"Must be {allowed}." in text, anchor
         if field.is_required():
             assert "Required." in text, anchor
