@@ -17,14 +17,14 @@ from prometheus_client.core import Metric
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
-from mirror import config_model as model
-from mirror.clients import SOURCE_CONSUMER, TARGET_PRODUCER
-from mirror.config import json_schema
-from mirror.flow_status import FLOW_STATES, PARTITION_STATES
-from mirror.metrics import FLOW, PARTITION, TOPIC, Metrics
-from mirror.reports import LOST, OUTCOMES
-from mirror.throttle import SIDES
-from mirror.yaml_marks import SECRET
+from mirror.config import model
+from mirror.config.load import json_schema
+from mirror.config.located_yaml import SECRET
+from mirror.control.reports import LOST, OUTCOMES
+from mirror.kafka.clients import SOURCE_CONSUMER, TARGET_PRODUCER
+from mirror.kafka.throttling import SIDES
+from mirror.status.flow_status import FLOW_STATES, PARTITION_STATES
+from mirror.web.metrics import FLOW, PARTITION, TOPIC, Metrics
 
 __all__ = ["FLOW", "PARTITION", "SECRET", "Metrics", "model"]  # what the tests of the site compare it with
 
