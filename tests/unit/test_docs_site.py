@@ -21,7 +21,6 @@ from pydantic import BaseModel
 from reference import FLOW, PARTITION, SECRET, Metrics, model
 
 ROOT = Path(__file__).parents[2]
-COPIED = ("docs", "mkdocs.yml", "README.md", "config.example.yaml", "deploy")
 LOADED = {
     "script": "src",
     "img": "src",
@@ -90,13 +89,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """What the site is made of, to be changed."""
-    for name in COPIED:
-        found = ROOT / name
-        if found.is_dir():
-            shutil.copytree(found, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(found, tmp_path / name)
+    """The repository with pages that can be changed: what they only link to is linked."""
+    for found in ROOT.iterdir():
+        if found.name == "docs":
+            shutil.copytree(found, tmp_path / "docs", ignore=shutil.ignore_patterns("__pycache__"))
+        elif found.is_file():
+            shutil.copy(found, tmp_path / found.name)
+        elif not found.name.startswith(".") and found.name != "build":
+            (tmp_path / found.name).symlink_to(found)
     return tmp_path
 
 
@@ -249,7 +249,8 @@ def test_papers_that_are_added_are_on_the_site(copy: Path) -> None:
     }
     (copy / "docs" / "decisions").mkdir(exist_ok=True)
     for name, text in texts.items():
-        (copy / name).write_text(text)
+        with (copy / name).open("a") as file:  # after what may be there already
+            file.write(f"\n\n{text}")
     done = build(copy, copy / "site")
     assert done.returncode == 0, done.stderr
     index = page(copy / "site", "index.html")
