@@ -22,7 +22,7 @@ FIND_PYTHON = \
 	done; \
 	[ -n "$$python" ] || { echo "$$missing" >&2; exit 1; }
 
-.PHONY: help demo test bench chaos lint java
+.PHONY: help demo test bench chaos lint docs java
 .NOTPARALLEL:
 
 help: ## show the targets
@@ -58,6 +58,9 @@ lint: $(VENV)/ready ## ruff, mypy, and the law of imports; the same before each 
 	$(RUN) mypy
 	$(VENV)/bin/lint-imports
 
+docs: $(VENV)/ready ## the documentation as a site, in build/site; fails on any warning
+	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --quiet --strict
+
 # Before anything is downloaded.
 java:
 	@$(FIND_PYTHON); $$python -m mirror.spark.java
@@ -65,5 +68,5 @@ java:
 $(VENV)/ready: pyproject.toml
 	@$(FIND_PYTHON); $(RUN) pip --version >/dev/null 2>&1 || $$python -m venv --clear $(VENV)
 	@echo "installing into $(VENV), once: PySpark alone is 450 MB, this takes some minutes" >&2
-	@$(RUN) pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(RUN) pip install --quiet --disable-pip-version-check --editable '.[dev,docs]'
 	@touch $@

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mirror.config.load import json_schema
+from mirror.config.model import ALLOWED
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 REFERENCE = {"type": "string", "pattern": r"\$\{(env|file):[^}]+\}"}
@@ -16,11 +17,25 @@ def schema() -> dict[str, Any]:
 
     What goes beyond one value, such as an undefined cluster, is for `mirror validate` to find.
     """
-    found = json_schema()
+    found = _described(json_schema())
     models = [found, *found["$defs"].values()]
     for model in models:
         model["properties"] = {key: _or_reference(node) for key, node in model["properties"].items()}
     return {"$schema": DIALECT, **found, "title": "mirror's configuration"}
+
+
+def _described(node: Any) -> Any:
+    """The same, with what is allowed at the end of each description: editors show nothing else."""
+    if isinstance(node, list):
+        return [_described(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    found = {key: _described(each) for key, each in node.items()}
+    if isinstance(found.get("description"), str):
+        found["description"] = " ".join(found["description"].split())
+    if isinstance(found.get(ALLOWED), str):
+        found["description"] = f"{found.get('description', '')} Must be {found.pop(ALLOWED)}.".strip()
+    return found
 
 
 def _or_reference(node: dict[str, Any]) -> dict[str, Any]:

@@ -134,13 +134,12 @@ class _Explainer:
             node = node.get("properties", {}).get(key) or node.get("items") or node.get("additionalProperties") or {}
             if "$ref" in node:
                 target = self._schema["$defs"][node["$ref"].rpartition("/")[2]]
-                # The words of the place count, not the docstring of what stands there.
                 words = f"a mapping with the keys {', '.join(target['properties'])}"
-                node = {**target, "description": node.get("description", words)}
+                node = {**target, model.ALLOWED: node.get(model.ALLOWED, words)}
         return node
 
     def _allowed(self, location: Location) -> str:
-        return str(self._node(location)["description"])
+        return str(self._node(location)[model.ALLOWED])
 
 
 def _lines(path: Path, document: Document, found: list[Problem]) -> list[str]:

@@ -1,6 +1,7 @@
-"""The YAML form: every key, its default, its limits, and the words that tell people what is allowed.
+"""The YAML form: every key, its default, its limits, and what it does.
 
-A description completes "must be ...", and so does the JSON schema's. Scalars come as text (see `yaml_marks`).
+The text below a key is its description, for `mirror schema` and the reference in docs/. What `_allowed` says completes
+"must be ..." in error messages and in both of these. Scalars come as text (see `yaml_marks`).
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ FLOWS_MAX = 1_000  # each is compared with every other
 
 NAME = re.compile(r"[a-zA-Z0-9._-]+")  # what a topic's name is made of
 
+ALLOWED = "allowed"  # the keyword of our JSON schema that completes "must be ..."
+
 
 def _told(text: str, **context: Any) -> PydanticCustomError:
-    """An error whose own words are shown; a ValueError gives way to "must be" and the description."""
+    """An error whose own words are shown; a ValueError gives way to "must be" and what is allowed."""
     return PydanticCustomError("told", text, context)
 
 
@@ -103,8 +106,12 @@ def _servers(value: str) -> str:
     return value
 
 
+def _allowed(words: str, **limits: Any) -> Any:
+    return Field(json_schema_extra={ALLOWED: words}, **limits)
+
+
 def _whole(low: int, high: int, also: str = "") -> Any:
-    return Field(ge=low, le=high, description=f"a whole number from {low} to {high}{also}")
+    return _allowed(f"a whole number from {low} to {high}{also}", ge=low, le=high)
 
 
 def _amount(units: dict[str, float] | dict[str, int], number: str) -> WithJsonSchema:
@@ -115,7 +122,7 @@ def _amount(units: dict[str, float] | dict[str, int], number: str) -> WithJsonSc
 
 def _duration(low: str, high: str) -> Any:
     words = f"a duration from {low} to {high}, such as 500ms, 10s, 5m or 1h (a bare number is seconds)"
-    return Field(ge=seconds(low), le=seconds(high), description=words)
+    return _allowed(words, ge=seconds(low), le=seconds(high))
 
 
 def _factor(value: int) -> int:
@@ -129,43 +136,42 @@ Size = Annotated[
     int,
     BeforeValidator(size),
     _amount(_BYTES, "integer"),
-    Field(ge=1, le=2**30, description="a size from 1 to 1GiB, such as 64KiB, 16MiB or 10MB (a bare number is bytes)"),
+    _allowed("a size from 1 to 1GiB, such as 64KiB, 16MiB or 10MB (a bare number is bytes)", ge=1, le=2**30),
 ]
 Start = Annotated[
     Literal["earliest", "latest"] | int,
     BeforeValidator(start),
     WithJsonSchema({"type": ["string", "integer"], "pattern": r"^(earliest|latest|\d{1,15}|\d{4}-\d\d-\d\d.*)$"}),
-    Field(
-        description="earliest, latest, a time from 1970 on with its zone such as 2025-01-31T12:00:00Z, "
-        "or milliseconds since 1970"
+    _allowed(
+        "earliest, latest, a time from 1970 on with its zone such as 2025-01-31T12:00:00Z, or milliseconds since 1970"
     ),
 ]
 Factor = Annotated[
     int,
     AfterValidator(_factor),
     WithJsonSchema({"type": "integer", "minimum": -1, "maximum": 32767, "not": {"const": 0}}),
-    Field(description="-1 (the target broker's default) or a whole number from 1 to 32767"),
+    _allowed("-1 (the target broker's default) or a whole number from 1 to 32767"),
 ]
 _SINGLE = "a single value: text, a number, true or false"
-Property = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"], "description": _SINGLE})]
-Properties = Annotated[dict[str, Property], Field(description="a mapping, e.g. {fetch.min.bytes: 1}, or {}")]
-Text = Annotated[str, Field(min_length=1, description="text, not empty")]
+Property = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"], ALLOWED: _SINGLE})]
+Properties = Annotated[dict[str, Property], _allowed("a mapping, e.g. {fetch.min.bytes: 1}, or {}")]
+Text = Annotated[str, _allowed("text, not empty", min_length=1)]
 Alias = Annotated[Text, Field(max_length=100), AfterValidator(_alias)]
-Reference = Annotated[Text, AfterValidator(_defined), Field(description="the alias of a cluster under clusters")]
+Reference = Annotated[Text, AfterValidator(_defined), _allowed("the alias of a cluster under clusters")]
 Pattern = Annotated[
     Text,
     AfterValidator(_pattern),
-    Field(description="a topic's name, or a regular expression that matches the whole name"),
+    _allowed("a topic's name, or a regular expression that matches the whole name"),
 ]
-Separator = Annotated[str, Field(pattern=f"^{NAME.pattern}$", description="letters, digits, '.', '_' and '-' only")]
+Separator = Annotated[str, _allowed("letters, digits, '.', '_' and '-' only", pattern=f"^{NAME.pattern}$")]
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
 
 
 class Cluster(_Model):
-    """How to reach one cluster. Every other key is a property too."""
+    """How to reach one cluster. Every other key is a librdkafka property of all its clients."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Property]
@@ -173,10 +179,15 @@ class Cluster(_Model):
     bootstrap_servers: Annotated[
         str,
         AfterValidator(_servers),
-        Field(alias="bootstrap.servers", description="a comma-separated list of host:port, e.g. localhost:9092"),
+        _allowed("a comma-separated list of host:port, e.g. localhost:9092", alias="bootstrap.servers"),
     ]
+    """Addresses of some of the cluster's brokers. Clients learn the other brokers from these."""
     consumer: Properties = {}
+    """librdkafka properties for the consumers of this cluster only, where it is a flow's source. They win over the
+    cluster's other properties."""
     producer: Properties = {}
+    """librdkafka properties for the producers of this cluster only, where it is a flow's target. They win over the
+    cluster's other properties."""
 
     @property
     def properties(self) -> dict[str, str]:
@@ -187,12 +198,18 @@ class Cluster(_Model):
 class Ends(BaseModel):
     """The part of a flow that tells it from others."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     source: Reference
+    """The cluster to copy from."""
     target: Reference
+    """The cluster to copy to. Each pair of source and target may stand in the file once."""
     group: Annotated[
         Annotated[str, Field(min_length=1, max_length=249)] | None,
-        Field(description="text of 1 to 249 characters, or null for mirror-<source>-<target>"),
+        _allowed("text of 1 to 249 characters, or null for mirror-<source>-<target>"),
     ] = None
+    """The consumer group on the target that holds the flow's positions. A flow with another group has no position and
+    begins anew, so set this to the old name before you rename a cluster's alias."""
 
     @property
     def position_group(self) -> str:
@@ -205,96 +222,142 @@ class Flow(_Model, Ends):
 
     topics: Annotated[
         list[Pattern],
-        Field(min_length=1, description="a list, e.g. [orders], of topic names and regular expressions, not empty"),
+        _allowed("a list, e.g. [orders], of topic names and regular expressions, not empty", min_length=1),
     ] = [".*"]
+    """Which topics of the source are copied. A regular expression has to match the whole name."""
     exclude: Annotated[
         list[Pattern],
-        Field(description="a list, e.g. [orders], of topic names and regular expressions, or []"),
+        _allowed("a list, e.g. [orders], of topic names and regular expressions, or []"),
     ] = [r".*[\-\.]internal", r".*\.replica", "__.*"]
-    replication_policy: Annotated[Literal["default", "identity"], Field(description="default or identity")] = "default"
+    """Which of these topics are left out. A name that matches both lists is not copied."""
+    replication_policy: Annotated[Literal["default", "identity"], _allowed("default or identity")] = "default"
+    """How remote topics are named: `default` puts the source's alias before the name (`primary.orders`), `identity`
+    keeps the name (`orders`)."""
     separator: Separator = "."
+    """What stands between the source's alias and the topic's name under `replication_policy: default`."""
     start: Start = "earliest"
+    """Where copying starts in partitions that exist when the flow first runs. Partitions that are added later are
+    copied from their earliest record."""
     replication_factor: Factor = -1
+    """The number of replicas of each remote topic that mirror creates."""
     internal_replication_factor: Factor = -1
+    """The number of replicas of each of mirror's own topics on the target."""
     refresh_topics_interval: Annotated[Duration, _duration("1s", "24h")] = 10.0
+    """How often mirror looks for new topics and partitions on the source."""
     tasks_max: Annotated[
         Annotated[int, Field(ge=1, le=10_000)] | None,
-        Field(description="a whole number from 1 to 10000, or null for as many as there are cores"),
+        _allowed("a whole number from 1 to 10000, or null for as many as there are cores"),
     ] = None
+    """The most Spark tasks that copy this flow. Each task takes one core."""
     offset_lag_max: Annotated[int, _whole(0, 2**31 - 1)] = 100
+    """The most records of a partition between two offset syncs. Smaller values make translated consumer offsets more
+    exact and write more syncs."""
     compression: Annotated[
-        Literal["none", "gzip", "snappy", "lz4", "zstd"], Field(description="none, gzip, snappy, lz4 or zstd")
+        Literal["none", "gzip", "snappy", "lz4", "zstd"], _allowed("none, gzip, snappy, lz4 or zstd")
     ] = "none"
+    """How the target's producers compress batches."""
     batch_max_records: Annotated[int, _whole(1, 10_000_000)] = 20_000
+    """The most records in one transaction."""
     batch_max_bytes: Size = 16 * 2**20
+    """The most bytes of keys, values and headers in one transaction. Each header counts 150 bytes more, because that
+    is what it takes in memory."""
     transaction_linger_max: Annotated[Duration, _duration("0s", "10s")] = 0.005
+    """How long a busy partition waits at most before it begins its next transaction. A longer wait makes fewer and
+    larger transactions, and adds to the latency."""
     transaction_timeout: Annotated[Duration, _duration("1s", "15m")] = 60.0
+    """How long one transaction may take. The target's broker aborts it after that, and mirror copies its records
+    again."""
     transaction_threads: Annotated[int, _whole(1, 128)] = 8
+    """How many transactions one Spark task works on at once."""
     producers_max: Annotated[int, _whole(1, 10_000)] = 256
+    """How many producers one Spark task keeps open at once. Each partition that has records needs one."""
     producer_idle_timeout: Annotated[Duration, _duration("1s", "24h")] = 300.0
+    """How long a partition without new records keeps its producer open."""
     open_transaction_warn_after: Annotated[Duration, _duration("1s", "24h")] = 300.0
-    exactly_once: Annotated[bool, Field(description="true or false")] = True
-    append_to_existing: Annotated[bool, Field(description="true or false")] = False
-    accept_log_append_time: Annotated[bool, Field(description="true or false")] = False
-    on_data_loss: Annotated[Literal["fail", "skip"], Field(description="fail or skip")] = "fail"
-    on_poison_record: Annotated[
-        Literal["fail", "skip", "dead_letter"], Field(description="fail, skip or dead_letter")
-    ] = "fail"
+    """When to warn of a transaction that stays open on the source. Until it ends, it holds back all records after it
+    in its partitions."""
+    exactly_once: Annotated[bool, _allowed("true or false")] = True
+    """Whether records are copied in transactions. Without them nothing is lost, but a crash can copy one batch of each
+    partition twice. Stop the service before you change this."""
+    append_to_existing: Annotated[bool, _allowed("true or false")] = False
+    """Whether to copy into remote partitions that have records but no position of this flow; records may then be there
+    twice. If false, such a partition stops until `mirror resume` decides."""
+    accept_log_append_time: Annotated[bool, _allowed("true or false")] = False
+    """Whether to copy into topics with `message.timestamp.type=LogAppendTime`, which replace each record's timestamp
+    by the target's time. If false, the partitions of such a topic are not copied until the topic is altered."""
+    on_data_loss: Annotated[Literal["fail", "skip"], _allowed("fail or skip")] = "fail"
+    """What happens when the source no longer has the records that come next, or the remote topic was deleted. `fail`
+    stops the partition and says which offsets are lost; `skip` logs and counts the loss and goes on."""
+    on_poison_record: Annotated[Literal["fail", "skip", "dead_letter"], _allowed("fail, skip or dead_letter")] = "fail"
+    """What happens when the target refuses a record. `fail` stops the partition before the record; `skip` goes on after
+    it; `dead_letter` also writes it to `mirror-dead-letters.<source>.internal`, with the reason and its origin."""
 
 
 class Spark(_Model):
     """Where Spark runs and what it is told."""
 
-    master: Annotated[Text, Field(description='a Spark master, e.g. "local[*]" or spark://host:7077')] = "local[*]"
-    conf: Annotated[dict[str, Property], Field(description="a mapping, e.g. {spark.executor.cores: 2}, or {}")] = {}
+    master: Annotated[Text, _allowed('a Spark master, e.g. "local[*]" or spark://host:7077')] = "local[*]"
+    """Where Spark runs the tasks: in this process, or on a cluster."""
+    conf: Annotated[dict[str, Property], _allowed("a mapping, e.g. {spark.executor.cores: 2}, or {}")] = {}
+    """Spark properties. Spark on a standalone cluster needs `spark.authenticate.secret`, because its tasks carry the
+    clusters' passwords."""
 
 
 class Http(_Model):
     """Where the service's pages are."""
 
-    host: Annotated[Text, Field(description="an address to listen on, e.g. 0.0.0.0 or localhost")] = "0.0.0.0"
+    host: Annotated[Text, _allowed("an address to listen on, e.g. 0.0.0.0 or localhost")] = "0.0.0.0"
+    """The address on which the service listens for HTTP. There is no password, so keep it to your own network."""
     port: Annotated[int, _whole(0, 65535, " (0 picks a free one)")] = 9464
+    """The port of the status page, `/status`, `/metrics`, `/livez` and `/readyz`."""
 
 
 class Metrics(_Model):
     """How much /metrics tells."""
 
     labels: Annotated[
-        Literal["partition", "topic"], Field(description="partition (a series for each) or topic (for many partitions)")
+        Literal["partition", "topic"], _allowed("partition (a series for each) or topic (for many partitions)")
     ] = "partition"
+    """How fine the series of `/metrics` are. With thousands of partitions, `topic` keeps their number small."""
 
 
 class Log(_Model):
     """How log lines look."""
 
-    level: Annotated[
-        Literal["debug", "info", "warning", "error"], Field(description="debug, info, warning or error")
-    ] = "info"
-    format: Annotated[Literal["text", "json"], Field(description="text or json")] = "text"
+    level: Annotated[Literal["debug", "info", "warning", "error"], _allowed("debug, info, warning or error")] = "info"
+    """The lowest level of the log lines that are written."""
+    format: Annotated[Literal["text", "json"], _allowed("text or json")] = "text"
+    """How a log line is written: `text` is `key=value`, `json` is one JSON object in each line."""
 
 
 class Root(_Model):
-    """A whole file."""
+    """The keys at the top of the file."""
 
     clusters: Annotated[
         dict[
             Alias,
-            Annotated[
-                Cluster, Field(description="a mapping of librdkafka properties, e.g. {bootstrap.servers: a:9092}")
-            ],
+            Annotated[Cluster, _allowed("a mapping of librdkafka properties, e.g. {bootstrap.servers: a:9092}")],
         ],
-        Field(min_length=1, description="a mapping from alias to cluster, not empty"),
+        _allowed("a mapping from alias to cluster, not empty", min_length=1),
     ]
+    """The Kafka clusters, each under an alias that you choose. The alias becomes part of topic names on the target."""
     flows: Annotated[
         list[Flow],
-        Field(
+        _allowed(
+            f"a list of flows, e.g. [{{source: primary, target: backup}}], not empty, {FLOWS_MAX} at most",
             min_length=1,
             max_length=FLOWS_MAX,
-            description=f"a list of flows, e.g. [{{source: primary, target: backup}}], not empty, {FLOWS_MAX} at most",
         ),
     ]
+    """What is copied, and where. Each flow copies from one cluster to one other."""
     spark: Spark = Spark()
+    """Where Spark runs, and its properties."""
     http: Http = Http()
+    """Where the service serves its pages."""
     metrics: Metrics = Metrics()
+    """How fine the metrics are."""
     log: Log = Log()
+    """Which log lines are written, and in which form."""
     drain_timeout: Annotated[Duration, _duration("0s", "1h")] = 10.0
+    """How long open transactions may take to finish when the service stops. What is open after that is aborted and
+    copied again at the next start."""

@@ -1,0 +1,248 @@
+"""The tables of the reference pages, made from the code when the site is built: nothing of them is committed.
+
+A page in docs/ holds a marker such as `<!-- generated: keys -->`; `hooks.py` puts the table of that name there.
+This module is the one place of the site that knows the package's modules.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from prometheus_client.core import Metric
+from pydantic import BaseModel, BeforeValidator
+from pydantic.fields import FieldInfo
+
+from mirror.config import model
+from mirror.config.load import json_schema
+from mirror.config.located_yaml import SECRET
+from mirror.control.reports import LOST, OUTCOMES
+from mirror.kafka.clients import SOURCE_CONSUMER, TARGET_PRODUCER
+from mirror.kafka.throttling import SIDES
+from mirror.status.flow_status import FLOW_STATES, PARTITION_STATES
+from mirror.web.metrics import FLOW, PARTITION, TOPIC, Metrics
+
+__all__ = ["FLOW", "PARTITION", "SECRET", "Metrics", "model"]  # what the tests of the site compare it with
+
+ROOT = Path(__file__).parents[1]
+RUNBOOKS = ROOT / "docs" / "runbooks"
+ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yaml"
+
+# Where each part of the file stands, and the part's model.
+SECTIONS: dict[str, type[BaseModel]] = {
+    "": model.Root,
+    "clusters.<alias>": model.Cluster,
+    "flows[]": model.Flow,
+    "spark": model.Spark,
+    "http": model.Http,
+    "metrics": model.Metrics,
+    "log": model.Log,
+}
+MAY_HOLD_SECRETS = ("clusters.<alias>", "spark")  # their mappings are properties of clients and of Spark
+
+DURATIONS = (("h", 3600.0), ("m", 60.0), ("s", 1.0), ("ms", 0.001))
+SIZES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+
+LABEL_VALUES = {
+    ("mirror_flow_state", "state"): FLOW_STATES,
+    ("mirror_partitions", "state"): PARTITION_STATES,
+    ("mirror_throttled_partitions", "by"): SIDES,
+    ("mirror_transactions", "outcome"): OUTCOMES,
+    ("mirror_lost_offsets", "reason"): LOST,
+}
+MEANINGS = {
+    "unassigned": "no task has it",
+    "starting": "it has not copied anything yet",
+    "paused": "as `mirror pause` told it",
+    "failed": "it waits and tries again",
+    "waiting": "for a cluster that is away, or for another flow",
+    "aborted": "its records are copied again",
+    "unknown": "nobody said how it ended; the target was asked, and what is missing is copied again",
+    "deleted": "the source removed the records before they were copied",
+    "truncated": "an unclean leader election cut the source's log",
+    "recreated": "the source topic was deleted and created again; 1 each, because nobody knows how many records it had",
+    "corrupt": "the batch is damaged",
+    "refused": "the target refused the record",
+    "dead_letter": "the target refused the record, and it is in the dead-letter topic",
+    "remote_topic": "the remote topic was deleted with the records; 1 each",
+}
+# The finest comes first: its labels begin with those of the others.
+GROUPS = {
+    PARTITION: "For each partition, or for each topic with `metrics: {labels: topic}`",
+    TOPIC: "For each topic of a flow",
+    FLOW: "For each flow",
+    (): "For the service",
+}
+SERIES = {
+    "counter": ("_total",),
+    "histogram": ("_bucket", "_sum", "_count"),
+    "summary": ("_sum", "_count"),
+    "info": ("_info",),
+}
+
+
+def keys() -> str:
+    """Every key of the configuration: what it does, what it must be, and its default."""
+    return "\n".join(line for section in SECTIONS for line in _section(section))
+
+
+def secrets() -> str:
+    """The names that make a property a secret."""
+    return f"A property is a secret if its name has one of these words in it: {SECRET.pattern.replace('|', ', ')}."
+
+
+def fixed_properties() -> str:
+    """The librdkafka properties that a configuration can't change."""
+    rows = [
+        (name, value, client)
+        for client, properties in (("source consumer", SOURCE_CONSUMER), ("target producer", TARGET_PRODUCER))
+        for name, value in properties.items()
+    ]
+    written = [(f"`{name}`", f"`{json.dumps(value).strip(chr(34))}`", client) for name, value, client in rows]
+    return _table(("property", "value", "client"), written)
+
+
+def metrics() -> str:
+    """Every metric with its type, unit, labels and help."""
+    groups: dict[tuple[str, ...], list[str]] = {labels: [] for labels in GROUPS}
+    for family in Metrics([]).registry.collect():
+        labels = tuple(getattr(family, "_labelnames", ()))
+        group = next(common for common in GROUPS if labels[: len(common)] == common)
+        groups[group].append(_metric(family, labels))
+    return "\n".join(f"## {GROUPS[labels]}\n\n" + "\n".join(each) for labels, each in groups.items())
+
+
+def alerts() -> str:
+    """Every alert with its severity and what it means."""
+    rows = []
+    for rule in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]:
+        name = rule["alert"]
+        meaning = (RUNBOOKS / f"{name}.md").read_text().partition("**What it means.** ")[2].partition("\n")[0]
+        rows.append((f"[{name}]({name}.md)", rule["labels"]["severity"], meaning))
+    return _table(("alert", "severity", "what it means"), rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "keys": keys,
+    "secrets": secrets,
+    "fixed properties": fixed_properties,
+    "metrics": metrics,
+    "alerts": alerts,
+}
+
+
+def fields(section: str) -> Iterator[tuple[str, FieldInfo]]:
+    """The keys of one section as they are written in the file."""
+    for name, field in SECTIONS[section].model_fields.items():
+        yield field.alias or name, field
+
+
+def default(field: FieldInfo) -> str:
+    """The default as one would write it into the file."""
+    value = field.default
+    if isinstance(value, BaseModel):
+        return "{}"
+    validators = _validators(field)
+    if model.seconds in validators:
+        return _with_unit(value, DURATIONS)
+    if model.size in validators:
+        return _with_unit(value, SIZES)
+    return json.dumps(value) if isinstance(value, list | dict | bool) or value is None else str(value)
+
+
+def _section(section: str) -> Iterator[str]:
+    kind = SECTIONS[section]
+    yield f"## `{section}` {{#section-{_anchor(section, '')}}}\n" if section else "## The top level\n"
+    yield f"{kind.__doc__}\n"
+    rows = []
+    for key, field in fields(section):
+        shown = "required" if field.is_required() else f"`{default(field)}`"
+        rows.append((f"[`{key}`](#{_anchor(section, key)})", _type(kind, key, field), shown))
+    if kind.model_config.get("extra") == "allow":
+        rows.append(("any other key", "text, number, `true` or `false`", ""))
+    yield _table(("key", "type", "default"), rows) + "\n"
+    for key, field in fields(section):
+        yield from _key(section, key, field)
+
+
+def _key(section: str, key: str, field: FieldInfo) -> Iterator[str]:
+    yield f"### `{key}` {{#{_anchor(section, key)}}}\n"
+    yield " ".join(str(field.description).split()) + "\n"
+    extra = field.json_schema_extra
+    if isinstance(extra, dict) and model.ALLOWED in extra:
+        yield f"- Must be {_escaped(str(extra[model.ALLOWED]))}."
+    yield "- Required." if field.is_required() else f"- Default: `{default(field)}`"
+    if (section in MAY_HOLD_SECRETS and isinstance(field.default, dict)) or SECRET.search(key):
+        yield "- May hold [secrets](#secrets)."
+    yield ""
+
+
+def _type(kind: type[BaseModel], key: str, field: FieldInfo) -> str:
+    named = {model.seconds: "duration", model.size: "size", model.start: "time"}
+    for validator in _validators(field):
+        if validator in named:
+            return named[validator]
+    schema = json_schema()
+    node = (schema if kind is model.Root else schema["$defs"][kind.__name__])["properties"][key]
+    kinds = [_schema_type(each) for each in node.get("anyOf", [node])]
+    return " or ".join(kinds)
+
+
+def _schema_type(node: dict[str, Any]) -> str:
+    if "enum" in node:
+        return "one of " + ", ".join(f"`{value}`" for value in node["enum"])
+    words = {"integer": "whole number", "string": "text", "boolean": "true or false", "array": "list", "null": "null"}
+    return words.get(node.get("type", ""), "mapping")
+
+
+def _validators(field: FieldInfo) -> list[Callable[..., Any]]:
+    return [each.func for each in field.metadata if isinstance(each, BeforeValidator)]
+
+
+def _with_unit(value: float, units: Iterable[tuple[str, float]]) -> str:
+    for unit, factor in units:
+        if value >= factor and round(value / factor, 9) % 1 == 0:
+            return f"{round(value / factor)}{unit}"
+    return str(value)
+
+
+def _anchor(section: str, key: str) -> str:
+    return ".".join(part for part in (section.partition(".")[0].rstrip("[]"), key) if part)
+
+
+def exposed(family: Metric) -> list[str]:
+    """The names of a metric's series in Prometheus."""
+    return [family.name + suffix for suffix in SERIES.get(family.type, ("",))]
+
+
+def _metric(family: Metric, labels: Iterable[str]) -> str:
+    names = exposed(family)
+    title = names[0] if len(names) == 1 else family.name
+    kind = f"{family.type.capitalize()}{f', in {family.unit}' if family.unit else ''}."
+    series = f" Series: {', '.join(f'`{name}`' for name in names)}." if len(names) > 1 else ""
+    lines = [f"### `{title}` {{#{title}}}\n", f"{family.documentation}\n", f"- {kind}{series}"]
+    lines += [_values(family.name, label) for label in labels if label not in PARTITION]
+    listed = ", ".join(f"`{label}`" for label in labels)
+    return "\n".join([*lines, f"- Labels: {listed}.\n" if listed else ""])
+
+
+def _values(metric: str, label: str) -> str:
+    values = LABEL_VALUES[metric, label]
+    if not MEANINGS.keys() & set(values):
+        return f"- `{label}` is {' or '.join(f'`{value}`' for value in values)}."
+    meanings = [f"    - `{value}`{f': {MEANINGS[value]}' if value in MEANINGS else ''}" for value in values]
+    return "\n".join((f"- `{label}` is one of", *meanings))
+
+
+def _escaped(text: str) -> str:
+    """The text as Markdown that shows exactly this."""
+    return re.sub(r"([\\`*_{}\[\]])", r"\\\1", text).replace("<", "&lt;")
+
+
+def _table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [columns, ("---",) * len(columns), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
