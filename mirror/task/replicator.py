@@ -61,7 +61,7 @@ log = logging.getLogger(__name__)
 
 SETTLE_DELAY = 1.0  # seconds a partition is idle before it commits what it owes
 RENEW_WITHIN = 3600.0  # seconds after joining in which a position is committed again
-LOST_RETRY = 30.0  # seconds before a partition that waits for a decision looks again
+LOST_RETRY = 30.0  # seconds before a partition that is blocked by a loss or a doubt looks again
 FOREIGN = "the position belongs to a topic that was deleted"
 
 

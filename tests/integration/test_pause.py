@@ -122,4 +122,5 @@ def test_a_topic_that_is_recreated_while_paused_is_not_taken_for_the_old_one(pai
         answer("resume", "-c", service.file, "--topic", topic)
         said = service.wait_for_event(RETRYING, topic=topic)
         assert "another of its name waits for the next plan" in said["reason"]
+        assert (said["flow"], said["state"]) == (pair.flow, "retrying")
         assert on_target(pair, topic) == len(old)

@@ -86,7 +86,10 @@ def test_deleted_records_stop_their_partition_alone(flows: Flows) -> None:
         produce(pair, topic, 100, 100)
         topics.remove_records(pair.source, topic, 150)
         produce(pair, topic, 1000, 10, partition=1)
-    assert "offsets 100 to 149 were deleted on the source" in flows.told(BLOCKED, topic)["reason"]
+    event = flows.told(BLOCKED, topic)
+    assert "offsets 100 to 149 were deleted on the source" in event["reason"]
+    assert "mirror resume --skip-lost" in event["reason"], "it says what a person can do"
+    assert (event["flow"], event["partition"], event["state"]) == (pair.flow, 0, "blocked")
     flows.service.wait_for("the other partition goes on", lambda: len(values(pair, topic, 1)) == 10)
     blocked = {"source": pair.alias, "state": "blocked"}
     flows.service.wait_for("shown", lambda: flows.service.metric("mirror_partitions", **blocked) == 1)
