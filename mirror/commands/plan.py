@@ -196,8 +196,8 @@ def shown(found: Preview) -> str:
         rows.append([topic, some[0].remote_topic, len(some), committed, paused, records, sum(p.lost for p in some)])
     headers = ("topic", "remote topic", "partitions", "with position", "paused", "to copy", "lost")
     for name in sorted({p.topic for p in found.partitions if p.recreated}):
-        after = "its partitions are blocked or begin anew, see on_data_loss"
-        lines.append(f"  {name} was deleted and created again: {after}")
+        follows = "its partitions are blocked or begin anew, see on_data_loss"
+        lines.append(f"  {name} was deleted and created again: {follows}")
     for name, some_blocked in groupby(found.blocked, lambda partition: partition.topic):
         first, *others = some_blocked
         more = f" (and {len(others)} more partitions)" if others else ""
