@@ -12,7 +12,7 @@ import pytest
 from mirror.spark.run_directory import Scratch
 from tests.harness.waiting import PATIENCE
 
-HOLD = "from mirror.scratch import Scratch; s = Scratch(); print(s.path, flush=True); input()"
+HOLD = "from mirror.spark.run_directory import Scratch; s = Scratch(); print(s.path, flush=True); input()"
 
 
 def test_what_a_killed_service_left_is_removed_and_what_runs_is_kept(
@@ -49,7 +49,7 @@ def plant(directory: Path, mode: int = 0o700) -> Path:
 
 def swept(parent: Path) -> None:
     """What a service does at its start, in a process that may hang."""
-    code = "from mirror.scratch import Scratch; Scratch().remove()"
+    code = "from mirror.spark.run_directory import Scratch; Scratch().remove()"
     environment = {**os.environ, "TMPDIR": str(parent)}
     subprocess.run([sys.executable, "-c", code], env=environment, timeout=PATIENCE, check=True)
 
