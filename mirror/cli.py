@@ -193,7 +193,7 @@ def status(path: Path, flow: str | None, partitions: bool, as_json: bool) -> Non
     """Show how flows stand, from what their tasks report on the target: works from anywhere, without HTTP.
 
     \b
-    Exit codes: 0 all is well, 1 something failed, is silent or does not run, 2 bad use.
+    Exit codes: 0 all is well, 1 a partition is retrying, blocked or silent, or a flow does not run, 2 bad use.
     Example: mirror status -c mirror.yaml --partitions
     """
     from mirror.commands import status as verb  # noqa: PLC0415

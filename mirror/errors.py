@@ -1,41 +1,49 @@
-"""Every error that mirror raises, and who has to act on it.
+"""Every error that mirror raises: whom it stops, and whether that ends by itself or waits for a person.
+
+An error stops a command, a partition, a task, a flow or the service. What it stops is *retrying* (mirror tries again,
+and goes on by itself) or, if the error is `blocked`, waits for a person: nothing else ends it. The log line of each
+error has `flow`, and of a partition `topic` and `partition`, `state` and `reason`.
 
 MirrorError
-├── ConfigError        bad input: exit 2, nothing has been started
-├── SetupError         Java or another prerequisite is missing: exit 2
-├── PartitionError     the partition fails alone, waits and tries again
-│   ├── TransactionAborted   the batch left no trace: retry it on the same producer
-│   ├── RecordsRefused       for the sake of one or more records: retry with fewer until the culprit is alone
-│   ├── PoisonRecord         one record that the target refuses: wait and try again, say which
-│   ├── ProducerFenced       a newer owner has the partition: let go unless the plan says it is ours
-│   ├── OutcomeUnknown       discard the producer, then fence, load, seek
-│   ├── PositionUnstable     a transaction still holds position or records: wait, fence and load again
-│   ├── SourceDataLost       the position is not on the source any more: stay failed, say what is lost
-│   └── DecisionNeeded       the position or the remote topic can't be believed: stay failed until somebody decides
-├── TaskHung           a call into librdkafka does not return: the task ends, Spark starts it in another process
-├── FlowError          the flow fails and is started again with back-off
-│   ├── Conflict             another flow does not go with it: nothing is copied until that one is stopped or silent
-│   └── ForeignPlan          another version of mirror wrote the plan: nothing is copied until it can be read
-├── WireError          Kafka's protocol without librdkafka: it can't go on
-│   ├── Unsupported          the cluster needs what only librdkafka has
-│   ├── Unavailable          a broker does not answer, or a leader moves: try again, with back-off
-│   └── Malformed            what was read is no answer, or no record batch, of Kafka
-├── ClusterAway        a cluster does not answer: wait with back-off
-└── Superseded         another service leads the flow: this service stops, exit 3
+├── ConfigError        command, service: ends with exit code 2; a person corrects the configuration
+├── SetupError         command, service: ends with exit code 2; a person installs what is missing
+├── PartitionError     partition: retrying; blocked if only a person can end it, e.g. where a permission is missing
+│   ├── TransactionAborted   retrying on the same producer: the batch left no trace
+│   ├── RecordsRefused       copied again in smaller batches, until the refused record is alone
+│   ├── PoisonRecord         blocked: one record that the target refuses
+│   ├── ProducerFenced       retrying if the plan says that the partition is ours, else let go
+│   ├── OutcomeUnknown       retrying with another producer: fence, load, seek
+│   ├── PositionUnstable     retrying: a transaction still holds the position or the records
+│   ├── SourceDataLost       blocked: the position is not on the source any more
+│   └── DecisionNeeded       blocked: the position, or the remote topic, can't be believed
+├── TaskHung           task: Spark starts it again, in another process
+├── FlowError          flow: retrying; blocked if only a person can end it
+│   ├── Conflict             blocked: another flow does not go with it
+│   └── ForeignPlan          blocked: another version of mirror wrote the plan
+├── WireError          command, or one of its checks: told, and not tried again by itself
+│   ├── Unsupported          the cluster needs what only librdkafka has, which is used instead where it can be
+│   ├── Unavailable          tried again with back-off for a while
+│   └── Malformed            the answer, or the record batch, is none of Kafka's
+├── ClusterAway        partition, task, flow: retrying; command: ends with exit code 1
+└── Superseded         flow: stopped, another service leads it; the service ends with exit code 3 when it has no other
 """
 
 from __future__ import annotations
 
 
 class MirrorError(Exception):
-    """Base of all; its text is one line for people: where, what, what to do."""
+    """Base of all. Its text is one line for people: where, what, what to do. Itself it ends the command or service."""
 
     exit_code = 1
     away = False  # does a cluster not answer? The leader tells that once, so nobody else has to
+    blocked = False  # does it wait for a person, rather than pass by itself?
 
 
 class ConfigError(MirrorError):
-    """The configuration can't be used. `problems` has one line each, with file, line and key."""
+    """The configuration can't be used: nothing is started, a person corrects it.
+
+    `problems` has one line each, with file, line and key.
+    """
 
     exit_code = 2
 
@@ -45,61 +53,94 @@ class ConfigError(MirrorError):
 
 
 class SetupError(MirrorError):
-    """Something that must be on the machine is not, or is too old."""
+    """Something that must be on the machine is not, or is too old: nothing is started, a person installs it."""
 
     exit_code = 2
 
 
 class PartitionError(MirrorError):
-    """Copying one partition failed; the others go on."""
+    """Copying one partition failed; the others go on. It is retrying, or with `blocked` it waits for a person."""
+
+    def __init__(self, message: str, blocked: bool | None = None) -> None:
+        super().__init__(message)
+        if blocked is not None:
+            self.blocked = blocked
 
 
 class TransactionAborted(PartitionError):
-    """The transaction was aborted as a whole and may be run again on the same producer."""
+    """The transaction was aborted as a whole: the partition is retrying, on the same producer."""
 
 
 class RecordsRefused(PartitionError):
-    """The target refuses at least one record of the batch, however often it comes."""
+    """The target refuses at least one record of the batch, however often it comes.
+
+    The partition goes on with smaller batches. Alone, a refused record is a PoisonRecord, or is passed over.
+    Records of mirror's own topics can't be passed over: then the partition is blocked.
+    """
+
+    blocked = True
 
 
 class PoisonRecord(PartitionError):
-    """The target refuses this one record."""
+    """The target refuses this one record: the partition is blocked until a person has it accepted or passed over."""
+
+    blocked = True
 
 
 class ProducerFenced(PartitionError):
-    """A newer producer with the same transactional.id has taken over."""
+    """A newer producer with the same transactional.id exists. The partition is retrying, or let go if not ours."""
 
 
 class OutcomeUnknown(PartitionError):
-    """Nobody knows whether the transaction took effect; only the target can tell."""
+    """Nobody knows whether the transaction took effect. The partition is retrying: it asks the target."""
 
-    def __init__(self, message: str, away: bool = False) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, away: bool = False, blocked: bool | None = None) -> None:
+        super().__init__(message, blocked)
         self.away = away
 
 
 class PositionUnstable(PartitionError):
-    """The position (KIP-447) or the remote partition is held by a transaction that has not ended."""
+    """A transaction that has not ended holds the position (KIP-447) or the remote partition: it is retrying."""
 
 
 class SourceDataLost(PartitionError):
-    """Records between the position and what the source still has are gone, or it is another topic."""
+    """Records between the position and what the source still has are gone, or it is another topic.
+
+    The partition is blocked until a person decides with `mirror resume --skip-lost`, or the source has them again.
+    """
+
+    blocked = True
 
 
 class DecisionNeeded(PartitionError):
-    """The position, or the topic that holds the copy, is not what it was: going on could lose or double records."""
+    """The position, or the topic that holds the copy, is not what it was: going on could lose or double records.
+
+    The partition is blocked until a person decides with `mirror resume`.
+    """
+
+    blocked = True
 
 
 class TaskHung(MirrorError):
-    """A transaction takes longer than all its time-outs together."""
+    """A transaction takes longer than all its time-outs together: the task ends, and Spark starts another one."""
 
 
 class FlowError(MirrorError):
-    """A flow can't go on as it is and is started again."""
+    """A flow can't go on as it is. It is retrying, with back-off, or with `blocked` it waits for a person."""
+
+    def __init__(self, message: str, blocked: bool | None = None) -> None:
+        super().__init__(message)
+        if blocked is not None:
+            self.blocked = blocked
 
 
 class Conflict(FlowError):
-    """Another flow would have records go round for ever, or come twice. `gave_way`: our tasks were told to stop."""
+    """Another flow would have records go round for ever, or come twice: the flow is blocked until that one is stopped.
+
+    `gave_way`: our tasks were told to stop.
+    """
+
+    blocked = True
 
     def __init__(self, message: str, gave_way: bool) -> None:
         super().__init__(message)
@@ -107,27 +148,32 @@ class Conflict(FlowError):
 
 
 class ForeignPlan(FlowError):
-    """The newest plan can't be decoded."""
+    """The newest plan can't be decoded: the flow is blocked until a person runs the version that wrote it."""
+
+    blocked = True
 
 
 class WireError(MirrorError):
-    """A request of Kafka's protocol failed."""
+    """A request of Kafka's protocol failed: the command, or its check, says so."""
 
 
 class Unsupported(WireError):
-    """The cluster asks for what only librdkafka can do."""
+    """The cluster asks for what only librdkafka can do: the command uses that, or says what it can't check."""
 
 
 class Unavailable(WireError):
-    """A broker can't be reached, closes the connection or does not answer in time; or a partition's leader moves."""
+    """A broker can't be reached, closes the connection or does not answer in time; or a partition's leader moves.
+
+    Where it may pass, the request is tried again with back-off.
+    """
 
 
 class Malformed(WireError):
-    """What was read breaks the protocol."""
+    """What was read breaks the protocol: the command ends."""
 
 
 class ClusterAway(MirrorError):
-    """A cluster does not answer; tried again with back-off."""
+    """A cluster does not answer: partition, task or flow is retrying, with back-off. A command ends."""
 
     away = True
 
@@ -137,6 +183,6 @@ class ClusterAway(MirrorError):
 
 
 class Superseded(MirrorError):
-    """Another service has taken the flow over (KIP-618's fencing of leaders)."""
+    """Another service has taken the flow over (KIP-618's fencing of leaders): here it is stopped for good."""
 
     exit_code = 3

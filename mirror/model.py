@@ -36,7 +36,7 @@ class Topic:
     partitions: int
     initial: int
     remote_id: str = ""  # the id of the remote topic that holds the copy; "" in plans from before it was recorded
-    remote_lost: bool = False  # the target has no topic with this id (any more): somebody has to decide
+    remote_lost: bool = False  # the target has no topic with this id (any more): its partitions are blocked
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,10 +59,10 @@ def main() -> None:
         passed(1 / 3)
         writer.burst()
         passed(2 / 3)
-        # One partition fails: its remote topic takes less than the source.
+        # One partition is blocked: its remote topic takes less than the source.
         topics.configure(backup.bootstrap, "primary.payments", max_message_bytes=LARGE // 2)
         produce(primary.bootstrap, "payments", [Made(b"large", b"L" * LARGE, [("sequence", b"0")])])
-        until("a failure", lambda: service.metric("mirror_partitions", state="failed") == 1)
+        until("a blocked partition", lambda: service.metric("mirror_partitions", state="blocked") == 1)
         passed(1)
         status_page(window, service, DOCS / "status-page.png")
         drawn, width, height = dashboard(prometheus, minutes)
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def status_page(window: Chrome, service: Service, to: Path) -> None:
-    """With the topic that has a failed partition opened."""
+    """With the topic that has a blocked partition opened."""
     emulate(window)
     window.get(f"http://127.0.0.1:{service.port}/?open=primary-%3Ebackup/payments")
     until("the failure is shown", lambda: window.find_elements(By.CSS_SELECTOR, ".failures li"))

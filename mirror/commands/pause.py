@@ -97,7 +97,8 @@ def decide(flow: Flow, scope: Scope, action: Action, offset: int = -1) -> list[s
         _check_offset(flow, [decision.partition for decision in decisions], offset)
     ChannelWriter(flow).decide(decisions)
     words = WORDS[action] + (f" {offset}" if action == "at" else "")
-    return [f"{flow.name}: {p.topic}-{p.partition} {words}: {p.reason}" for p, _ in waiting]
+    # Of the reason what has happened, without what to do: that is done now.
+    return [f"{flow.name}: {p.topic}-{p.partition} {words}: {p.reason.partition('; ')[0]}" for p, _ in waiting]
 
 
 def _check_offset(flow: Flow, partitions: Sequence[Partition], offset: int) -> None:

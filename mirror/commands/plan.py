@@ -45,7 +45,7 @@ class PartitionPreview:
     lost: int  # offsets from start on that the source has no more
     recreated: bool  # the position belongs to a topic of this name that was deleted: see the flow's on_data_loss
     paused: bool
-    blocked: str  # why it would wait for a decision; "": it would not
+    blocked: str  # why it would be blocked; "": it would not
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Preview:
 
     @property
     def blocked(self) -> tuple[PartitionPreview, ...]:
-        """Partitions that would wait for a decision."""
+        """Partitions that would be blocked."""
         return tuple(partition for partition in self.partitions if partition.blocked)
 
 
@@ -149,7 +149,7 @@ def _reported(flow: Flow, changes: Changes, wanted: Collection[Partition]) -> di
 def _blocked(
     flow: Flow, changes: Changes, wanted: Mapping[Partition, Topic], starts: Mapping[Partition, Start]
 ) -> dict[Partition, str]:
-    """Why partitions would wait for a decision."""
+    """Why partitions would be blocked."""
     new = {p for p, start in starts.items() if start.hint is None and start.newest is None}
     existing = {(wanted[p].remote, p.partition) for p in new if p.partition < changes.existing.get(wanted[p].remote, 0)}
     filled = with_records(flow, existing)
@@ -196,7 +196,8 @@ def shown(found: Preview) -> str:
         rows.append([topic, some[0].remote_topic, len(some), committed, paused, records, sum(p.lost for p in some)])
     headers = ("topic", "remote topic", "partitions", "with position", "paused", "to copy", "lost")
     for name in sorted({p.topic for p in found.partitions if p.recreated}):
-        lines.append(f"  {name} was deleted and created again: its partitions fail or begin anew, see on_data_loss")
+        follows = "its partitions are blocked or begin anew, see on_data_loss"
+        lines.append(f"  {name} was deleted and created again: {follows}")
     for name, some_blocked in groupby(found.blocked, lambda partition: partition.topic):
         first, *others = some_blocked
         more = f" (and {len(others)} more partitions)" if others else ""

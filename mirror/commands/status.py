@@ -26,7 +26,7 @@ from mirror.status.flow_status import SILENCE
 
 WELL = (State.STARTING.value, State.PAUSED.value, State.RUNNING.value)
 # The worst first.
-STATES = ("unassigned", *(state.value for state in State if state.value not in WELL), *WELL)
+STATES = (State.BLOCKED.value, "unassigned", State.RETRYING.value, State.RELEASED.value, *WELL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ class PartitionView:
     records_per_second: float | None
     last_commit: float | None  # seconds since the Unix epoch
     report_age: float | None  # seconds
-    incident: Incident | None = None  # what somebody has to decide about: see `mirror resume`
+    incident: Incident | None = None  # what blocks it, if `mirror resume` can decide about it
     held_back: int = 0  # offsets behind a transaction that is open on the source for too long
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         incident = None if self.incident is None else self.incident._asdict()
-        return {**asdict(self), "blocked": incident is not None, "incident": incident}
+        return {**asdict(self), "incident": incident}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class FlowView:
 
     @property
     def well(self) -> bool:
-        """Does it run, and no partition fail or keep silent?"""
+        """Does it run, and is no partition retrying, blocked or silent?"""
         return self.state == "running" and all(p.state in WELL for p in self.partitions)
 
     def as_dict(self) -> dict[str, Any]:

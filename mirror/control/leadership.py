@@ -14,7 +14,7 @@ from mirror.control.plan import Lineage, Plan, assign, merge_initial, retire, sl
 from mirror.control.reader import ControlReader
 from mirror.control.topics import INTENT_KEY, PLAN_KEY, ChannelWriter
 from mirror.errors import ClusterAway, FlowError, Superseded
-from mirror.kafka.clients import DEFAULTS, FENCED, INTERNAL_MAX, LIBRDKAFKA, transactional_properties
+from mirror.kafka.clients import DEFAULTS, FENCED, INTERNAL_MAX, LIBRDKAFKA, is_lasting, transactional_properties
 from mirror.kafka.transactional_ids import leader_id
 from mirror.model import Partition, Topic
 from mirror.settings import Flow
@@ -216,8 +216,12 @@ class Leader:
         if cause.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
             return FlowError(
                 f"flow {self._flow.name}: transaction_timeout ({self._flow.transaction_timeout:g} s) is longer than "
-                f"transaction.max.timeout.ms of the brokers of {self._flow.target.alias}: lower it, or raise theirs"
+                f"transaction.max.timeout.ms of the brokers of {self._flow.target.alias}: lower it, or raise theirs",
+                blocked=True,
             )
+        if is_lasting(cause):
+            alias = self._flow.target.alias
+            return FlowError(f"flow {self._flow.name}: {alias} refuses it as leader: {cause.str()}", blocked=True)
         return ClusterAway(self._flow.target.alias, cause.str())
 
 

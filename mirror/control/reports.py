@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from mirror import decode
 from mirror.control.decisions import Incident, an_incident
+from mirror.control.state import State
 from mirror.kafka.throttling import SIDES, Side
 from mirror.model import Partition, a_partition
 
@@ -127,7 +128,7 @@ class Report:
     topic_id: str = ""  # of the position; "" while nothing has been committed
     remote_id: str = ""  # of the position
     resets: int = 0  # of the position
-    incident: Incident | None = None  # the partition is blocked: somebody has to decide about it
+    incident: Incident | None = None  # what the partition is blocked by, if `mirror resume` can decide about it
     throttled_by: Sequence[Side] = ()  # whose quotas slow it down
     # Seconds since the Unix epoch: when the source's last stable offset came to stand still below the high watermark.
     stuck_since: float = 0.0  # 0: it does not
@@ -146,7 +147,15 @@ class Report:
     @staticmethod
     def decode(value: bytes) -> Report:
         """The report that `encode` wrote, without what a newer mirror has added. Raises Malformed."""
-        return Report(**decode.fields(decode.parsed(value, REPORT_MAX), _REQUIRED, _ADDED_LATER))
+        report = Report(**decode.fields(decode.parsed(value, REPORT_MAX), _REQUIRED, _ADDED_LATER))
+        return report if report.state != _FAILED else replace(report, state=_state_of_failed(report).value)
+
+
+_FAILED = "failed"  # a state of mirrors that did not tell RETRYING from BLOCKED
+
+
+def _state_of_failed(report: Report) -> State:
+    return State.RETRYING if report.incident is None else State.BLOCKED
 
 
 _REPORT = [each.name for each in fields(Report)]

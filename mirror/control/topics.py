@@ -19,7 +19,7 @@ from mirror.control.decisions import Decision
 from mirror.control.orders import KEY, VALUE_MAX, Order, Scope
 from mirror.control.reports import Report
 from mirror.errors import ClusterAway, FlowError
-from mirror.kafka.clients import internal_consumer, internal_producer, is_away
+from mirror.kafka.clients import internal_consumer, internal_producer, is_away, is_lasting
 from mirror.settings import Flow
 
 log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class ChannelWriter:
             self._producer.purge()
         reason = f"{topic} takes no record: {failed[0].str() if failed else 'no answer in time'}"
         if failed and not is_away(failed[0]) and failed[0].code() != KafkaError._MSG_TIMED_OUT:
-            raise FlowError(f"flow {self._flow.name}: {reason}")
+            raise FlowError(f"flow {self._flow.name}: {reason}", is_lasting(failed[0]))
         if left or failed:
             raise ClusterAway(self._flow.target.alias, reason)
 

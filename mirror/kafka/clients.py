@@ -22,6 +22,17 @@ INTERNAL_MAX = 8 * 2**20  # bytes of a record on mirror's own topics
 FETCH_MAX = 8 * 2**20  # bytes in one answer of the source
 QUEUE_RECORDS = 100  # that librdkafka holds while it asks for more
 AWAY = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE})
+# What lasts until a person changes a permission, a policy or a setting.
+LASTING = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.INVALID_TRANSACTION_TIMEOUT,
+    }
+)
 OnError = Callable[[KafkaError], None]
 
 # librdkafka's own lines go here; by default only what `log_level` or `debug` of the user asks for.
@@ -80,6 +91,11 @@ TARGET_PRODUCER: Properties = {"enable.idempotence": True, "acks": "all", "allow
 def is_away(error: KafkaError) -> bool:
     """Does the error say that a cluster does not answer now, rather than that it refuses?"""
     return error.code() in AWAY or error.retriable()
+
+
+def is_lasting(error: KafkaError) -> bool:
+    """Does the refusal last until a person changes a permission, a policy or a setting of the cluster?"""
+    return error.code() in LASTING
 
 
 def _base(cluster: Cluster) -> dict[str, Any]:

@@ -84,9 +84,9 @@ class FlowRunner(threading.Thread):
                 self.failure = MirrorError(f"flow {self._flow.name}: {type(error).__name__}: {error}")
         self.status.active = self.status.leads = False
         if self.failure is not None:
-            self.status.failed = True
-            self.status.problem = str(self.failure)
-            log.error("flow stops", extra={**self._where, "reason": str(self.failure)})
+            self.status.stopped = True
+            self.status.tell_problem(str(self.failure))
+            log.error("flow stops", extra={**self._where, "state": self.status.state, "reason": str(self.failure)})
         follower.join()
         if isinstance(self.failure, Superseded):
             self.status.planned(self.status.generation, [])  # its partitions are the new leader's to tell of
@@ -239,7 +239,7 @@ class FlowRunner(threading.Thread):
         if self._silent and not before:
             log.warning("partitions without a task", extra={**self._where, "partitions": self._silent})
         nothing_runs = self._silent == self.status.size
-        self.status.problem = silent if nothing_runs else ""
+        self.status.tell_problem(silent if nothing_runs else "")
         lacking = [silent] if silent and not nothing_runs else []
         refused, replacing = self._monitor.refused, self._monitor.timestamps.refused
         self.status.refused = [*refused, *replacing]
@@ -302,11 +302,12 @@ class FlowRunner(threading.Thread):
             self._epoch_ended.set()
 
     def _wait_out(self, error: MirrorError, backoff: Backoff) -> None:
+        self.status.tell_problem(str(error), error.blocked)
         reason = error.cluster if isinstance(error, ClusterAway) else str(error)
         if reason != self._waited_for:
             self._waited_for = reason
-            log.warning("flow waits and tries again", extra={**self._where, "reason": str(error)})
-        self.status.problem = str(error)
+            what = "flow is blocked until a person acts" if error.blocked else "flow is retrying"
+            log.warning(what, extra={**self._where, "state": self.status.state, "reason": str(error)})
         if isinstance(error, Conflict) and error.gave_way:
             self.status.active = False
             self.status.planned(self.status.generation, [])

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from types import FrameType
 
 from mirror import __version__
+from mirror.control.state import STOPPED_BY_ERROR
 from mirror.errors import MirrorError, Superseded
 from mirror.kafka import clients
 from mirror.service.flow import FlowRunner
@@ -136,6 +137,7 @@ class Service:
             if unreported:
                 problems.append(f"{runner.name}: {unreported} of {runner.status.size} partitions have no task yet")
             for tally in runner.status.tallies():
-                if tally.report.state == "failed":
-                    problems.append(f"{runner.name}: {tally.report.partition} failed: {tally.report.reason}")
+                report = tally.report
+                if report.state in STOPPED_BY_ERROR:
+                    problems.append(f"{runner.name}: {report.partition} {report.state}: {report.reason}")
         return problems

@@ -13,7 +13,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 from mirror.control.decisions import Decision
 from mirror.control.plan import Plan
 from mirror.errors import FlowError
-from mirror.kafka.clients import INTERNAL_MAX
+from mirror.kafka.clients import INTERNAL_MAX, is_lasting
 from mirror.kafka.cluster import NAMES, ClusterAdmin, Refusals, portions
 from mirror.kafka.topic_ids import KnownIds
 from mirror.model import Partition, Topic
@@ -105,9 +105,11 @@ class TopicMonitor:
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
         ]
         for name, error in self._create(missing).items():
-            raise FlowError(f"topic {name} can't be created on {self._flow.target.alias}: {error.str()}")
+            said = f"topic {name} can't be created on {self._flow.target.alias}: {error.str()}"
+            raise FlowError(said, is_lasting(error))
         for name in refused.keys() - {topic.topic for topic in missing}:
-            raise FlowError(f"topic {name} can't be seen on {self._flow.target.alias}: {refused[name].str()}")
+            said = f"topic {name} can't be seen on {self._flow.target.alias}: {refused[name].str()}"
+            raise FlowError(said, is_lasting(refused[name]))
         return {name: topic_id for name, topic_id in ids.items() if self._own_ids.is_another(name, topic_id)}
 
     def mirrored(

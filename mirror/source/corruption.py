@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from mirror.errors import ClusterAway, PartitionError
-from mirror.kafka.clients import batch_reader, is_away
+from mirror.kafka.clients import batch_reader, is_away, is_lasting
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Position
 from mirror.settings import Flow
@@ -21,7 +21,6 @@ CORRUPT = frozenset({KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaErro
 
 TIMEOUT = 20.0  # seconds for all that has to be read again
 POLL_TIMEOUT = 0.1  # seconds
-REMEDY = "have the source mended, or pass them over with mirror resume --skip-lost"
 TOLD = re.compile(r"the batch at offset (\d+) can't be read: ")
 
 
@@ -115,4 +114,4 @@ def _judged(message: Message) -> tuple[int, str] | None:
         return None
     if error.code() in CORRUPT:
         return message.offset(), error.str()
-    raise PartitionError(f"offset {message.offset()} can't be read: {error.str()}")
+    raise PartitionError(f"offset {message.offset()} can't be read: {error.str()}", is_lasting(error))

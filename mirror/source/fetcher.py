@@ -58,7 +58,7 @@ class Fetched(Protocol):
     def lost(self, reason: str) -> None:
         """The source may have lost records."""
 
-    def unreadable(self, reason: str) -> None:
+    def unreadable(self, error: KafkaError) -> None:
         """The source gives no records."""
 
 
@@ -227,7 +227,7 @@ class Fetcher(Generic[F]):
         elif clients.is_away(error):  # the leader tells
             return
         elif replicator is not None:
-            replicator.unreadable(f"the source gives no records: {error.str()}")
+            replicator.unreadable(error)
         elif (topic, number, error.code()) not in self._said:
             self._said.add((topic, number, error.code()))
             where = {"flow": self._flow.name, "topic": topic, "partition": number}
@@ -256,7 +256,7 @@ class Fetcher(Generic[F]):
                 if partition in self._paused:
                     self._paused.discard(partition)
                     self._consumer.resume([TopicPartition(*partition)])
-            elif partition not in self._paused and (replicator.state is State.FAILED or now - since > PAUSE_AFTER):
+            elif partition not in self._paused and (replicator.state.stopped_by_error or now - since > PAUSE_AFTER):
                 self._paused.add(partition)
                 self._consumer.pause([TopicPartition(*partition)])
         if all(partition in self._paused for partition in self._full):

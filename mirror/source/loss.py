@@ -12,6 +12,10 @@ from mirror.errors import PartitionError
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Position, Topic
 
+# What a person can do about a loss.
+PASS_OVER = "pass them over with mirror resume --skip-lost"
+MEND = f"have the source mended, or {PASS_OVER}"
+
 # librdkafka has looked where the source's log parted from the position's leader epoch (KIP-320), and only logs it.
 PARTED = re.compile(r"truncation detected .* broker end offset is (\d+)")
 
@@ -35,6 +39,15 @@ class Loss:
     def offsets(self) -> int:
         """How many are lost; 1 for a recreated topic: nobody knows how far the old one went."""
         return 1 if self.reason == "recreated" else abs(self.position - self.resume)
+
+    @property
+    def remedy(self) -> str:
+        """For people: what to do."""
+        if self.reason == "recreated":
+            return "go on with the new topic with mirror resume --skip-lost"
+        if self.reason == "truncated":
+            return "go on where it was cut with mirror resume --skip-lost"
+        return MEND if self.reason == "corrupt" else PASS_OVER
 
     @property
     def what(self) -> str:

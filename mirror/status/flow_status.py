@@ -9,11 +9,15 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from mirror.control.reports import Counters, Report
+from mirror.control.state import STOPPED_BY_ERROR
 from mirror.model import Partition
 from mirror.status.rates import Recent, Sample
 
-PARTITION_STATES = ("unassigned", "starting", "running", "paused", "failed")  # unassigned: no task reports it
-FLOW_STATES = ("starting", "running", "waiting", "failed")
+# unassigned: no task reports it. Of the others see control/state.py.
+PARTITION_STATES = ("unassigned", "starting", "running", "paused", "retrying", "blocked")
+# retrying and blocked as for a partition: the flow goes on by itself, or waits for a person. stopped: this service does
+# not run it any more.
+FLOW_STATES = ("starting", "running", "retrying", "blocked", "stopped")
 SILENCE = 30.0  # seconds without a report after which a partition has no task; tasks report each within 10
 EVENTS = 30  # that are remembered
 _STARTING = "starting"
@@ -90,12 +94,13 @@ class FlowStatus:
         self.labels = (source, target)
         self.leads = False
         self.active = False  # does the Spark query run?
-        self.failed = False  # does this service not try any more?
+        self.stopped = False  # does this service not run it any more?
         self.generation = 0
         self.lost_tasks = 0  # whose slices other tasks of this service took over
         self.recent = Recent()
         self.ignored = 0  # records of the status topic that were no reports
         self._problem = _STARTING
+        self._blocked = False  # does the problem wait for a person?
         self._lacking = ""
         self.refused: Collection[str] = ()  # remote topics: to create, to grow, or for their timestamps
         self._leader = leader
@@ -110,10 +115,10 @@ class FlowStatus:
         """Why the flow does not run as it should, for people; empty when it does."""
         return self._problem
 
-    @problem.setter
-    def problem(self, text: str) -> None:
+    def tell_problem(self, text: str, blocked: bool = False) -> None:
+        """Say why the flow does not run, or with "" that it does; `blocked`: only a person can end that."""
         with self._lock:
-            before, self._problem = self._problem, text
+            before, self._problem, self._blocked = self._problem, text, blocked
             if text != before and (text or before != _STARTING):
                 self._remember(text)
 
@@ -140,10 +145,10 @@ class FlowStatus:
     @property
     def state(self) -> str:
         """One of FLOW_STATES."""
-        if self.failed:
-            return "failed"
+        if self.stopped:
+            return "stopped"
         if self._problem and self._problem != _STARTING:
-            return "waiting"
+            return "blocked" if self._blocked else "retrying"
         return "running" if self.active else "starting"
 
     def absorb(self, reports: Iterable[Report]) -> None:
@@ -160,9 +165,9 @@ class FlowStatus:
             self.recent.take([self._sample(tally) for tally in self.tallies()])
 
     def _notice(self, before: Tally | None, report: Report) -> None:
-        """Remember a partition that fails or has recovered, with the first reason: those of later tries differ."""
+        """Remember that an error stops a partition, with its first reason only, or that the partition has recovered."""
         old, new = before.report.state if before else "", report.state
-        if new == old or "failed" not in (old, new) or new == "released":
+        if new == old or not {old, new} & {*STOPPED_BY_ERROR} or new == "released":
             return
         last = self._events[-1] if self._events else None
         if (
@@ -170,7 +175,7 @@ class FlowStatus:
             and last.partition not in (None, report.partition)
             and (last.state, last.reason) == (new, report.reason)
         ):
-            self._events[-1] = replace(last, others=last.others + 1)  # a cluster that is away fails them all
+            self._events[-1] = replace(last, others=last.others + 1)  # a cluster that is away stops them all
         else:
             self._events.append(Event(time.time(), report.partition, new, report.reason))
 

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from mirror.errors import OutcomeUnknown, PartitionError, RecordsRefused
-from mirror.kafka.clients import idempotent_properties, is_away
+from mirror.kafka.clients import idempotent_properties, is_away, is_lasting
 from mirror.kafka.throttling import Throttle
 from mirror.settings import Flow
 from mirror.target.positions import Positions
@@ -136,7 +136,7 @@ class IdempotentProducer:
             error = self._deliveries.error or error
         if error.code() in REFUSED:
             return RecordsRefused(KafkaError(error.code()).str())
-        return OutcomeUnknown(error.str(), is_away(error))
+        return OutcomeUnknown(error.str(), is_away(error), is_lasting(error))
 
     def discard(self) -> None:
         """Forget what is queued, so that dropping the last reference ends the client without waiting."""

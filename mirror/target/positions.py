@@ -16,14 +16,14 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from mirror import decode
 from mirror.errors import ClusterAway, PartitionError, PositionUnstable
-from mirror.kafka.clients import is_away, position_reader
+from mirror.kafka.clients import is_away, is_lasting, position_reader
 from mirror.model import Position
 from mirror.settings import Cluster
 
 REQUEST_TIMEOUT = 10.0  # seconds
 KNOWN_LEADER_TIMEOUT = 1.0  # seconds for the leader that is known, which may be down
 LOOK_INTERVAL = 0.02  # seconds
-HANGS = "an open transaction; should that last, see docs/runbooks/MirrorPartitionFailed.md"
+HANGS = "an open transaction; should that last, see docs/runbooks/MirrorPartitionRetrying.md"
 
 DEPOSED = "a broker that takes no commits of the group: another may coordinate it now, and this one not know it"
 
@@ -218,4 +218,4 @@ class Positions:
 
     def _failed(self, what: str, error: KafkaError) -> ClusterAway | PartitionError:
         text = f"{what}: {error.str()}"
-        return ClusterAway(self._cluster, text) if is_away(error) else PartitionError(text)
+        return ClusterAway(self._cluster, text) if is_away(error) else PartitionError(text, is_lasting(error))

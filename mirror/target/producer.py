@@ -18,7 +18,7 @@ from mirror.errors import (
     RecordsRefused,
     TransactionAborted,
 )
-from mirror.kafka.clients import FENCED, LIBRDKAFKA, is_away, transactional_properties
+from mirror.kafka.clients import FENCED, LIBRDKAFKA, is_away, is_lasting, transactional_properties
 from mirror.kafka.throttling import Throttle
 from mirror.settings import Flow
 
@@ -104,7 +104,9 @@ class TransactionalProducer:
             if cause.code() in FENCED:
                 raise ProducerFenced(cause.str()) from error
             reason = f"no producer id: {cause.str()}"
-            raise (ClusterAway(self._cluster, reason) if is_away(cause) else PartitionError(reason)) from error
+            raise (
+                ClusterAway(self._cluster, reason) if is_away(cause) else PartitionError(reason, is_lasting(cause))
+            ) from error
 
     def keep_down(self, records: int) -> None:
         """Wait until at most so many records are not delivered yet.
@@ -149,7 +151,7 @@ class TransactionalProducer:
         if error.code() in REFUSED:
             return RecordsRefused(KafkaError(error.code()).str())  # without numbers of the moment: it is said once
         if error.fatal() or not error.txn_requires_abort():
-            return OutcomeUnknown(error.str(), is_away(error))
+            return OutcomeUnknown(error.str(), is_away(error), is_lasting(error))
         return self._aborted(error)
 
     def _reason(self) -> KafkaError | None:
@@ -171,7 +173,7 @@ class TransactionalProducer:
             why: KafkaError = abort_error.args[0]
             both = f"{error.str()}; not aborted either: {why.str()}"
             return ProducerFenced(both) if why.code() in FENCED else OutcomeUnknown(both, is_away(why))
-        return TransactionAborted(error.str())
+        return TransactionAborted(error.str(), is_lasting(error))
 
     def discard(self) -> None:
         """Forget what is queued, so that dropping the last reference ends this incarnation without waiting."""

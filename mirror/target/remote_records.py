@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
 from mirror.errors import ClusterAway, PartitionError
-from mirror.kafka.clients import internal_consumer, is_away
+from mirror.kafka.clients import internal_consumer, is_away, is_lasting
 from mirror.settings import Flow
 
 TIMEOUT = 20.0  # seconds without an answer
@@ -51,4 +51,5 @@ def with_records(flow: Flow, asked: Iterable[RemotePartition]) -> set[RemotePart
 
 def _judge(error: KafkaError | None, where: RemotePartition) -> None:
     if error is not None and error.code() != KafkaError._PARTITION_EOF and not is_away(error):
-        raise PartitionError(f"whether {where[0]}-{where[1]} has records can't be told: {error.str()}")
+        said = f"whether {where[0]}-{where[1]} has records can't be told: {error.str()}"
+        raise PartitionError(said, is_lasting(error))

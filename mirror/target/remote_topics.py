@@ -17,7 +17,7 @@ class RemoteTopics:
     """What the target has, by name of the remote topic."""
 
     ids: Mapping[str, str]
-    lost: frozenset[str]  # gone, or another one has the name: nothing is copied until somebody decides
+    lost: frozenset[str]  # gone, or another one has the name: its partitions are blocked
     doubtful: frozenset[str]  # the same, seen only once: nothing is concluded from it yet
 
 

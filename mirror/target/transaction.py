@@ -81,7 +81,8 @@ class Incarnation:
             self._run(produce, position)
         except RecordsRefused as error:
             if len(batch.messages) == 1 and downstream:  # the record was taken: no reason to pass it over
-                raise PartitionError(f"{self._flow.offset_syncs_topic} takes no offset sync: {error}") from error
+                said = f"{self._flow.offset_syncs_topic} takes no offset sync: {error}; have the target accept them"
+                raise PartitionError(said, blocked=True) from error
             raise
         self._marks.committed(batch.offsets, chosen)
         self._tail = None if self._marks.tail_is_synced else self._sync(batch, len(batch.offsets) - 1, downstream)
@@ -136,7 +137,8 @@ class Incarnation:
             produce()
             producer.send_position(to_commit(position, self._topic.remote, self._partition.partition))
             if self._restamped:  # the last record is delivered: as it went, so did those before it
-                raise PartitionError(f"{self._topic.remote}: {timestamps.REASON}")
+                remedy = timestamps.remedy(self._flow, self._topic.remote)
+                raise PartitionError(f"{self._topic.remote}: {timestamps.REASON}; {remedy}", blocked=True)
             producer.commit()
         except KafkaException as error:
             failure: KafkaError = error.args[0]

@@ -9,6 +9,7 @@ import uuid
 from dataclasses import replace
 from typing import NoReturn, Protocol
 
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import OffsetSpec
 
 from mirror.backoff import Backoff
@@ -37,6 +38,7 @@ from mirror.errors import (
     TransactionAborted,
 )
 from mirror.kafka.batch import Batch, leader_epoch
+from mirror.kafka.clients import is_lasting
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.throttling import Throttles
 from mirror.kafka.transactional_ids import transactional_id
@@ -59,7 +61,7 @@ log = logging.getLogger(__name__)
 
 SETTLE_DELAY = 1.0  # seconds a partition is idle before it commits what it owes
 RENEW_WITHIN = 3600.0  # seconds after joining in which a position is committed again
-LOST_RETRY = 30.0  # seconds before a partition that waits for a decision looks again
+LOST_RETRY = 30.0  # seconds before a partition that is blocked by a loss or a doubt looks again
 FOREIGN = "the position belongs to a topic that was deleted"
 
 
@@ -114,7 +116,7 @@ class Replicator:
         self.buffer = RecordBuffer(start.offset)
         self.state = State.STARTING
         self.reason = ""
-        self.incident: Incident | None = None  # failed by what somebody has to decide about, not by what passes
+        self.incident: Incident | None = None  # what a person has to decide about with `mirror resume`
         self.last_commit = 0.0  # seconds since the Unix epoch
         self.last_used = time.monotonic()
         self.counters = Counters()
@@ -132,7 +134,7 @@ class Replicator:
         self._backoff = Backoff()
         self._batch_size = BatchSize(owner.flow.batch_max_records, owner.flow.transaction_timeout)
         self._refusals = Refusals(owner.flow.batch_max_records)
-        self._unreadable = ""  # why the source gives no records
+        self._unreadable: KafkaError | None = None  # why the source gives no records
         self._turn = Turn()
         self._said = ""
         self._told = ("", "")
@@ -165,17 +167,17 @@ class Replicator:
 
     def arrived(self) -> None:
         """There are new records in the buffer."""
-        self._unreadable = ""
+        self._unreadable = None
         self.request()
 
-    def unreadable(self, reason: str) -> None:
+    def unreadable(self, error: KafkaError) -> None:
         """The source refuses to give records; it does not any more when some arrive, or its end."""
-        self._unreadable = reason
+        self._unreadable = error
         self.request()
 
     def caught_up(self, offset: int) -> None:
         """The consumer is at the source's end, which is `offset`."""
-        self._unreadable = ""
+        self._unreadable = None
         self.buffer.reached(offset)
         if self.has_producer or self._stands_before_nothing:
             self.request(SETTLE_DELAY)
@@ -240,7 +242,7 @@ class Replicator:
         if self._releasing:
             return None if self.state is self._releasing else 0.0
         wait = max(0.0, self._turn.not_before - time.monotonic())
-        if self.state is State.FAILED or self._pin_start or self._lost or self._unreadable:
+        if self.state.stopped_by_error or self._pin_start or self._lost or self._unreadable:
             return wait
         if len(self.buffer):
             return 0.0 if len(self.buffer) >= self._flow.batch_max_records else wait
@@ -257,7 +259,7 @@ class Replicator:
             return
         if barred := self._barred:
             self._ask_again()
-            raise PartitionError(barred)
+            raise PartitionError(f"the source gives no records: {barred.str()}", is_lasting(barred))
         incarnation = self._own()
         self.last_used = time.monotonic()
         if self.position_is_old:  # before anything can say that copying can't go on
@@ -273,7 +275,7 @@ class Replicator:
             self._copy(incarnation, batch)
         else:
             self._settle(incarnation)
-        self._become(State.RUNNING)  # only now: a failed partition has not recovered while it tries
+        self._become(State.RUNNING)  # only now: a try is no recovery
 
     def _own(self) -> Incarnation:
         """One whose producer nothing has disturbed, for one transaction."""
@@ -307,8 +309,7 @@ class Replicator:
             self.counters.transactions["aborted"] += 1
             refusals.refused(batch, refused)
             if len(batch.messages) == 1 and (policy == "fail" or refusals.letters > 1):
-                self.incident = incident
-                raise PoisonRecord(self._refusal(batch))
+                raise self._poison(batch, incident)
             return
         self.buffer.committed(batch)
         self._batch_size.committed(len(batch.messages), incarnation.duration)
@@ -338,6 +339,14 @@ class Replicator:
     def _refusal(self, batch: Batch) -> str:
         size = len(batch.messages[0])
         return f"the target refuses the record at offset {batch.offsets[0]} ({size} bytes): {self._refusals.reason}"
+
+    def _poison(self, batch: Batch, incident: Incident) -> PoisonRecord:
+        if self._flow.on_poison_record == "fail":
+            self.incident = incident
+            remedy = "have the target accept it, or pass it over with mirror resume --skip-lost"
+        else:
+            remedy = f"have the target accept it, or its dead letter on {self._flow.dead_letter_topic}"
+        return PoisonRecord(f"{self._refusal(batch)}; {remedy}")
 
     def _settle(self, incarnation: Incarnation) -> None:
         """Commit what an idle partition still owes the target: a pinned start, a sync, a position past markers."""
@@ -385,7 +394,7 @@ class Replicator:
         incident = self._incident(loss.reason)
         if self._flow.on_data_loss == "fail" and not self._decided(incident):
             self.incident = incident
-            raise SourceDataLost(f"{loss.what}; {corruption.REMEDY}" if loss.reason == "corrupt" else loss.what)
+            raise SourceDataLost(f"{loss.what}; {loss.remedy}")
         # The id, for the same figures may be lost of another topic of the name, and that is not said again.
         known = {"offset": loss.resume, "topic_id": self.topic.topic_id}
         self._tell("source data is lost, copying goes on behind it", loss.what, **known)
@@ -404,10 +413,10 @@ class Replicator:
             log.warning(what, extra={**self._where(), "reason": reason, **more})
 
     @property
-    def _barred(self) -> str:
-        """Why the source gives no records, if there is nothing to do but to ask it again; else ""."""
+    def _barred(self) -> KafkaError | None:
+        """Why the source gives no records, if there is nothing to do but to ask it again; else None."""
         owes = self._pin_start or self.position_is_old
-        return "" if self._lost or owes or len(self.buffer) else self._unreadable
+        return None if self._lost or owes or len(self.buffer) else self._unreadable
 
     def _ask_again(self) -> None:
         """Have the consumer seek, or nothing would tell that the source gives records again if there is no new one."""
@@ -551,7 +560,7 @@ class Replicator:
             self.buffer.invalidate()
             self._turn.not_before = time.monotonic() + LOST_RETRY
         self.counters.retries += 1
-        self._become(State.FAILED, str(error))
+        self._become(State.BLOCKED if error.blocked else State.RETRYING, str(error))
         if not isinstance(error, SourceDataLost | PoisonRecord | DecisionNeeded):
             self.incident = None
         self._say(error)
@@ -559,13 +568,14 @@ class Replicator:
     def _say(self, error: MirrorError) -> None:
         level = logging.DEBUG if error.away or self._said == str(error) else logging.WARNING
         self._said = str(error)
-        log.log(level, "partition waits and tries again", extra={**self._where(), "reason": str(error)})
+        what = "partition is blocked until a person acts" if error.blocked else "partition is retrying"
+        log.log(level, what, extra={**self._where(), "state": self.state.value, "reason": str(error)})
 
     def _become(self, state: State, reason: str = "") -> None:
         if state is not self.state and state not in TRANSITIONS[self.state]:
             raise AssertionError(f"{self.partition} can't go from {self.state.value} to {state.value}")
         self.state, self.reason = state, reason
-        if state is not State.FAILED:
+        if state is not State.BLOCKED:
             self.incident = None
 
     def _discard(self) -> None:

@@ -148,7 +148,8 @@ class Supervisor(threading.Thread):
         try:
             starts = self._find_starts(joining)
         except (ClusterAway, PartitionError) as error:
-            self._wait_to_join(str(error), logging.DEBUG if error.away else logging.WARNING)
+            state = State.BLOCKED if error.blocked else State.RETRYING
+            self._wait_to_join(str(error), logging.DEBUG if error.away else logging.WARNING, state)
             return
         missing = len(joining) - len(starts)
         if missing:
@@ -176,11 +177,12 @@ class Supervisor(threading.Thread):
                 self._flow, positions, self._source, joining, lambda: newer(reports.result(), self._positions)
             )
 
-    def _wait_to_join(self, reason: str, level: int) -> None:
+    def _wait_to_join(self, reason: str, level: int, state: State = State.RETRYING) -> None:
         self._retry_at = time.monotonic() + self._backoff.next()
         if reason != self._said:
             self._said = reason
-            log.log(level, "partitions wait for their start", extra={"flow": self._flow.name, "reason": reason})
+            where = {"flow": self._flow.name, "state": state.value, "reason": reason}
+            log.log(level, "partitions wait for their start", extra=where)
 
     def _tend(self) -> None:
         """What a partition needs now and then. Raises TaskHung."""

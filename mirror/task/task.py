@@ -52,8 +52,8 @@ class SliceTask:
         self._ready: DelayQueue[Replicator] = DelayQueue()
         self._room = threading.Lock()
         self._threads: list[threading.Thread] = []
-        # Failed partitions may wait for long at each try: they must leave threads for the others.
-        self._for_failed: Lane[Replicator] = Lane(max(1, flow.transaction_threads // 2))
+        # Partitions that an error has stopped may wait for long at each try: they must leave threads for the others.
+        self._for_stopped: Lane[Replicator] = Lane(max(1, flow.transaction_threads // 2))
         self.throttles = Throttles(flow)
         self._fetcher: Fetcher[Replicator] = Fetcher(flow, self.throttles.source)
         self.group_metadata = self._fetcher.group_metadata
@@ -126,8 +126,8 @@ class SliceTask:
             name = f"transactions-{len(self._threads)}"
             self._threads.append(threading.Thread(target=self._transact, name=name, daemon=True))
             self._threads[-1].start()
-            if len(self._threads) > self.flow.transaction_threads:  # most of the slow ones have failed
-                self._admit(self._for_failed.leave())
+            if len(self._threads) > self.flow.transaction_threads:  # an error has stopped most of the slow ones
+                self._admit(self._for_stopped.leave())
 
     def make_room(self) -> None:
         """Close the producers unused for longest while too many are open."""
@@ -159,16 +159,16 @@ class SliceTask:
 
     def _transact(self) -> None:
         while (replicator := self._ready.take()) is not None:
-            failed = replicator.state is State.FAILED
-            if not failed:  # it may have been waiting to enter, twice even, until it had not failed any more
-                self._admit(self._for_failed.next())
-            elif not self._for_failed.enter(replicator):
+            stopped = replicator.state.stopped_by_error
+            if not stopped:  # it may have been waiting to enter, twice even, until it was copied again
+                self._admit(self._for_stopped.next())
+            elif not self._for_stopped.enter(replicator):
                 continue
             try:
                 replicator.step()
             finally:
-                if failed:
-                    self._admit(self._for_failed.leave())
+                if stopped:
+                    self._admit(self._for_stopped.leave())
             self._fetcher.progress.set()
 
     def _admit(self, replicator: Replicator | None) -> None:

@@ -31,7 +31,10 @@ from tests.harness.waiting import PATIENCE, TooLate, until
 PASSED_OVER = "source data is lost, copying goes on behind it"
 REFUSED = "record refused, copying goes on behind it"
 DECIDED = "position decided, copying goes on from it"
-FAILED = "partition waits and tries again"
+RETRYING = "partition is retrying"
+BLOCKED = "partition is blocked until a person acts"
+FLOW_RETRYING = "flow is retrying"
+FLOW_BLOCKED = "flow is blocked until a person acts"
 OWN_AGAIN = "own topic was deleted and made again"
 
 T = TypeVar("T")

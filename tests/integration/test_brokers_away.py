@@ -11,7 +11,7 @@ import pytest
 from mirror.demo.brokers import LocalCluster, start_together
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
-from tests.harness.service import Service
+from tests.harness.service import FLOW_RETRYING, Service
 
 ALIAS = "away"
 TRANSACTION_TIMEOUT = 5  # seconds
@@ -95,7 +95,7 @@ def test_both_clusters_come_late(prefix: str, tmp_path: Path) -> None:
 
     def waits_for(service: Service, clusters: int) -> None:
         """A cluster more than before, and it says nothing else meanwhile."""
-        service.wait_for("it says so", lambda: len(service.find("flow waits and tries again")) == clusters)
+        service.wait_for("it says so", lambda: len(service.find(FLOW_RETRYING)) == clusters)
         assert service.get("/livez")[0] == 200
         assert service.get("/readyz")[0] == 503
         said = len(service.lines)

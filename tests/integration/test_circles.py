@@ -24,12 +24,12 @@ from mirror.settings import Cluster
 from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Made, produce
-from tests.harness.service import Event, Service
+from tests.harness.service import FLOW_BLOCKED, Event, Service
 from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
 
-WAITS, GOES_ON, DOUBTS = "flow waits and tries again", "flow goes on", "other flows"
+GOES_ON, DOUBTS = "flow goes on", "other flows"
 SETTLED = 5.0  # seconds in which a circle would have copied each record some thousand times
 IDENTITY = {"replication_policy": "identity"}
 
@@ -69,7 +69,7 @@ def refused(service: Service, flow: str, other: str, why: str) -> Event:
     """Its one event that says so, with both names."""
 
     def found() -> list[Event]:
-        return [e for e in service.find(WAITS, flow=flow) if "does not go with" in e["reason"]]
+        return [e for e in service.find(FLOW_BLOCKED, flow=flow) if "does not go with" in e["reason"]]
 
     event = service.wait_for(f"{flow} is refused", found)[0]
     assert event["reason"].startswith(f"flow {flow} does not go with flow {other} ("), event
@@ -106,7 +106,7 @@ def test_a_failback_waits_for_a_minute_of_silence_and_the_first_flow_does_not_co
     with there, back:
         there.wait_for("copied", lambda: values(west, topic) == texts("first", 10))
         refused(back, f"{two}->{one}", f"{one}->{two}", f"round for ever: {topic} of {two} comes from {one}")
-        assert back.get("/readyz")[0] == 503 and state(back, two, one) == "waiting"
+        assert back.get("/readyz")[0] == 503 and state(back, two, one) == "blocked"
         failed = [c for c in answer("check", "-c", back.file, code=1)["checks"] if c["what"] == "other flows"]
         assert [(c["scope"], c["outcome"]) for c in failed] == [(f"{two}->{one}", "FAILED")]
         assert not [c for c in answer("check", "-c", there.file)["checks"] if c["outcome"] == "FAILED"]
@@ -172,7 +172,7 @@ def test_a_running_flow_that_meets_another_stops_until_that_one_is_gone(
         topics.create(east.bootstrap, hand)
         write(hand, json.dumps(plan).encode())
         refused(service, f"{one}->{two}", f"{two}->{one}", f"{topic} of {one} comes from {two}")
-        assert service.get("/readyz")[0] == 503 and state(service, one, two) == "waiting"
+        assert service.get("/readyz")[0] == 503 and state(service, one, two) == "blocked"
         assert answer("status", "-c", service.file, code=1)["flows"][0]["state"] == "stopped", "its tasks have ended"
         produce(east.bootstrap, topic, numbers("second", 10))
         settle(service)

@@ -14,12 +14,11 @@ from tests.harness import configuration, oracle
 from tests.harness.command import answer, mirror
 from tests.harness.load import Load, Made, produce
 from tests.harness.pair import Pair
-from tests.harness.service import Service
+from tests.harness.service import FLOW_BLOCKED, Service
 
 pytestmark = pytest.mark.slow
 
 IGNORED = "record that can't be decoded is ignored"
-WAITS = "flow waits and tries again"
 UNHEARD = [
     Made(b"claim/first", b'{"task":"other"}'),
     Made(b"claim/0", b'{"worker":"other"}'),
@@ -91,7 +90,7 @@ def test_a_plan_of_another_version_stops_its_own_flow_until_it_is_gone(pair: Pai
         pair.await_same(topic)
         (first,) = plans(pair)
         write_plan(pair, {**first, "leader": "newer", "generation": 7, "topics": {topic: {"remote": topic}}})
-        service.wait_for("it waits", lambda: any("another version" in e["reason"] for e in service.find(WAITS)))
+        service.wait_for("it waits", lambda: any("another version" in e["reason"] for e in service.find(FLOW_BLOCKED)))
         pair.produce(topic, Made(None, b"second"))
         other.produce(beside, Made(None, b"beside"))
         other.await_same(beside)

@@ -12,7 +12,7 @@ from tests.harness import configuration, damage, oracle
 from tests.harness.command import answer
 from tests.harness.load import Made
 from tests.harness.pair import Pair
-from tests.harness.service import FAILED, PASSED_OVER, Service
+from tests.harness.service import BLOCKED, PASSED_OVER, Service
 
 pytestmark = pytest.mark.slow
 
@@ -98,18 +98,18 @@ def flows(
 def test_a_damaged_batch_stops_its_partition_alone(flows: Flows, tail: str) -> None:
     pair, service = flows.fail, flows.service
     topic = flows.begin(pair, tail)
-    reason = service.wait_for_event(FAILED, topic=topic)["reason"]
+    reason = service.wait_for_event(BLOCKED, topic=topic)["reason"]
     assert RANGE in reason and "mirror resume --skip-lost" in reason and "failed CRC32C check" in reason
     flows.await_copied(pair, topic, 0, partition=1)
     flows.await_copied(pair, topic, *GOOD)
     assert oracle.committed_position(pair.target, pair.group, pair.remote(topic), 0) == GOOD.stop
-    service.wait_for("shown", lambda: service.metric("mirror_partitions", source=pair.alias, state="failed") == 1)
+    service.wait_for("shown", lambda: service.metric("mirror_partitions", source=pair.alias, state="blocked") == 1)
     flow = next(flow for flow in answer("status", "-c", service.file, code=1)["flows"] if flow["flow"] == pair.flow)
-    (blocked,) = [partition for partition in flow["partitions"] if partition["blocked"]]
+    (blocked,) = [partition for partition in flow["partitions"] if partition["state"] == "blocked"]
     assert (blocked["topic"], blocked["partition"], blocked["position"]) == (topic, 0, GOOD.stop) and RANGE in blocked[
         "reason"
     ]
-    assert [event["reason"] for event in service.find(FAILED, topic=topic)] == [reason], "said more than once"
+    assert [event["reason"] for event in service.find(BLOCKED, topic=topic)] == [reason], "said more than once"
     if tail == "text":
         flows.flip(topic)  # mended
         flows.await_copied(pair, topic, *range(BATCHES * BATCH))
@@ -117,7 +117,7 @@ def test_a_damaged_batch_stops_its_partition_alone(flows: Flows, tail: str) -> N
         flows.decide(pair, topic)
         flows.await_copied(pair, topic, *GOOD, *BEHIND)
         flows.await_counted(topic)
-    service.wait_for("it goes on", lambda: not service.metric("mirror_partitions", source=pair.alias, state="failed"))
+    service.wait_for("it goes on", lambda: not service.metric("mirror_partitions", source=pair.alias, state="blocked"))
 
 
 @pytest.mark.parametrize("tail", TAILS)
@@ -138,7 +138,7 @@ def test_the_first_batch_ever(flows: Flows, name: str, why: str) -> None:
         pair.produce(topic, Made(b"key", written(0) + b"x" * 100), compression_type="gzip")
         pair.produce(topic, Made(b"key", written(1)))
         damage.flip(flows.source, topic, 0, bytes([0x1F, 0x8B]))  # with which what gzip makes begins
-    reason = flows.service.wait_for_event(FAILED, topic=topic)["reason"]
+    reason = flows.service.wait_for_event(BLOCKED, topic=topic)["reason"]
     assert "offsets 0 to 0 can't be read" in reason and why in reason
     assert oracle.committed_position(pair.target, pair.group, pair.remote(topic), 0) == 0
     flows.decide(pair, topic)

@@ -15,7 +15,7 @@ from tests.harness.command import answer, mirror
 from tests.harness.load import Made
 from tests.harness.oracle import committed_position
 from tests.harness.pair import Pair
-from tests.harness.service import DECIDED, FAILED, Service
+from tests.harness.service import BLOCKED, DECIDED, Service
 from tests.harness.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -38,7 +38,7 @@ class Flows:
         """Wait until the log has told so often that a partition of the topic stops for this reason."""
 
         def told() -> bool:
-            return sum(words in each["reason"] for each in self.service.find(FAILED, topic=topic)) >= count
+            return sum(words in each["reason"] for each in self.service.find(BLOCKED, topic=topic)) >= count
 
         self.service.wait_for(f"{topic}: {words}", told)
 

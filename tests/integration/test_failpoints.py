@@ -13,7 +13,7 @@ from tests.harness import oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
-from tests.harness.service import FAILED, Service
+from tests.harness.service import BLOCKED, Service
 
 ALIAS = "failpoints"
 REFRESH = 5.0  # seconds, in place of a day
@@ -111,7 +111,7 @@ def test_the_position_of_a_partition_that_can_not_go_on_is_committed_again(
         flow.produce(topic, Made(None, random.Random(1).randbytes(10_000)))
     else:
         topics.recreate(flow.source, topic)
-    service.wait_for("the reason", lambda: any("at offset" in e["reason"] for e in service.find(FAILED, topic=topic)))
+    service.wait_for("the reason", lambda: any("at offset" in e["reason"] for e in service.find(BLOCKED, topic=topic)))
     if why == "lost-and-paused":
         answer("pause", "-c", service.file, "--topic", topic)
     await_commits(flow, service, topic)

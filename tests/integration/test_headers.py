@@ -16,7 +16,7 @@ from tests.harness import configuration, load, oracle, raw_headers, topics
 from tests.harness.command import answer
 from tests.harness.load import Made
 from tests.harness.pair import Pair
-from tests.harness.service import FAILED, REFUSED, Service
+from tests.harness.service import BLOCKED, REFUSED, Service
 
 pytestmark = pytest.mark.slow
 
@@ -103,18 +103,18 @@ def produce_raw(bootstrap: str, topic: str) -> None:
 def test_it_stops_its_partition_alone(flows: Flows) -> None:
     pair, service = flows.all["fail"], flows.service
     topic = flows.begin(pair)
-    reason = service.wait_for_event(FAILED, topic=topic)["reason"]
+    reason = service.wait_for_event(BLOCKED, topic=topic)["reason"]
     assert f"the record at offset 150 {REASON}" in reason
     flows.await_copied(pair, topic, 10, partition=1)
     service.wait_for("retries", lambda: service.metric("mirror_retries_total", topic=topic) >= RETRIES)
-    assert [event["reason"] for event in service.find(FAILED, topic=topic)] == [reason]
+    assert [event["reason"] for event in service.find(BLOCKED, topic=topic)] == [reason]
     flows.await_copied(pair, topic, 150)
     assert oracle.committed_position(pair.target, pair.group, pair.remote(topic), 0) == 150
 
     command = ("resume", "-c", service.file, "--flow", pair.flow, "--topic", topic, "--partition", 0, "--skip-lost")
     service.wait_for("reported", lambda: answer(*command)["decided"])
     flows.await_copied(pair, topic, 200)
-    service.wait_for("the next one", lambda: "offset 201 " in service.find(FAILED, topic=topic)[-1]["reason"])
+    service.wait_for("the next one", lambda: "offset 201 " in service.find(BLOCKED, topic=topic)[-1]["reason"])
 
 
 @pytest.mark.parametrize("name", ["skip", "plain"])

@@ -12,7 +12,7 @@ import pytest
 from tests.failpoints.arm import Failpoints
 from tests.harness.load import Made
 from tests.harness.pair import Pair
-from tests.harness.service import Service
+from tests.harness.service import FLOW_RETRYING, Service
 
 pytestmark = pytest.mark.slow
 
@@ -23,10 +23,10 @@ LATE = 150.0  # seconds: it is noticed after one minute
 
 def await_replaced(service: Service, pair: Pair, topic: str) -> None:
     """All that the source has is copied once, and the reason was said once."""
-    event = service.wait_for_event("flow waits and tries again", LATE)
+    event = service.wait_for_event(FLOW_RETRYING, LATE)
     assert "tasks did not answer: all of its tasks are started again" in event["reason"]
     pair.await_same(topic)
-    assert len(service.find("flow waits and tries again")) == 1
+    assert len(service.find(FLOW_RETRYING)) == 1
     assert service.terminate() == 0, service.tail()
     pair.assert_settled(topic)
 

@@ -16,7 +16,7 @@ from tests.harness import oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Load
 from tests.harness.pair import Pair
-from tests.harness.service import FAILED, OWN_AGAIN, Service
+from tests.harness.service import BLOCKED, OWN_AGAIN, RETRYING, Service
 from tests.harness.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -92,7 +92,7 @@ def running(
             pair.await_same(each)
         assert service.terminate() == 0, service.tail()
         assert not service.noise
-        assert not service.find("defect") and not service.find(FAILED), service.tail()
+        assert not any(map(service.find, ("defect", RETRYING, BLOCKED))), service.tail()
         for each in (topic, paused):
             pair.assert_settled(each)
 

@@ -10,7 +10,7 @@ from tests.harness import oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
-from tests.harness.service import FAILED, Service
+from tests.harness.service import RETRYING, Service
 from tests.harness.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -120,6 +120,7 @@ def test_a_topic_that_is_recreated_while_paused_is_not_taken_for_the_old_one(pai
         topics.recreate(pair.source, topic)
         pair.produce(topic, *new)
         answer("resume", "-c", service.file, "--topic", topic)
-        said = service.wait_for_event(FAILED, topic=topic)
+        said = service.wait_for_event(RETRYING, topic=topic)
         assert "another of its name waits for the next plan" in said["reason"]
+        assert (said["flow"], said["state"]) == (pair.flow, "retrying")
         assert on_target(pair, topic) == len(old)

@@ -15,7 +15,7 @@ from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Made
 from tests.harness.pair import Pair
-from tests.harness.service import FAILED, PASSED_OVER, REFUSED, Event, Service
+from tests.harness.service import BLOCKED, PASSED_OVER, REFUSED, Event, Service
 
 pytestmark = pytest.mark.slow
 
@@ -86,10 +86,13 @@ def test_deleted_records_stop_their_partition_alone(flows: Flows) -> None:
         produce(pair, topic, 100, 100)
         topics.remove_records(pair.source, topic, 150)
         produce(pair, topic, 1000, 10, partition=1)
-    assert "offsets 100 to 149 were deleted on the source" in flows.told(FAILED, topic)["reason"]
+    event = flows.told(BLOCKED, topic)
+    assert "offsets 100 to 149 were deleted on the source" in event["reason"]
+    assert "mirror resume --skip-lost" in event["reason"], "it says what a person can do"
+    assert (event["flow"], event["partition"], event["state"]) == (pair.flow, 0, "blocked")
     flows.service.wait_for("the other partition goes on", lambda: len(values(pair, topic, 1)) == 10)
-    failed = {"source": pair.alias, "state": "failed"}
-    flows.service.wait_for("shown", lambda: flows.service.metric("mirror_partitions", **failed) == 1)
+    blocked = {"source": pair.alias, "state": "blocked"}
+    flows.service.wait_for("shown", lambda: flows.service.metric("mirror_partitions", **blocked) == 1)
     assert flows.service.get("/readyz")[0] == 503
     assert values(pair, topic) == list(range(100))
     assert oracle.committed_position(pair.target, pair.group, pair.remote(topic), 0) == 100
@@ -112,14 +115,14 @@ def test_an_explicit_choice_goes_on_behind_deleted_records(flows: Flows) -> None
     with flows.service.workers_stopped():
         produce(pair, topic, 100, 100)
         topics.remove_records(pair.source, topic, 150)
-    flows.told(FAILED, topic)
+    flows.told(BLOCKED, topic)
     command = ("resume", "-c", flows.service.file, "--flow", pair.flow, "--topic", topic, "--skip-lost")
     flows.service.wait_for("reported", lambda: answer(*command)["decided"])
     flows.service.wait_for("what is left", lambda: values(pair, topic) == [*range(100), *range(150, 200)])
     with flows.service.workers_stopped():
         produce(pair, topic, 200, 100)
         topics.remove_records(pair.source, topic, 250)
-    flows.service.wait_for("the choice was for one loss", lambda: len(flows.service.find(FAILED, topic=topic)) == 2)
+    flows.service.wait_for("the choice was for one loss", lambda: len(flows.service.find(BLOCKED, topic=topic)) == 2)
     assert values(pair, topic) == [*range(100), *range(150, 200)]
 
 
@@ -137,7 +140,7 @@ def test_a_recreated_topic_stops_its_partitions(flows: Flows, count: int) -> Non
     pair = flows.fail
     topic = begin_and_recreate(flows, pair, count)
     event = flows.service.wait_for(
-        "told", lambda: [e for e in flows.service.find(FAILED, topic=topic) if "created again:" in e["reason"]]
+        "told", lambda: [e for e in flows.service.find(BLOCKED, topic=topic) if "created again:" in e["reason"]]
     )[0]
     assert "what followed offset 99 of the old one is lost" in event["reason"]
     assert values(pair, topic) == list(range(100))
@@ -194,7 +197,7 @@ def poison(pair: Pair, kind: str, prefix: str = "") -> str:
 def test_a_refused_record_stops_its_partition_alone(flows: Flows, kind: str) -> None:
     pair = flows.fail
     topic = poison(pair, kind)
-    reason = flows.told(FAILED, topic)["reason"]
+    reason = flows.told(BLOCKED, topic)["reason"]
     assert reason.startswith(f"the target refuses the record at offset 150 ({len(POISON[kind][1].value or b'')} bytes)")
     assert POISON[kind][2] in reason
     flows.service.wait_for("the other partition goes on", lambda: values(pair, topic, 1) == [1])
@@ -213,7 +216,7 @@ def test_a_refused_record_stops_its_partition_alone(flows: Flows, kind: str) -> 
 def test_an_explicit_choice_goes_on_behind_a_refused_record(flows: Flows, kind: str) -> None:
     pair = flows.fail
     topic = poison(pair, kind, "chosen-")
-    flows.told(FAILED, topic)
+    flows.told(BLOCKED, topic)
     command = ("resume", "-c", flows.service.file, "--flow", pair.flow, "--topic", topic, "--partition", 0)
     flows.service.wait_for("reported", lambda: answer(*command, "--skip-lost")["decided"])
     flows.service.wait_for("what is good", lambda: values(pair, topic) == list(range(250)))

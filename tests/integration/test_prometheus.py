@@ -113,7 +113,7 @@ def test_the_rules_are_evaluated_and_none_is_broken(prometheus: Prometheus) -> N
 
 def test_a_runbook_names_only_what_exists() -> None:
     """Metrics and files that a runbook sends people to."""
-    source = "".join(path.read_text() for path in (ROOT / "mirror").glob("*.py"))
+    source = "".join(path.read_text() for path in (ROOT / "mirror").rglob("*.py"))
     for page in RUNBOOKS.glob("*.md"):
         text = page.read_text()
         for metric in re.findall(r"`(mirror_\w+)", text):

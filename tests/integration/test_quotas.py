@@ -9,7 +9,7 @@ import pytest
 from tests.harness import topics
 from tests.harness.load import sized
 from tests.harness.pair import Pair
-from tests.harness.service import FAILED, Service
+from tests.harness.service import RETRYING, Service
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,9 @@ def test_a_target_too_slow_for_a_whole_batch_gets_smaller_ones(pair: Pair, tmp_p
     with pair.service(tmp_path, {"transaction_timeout": "6s"}) as service:
         with topics.throttled(pair.target, CLIENT, producer_byte_rate=100_000):
             service.wait_for("all seen", lambda: service.metric("mirror_source_topic_partition_lag") == RECORDS)
-            service.wait_for_event(FAILED, topic=topic)  # all of them in one transaction would take more than a minute
+            service.wait_for_event(
+                RETRYING, topic=topic
+            )  # all of them in one transaction would take more than a minute
             service.wait_for("throttled", lambda: throttled(service, "target"))
             assert "slowed down by a quota of backup" in service.get("/status")[1]
             service.wait_for("some are copied", lambda: 0 < copied(service, topic) < RECORDS)

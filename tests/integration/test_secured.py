@@ -18,7 +18,7 @@ from tests.harness import configuration, load, oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Made
 from tests.harness.pair import Pair
-from tests.harness.service import FAILED, Service
+from tests.harness.service import BLOCKED, Service
 
 pytestmark = pytest.mark.slow
 
@@ -181,7 +181,7 @@ def test_a_remote_topic_that_may_not_be_described_fails_alone(
         with Service(limited, tmp_path) as service:
             with topics.forbidden(pair.target, ResourceType.TOPIC, pair.remote(hidden), AclOperation.DESCRIBE):
                 service.wait_for("the other", lambda: oracle.count(pair.copied(other)) == 1)
-                assert "uthorization failed" in service.wait_for_event(FAILED, topic=hidden)["reason"]
+                assert "uthorization failed" in service.wait_for_event(BLOCKED, topic=hidden)["reason"]
                 service.wait_for("shown", lambda: hidden in service.get("/readyz")[1])
             pair.await_same(hidden)
             assert service.terminate() == 0, service.tail()

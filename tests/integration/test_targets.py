@@ -18,7 +18,7 @@ from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Made
 from tests.harness.pair import Pair
-from tests.harness.service import FAILED, Service
+from tests.harness.service import BLOCKED, Service
 from tests.harness.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -208,7 +208,7 @@ def test_timestamps_survive_brokers_that_would_replace_them(
         topics.configure(waits.target, waits.remote(kept), message_timestamp_type="LogAppendTime")
         for pair, topic in ((looks, fresh), (waits, kept)):
             produce(pair, topic)
-        assert "LogAppendTime" in service.wait_for_event(FAILED, topic=kept, since=since)["reason"]
+        assert "LogAppendTime" in service.wait_for_event(BLOCKED, topic=kept, since=since)["reason"]
         for pair, topic in ((looks, fresh), (waits, kept)):
             assert oracle.count(pair.copied(topic)) == 100, "nothing was committed with another time"
             topics.configure(pair.target, pair.remote(topic), message_timestamp_type="CreateTime")

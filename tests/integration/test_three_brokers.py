@@ -24,7 +24,7 @@ from tests.harness import oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Made
 from tests.harness.pair import Pair
-from tests.harness.service import FAILED, PASSED_OVER
+from tests.harness.service import BLOCKED, PASSED_OVER, RETRYING
 from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
@@ -264,7 +264,7 @@ def test_a_marker_of_a_newer_leader_is_no_cut(
         service.wait_for("the third record", lambda: copied() == 3)
         cut_source.brokers[1].start()
         assert service.terminate() == 0, service.tail()
-    assert not service.find(FAILED), service.tail()
+    assert not any(map(service.find, (RETRYING, BLOCKED))), service.tail()
     pair.assert_settled(topic)
 
 
@@ -298,7 +298,7 @@ def test_a_log_that_was_cut_and_has_grown_again(
 
     def choose() -> None:
         """With `fail` the partition stops, alone, until somebody chooses."""
-        assert "was cut at offset 100 " in service.wait_for_event(FAILED, PATIENCE, topic=topic)["reason"]
+        assert "was cut at offset 100 " in service.wait_for_event(BLOCKED, PATIENCE, topic=topic)["reason"]
         pair.produce(topic, Made(None, b"other"), partition=1)
         service.wait_for("the other partition goes on", lambda: len(pair.copied(topic)[1]) == 1)
         assert copied() == list(range(150))

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 from tests.harness import oracle, topics
 from tests.harness.load import Load, Made, producer
 from tests.harness.pair import Pair
-from tests.harness.service import FAILED, Service
+from tests.harness.service import RETRYING, Service
 from tests.harness.waiting import until
 
 
@@ -142,7 +142,7 @@ def test_a_transaction_that_hangs_on_the_target_is_waited_for(shared: Pair, shar
             to.send_offsets_to_transaction([TopicPartition(remote, 0, 0)], member.consumer_group_metadata(), 30)
             member.close()
         shared.produce(topic, Made(None, b"one"))
-        said = shared_service.wait_for_event(FAILED, topic=topic)
+        said = shared_service.wait_for_event(RETRYING, topic=topic)
         assert "held by an open transaction" in said["reason"]
         assert oracle.count(shared.copied(topic)) == 0
         to.abort_transaction(30)

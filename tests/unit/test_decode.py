@@ -83,7 +83,7 @@ def show(found: Report, at: float = 1_800_000_000.0) -> None:
     status.absorb([found])
     status.recent.take([])  # as if the next sample were due
     status.absorb([found, report(8, leader=found.leader)])
-    status.problem = "waits"
+    status.tell_problem("waits")
     overview([status]).json()
     for family in Metrics([status]).collect():
         assert all(float(sample.value) == sample.value for sample in family.samples), family

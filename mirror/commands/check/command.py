@@ -300,14 +300,14 @@ class _FlowChecks:
             yield self._check("message sizes", "OK", "the target takes what the source takes")
 
     def _decisions(self) -> Iterator[Check]:
-        """Where copying could double or lose records, partitions wait for a decision."""
+        """Where copying could double or lose records, partitions are blocked until a person decides."""
         blocked = preview(self._flow).blocked
         if blocked:
             first = blocked[0]
             said = f"{_counted(len(blocked), 'partition')} would be blocked, e.g. {first.topic}-{first.partition}"
             yield self._check("decisions", "WARNING", f"{said}: {first.blocked}", "decide once the service runs")
         else:
-            yield self._check("decisions", "OK", "no partition would wait for a decision")
+            yield self._check("decisions", "OK", "no partition would be blocked")
 
     def _clocks(self) -> Iterator[Check]:
         """The only clocks that can be seen are those that have stamped records, and only if they are ahead."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 from xml.etree.ElementTree import Element
 
+from mirror.control.state import STOPPED_BY_ERROR
 from mirror.status.overview import EventView, FlowView, Lag, Overview, Pace, PartitionView, TopicView
 from mirror.status.rates import POINTS, TOPIC_POINTS
 from mirror.web.page.chart import Series, chart, highest
@@ -15,7 +16,7 @@ from mirror.web.page.markup import Child, document, table, tag
 ROWS_AT_ONCE = 300  # partitions of a flow that are all on the page; of more, only those of topics that are opened
 FAILURES_AT_ONCE = 50
 RELOAD = 10  # seconds, without JavaScript
-WORST_FIRST = ("failed", "unassigned", "waiting", "paused", "starting", "running")
+WORST_FIRST = ("blocked", "stopped", "unassigned", "retrying", "paused", "starting", "running")
 
 
 def render(overview: Overview, opened: frozenset[str]) -> bytes:
@@ -53,19 +54,17 @@ def _head(title: str) -> Element:
 
 def _verdict(flows: Sequence[FlowView]) -> str:
     """All in one line."""
-    failed = sum(flow.partitions_by_state["failed"] for flow in flows)
     stopped = sum(flow.state != "running" for flow in flows)
     if stopped:
         return f"{stopped} of {plural(len(flows), 'flow')} not running"
-    if failed:
-        return f"{plural(failed, 'partition')} failed"
-    return "running"
+    counts = ((sum(flow.partitions_by_state[state] for flow in flows), state) for state in ("blocked", "retrying"))
+    return ", ".join(f"{plural(number, 'partition')} {state}" for number, state in counts if number) or "running"
 
 
 def _worst(flows: Sequence[FlowView]) -> str:
     """The state that the whole has."""
     states = [flow.state for flow in flows]
-    states += ["failed" for flow in flows if flow.partitions_by_state["failed"]]
+    states += [state for flow in flows for state in STOPPED_BY_ERROR if flow.partitions_by_state[state]]
     return min(states, key=_severity, default="starting")
 
 
@@ -77,18 +76,24 @@ def _pill(state: str, text: str = "") -> Element:
     return tag("span", text or state, class_=f"pill {state}")
 
 
-_WORDS = {"waiting": "It waits and tries again", "failed": "This service gave it up"}
+_WORDS = {
+    "retrying": "It tries again, and goes on by itself",
+    "blocked": "It waits for a person",
+    "stopped": "This service does not run it any more",
+}
 
 
 def _flow(flow: FlowView, overview: Overview, opened: frozenset[str]) -> Element:
     few = sum(flow.partitions_by_state.values()) <= ROWS_AT_ONCE
-    topics = sorted(flow.topics, key=lambda topic: (not topic.partitions_by_state["failed"], topic.topic))
+    topics = sorted(flow.topics, key=_worst_first)
     return tag(
         "section",
         tag("h2", flow.source, tag("span", " → ", class_="arrow"), f"{flow.target} ", _pill(flow.state)),
-        tag("p", f"{_WORDS[flow.state]}: {flow.problem}", class_="problem") if flow.state in _WORDS else None,
+        tag("p", f"{_WORDS[flow.state]}: {flow.problem}", class_=f"problem {flow.state}")
+        if flow.state in _WORDS
+        else None,
         tag("p", f"The rest of it runs: {flow.lacking}", class_="problem") if flow.lacking else None,
-        _failures(flow, overview.at),
+        *(_failures(flow, state, overview.at) for state in _EXPECT),
         _held_back(flow),
         _figures(flow),
         _charts(flow, overview.interval),
@@ -153,19 +158,32 @@ def _chart(title: str, series: dict[str, Series], top: str, span: str) -> Elemen
     )
 
 
-def _failures(flow: FlowView, now: float) -> Element | None:
-    failed = [(topic, p) for topic in flow.topics for p in topic.partitions if p.state == "failed"]
-    if not failed:
+# What an operator may expect of partitions in a state that an error led to.
+_EXPECT = {
+    "blocked": "A person has to act: decide with mirror resume, or repair what the reason names. "
+    "Nothing is skipped, and the other partitions go on.",
+    "retrying": "They try again, and go on by themselves. Nothing is skipped, and the other partitions go on.",
+}
+
+
+def _failures(flow: FlowView, state: str, now: float) -> Element | None:
+    some = [(topic, p) for topic in flow.topics for p in topic.partitions if p.state == state]
+    if not some:
         return None
-    more = len(failed) - FAILURES_AT_ONCE
+    more = len(some) - FAILURES_AT_ONCE
     return tag(
         "div",
-        tag("h3", f"{plural(len(failed), 'partition')} failed"),
-        tag("p", "Tried again until it works; nothing is skipped, and the other partitions go on."),
-        tag("ul", *(_failure(topic, partition, now) for topic, partition in failed[:FAILURES_AT_ONCE])),
+        tag("h3", f"{plural(len(some), 'partition')} {state}"),
+        tag("p", _EXPECT[state]),
+        tag("ul", *(_failure(topic, partition, now) for topic, partition in some[:FAILURES_AT_ONCE])),
         tag("p", f"and {plural(more, 'more')}") if more > 0 else None,
-        class_="failures",
+        class_=f"failures {state}",
     )
+
+
+def _worst_first(topic: TopicView) -> tuple[bool, bool, str]:
+    """The order of topics: blocked ones, then retrying ones, then by name."""
+    return not topic.partitions_by_state["blocked"], not topic.partitions_by_state["retrying"], topic.topic
 
 
 def _held_back(flow: FlowView) -> Element | None:
@@ -244,7 +262,7 @@ _PARTITION_HEADS = ("partition", "state", "lag", "waits", "records", "p50", "p99
 
 
 def _partitions(partitions: Sequence[PartitionView], now: float) -> Element:
-    ordered = sorted(partitions, key=lambda p: (p.state not in ("failed", "unassigned"), p.partition))
+    ordered = sorted(partitions, key=lambda p: (p.state not in (*STOPPED_BY_ERROR, "unassigned"), p.partition))
     rows = table(_PARTITION_HEADS, (_row(partition, now) for partition in ordered))
     return tag("div", rows, class_="scroll")
 

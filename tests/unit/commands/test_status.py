@@ -44,8 +44,8 @@ def test_what_is_held_back_on_the_source_has_a_reason_and_is_well() -> None:
     assert "7 offsets are held back" in shown(found, False) and "7 offsets are held back" in shown(found, True)
 
 
-@pytest.mark.parametrize("state", ["failed", "something new"])
-def test_what_has_failed_is_not_well(state: str) -> None:
+@pytest.mark.parametrize("state", ["retrying", "blocked", "something new"])
+def test_what_an_error_has_stopped_is_not_well(state: str) -> None:
     found = seen((report(0), 1), (report(1, state, reason="too large"), 1))
     assert found.state == "running" and not found.well
     assert "too large" in shown(found, False)

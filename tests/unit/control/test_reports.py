@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirror.control.decisions import Incident
 from mirror.control.reports import LATENCY_BUCKETS, Counters, Report
 from mirror.decode import Malformed
 from mirror.model import Partition
@@ -160,14 +161,28 @@ def test_a_transaction_is_in_the_bucket_of_its_duration_and_size() -> None:
 
 
 def failed(reason: str) -> Report:
-    return replace(report(1), state="failed", reason=reason)
+    return replace(report(1), state="retrying", reason=reason)
 
 
 def test_failures_and_recoveries_are_remembered() -> None:
     status = FlowStatus("primary", "backup", "us")
     status.absorb([report(1), failed("too large"), failed("too large"), failed("denied"), report(2), report(3)])
     events = [(event.state, event.reason) for event in status.events()]
-    assert events == [("running", ""), ("failed", "too large")]
+    assert events == [("running", ""), ("retrying", "too large")]
+
+
+def test_a_retrying_partition_that_becomes_blocked_is_remembered() -> None:
+    status = FlowStatus("primary", "backup", "us")
+    status.absorb([failed("away"), replace(failed("gone"), state="blocked"), replace(failed("gone"), state="released")])
+    assert [(event.state, event.reason) for event in status.events()] == [("blocked", "gone"), ("retrying", "away")]
+
+
+def test_a_report_of_an_older_mirror_that_failed_is_retrying_or_waits_for_the_decision_that_it_names() -> None:
+    older = replace(report(1), state="failed", reason="too large")
+    assert Report.decode(older.encode()) == replace(older, state="retrying")
+    incident = Incident("refused", "id", "remote", 7)
+    blocked = replace(older, incident=incident)
+    assert Report.decode(blocked.encode()) == replace(blocked, state="blocked")
 
 
 def test_what_happens_to_many_is_one_event() -> None:
@@ -182,22 +197,27 @@ def test_what_happens_to_many_is_one_event() -> None:
 def test_a_flow_says_what_it_waits_for() -> None:
     status = FlowStatus("primary", "backup", "us")
     assert (status.state, status.problem) == ("starting", "starting")
-    status.active, status.problem = True, ""
+    status.active = True
+    status.tell_problem("")
     assert (status.state, status.events()) == ("running", [])
-    status.problem = "cluster backup does not answer"
-    assert status.state == "waiting"
-    status.problem = ""
+    status.tell_problem("cluster backup does not answer")
+    assert status.state == "retrying"
+    status.tell_problem("")
     assert status.state == "running"
     assert [event.reason for event in status.events()] == ["", "cluster backup does not answer"]
-    status.failed, status.problem = True, "another service leads it now"
-    assert status.state == "failed"
+    status.tell_problem("another flow is in its way", blocked=True)
+    assert status.state == "blocked"
+    assert status.events()[0].state == "blocked"
+    status.stopped = True
+    status.tell_problem("another service leads it now")
+    assert status.state == "stopped"
 
 
 def test_a_state_has_a_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     status = FlowStatus("primary", "backup", "us")
     clock = [1_000.0]
     monkeypatch.setattr(time, "time", lambda: clock[0])
-    for state, moment in (("running", 1_000.0), ("failed", 1_010.0), ("failed", 1_020.0)):
+    for state, moment in (("running", 1_000.0), ("retrying", 1_010.0), ("retrying", 1_020.0)):
         clock[0] = moment
         status.absorb([replace(report(), state=state)])
     assert status.tallies()[0].since == 1_010.0

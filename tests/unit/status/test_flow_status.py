@@ -30,7 +30,7 @@ class Slow(deque[Event]):
 
 
 def tell_problem(status: FlowStatus) -> None:
-    status.problem = "cluster backup does not answer"
+    status.tell_problem("cluster backup does not answer")
 
 
 def tell_lacking(status: FlowStatus) -> None:
@@ -45,7 +45,7 @@ def tell(status: FlowStatus) -> None:
 def test_no_event_is_overwritten_by_what_another_thread_says(what: Callable[[FlowStatus], None]) -> None:
     """A second partition fails as the first did, and the flow says something between the look and the count."""
     status = FlowStatus("primary", "backup", "us")
-    failed = [replace(report(1, number), state="failed", reason="too large") for number in range(2)]
+    failed = [replace(report(1, number), state="retrying", reason="too large") for number in range(2)]
     status.absorb(failed[:1])
     slow = Slow()
     slow.extend(status._events)
@@ -69,6 +69,7 @@ def test_no_event_is_overwritten_by_what_another_thread_says(what: Callable[[Flo
 
 def test_what_is_told_within_a_change_does_not_wait_for_itself() -> None:
     status = FlowStatus("primary", "backup", "us")
-    status.problem = status.lacking = "one"
+    status.tell_problem("one")
+    status.lacking = "one"
     status.remember("two")
     assert [event.reason for event in status.events()] == ["two", "one", "one"]

@@ -88,7 +88,8 @@ def status() -> FlowStatus:
     status = FlowStatus("primary", "backup", "us")
     status.planned(7, [[Partition("topic", number) for number in range(3)], [Partition("other", 0)]])
     now = time.time()
-    status.absorb([behind(0, 5, now - 50), behind(1, 0, 0.0, last_commit=9.0), behind(2, 2, now - 400, state="failed")])
+    behind_two = behind(2, 2, now - 400, state="retrying")
+    status.absorb([behind(0, 5, now - 50), behind(1, 0, 0.0, last_commit=9.0), behind_two])
     return status
 
 
@@ -137,10 +138,10 @@ def test_partitions_by_state(status: FlowStatus, monkeypatch: pytest.MonkeyPatch
         found = samples(Metrics([status]), "mirror_partitions")
         return {state: count for (name, state), count in found.items() if name == topic and count}
 
-    assert states("topic") == {"running": 2, "failed": 1}
+    assert states("topic") == {"running": 2, "retrying": 1}
     assert states("other") == {"unassigned": 1}
     status.absorb([behind(1, 0, 0.0, state="released")])
-    assert states("topic") == {"running": 1, "failed": 1, "unassigned": 1}
+    assert states("topic") == {"running": 1, "retrying": 1, "unassigned": 1}
     later = time.monotonic() + SILENCE + 1
     monkeypatch.setattr(time, "monotonic", lambda: later)
     assert states("topic") == {"unassigned": 3}
@@ -154,13 +155,18 @@ def test_the_flows_state_is_one_of_them(status: FlowStatus) -> None:
         return [name for (name,), value in found.items() if value]
 
     assert state() == ["starting"]
-    status.active, status.leads, status.problem = True, True, ""
+    status.active = status.leads = True
+    status.tell_problem("")
     assert state() == ["running"]
     assert samples(Metrics([status]), "mirror_flow_leader") == {(): 1}
     assert samples(Metrics([status]), "mirror_flow_generation") == {(): 7}
     assert samples(Metrics([status]), "mirror_flow_tasks") == {(): 2}
-    status.problem = "cluster backup does not answer"
-    assert state() == ["waiting"]
+    status.tell_problem("cluster backup does not answer")
+    assert state() == ["retrying"]
+    status.tell_problem("another flow copies it", blocked=True)
+    assert state() == ["blocked"]
+    status.stopped = True
+    assert state() == ["stopped"]
 
 
 def test_what_never_happened_is_there_as_zero(status: FlowStatus) -> None:

@@ -34,7 +34,8 @@ def of(topic: str, partition: int, **values: object) -> Report:
 def running(*reports: Report) -> FlowStatus:
     status = FlowStatus("primary", "backup", "us")
     status.planned(3, [[each.partition for each in reports]])
-    status.active, status.problem = True, ""
+    status.active = True
+    status.tell_problem("")
     status.absorb(reports)
     return status
 
@@ -69,16 +70,40 @@ def test_a_running_flow_is_there_as_a_table() -> None:
     assert [row["scope"] for row in html.all("th")].count("row") == 2
     for word in ("orders", "1234", "running", "2 partitions", "the oldest waits 90 s"):
         assert word in html.text, word
-    assert not [a for a in html.all("div") if a.get("class") == "failures"]
+    assert not [a for a in html.all("div") if "failures" in (a.get("class") or "")]
 
 
-def test_a_failed_partition_comes_first_with_its_reason() -> None:
+def test_a_blocked_partition_comes_first_with_its_reason() -> None:
     reason = "the record at offset 10 is too large for primary.zebra"
-    html = shown(running(of("ant", 0), of("zebra", 0), of("zebra", 3, state="failed", reason=reason)))
-    assert "1 partition failed" in html.text and reason in html.text
+    html = shown(running(of("ant", 0), of("zebra", 0), of("zebra", 3, state="blocked", reason=reason)))
+    assert "1 partition blocked" in html.text and reason in html.text
     assert [d["id"] for d in html.all("details")] == ["primary->backup/zebra", "primary->backup/ant"]
     assert html.text.index(reason) < html.text.index("ant"), "before all topics"
-    assert "mirror: 1 partition failed" in html.text, "the title too"
+    assert "mirror: 1 partition blocked" in html.text, "the title too"
+
+
+def test_blocked_and_retrying_partitions_are_told_apart() -> None:
+    blocked, retrying = (
+        of("zebra", 3, state="blocked", reason="too large"),
+        of("ant", 0, state="retrying", reason="away"),
+    )
+    html = shown(running(retrying, of("bee", 0), blocked))
+    classes = [a.get("class") for a in html.all("div")]
+    assert [each for each in classes if (each or "").startswith("failures")] == [
+        "failures blocked",
+        "failures retrying",
+    ]
+    assert "mirror: 1 partition blocked, 1 partition retrying" in html.text
+    assert html.text.index("A person has to act") < html.text.index("They try again")
+    assert [d["id"].rpartition("/")[2] for d in html.all("details") if d["id"]] == ["zebra", "ant", "bee"]
+
+
+def test_a_blocked_flow_says_that_a_person_has_to_act() -> None:
+    status = running(of("orders", 0))
+    status.tell_problem("flow a->b does not go with flow b->a", blocked=True)
+    html = shown(status)
+    assert "It waits for a person: flow a->b does not go with flow b->a" in html.text
+    assert "problem blocked" in [a.get("class") for a in html.all("p")]
 
 
 def test_what_is_held_back_on_the_source_is_told_without_opening_its_topic() -> None:
@@ -92,17 +117,17 @@ def test_what_is_held_back_on_the_source_is_told_without_opening_its_topic() -> 
     assert flow["topics"][0]["partitions"][0]["held_back"] == 7
 
 
-def test_a_flow_that_waits_says_what_for() -> None:
+def test_a_retrying_flow_says_why() -> None:
     status = running(of("orders", 0))
-    status.problem = "cluster backup does not answer: connection refused"
+    status.tell_problem("cluster backup does not answer: connection refused")
     html = shown(status)
     assert "cluster backup does not answer: connection refused" in html.text
     assert "1 of 1 flow not running" in html.text
 
 
 def test_whatever_things_are_called_is_text() -> None:
-    status = running(of(EVIL, 0, state="failed", reason=EVIL, remote=EVIL))
-    status.problem = EVIL
+    status = running(of(EVIL, 0, state="blocked", reason=EVIL, remote=EVIL))
+    status.tell_problem(EVIL)
     html = shown(status, opened=(f"primary->backup/{EVIL}", EVIL))
     assert EVIL in html.text
     assert [a.get("src") for a in html.all("script")] == ["page.js"]
@@ -113,7 +138,7 @@ def test_thousands_of_partitions_stay_usable() -> None:
     topics, each = 500, 20
     all_of_them = [of(f"topic-{t:03d}", n) for t in range(topics) for n in range(each)]
     for number in range(0, 400, 2):
-        all_of_them[number * each] = of(f"topic-{number:03d}", 0, state="failed", reason="denied")
+        all_of_them[number * each] = of(f"topic-{number:03d}", 0, state="blocked", reason="denied")
     status = running(*all_of_them)
     html = shown(status, opened=("primary->backup/topic-007",))
     assert len(html.all("details")) == topics
@@ -121,7 +146,7 @@ def test_thousands_of_partitions_stay_usable() -> None:
     rows = [a for a in html.all("th") if a["scope"] == "row"]
     assert len(rows) == each < ROWS_AT_ONCE, "only of the topic that is open"
     assert len(html.all("li")) <= FAILURES_AT_ONCE + 30, "failures and events"
-    assert "200 partitions failed" in html.text
+    assert "200 partitions blocked" in html.text
     links = [a["href"] for a in html.all("a")]
     assert "?open=primary-%3Ebackup/topic-008" in links, "without JavaScript a link opens a topic"
 
@@ -149,16 +174,16 @@ def test_nothing_of_elsewhere_is_loaded() -> None:
 
 def test_status_says_the_same_as_json() -> None:
     status = running(
-        of("orders", 0, lag=3, behind_since=time.time() - 60), of("orders", 1, state="failed", reason="no")
+        of("orders", 0, lag=3, behind_since=time.time() - 60), of("orders", 1, state="blocked", reason="no")
     )
     said = json.loads(overview([status]).json())
     (flow,) = said["flows"]
     assert (flow["source"], flow["target"], flow["state"], flow["generation"]) == ("primary", "backup", "running", 3)
-    assert flow["partitions_by_state"]["failed"] == 1
+    assert flow["partitions_by_state"]["blocked"] == 1
     (topic,) = flow["topics"]
     first, second = topic["partitions"]
     assert first["lag"] == {"records": 3, "seconds": pytest.approx(60, abs=30), "unknown": 0}
-    assert (second["state"], second["reason"], second["position"]) == ("failed", "no", 10)
+    assert (second["state"], second["reason"], second["position"]) == ("blocked", "no", 10)
     assert topic["lag"]["records"] == 3
     assert flow["events"][0]["partition"] == 1
 
