@@ -16,7 +16,8 @@ ENV PIP_PYTHON=/opt/mirror/bin/python PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION
 # The dependencies apart from the package: a change of the code is then a layer of kilobytes, not of 700 MB. Without build
 # isolation, or pip would build with tools that nobody has pinned; these tools do not stay.
 COPY requirements-build.txt requirements.txt /src/
-RUN pip install --require-hashes --only-binary :all: -r /src/requirements-build.txt \
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=certificates \
+    pip install --require-hashes --only-binary :all: -r /src/requirements-build.txt \
     && pip install --require-hashes --no-deps --no-build-isolation -r /src/requirements.txt
 COPY pyproject.toml README.md /src/
 COPY mirror /src/mirror
