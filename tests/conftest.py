@@ -19,6 +19,7 @@ import pytest
 from mirror.local_kafka import LocalCluster, start_together
 from tests.failpoints.arm import Failpoints
 from tests.harness import containers
+from tests.harness.durations import Durations
 from tests.harness.pair import Pair
 from tests.harness.programs import CANNOT_RUN
 from tests.harness.service import Service
@@ -43,6 +44,12 @@ def pytest_configure(config: pytest.Config) -> None:
             if run.name.isdigit() and not psutil.pid_exists(int(run.name)):
                 shutil.rmtree(run, ignore_errors=True)
         config.option.basetemp = str(runs / str(os.getpid()))
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Once pytest has its cache."""
+    if session.config.cache is not None:
+        session.config.pluginmanager.register(Durations(session.config.cache))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
