@@ -1,10 +1,14 @@
-# docker build -t mirror .
+# docker build -t mirror .       (with BuildKit, as is the default since Docker 23; before that, set DOCKER_BUILDKIT=1)
 # docker run -v $PWD/mirror.yaml:/etc/mirror/mirror.yaml:ro -p 9464:9464 --stop-timeout 30 mirror
 #
 # Runs as any user, and with --read-only as long as /tmp can be written to (--tmpfs /tmp).
 #
 # All that comes from PyPI is pinned by hash. Debian's own packages are as new as the base image's sources are; to fix the
 # base image too: --build-arg BASE=debian@sha256:<the digest that you have looked at>
+#
+# A package index of your own goes into a pip.conf, and its certificates into a file that pip.conf names as
+# `cert = /run/secrets/certificates`. Both are secrets of the build and leave nothing in the image:
+#   docker build --secret id=pip,src=pip.conf --secret id=certificates,src=certificates.pem -t mirror .
 ARG BASE=docker.io/library/debian:bookworm-slim
 FROM $BASE AS build
 

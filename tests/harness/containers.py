@@ -88,7 +88,7 @@ class Containers:
 
 def _variable(key: str) -> str:
     """The environment variable that the official image takes for a broker's property."""
-    return "KAFKA_" + key.replace("-", "___").replace("_", "__").replace(".", "_").upper()
+    return "KAFKA_" + key.replace("_", "__").replace("-", "___").replace(".", "_").upper()
 
 
 def _await_ready(container: DockerContainer, bootstrap: str) -> None:

@@ -21,9 +21,10 @@ class Durations:
         """The line that pytest prints before the first test."""
         known = [self._before[item.nodeid] for item in items if item.nodeid in self._before]
         new = len(items) - len(known)
-        minutes = f"{sum(known) / 60:.0f} minutes" if sum(known) > 90 else f"{sum(known):.0f} s"
-        took = f"these tests took {minutes} when they last ran here" if known else "these tests have not run here yet"
-        return took + (f"; {new} of them have not run here yet" if known and new else "")
+        if not known:
+            return "these tests have not run here yet"
+        took = f"{sum(known) / 60:.0f} minutes" if sum(known) > 90 else f"{sum(known):.0f} s"
+        return f"these tests took {took} when they last ran here" + (f", without {new} that are new" if new else "")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add a test's set-up, its call, or its end."""
