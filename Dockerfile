@@ -42,7 +42,7 @@ COPY --from=build /opt/mirror /opt/mirror
 COPY --from=build /package /opt/mirror
 # With an archive of the classes that Spark loads, the service starts in half the time.
 ENV MIRROR_CACHE=/opt/mirror/cache
-RUN HOME=/tmp /opt/mirror/bin/python -m mirror.spark_home && rm -rf /tmp/* /tmp/.[a-z]*
+RUN HOME=/tmp /opt/mirror/bin/python -m mirror.spark.prepare && rm -rf /tmp/* /tmp/.[a-z]*
 
 # Only /tmp is written to, and nothing there is worth keeping.
 ENV PATH=/opt/mirror/bin:$PATH HOME=/tmp LANG=C.UTF-8 PYTHONUNBUFFERED=1

@@ -29,42 +29,43 @@ help: ## show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile
 
 demo: java $(VENV)/ready ## two local clusters, and records copied between them before your eyes
-	@$(RUN) mirror.java kafka_2.13
-	@$(RUN) mirror.broker_jvm
-	@$(RUN) mirror.spark_home
+	@$(RUN) mirror.demo.kafka_jars kafka_2.13
+	@$(RUN) mirror.demo.prepare
+	@$(RUN) mirror.spark.prepare
 	@$(VENV)/bin/mirror demo
 
 test: java $(VENV)/ready ## the tests; ARGS=--slow: all of them, as in CI; ARGS="-k name -x" goes to pytest
-	@$(RUN) mirror.java kafka_2.13
-	@$(RUN) mirror.broker_jvm
-	@$(RUN) mirror.spark_home
+	@$(RUN) mirror.demo.kafka_jars kafka_2.13
+	@$(RUN) mirror.demo.prepare
+	@$(RUN) mirror.spark.prepare
 	@echo "unit tests (ARGS=tests/unit) take about a minute; all with ARGS=--slow, as in CI, about 50 minutes" >&2
 	@$(RUN) pytest $(ARGS)
 
 kafka-image: java $(VENV)/ready ## a stand-in for the image apache/kafka, for the tests in containers where none can be pulled
-	@$(RUN) mirror.java kafka_2.13
+	@$(RUN) mirror.demo.kafka_jars kafka_2.13
 	@$(RUN) tests.images.kafka
 
 bench: java $(VENV)/ready ## mirror beside MirrorMaker 2 on this machine: about an hour, nothing else should run
 	@$(RUN) pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
-	@$(RUN) mirror.java kafka_2.13 connect-mirror
-	@$(RUN) mirror.spark_home
+	@$(RUN) mirror.demo.kafka_jars kafka_2.13 connect-mirror
+	@$(RUN) mirror.spark.prepare
 	@$(RUN) tests.bench $(ARGS)
 
 chaos: java $(VENV)/ready ## every fault, round after round; ARGS="--rounds 20 --random 200 --minutes 60" and more, see --help
-	@$(RUN) mirror.java kafka_2.13
-	@$(RUN) mirror.broker_jvm
-	@$(RUN) mirror.spark_home
+	@$(RUN) mirror.demo.kafka_jars kafka_2.13
+	@$(RUN) mirror.demo.prepare
+	@$(RUN) mirror.spark.prepare
 	@$(RUN) tests.chaos $(ARGS)
 
-lint: $(VENV)/ready ## ruff and mypy
+lint: $(VENV)/ready ## ruff, mypy, and the law of imports
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
 	$(RUN) mypy
+	$(VENV)/bin/lint-imports
 
 # Before anything is downloaded.
 java:
-	@$(FIND_PYTHON); $$python -m mirror.java
+	@$(FIND_PYTHON); $$python -m mirror.spark.java
 
 $(VENV)/ready: pyproject.toml
 	@$(FIND_PYTHON); $(RUN) pip --version >/dev/null 2>&1 || $$python -m venv --clear $(VENV)

@@ -12,9 +12,11 @@ from typing import Any, NoReturn
 
 import click
 
-from mirror import __version__, config, logs, spark_security
+from mirror import __version__, logs
+from mirror.config.load import load
 from mirror.errors import ConfigError, MirrorError
 from mirror.settings import Flow, Log, Settings
+from mirror.spark import security
 
 CONFIG = click.option(
     "-c",
@@ -44,9 +46,9 @@ def run(path: Path) -> None:
     Exit codes: 0 stopped, 1 failed, 2 bad configuration, 3 another service took over.
     Example: mirror run -c mirror.yaml
     """
-    settings = config.load(path)
+    settings = load(path)
     logs.configure(settings.log)
-    from mirror.service import Service  # noqa: PLC0415  # pyspark is slow to import
+    from mirror.service.service import Service  # noqa: PLC0415  # pyspark is slow to import
 
     Service(settings).run()
 
@@ -60,7 +62,7 @@ def validate(path: Path) -> None:
     Exit codes: 0 valid, 2 not; each problem is one line with file, line and key.
     Example: mirror validate -c mirror.yaml
     """
-    settings = config.load(path)
+    settings = load(path)
     flows = ", ".join(flow.name for flow in settings.flows)
     click.echo(f"{path}: ok ({len(settings.flows)} flow{'s' * (len(settings.flows) != 1)}: {flows})")
 
@@ -80,7 +82,7 @@ def demo(seconds: float, keep: bool, as_json: bool) -> None:
     Exit codes: 0 both clusters are equal, 1 they are not or something failed, 2 Java is missing.
     Example: mirror demo
     """
-    from mirror.demo import run  # noqa: PLC0415  # only this verb needs it
+    from mirror.demo.command import run  # noqa: PLC0415  # only this verb needs it
 
     sys.exit(0 if run(seconds, keep, as_json) else 1)
 
@@ -164,8 +166,8 @@ def _order(
     action: Any = None,
     offset: int = -1,
 ) -> None:
-    from mirror import pause as verb  # noqa: PLC0415
-    from mirror.orders import Scope  # noqa: PLC0415
+    from mirror.commands import pause as verb  # noqa: PLC0415
+    from mirror.control.orders import Scope  # noqa: PLC0415
 
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic")
@@ -194,7 +196,7 @@ def status(path: Path, flow: str | None, partitions: bool, as_json: bool) -> Non
     Exit codes: 0 all is well, 1 something failed, is silent or does not run, 2 bad use.
     Example: mirror status -c mirror.yaml --partitions
     """
-    from mirror import status as verb  # noqa: PLC0415
+    from mirror.commands import status as verb  # noqa: PLC0415
 
     views = [verb.look(each) for each in _flows(_load(path), flow)]
     well = all(view.well for view in views)
@@ -230,12 +232,12 @@ def verify(
     with --strict also when something can't be compared; 2 bad use.
     Example: mirror verify -c mirror.yaml --topic orders
     """
-    from mirror import verify_command as verb  # noqa: PLC0415  # pyspark is slow to import
+    from mirror.commands.verify import command as verb  # noqa: PLC0415  # pyspark is slow to import
 
     settings = _load(path)
     if master:
         settings = replace(settings, spark=replace(settings.spark, master=master))
-        if wrong := list(spark_security.problems(master, settings.spark.conf)):
+        if wrong := list(security.problems(master, settings.spark.conf)):
             raise ConfigError([f"--master {master}: spark.conf.{key}: {text}" for key, text in wrong])
     found = verb.run(settings, _flows(settings, flow), topics, sys.stderr)
     equal = all(each.equal for each in found)
@@ -258,7 +260,7 @@ def check(path: Path, flow: str | None, as_json: bool) -> None:
     Exit codes: 0 yes (warnings are for people), 1 something has FAILED, 2 bad use.
     Example: mirror check -c mirror.yaml
     """
-    from mirror import check as verb  # noqa: PLC0415
+    from mirror.commands.check import command as verb  # noqa: PLC0415
 
     settings = _load(path)
     found = list(verb.check(settings, _flows(settings, flow)))
@@ -282,7 +284,7 @@ def plan(path: Path, flow: str | None, as_json: bool) -> None:
     Exit codes: 0 shown, 1 a cluster does not answer, 2 bad use.
     Example: mirror plan -c mirror.yaml
     """
-    from mirror import preview as verb  # noqa: PLC0415
+    from mirror.commands import plan as verb  # noqa: PLC0415
 
     found = [verb.preview(each) for each in _flows(_load(path), flow)]
     _answer(
@@ -298,14 +300,14 @@ def schema() -> None:
     Exit code: 0.
     Example: mirror schema > mirror.schema.json
     """
-    from mirror import schema as verb  # noqa: PLC0415
+    from mirror.commands import schema as verb  # noqa: PLC0415
 
     click.echo(json.dumps(verb.schema(), indent=2))
 
 
 def _load(path: Path) -> Settings:
     """The settings, for a command that is over soon: of its log only warnings are shown."""
-    settings = config.load(path)
+    settings = load(path)
     logs.configure(Log("warning", settings.log.format))
     return settings
 

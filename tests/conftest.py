@@ -16,7 +16,7 @@ import hypothesis
 import psutil
 import pytest
 
-from mirror.local_kafka import LocalCluster, start_together
+from mirror.demo.brokers import LocalCluster, start_together
 from tests.failpoints.arm import Failpoints
 from tests.harness import containers
 from tests.harness.durations import Durations

@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from mirror.local_kafka import LocalCluster, start_together
+from mirror.demo.brokers import LocalCluster, start_together
 from tests.harness import topics
 from tests.harness.command import answer
 from tests.harness.load import producer

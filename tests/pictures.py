@@ -15,8 +15,8 @@ from pathlib import Path
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
-from mirror.demo_load import TOPICS, Writer, create_topics
-from mirror.local_kafka import LocalCluster, start_together
+from mirror.demo.brokers import LocalCluster, start_together
+from mirror.demo.load import TOPICS, Writer, create_topics
 from tests.harness import topics
 from tests.harness.browser import browser, emulate
 from tests.harness.configuration import one_flow

@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from mirror.java import MIRROR_MAKER, kafka_jars
-from mirror.local_kafka import LocalCluster, start_together
+from mirror.demo.brokers import LocalCluster, start_together
+from mirror.demo.kafka_jars import MIRROR_MAKER, kafka_jars
 from tests.bench import report
 from tests.bench.catch_up import Load
 from tests.bench.far import FarAway

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 from confluent_kafka import KafkaException
 
-from mirror.java import KAFKA_VERSION
-from mirror.local_kafka import LocalCluster
+from mirror.demo.brokers import LocalCluster
+from mirror.demo.kafka_jars import KAFKA_VERSION
 from tests.bench import catch_up, live
 from tests.bench.catch_up import Load
 from tests.bench.far import FarAway

@@ -20,9 +20,10 @@ from typing import Any
 import psutil
 import yaml
 
-from mirror.child import spawn
-from mirror.java import MIRROR_MAKER, classpath, java
-from mirror.local_kafka import LocalCluster, free_port
+from mirror.demo.brokers import LocalCluster, free_port
+from mirror.demo.kafka_jars import MIRROR_MAKER, classpath
+from mirror.demo.subprocesses import spawn
+from mirror.spark.java import java
 from tests.harness import processes, topics
 
 STOP_SECONDS = 60.0

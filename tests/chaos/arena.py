@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from mirror.local_kafka import Broker, LocalCluster, start_together
+from mirror.demo.brokers import Broker, LocalCluster, start_together
 from tests.chaos.disk import Disk
 from tests.failpoints.arm import Failpoints
 from tests.harness import credentials

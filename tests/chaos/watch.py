@@ -13,7 +13,7 @@ from concurrent.futures import TimeoutError as FuturesTimeout
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.cluster import given, refresh_metadata
+from mirror.kafka.cluster import given, refresh_metadata
 from tests.checker.history import Record, Sample
 from tests.harness import oracle, topics
 from tests.harness.pair import Pair

@@ -104,12 +104,12 @@ def _patch_source(module: ModuleType) -> None:
 
 
 PATCHES = {
-    "mirror.positions": _patch_positions,
-    "mirror.producer": _patch_producer,
-    "mirror.transaction": _patch_transaction,
-    "mirror.renewal": _patch_renewal,
-    "mirror.replicator": _patch_replicator,
-    "mirror.source": _patch_source,
+    "mirror.target.positions": _patch_positions,
+    "mirror.target.producer": _patch_producer,
+    "mirror.target.transaction": _patch_transaction,
+    "mirror.target.renewal": _patch_renewal,
+    "mirror.task.replicator": _patch_replicator,
+    "mirror.spark.data_source": _patch_source,
 }
 
 

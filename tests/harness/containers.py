@@ -19,7 +19,7 @@ from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.docker_client import DockerClient
 
-from mirror.local_kafka import LocalCluster
+from mirror.demo.brokers import LocalCluster
 from tests.harness import topics
 from tests.harness.programs import skip
 from tests.harness.waiting import TooLate, until

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from mirror.local_kafka import LocalCluster
+from mirror.demo.brokers import LocalCluster
 
 _HEADER = struct.Struct(">qi")  # of a batch: base offset, and bytes that follow
 

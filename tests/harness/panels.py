@@ -7,8 +7,8 @@ import time
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from mirror.page.figures import bytes_per_second, rate, seconds
-from mirror.page.markup import document, table, tag
+from mirror.web.page.figures import bytes_per_second, rate, seconds
+from mirror.web.page.markup import document, table, tag
 from tests.harness.prometheus import Prometheus, dashboard_panels, without_variables
 
 CELL = (50, 19)  # pixels of one column and one row of Grafana's grid

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from mirror.local_kafka import free_port
+from mirror.demo.brokers import free_port
 from tests.harness.programs import program
 from tests.harness.waiting import until
 

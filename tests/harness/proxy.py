@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
-from mirror.local_kafka import LocalCluster, free_port
+from mirror.demo.brokers import LocalCluster, free_port
 from tests.harness.waiting import until
 
 ADD_OFFSETS_TO_TXN, END_TXN = 25, 26

@@ -12,10 +12,10 @@ from typing import Any
 
 import psutil
 
-from mirror.broker_jvm import SHORT_LIVED
-from mirror.java import java
-from mirror.local_kafka import free_port
-from mirror.spark_security import properties_file, protection
+from mirror.demo.brokers import free_port
+from mirror.demo.jvm import SHORT_LIVED
+from mirror.spark.java import java
+from mirror.spark.security import properties_file, protection
 from tests.harness import processes
 from tests.harness.spark_stranger import Socket, listening
 from tests.harness.waiting import until

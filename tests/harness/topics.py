@@ -25,7 +25,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from mirror.java import classpath, java
+from mirror.demo.kafka_jars import classpath
+from mirror.spark.java import java
 from tests.harness.waiting import PATIENCE, until
 
 

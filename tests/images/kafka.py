@@ -23,8 +23,9 @@ from typing import BinaryIO
 import docker
 import docker.errors
 
+from mirror.demo.kafka_jars import KAFKA_VERSION, classpath
 from mirror.errors import SetupError
-from mirror.java import KAFKA_VERSION, classpath, java
+from mirror.spark.java import java
 
 REPOSITORY = "apache/kafka"
 IMAGE = f"{REPOSITORY}:{KAFKA_VERSION}"

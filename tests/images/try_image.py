@@ -19,7 +19,7 @@ from pathlib import Path
 
 import yaml
 
-from mirror.local_kafka import LocalCluster, start_together
+from mirror.demo.brokers import LocalCluster, start_together
 from tests.harness.load import Load
 from tests.harness.pair import Pair
 from tests.harness.waiting import until

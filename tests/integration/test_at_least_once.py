@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mirror.local_kafka import LocalCluster
+from mirror.demo.brokers import LocalCluster
 from tests.chaos.recorder import Recorder
 from tests.checker.checker import check
 from tests.failpoints.arm import Failpoints

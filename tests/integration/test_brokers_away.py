@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mirror.local_kafka import LocalCluster, start_together
+from mirror.demo.brokers import LocalCluster, start_together
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
 from tests.harness.service import Service

@@ -14,11 +14,12 @@ import pytest
 import yaml
 from confluent_kafka import Consumer, Producer
 
-from mirror import board, config
-from mirror.circles import ALIVE, Note
-from mirror.clients import internal_consumer
-from mirror.local_kafka import LocalCluster
-from mirror.neighbours import Neighbours, View
+from mirror.config.load import load
+from mirror.control import cluster_plans
+from mirror.control.circles import ALIVE, Note
+from mirror.control.other_flows import Neighbours, View
+from mirror.demo.brokers import LocalCluster
+from mirror.kafka.clients import internal_consumer
 from mirror.settings import Cluster
 from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer, mirror
@@ -327,7 +328,7 @@ def neighbours(one: LocalCluster, other: LocalCluster, alias: str, directory: Pa
     """Of a flow from one to the other."""
     file = directory / f"{uuid.uuid4().hex}.yaml"
     file.write_text(yaml.safe_dump(configuration.one_flow(one.bootstrap, other.bootstrap, ["t"], alias=alias)))
-    return Neighbours(config.load(file).flows[0])
+    return Neighbours(load(file).flows[0])
 
 
 def refusals(view: View) -> list[str]:
@@ -433,7 +434,7 @@ def test_where_nothing_has_changed_nothing_is_fetched(
         opened.append(cluster.alias)
         return internal_consumer(cluster, group)
 
-    monkeypatch.setattr(board, "internal_consumer", counted)
+    monkeypatch.setattr(cluster_plans, "internal_consumer", counted)
     alias = f"x{uuid.uuid4().hex[:6]}"
     stranger = Stranger(target_cluster, alias, ["elsewhere", "there"], t="other")
     plan = json.dumps({"leader": "x", "generation": 1, "topics": {"t": [f"{alias}.t"]}}).encode()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from mirror.local_kafka import LocalCluster
+from mirror.demo.brokers import LocalCluster
 from tests.chaos.commits import Commits
 from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer, mirror

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mirror.local_kafka import LocalCluster
+from mirror.demo.brokers import LocalCluster
 from tests.failpoints.arm import Failpoints
 from tests.harness import oracle, topics
 from tests.harness.command import answer

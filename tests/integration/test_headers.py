@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mirror.local_kafka import LocalCluster
+from mirror.demo.brokers import LocalCluster
 from tests.harness import configuration, load, oracle, raw_headers, topics
 from tests.harness.command import answer
 from tests.harness.load import Made

@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from mirror.demo.brokers import LocalCluster
 from mirror.errors import SetupError
-from mirror.local_kafka import LocalCluster
 
 PARENT = """\
 import sys, threading

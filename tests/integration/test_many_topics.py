@@ -13,12 +13,12 @@ import yaml
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewPartitions, NewTopic
 
-from mirror import config
-from mirror.cluster import NAMES, TIMEOUT, ClusterAdmin
+from mirror.config.load import load
+from mirror.demo.brokers import LocalCluster
 from mirror.errors import ClusterAway
-from mirror.local_kafka import LocalCluster
+from mirror.kafka.cluster import NAMES, TIMEOUT, ClusterAdmin
+from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Cluster
-from mirror.topics import TopicMonitor
 from tests.harness import topics
 from tests.harness.pair import Pair
 from tests.harness.proxy import Forwarder
@@ -113,7 +113,7 @@ def test_a_first_look_at_many_topics_goes_on_where_it_was_broken_off(
     remote = {pair.remote(name) for name in names}
     file = tmp_path / "mirror.yaml"
     file.write_text(yaml.safe_dump(pair.settings()))
-    flow = config.load(file, {}).flows[0]
+    flow = load(file, {}).flows[0]
     monitor, target = TopicMonitor(flow), ClusterAdmin(flow.target)
 
     before = line.passed

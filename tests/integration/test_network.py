@@ -12,15 +12,16 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from mirror import config
+from mirror.config.load import load as load_config
+from mirror.control.leadership import Leader
+from mirror.demo.brokers import LocalCluster
 from mirror.errors import FlowError, ProducerFenced
-from mirror.leader import Leader
-from mirror.local_kafka import LocalCluster
-from mirror.poller import Poller
-from mirror.producer import TransactionalProducer
+from mirror.kafka.throttling import Throttle
+from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
-from mirror.throttle import Throttle
-from mirror.topics import TopicMonitor
+from mirror.source.fetcher import Fetcher
+from mirror.target.producer import TransactionalProducer
+from mirror.task.replicator import Replicator
 from tests.harness import oracle
 from tests.harness.load import Load
 from tests.harness.pair import Pair
@@ -104,14 +105,14 @@ def flow_of(service: Service, directory: Path, **changes: object) -> Flow:
         text = "\n".join(f"  {key}: {value}" if line.strip().startswith(key) else line for line in text.splitlines())
     file = directory / "changed.yaml"
     file.write_text(text)
-    return config.load(file, {}).flows[0]
+    return load_config(file, {}).flows[0]
 
 
 def test_a_closed_connection_makes_a_producer_suspect(net: Net, tmp_path: Path) -> None:
     """librdkafka tells no callback about it, and would go on with the same epoch."""
     flow = flow_of(net.service, tmp_path)
-    poller = Poller(flow, Throttle())
-    producer = TransactionalProducer(flow, "suspected", poller.group_metadata, Throttle())
+    fetcher: Fetcher[Replicator] = Fetcher(flow, Throttle())
+    producer = TransactionalProducer(flow, "suspected", fetcher.group_metadata, Throttle())
     producer.fence()
     producer.begin()
     producer.produce(net.direct.remote("net-first"), b"value")
@@ -120,7 +121,7 @@ def test_a_closed_connection_makes_a_producer_suspect(net: Net, tmp_path: Path) 
     net.proxy.disconnect()
     until("suspect", lambda: producer.suspect)
     producer.discard()
-    poller.close()
+    fetcher.close()
 
 
 def test_a_producer_that_was_fenced_says_so_and_ends(net: Net, tmp_path: Path) -> None:
@@ -128,11 +129,11 @@ def test_a_producer_that_was_fenced_says_so_and_ends(net: Net, tmp_path: Path) -
     flow = flow_of(net.service, tmp_path)
     quick = {**flow.target.properties, "bootstrap.servers": net.target.bootstrap}  # past the proxy
     flow = replace(flow, target=replace(flow.target, properties=quick))
-    poller = Poller(flow, Throttle())
+    fetcher: Fetcher[Replicator] = Fetcher(flow, Throttle())
     known = []
 
     def fence(finds_out: Callable[[TransactionalProducer], None]) -> None:
-        fenced, newer = (TransactionalProducer(flow, "twice", poller.group_metadata, Throttle()) for _ in range(2))
+        fenced, newer = (TransactionalProducer(flow, "twice", fetcher.group_metadata, Throttle()) for _ in range(2))
         known.append(weakref.ref(fenced))
         fenced.fence()
         fenced.begin()
@@ -150,7 +151,7 @@ def test_a_producer_that_was_fenced_says_so_and_ends(net: Net, tmp_path: Path) -
         for _ in range(20):  # not each time is something logged at the wrong moment
             fence(TransactionalProducer.flush)
             fence(lambda producer: producer.send_position(TopicPartition("any", 0, 1)))
-    poller.close()
+    fetcher.close()
     assert not died, "a thread has ended with a stack trace"
     gc.collect()  # pytest's own cycles
     assert not [producer for producer in known if producer()], "its threads and connections stay"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka import IsolationLevel
 
-from mirror.local_kafka import LocalCluster
+from mirror.demo.brokers import LocalCluster
 from tests.harness import oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Load

@@ -7,11 +7,11 @@ from pathlib import Path
 import yaml
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from mirror import config
-from mirror.channel import PLAN_KEY, ChannelWriter, Claim
-from mirror.plan import Plan
+from mirror.config.load import load
+from mirror.control.plan import Plan
+from mirror.control.topics import PLAN_KEY, ChannelWriter, Claim
 from mirror.settings import Log
-from mirror.source import EpochReader, Offset
+from mirror.spark.data_source import EpochReader, Offset
 from tests.harness import topics
 from tests.harness.pair import Pair
 from tests.harness.waiting import PATIENCE
@@ -23,7 +23,7 @@ def test_the_planner_fetches_nothing_between_two_plans(pair: Pair, tmp_path: Pat
     """What it had fetched would keep a thread for the broker that it is from, however often that restarts."""
     file = tmp_path / "mirror.yaml"
     file.write_text(yaml.safe_dump(pair.settings()))
-    flow = config.load(file, {}).flows[0]
+    flow = load(file, {}).flows[0]
     topics.create(pair.target, flow.control_topic)
     writer, reader = ChannelWriter(flow), EpochReader(flow, LEADER, Log("info", "text"))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mirror.local_kafka import LocalCluster
+from mirror.demo.brokers import LocalCluster
 from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Made

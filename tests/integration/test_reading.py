@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import IsolationLevel
 
 from mirror.batches.records import Content, encode
-from mirror.local_kafka import LocalCluster, free_port
-from mirror.record_reader import obstacle
-from mirror.scan import Entry, Scanner, Stretch, digest
+from mirror.commands.verify.digests import Entry, Scanner, Stretch, digest
+from mirror.commands.verify.record_reader import obstacle
+from mirror.demo.brokers import LocalCluster, free_port
 from mirror.settings import Cluster
 from tests.harness import batches, credentials, load, oracle, raw_headers, topics
 from tests.harness.command import answer, mirror

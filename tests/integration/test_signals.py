@@ -16,9 +16,9 @@ import pytest
 from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from mirror.ends import Hold, SourceEnds
-from mirror.local_kafka import LocalCluster
-from mirror.plan import Partition
+from mirror.demo.brokers import LocalCluster
+from mirror.model import Partition
+from mirror.source.end_offsets import Hold, SourceEnds
 from tests.harness import topics
 from tests.harness.command import answer
 from tests.harness.load import Made, producer

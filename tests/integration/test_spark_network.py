@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mirror.local_kafka import free_port
+from mirror.demo.brokers import free_port
 from tests.harness import processes
 from tests.harness.command import answer
 from tests.harness.load import Made

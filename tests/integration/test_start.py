@@ -7,7 +7,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from mirror.local_kafka import LocalCluster
+from mirror.demo.brokers import LocalCluster
 from tests.harness import oracle, topics
 from tests.harness.command import answer
 from tests.harness.configuration import together

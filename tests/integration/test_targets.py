@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from mirror import features
-from mirror.java import java
-from mirror.local_kafka import LocalCluster, free_port
+from mirror.demo.brokers import LocalCluster, free_port
+from mirror.spark.java import java
+from mirror.wire import features
 from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Made

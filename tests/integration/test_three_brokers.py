@@ -11,14 +11,15 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import NewTopic, OffsetSpec
 
-from mirror import clients, loss
-from mirror.clients import LIBRDKAFKA
-from mirror.cluster import ClusterAdmin, list_offsets
+from mirror.demo.brokers import Broker, LocalCluster
 from mirror.errors import ClusterAway, MirrorError, PartitionError
-from mirror.local_kafka import Broker, LocalCluster
-from mirror.plan import Partition, Topic
-from mirror.positions import Position, Positions
+from mirror.kafka import clients
+from mirror.kafka.clients import LIBRDKAFKA
+from mirror.kafka.cluster import ClusterAdmin, list_offsets
+from mirror.model import Partition, Position, Topic
 from mirror.settings import Cluster
+from mirror.source import loss
+from mirror.target.positions import Positions, to_commit
 from tests.harness import oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Made
@@ -135,7 +136,7 @@ def test_a_coordinator_that_was_deposed_is_not_believed(cut_source: LocalCluster
             producer = Producer({**client, "transactional.id": f"{group}-{offset}"})
             producer.init_transactions(60)
             producer.begin_transaction()
-            position = Position(offset, "id").to_commit(topic, 0)
+            position = to_commit(Position(offset, "id"), topic, 0)
             producer.send_offsets_to_transaction([position], consumer.consumer_group_metadata(), 60)
             producer.commit_transaction(60)
 

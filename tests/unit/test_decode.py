@@ -12,18 +12,19 @@ from confluent_kafka import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.channel import Claim, Heard
-from mirror.decisions import Decision, Incident
+from mirror.commands.status import shown, view
+from mirror.control.decisions import Decision, Incident
+from mirror.control.orders import Order, Scope
+from mirror.control.plan import Plan
+from mirror.control.reports import Report
+from mirror.control.topics import Claim, Heard
 from mirror.decode import Malformed
-from mirror.flow_status import FlowStatus
-from mirror.metrics import Metrics
-from mirror.orders import Order, Scope
-from mirror.overview import overview
-from mirror.plan import Partition, Plan, Topic
-from mirror.positions import Position
-from mirror.reports import Report
-from mirror.status import shown, view
-from tests.unit.test_reports import report
+from mirror.model import Partition, Position, Topic
+from mirror.status.flow_status import FlowStatus
+from mirror.status.overview import overview
+from mirror.target.positions import from_committed
+from mirror.web.metrics import Metrics
+from tests.unit.control.test_reports import report
 
 PLAN = Plan("us", 7, {"topic": Topic("a.topic", "id", 2, 1)}, (frozenset({Partition("topic", 0)}),))
 DECISION = Decision(Partition("topic", 1), Incident("deleted", "id", "", 5), "skip")
@@ -195,13 +196,13 @@ def test_any_key_is_decoded_or_refused(rest: bytes, kind: str) -> None:
 def test_a_position_without_metadata_of_ours_is_an_offset_alone(value: Any) -> None:
     written = str(value).encode(errors="replace").decode().replace("\0", "")  # as the client library hands it on
     for metadata in (json.dumps(value), written, "[" * 4_000):
-        found = Position.from_committed(TopicPartition("topic", 0, 5, metadata))
+        found = from_committed(TopicPartition("topic", 0, 5, metadata))
         assert found == Position(5, "")
 
 
 @given(st.sampled_from(NASTY))
 def test_a_position_keeps_what_is_well_formed(value: Any) -> None:
     for raw in ({"topic_id": "id", "since": value}, {"topic_id": value}):
-        found = Position.from_committed(TopicPartition("topic", 0, 5, json.dumps(raw)))
+        found = from_committed(TopicPartition("topic", 0, 5, json.dumps(raw)))
         assert found is not None and found.offset == 5
         assert found.topic_id.isascii() and -1 <= found.since < 2**31

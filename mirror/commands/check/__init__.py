@@ -1,0 +1,1 @@
+"""`mirror check`: would a run work?"""

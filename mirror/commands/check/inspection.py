@@ -1,0 +1,151 @@
+"""What a cluster says of itself and of what we may do there. Asks only, changes nothing."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    OffsetSpec,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from mirror.kafka import clients
+from mirror.kafka.cluster import TIMEOUT, ClusterAdmin
+from mirror.settings import Cluster
+from mirror.wire import features
+from mirror.wire.features import Features
+
+# As librdkafka logs it with debug=feature.
+VERSION = re.compile(r"ApiKey \w+ \((\d+)\) Versions \d+\.\.(\d+)")
+
+ASKED_AT_ONCE = 16  # brokers
+
+Operations = frozenset[str]  # READ, WRITE, ...
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A cluster that answers."""
+
+    cluster_id: str
+    brokers: tuple[int, ...]
+    addresses: tuple[tuple[str, int], ...]  # host and port of each
+    operations: Operations  # on the cluster itself
+
+
+class Probe(ClusterAdmin):
+    """Every method raises ClusterAway when the cluster does not answer, KafkaException when it refuses."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._heard = _Versions()
+        self._properties = cluster.properties
+        super().__init__(cluster)
+
+    def _client(self, cluster: Cluster) -> AdminClient:
+        return clients.admin(cluster, self._on_error, self._heard)
+
+    def describe(self) -> Description:
+        """Its id, its brokers, and what we may do with it."""
+        future = self._admin.describe_cluster(include_authorized_operations=True, request_timeout=TIMEOUT)
+        found = self._ask(future.result)
+        nodes = sorted(found.nodes, key=lambda node: node.id)
+        brokers, addresses = tuple(node.id for node in nodes), tuple((node.host, node.port) for node in nodes)
+        return Description(str(found.cluster_id), brokers, addresses, _operations(found.authorized_operations))
+
+    def features(self, addresses: Iterable[tuple[str, int]]) -> list[Features]:
+        """What each of these brokers says of its features; without those that can't be asked."""
+
+        def told(address: tuple[str, int]) -> Features | None:
+            try:
+                return features.ask(*address, self._properties)
+            except (OSError, ValueError):  # no way that librdkafka has and we don't, or no broker of Apache's
+                return None
+
+        with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+            return [found for found in pool.map(told, addresses) if found]
+
+    def replicas(self, names: Collection[str]) -> dict[str, int]:
+        """How many replicas a topic's partitions have, the fewest of them, by topic."""
+        topics = self._ask(lambda: self._admin.list_topics(timeout=TIMEOUT)).topics
+        partitions = {name: topics[name].partitions.values() for name in names if name in topics}
+        return {name: min(len(each.replicas) for each in some) for name, some in partitions.items() if some}
+
+    def versions(self) -> dict[int, int]:
+        """The highest version of each API, by its key, that every broker connected so far has."""
+        self._admin.poll(0)
+        return self._heard.highest
+
+    def topic_operations(self, names: Iterable[str]) -> dict[str, Operations]:
+        """What we may do with each topic; without those that we may not even see."""
+        wanted = TopicCollection(sorted(names))
+        if not wanted.topic_names:
+            return {}
+        futures = self._admin.describe_topics(wanted, include_authorized_operations=True, request_timeout=TIMEOUT)
+        found = self._results(futures, {})
+        return {name: _operations(topic.authorized_operations) for name, topic in found.items()}
+
+    def group_operations(self, group: str) -> Operations:
+        """What we may do with a consumer group, which need not exist."""
+        asked = self._admin.describe_consumer_groups(
+            [group], include_authorized_operations=True, request_timeout=TIMEOUT
+        )
+        try:
+            return _operations(self._ask(asked[group].result).authorized_operations)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                return frozenset()
+            raise
+
+    def has_acls(self) -> bool:
+        """Is there an authorizer at all? Without one everybody may do everything."""
+        anything = AclBindingFilter(
+            ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+        )
+        try:
+            self._ask(self._admin.describe_acls(anything, request_timeout=TIMEOUT).result)
+        except KafkaException as error:
+            return bool(error.args[0].code() != KafkaError.SECURITY_DISABLED)
+        return True
+
+    def newest_timestamps(self, topics: Collection[tuple[str, int]]) -> Iterator[tuple[str, int]]:
+        """The largest timestamp (ms) in each topic, given how many partitions it has."""
+        asked = {TopicPartition(topic, n): OffsetSpec.max_timestamp() for topic, count in topics for n in range(count)}
+        if not asked:
+            return
+        newest: dict[str, int] = {}
+        for partition, future in self._admin.list_offsets(asked, request_timeout=TIMEOUT).items():
+            try:
+                found = self._ask(future.result).timestamp
+            except KafkaException:
+                continue
+            newest[partition.topic] = max(newest.get(partition.topic, -1), found)
+        yield from newest.items()
+
+
+class _Versions(logging.Logger):
+    """A logger that keeps nothing but what brokers say of their versions."""
+
+    def __init__(self) -> None:
+        super().__init__("mirror.librdkafka.features")
+        self.highest: dict[int, int] = {}
+
+    def log(self, level: int, msg: object, *args: object, **_: object) -> None:
+        """librdkafka gives facility, client and line."""
+        found = VERSION.search(str(args[-1] if args else msg))
+        if found:
+            key, version = int(found[1]), int(found[2])
+            self.highest[key] = min(version, self.highest.get(key, version))
+
+
+def _operations(found: Iterable[AclOperation] | None) -> Operations:
+    return frozenset(operation.name for operation in found or ())

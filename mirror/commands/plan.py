@@ -1,0 +1,213 @@
+"""`mirror plan`: what a run would create, change and copy. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+
+from confluent_kafka.admin import OffsetSpec
+
+from mirror.commands.tables import Cell, figure, table
+from mirror.control.decisions import doubt, explain, is_accepted, remote_topic
+from mirror.control.orders import Orders, is_paused
+from mirror.control.other_flows import Neighbours
+from mirror.control.plan import Plan, merge_initial
+from mirror.control.reader import ControlReader
+from mirror.control.reported_positions import reported_positions
+from mirror.kafka import clients
+from mirror.kafka.cluster import ClusterAdmin
+from mirror.model import Partition, Position, Topic
+from mirror.naming import LeftOut, ReplicationPolicy, some_of
+from mirror.service.topic_monitor import ANY_TIME, Changes, TopicMonitor
+from mirror.settings import Flow
+from mirror.target.positions import Positions
+from mirror.target.remote_records import with_records
+from mirror.target.timestamps import KEEP, REASON
+from mirror.task.assignment import Start, find_starts
+
+UNTOLD = ANY_TIME | KEEP  # of every remote topic
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPreview:
+    """Where the copying of a partition would go on, or begin."""
+
+    topic: str
+    partition: int
+    remote_topic: str
+    committed: bool  # is there a position, or is it the flow's `start`?
+    start: int | None  # upstream offset; None: the source gives none now
+    end: int | None  # the source's last stable offset
+    records: int | None  # from start to end, markers and aborted records included
+    lost: int  # offsets from start on that the source has no more
+    recreated: bool  # the position belongs to a topic of this name that was deleted: see the flow's on_data_loss
+    paused: bool
+    blocked: str  # why it would wait for a decision; "": it would not
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a run of one flow would do."""
+
+    flow: str
+    create: Mapping[str, tuple[int, Mapping[str, str]]]  # remote topics with partitions and configuration
+    grow: Mapping[str, tuple[int, int]]  # remote topics with the partitions they have and shall have
+    internal: tuple[str, ...]  # mirror's own topics to create
+    partitions: tuple[PartitionPreview, ...]
+    replacing: tuple[str, ...]  # remote topics that are not copied to, for they replace timestamps
+    left_out: LeftOut
+    refusals: tuple[str, ...]  # other flows that are in the way: while they are, nothing of all this is done
+    warnings: tuple[str, ...]  # those that would be, but are silent; and what can't be told
+
+    @property
+    def records(self) -> int:
+        """All that would be copied now."""
+        return sum(partition.records or 0 for partition in self.partitions if not partition.blocked)
+
+    @property
+    def blocked(self) -> tuple[PartitionPreview, ...]:
+        """Partitions that would wait for a decision."""
+        return tuple(partition for partition in self.partitions if partition.blocked)
+
+
+def preview(flow: Flow) -> Preview:
+    """What a run would do. Raises ClusterAway, PartitionError if the target refuses to tell positions."""
+    changes = TopicMonitor(flow).changes()
+    plan, orders = _control(flow, changes)
+    policy = ReplicationPolicy.of(flow)
+    others = Neighbours(flow).look({name: policy.remote_topic(name) for name in changes.mirrored})
+    source = ClusterAdmin(flow.source)
+    topics = merge_initial(_topics(flow, changes, source, plan), plan)
+    wanted = {Partition(name, n): topic for name, topic in topics.items() for n in range(topic.partitions)}
+    reported = _reported(flow, changes, wanted)
+    with closing(Positions(flow.target, flow.group, flow.control_topic)) as positions:
+        starts = find_starts(flow, positions, clients.admin(flow.source), wanted, lambda: reported)
+    ends = source.offsets(dict.fromkeys(wanted, OffsetSpec.latest()))
+    firsts = source.offsets(dict.fromkeys(wanted, OffsetSpec.earliest()))
+    blocked = _blocked(flow, changes, wanted, starts)
+    partitions = []
+    for partition, topic in wanted.items():
+        at, end = starts.get(partition), ends.get(partition)
+        start = at.offset if at else None
+        # Of a topic that was deleted the position says nothing about the one of its name.
+        recreated = at is not None and at.hint is not None and not at.hint.belongs_to(topic.topic_id)
+        first = max(0 if recreated else start or 0, firsts.get(partition, 0))
+        records = max(0, end - first) if at and end is not None else None
+        lost = first - start if at and at.known and not recreated and start is not None else 0
+        partitions.append(
+            PartitionPreview(
+                topic=partition.topic,
+                partition=partition.partition,
+                remote_topic=topic.remote,
+                committed=at is not None and at.known,
+                start=start,
+                end=end,
+                records=records,
+                lost=lost,
+                recreated=recreated,
+                paused=is_paused(orders, partition),
+                blocked=blocked.get(partition, ""),
+            )
+        )
+    lost_topics = {topic.remote for topic in topics.values() if topic.remote_lost and flow.on_data_loss == "fail"}
+    return Preview(
+        flow.name,
+        {n: (count, {**own, **KEEP, **ANY_TIME}) for n, (count, own) in changes.create.items() if n not in lost_topics},
+        {name: (changes.existing[name], count) for name, count in changes.grow.items()},
+        tuple(changes.internal),
+        tuple(partitions),
+        tuple(changes.replacing),
+        changes.left_out,
+        tuple(map(str, others.refusals)),
+        tuple(map(str, others.warnings)),
+    )
+
+
+def _topics(flow: Flow, changes: Changes, source: ClusterAdmin, plan: Plan | None) -> dict[str, Topic]:
+    """The topics that are mirrored, each with the remote topic that the last plan knew, or the one of today."""
+    remote_topic = ReplicationPolicy.of(flow).remote_topic
+    before = plan.known if plan else {}
+    remote_ids = ClusterAdmin(flow.target).topic_ids(
+        sorted({remote_topic(name) for name in changes.mirrored} & changes.existing.keys())
+    )
+    topics = {}
+    for name, topic_id in sorted(source.topic_ids(sorted(changes.mirrored)).items()):
+        remote, count = remote_topic(name), changes.mirrored[name]
+        now, known = remote_ids.get(remote, ""), before.get(name)
+        remote_id = known.remote_id if known and known.remote == remote and known.remote_id else now
+        topics[name] = Topic(remote, topic_id, count, count, remote_id, remote_lost=remote_id != now)
+    return topics
+
+
+def _reported(flow: Flow, changes: Changes, wanted: Collection[Partition]) -> dict[Partition, Position]:
+    return {} if flow.status_topic in changes.internal else reported_positions(flow, wanted, len(wanted))
+
+
+def _blocked(
+    flow: Flow, changes: Changes, wanted: Mapping[Partition, Topic], starts: Mapping[Partition, Start]
+) -> dict[Partition, str]:
+    """Why partitions would wait for a decision."""
+    new = {p for p, start in starts.items() if start.hint is None and start.newest is None}
+    existing = {(wanted[p].remote, p.partition) for p in new if p.partition < changes.existing.get(wanted[p].remote, 0)}
+    filled = with_records(flow, existing)
+    found = {}
+    for partition, start in starts.items():
+        topic = wanted[partition]
+        here = (topic.remote, partition.partition)
+        incident = doubt(start.hint, start.newest, topic, partial(filled.__contains__, here))
+        if topic.remote_lost:
+            incident = remote_topic(topic, topic.remote_id)
+        if incident is not None and not is_accepted(incident, flow):
+            found[partition] = explain(incident, start.hint, topic, flow.group)
+    return found
+
+
+def _control(flow: Flow, changes: Changes) -> tuple[Plan | None, Orders]:
+    if flow.control_topic in changes.internal:
+        return None, {}
+    with closing(ControlReader(flow)) as control:
+        control.read_to_end()
+        return control.plan, control.orders
+
+
+def shown(found: Preview) -> str:
+    """For people."""
+    lines = [found.flow, ""]
+    for name in found.internal:
+        lines.append(f"  create {name}, 1 partition, compacted")
+    for name, (count, config) in found.create.items():
+        own = ", ".join(f"{key}={value}" for key, value in sorted(config.items()) if key not in UNTOLD)
+        lines.append(f"  create {name}, {_counted(count, 'partition')}" + (f", {own}" if own else ""))
+    for name, (before, after) in found.grow.items():
+        lines.append(f"  add partitions to {name}: {before} -> {after}")
+    if len(lines) == 2:
+        lines.append("  nothing to create or change on the target")
+    lines += [f"  REFUSED: {text}" for text in found.refusals]
+    lines += [f"  WARNING: {text}" for text in found.warnings]
+    rows: list[list[Cell]] = []
+    for topic, group in groupby(found.partitions, lambda partition: partition.topic):
+        some = list(group)
+        committed = sum(p.committed for p in some)
+        paused = sum(p.paused for p in some)
+        records = sum(p.records or 0 for p in some if not p.blocked)
+        rows.append([topic, some[0].remote_topic, len(some), committed, paused, records, sum(p.lost for p in some)])
+    headers = ("topic", "remote topic", "partitions", "with position", "paused", "to copy", "lost")
+    for name in sorted({p.topic for p in found.partitions if p.recreated}):
+        lines.append(f"  {name} was deleted and created again: its partitions fail or begin anew, see on_data_loss")
+    for name, some_blocked in groupby(found.blocked, lambda partition: partition.topic):
+        first, *others = some_blocked
+        more = f" (and {len(others)} more partitions)" if others else ""
+        lines.append(f"  {name}-{first.partition} would be blocked{more}: {first.blocked}")
+    if found.replacing:
+        lines.append(f"  not copied to {some_of(found.replacing)}: {REASON}")
+    for reason, names in found.left_out.items():
+        lines.append(f"  not copied, {_counted(len(names), 'topic')}: {some_of(names)}: {reason}")
+    lines += ["", table(headers, rows), "", f"{figure(found.records)} records to copy (offsets, markers included)"]
+    return "\n".join(lines)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"

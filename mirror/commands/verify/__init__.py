@@ -1,0 +1,1 @@
+"""`mirror verify`: compares source and target record by record."""

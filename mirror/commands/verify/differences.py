@@ -1,0 +1,181 @@
+"""Two sequences of digests, compared: where they differ, and what that means record by record. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from typing import NamedTuple
+
+from mirror.commands.verify.digests import Entry
+
+
+class Gap(NamedTuple):
+    """a[a_from:a_to] stands where b[b_from:b_to] stands; before and after it both are the same."""
+
+    a_from: int
+    a_to: int
+    b_from: int
+    b_to: int
+
+
+Pairs = Sequence[tuple[int, int]]  # indexes into both sequences, ascending on both
+
+
+def gaps(
+    a: Sequence[bytes], b: Sequence[bytes], fixed: Pairs = (), floating: bool = False, ends_meet: bool = True
+) -> Iterator[Gap]:
+    """Where two sequences differ, between what is in both in the same order, as much of that as can be.
+
+    `fixed` belong together, whatever they are. If `floating`, the first of both don't: one sequence may begin in the
+    middle of the other. Then what comes before all that belongs together is aligned at its end, so that of records that
+    are all the same the first ones are left over, and not the last. If not `ends_meet`, nor do the last of both belong
+    together.
+    """
+    i = j = 0
+    anchors = list(_anchors(a, b, fixed))
+    if floating and not ends_meet and not anchors:
+        yield from [Gap(0, len(a), 0, len(b))] if a or b else []
+        return
+    for x, y in [*anchors, (len(a), len(b))]:
+        if not floating:
+            while i < x and j < y and a[i] == b[j]:
+                i, j = i + 1, j + 1
+        floating = False
+        p, q = x, y
+        while p > i and q > j and a[p - 1] == b[q - 1]:
+            p, q = p - 1, q - 1
+        if i < p or j < q:
+            yield Gap(i, p, j, q)
+        if x < len(a) and y < len(b) and a[x] != b[y]:
+            yield Gap(x, x + 1, y, y + 1)
+        i, j = x + 1, y + 1
+
+
+def _anchors(a: Sequence[bytes], b: Sequence[bytes], fixed: Pairs) -> Iterator[tuple[int, int]]:
+    """The fixed pairs, and between them what is unique on both sides."""
+    i = j = 0
+    for x, y in fixed:
+        yield from ((i + p, j + q) for p, q in _unique(a[i:x], b[j:y]))
+        yield x, y
+        i, j = x + 1, y + 1
+    yield from ((i + p, j + q) for p, q in _unique(a[i:], b[j:]))
+
+
+def _unique(a: Sequence[bytes], b: Sequence[bytes]) -> list[tuple[int, int]]:
+    """The longest increasing sequence of pairs of what is unique on both sides (patience)."""
+    if list(a) == list(b):
+        return []
+    seen_a, seen_b = Counter(a), Counter(b)
+    places = {digest: j for j, digest in enumerate(b) if seen_b[digest] == 1 == seen_a[digest]}
+    tops: list[int] = []  # the smallest place in b that ends a sequence of each length
+    ends: list[tuple[int, int, int]] = []  # a, b, index into `ends` of the pair before
+    piles: list[int] = []  # index into `ends` of each top
+    for i, digest in enumerate(a):
+        j = places.get(digest)
+        if j is None:
+            continue
+        pile = bisect_left(tops, j)
+        ends.append((i, j, piles[pile - 1] if pile else -1))
+        if pile == len(tops):
+            tops.append(j)
+            piles.append(len(ends) - 1)
+        else:
+            tops[pile], piles[pile] = j, len(ends) - 1
+    found = []
+    index = piles[-1] if piles else -1
+    while index >= 0:
+        i, j, index = ends[index]
+        found.append((i, j))
+    return found[::-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a comparison has found."""
+
+    source: int = 0  # records on the source
+    target: int = 0  # records on the target
+    lost: int = 0  # on the source only
+    duplicated: int = 0  # on the target more often than on the source
+    reordered: int = 0  # on the target in another order
+    altered: int = 0  # another key, value, timestamp or headers
+    extra: int = 0  # on the target only
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    @property
+    def equal(self) -> bool:
+        """Is the target what the source is?"""
+        return not (self.lost or self.duplicated or self.reordered or self.altered or self.extra)
+
+
+class Difference(NamedTuple):
+    """One difference; an offset is None where a record has no counterpart."""
+
+    kind: str  # lost, duplicated, reordered, altered or extra
+    upstream: int | None
+    downstream: int | None
+
+
+class Unmatched(NamedTuple):
+    """What is on one side only between two records that are on both."""
+
+    source: list[Entry]
+    target: list[Entry]
+
+
+def unmatched(source: Sequence[Entry], target: Sequence[Entry], fixed: Pairs = ()) -> Iterator[Unmatched]:
+    """Where two stretches of a partition differ."""
+    for gap in gaps([entry.digest for entry in source], [entry.digest for entry in target], fixed):
+        yield Unmatched(list(source[gap.a_from : gap.a_to]), list(target[gap.b_from : gap.b_to]))
+
+
+def reordered(found: Sequence[Unmatched]) -> tuple[list[Difference], list[Unmatched]]:
+    """The records of a partition that are on both sides, but not at the same place; and what is left without them."""
+    elsewhere = defaultdict(list)
+    for each in found:
+        for entry in each.source:
+            elsewhere[entry.digest].append(entry.offset)
+    moved: list[Difference] = []
+    kept = []
+    for each in found:
+        target = []
+        for entry in each.target:
+            if elsewhere[entry.digest]:
+                moved.append(Difference("reordered", elsewhere[entry.digest].pop(0), entry.offset))
+            else:
+                target.append(entry)
+        kept.append(target)
+    upstream = {difference.upstream for difference in moved}
+    left = [
+        Unmatched([e for e in each.source if e.offset not in upstream], target)
+        for each, target in zip(found, kept, strict=True)
+    ]
+    return moved, [each for each in left if each.source or each.target]
+
+
+def judge(found: Sequence[Unmatched], originals: Mapping[bytes, int]) -> Iterator[Difference]:
+    """What it means that these are on one side only. `originals`: upstream offsets of target digests, if any.
+
+    Of one gap, as many on both sides or of the same timestamp are taken for the same records, altered.
+    """
+    for each in found:
+        added = []
+        for entry in each.target:
+            if entry.digest in originals:
+                yield Difference("duplicated", originals[entry.digest], entry.offset)
+            else:
+                added.append(entry)
+        missing = list(each.source)
+        even = len(missing) == len(added)
+        for entry in added:
+            same = [e for e in missing if even or e.timestamp == entry.timestamp][:1]
+            if same:
+                missing.remove(same[0])
+                yield Difference("altered", same[0].offset, entry.offset)
+            else:
+                yield Difference("extra", None, entry.offset)
+        yield from (Difference("lost", entry.offset, None) for entry in missing)

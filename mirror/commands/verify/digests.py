@@ -1,0 +1,242 @@
+"""Reads a stretch of a partition as read_committed consumers see it, and sums it up: runs inside Spark tasks.
+
+A chunk ends after a record whose digest begins with ten zero bits. So the same records make the same chunks on both
+clusters, wherever a stretch begins and whatever is missing before it: no two offsets have to be matched to compare.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from hashlib import blake2b
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from mirror.batches.records import Content, encode
+from mirror.commands.verify.record_reader import OldFormat, RecordReader, Removed
+from mirror.errors import MirrorError, WireError
+from mirror.kafka.clients import internal_consumer, is_away
+from mirror.settings import Cluster
+
+TIMEOUT = 30.0  # seconds for an answer of a cluster
+FETCH = 5_000  # records taken at once
+DIGEST = 16  # bytes: two different records of a billion have the same one with a chance of 1 to 10**20
+BOUNDARY = b"\x00\x40"  # digests below it end a chunk: one of 1,024
+
+_TIMESTAMP = struct.Struct(">Q")
+_64_BITS = 2**64 - 1
+
+Properties = tuple[tuple[str, str], ...]
+Record = tuple[int, int, bytes | None]  # offset, timestamp (ms), encoded content; None: it can't be read whole
+
+# Not `message.headers()`, for which CPython does not look whether there is an error beside the result: then that has a
+# hole (see transaction.py), and taking it apart would end the process.
+_headers = partial(Message.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A part of one partition of the cluster with this alias, by offsets.
+
+    Its chunks begin after the first boundary from `start` on (`first`: at once) and end with the first boundary from
+    `end` on, or at `limit`. So the chunks of stretches that follow each other are those of the whole.
+    """
+
+    cluster: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+    limit: int
+    first: bool
+
+
+class Chunk(NamedTuple):
+    """Records from one boundary to the next: the offsets of the first and last, how many, and their digest."""
+
+    start: int
+    last: int
+    records: int
+    digest: bytes
+
+
+class Entry(NamedTuple):
+    """One record: its offset, its digest and its timestamp (ms)."""
+
+    offset: int
+    digest: bytes
+    timestamp: int
+
+
+def digest(timestamp: int, content: bytes | None) -> bytes:
+    """Of a record: key, value, headers in their order and timestamp; null is not the same as empty.
+
+    What can't be read whole is taken for the same as no other. Nor does it end a chunk: who reads again has to find the
+    same ends.
+    """
+    if content is None:
+        return b"\xff" + os.urandom(DIGEST - 1)
+    return blake2b(_TIMESTAMP.pack(timestamp & _64_BITS) + content, digest_size=DIGEST).digest()
+
+
+def cut(records: Iterable[tuple[int, bytes]], end: int, first: bool) -> list[Chunk]:
+    """The chunks of records, offset and digest each, that begin after the first boundary or, if `first`, at once.
+
+    Takes records up to the first boundary from the offset `end` on.
+    """
+    found: list[Chunk] = []
+    digests: list[bytes] = []
+    start = last = -1
+    within = first
+    for last, mark in records:
+        if within:
+            if not digests:
+                start = last
+            digests.append(mark)
+        if mark < BOUNDARY:
+            if digests:
+                found.append(_chunk(start, last, digests))
+                digests = []
+            if last >= end:
+                break
+            within = True
+    if digests:
+        found.append(_chunk(start, last, digests))
+    return found
+
+
+class Scanner:
+    """Sums up stretches of these clusters, by alias. Every method raises MirrorError when records can't be read.
+
+    It travels to the tasks within their code, so that what stands in Spark's data and pages holds no secret. With
+    `librdkafka` it reads through that, which cuts header names at a NUL byte: of both sides, or they would differ.
+    """
+
+    def __init__(self, clusters: Mapping[str, Cluster], librdkafka: bool = False) -> None:
+        self._clusters = clusters
+        self._librdkafka = librdkafka
+
+    def chunks(self, stretch: Stretch) -> list[Chunk]:
+        """The chunks of a stretch."""
+        read = self._read(stretch, stretch.limit)
+        return cut(((offset, digest(at, content)) for offset, at, content in read), stretch.end, stretch.first)
+
+    def entries(self, stretch: Stretch) -> list[Entry]:
+        """Each record from `start` up to `end`."""
+        return [_entry(record) for record in self._read(stretch, stretch.end)]
+
+    def find(self, wanted: frozenset[bytes], stretch: Stretch) -> list[Entry]:
+        """As `entries`, but of the records with these digests alone."""
+        return [entry for entry in map(_entry, self._read(stretch, stretch.end)) if entry.digest in wanted]
+
+    def _read(self, stretch: Stretch, stop: int) -> Iterator[Record]:
+        cluster = self._clusters[stretch.cluster]
+        properties = tuple(sorted(cluster.properties.items()))
+        if self._librdkafka:
+            return _through_librdkafka(cluster.alias, properties, stretch, stop)
+        return _whole(cluster.alias, properties, stretch, stop)
+
+
+def _entry(record: Record) -> Entry:
+    offset, timestamp, content = record
+    return Entry(offset, digest(timestamp, content), timestamp)
+
+
+def _chunk(first: int, last: int, digests: Sequence[bytes]) -> Chunk:
+    return Chunk(first, last, len(digests), blake2b(b"".join(digests), digest_size=DIGEST).digest())
+
+
+def _whole(alias: str, properties: Properties, stretch: Stretch, stop: int) -> Iterator[Record]:
+    """The records from the stretch's start up to the offset `stop`, which is not behind the last stable offset.
+
+    Records of the old formats come through librdkafka: they have no headers.
+    """
+    reader, where = _reader(properties), _where(stretch)
+    position = stretch.start
+    while position < stop:
+        try:
+            yield from reader.read(stretch.topic, stretch.partition, position, stop)
+            return
+        except OldFormat as found:
+            old = replace(stretch, start=found.first)
+            position = found.last + 1
+        except Removed as error:
+            raise _removed(where) from error
+        except WireError as error:
+            raise MirrorError(f"{where} can't be read: {error}") from error
+        yield from _through_librdkafka(alias, properties, old, min(position, stop))
+
+
+@cache
+def _reader(properties: Properties) -> RecordReader:
+    """One for each cluster in each process: Spark uses its Python workers again."""
+    return RecordReader(dict(properties))
+
+
+def _through_librdkafka(alias: str, properties: Properties, stretch: Stretch, stop: int) -> Iterator[Record]:
+    """The same, but with header names cut, and without what is in a record with one that is not UTF-8."""
+    for message in _messages(_consumer(alias, properties), stretch, stop):
+        yield message.offset(), message.timestamp()[1], _content(message)
+
+
+def _content(message: Message) -> bytes | None:
+    try:
+        key, value, headers = message.key(), message.value(), _headers(message)
+    except (SystemError, UnicodeDecodeError):
+        return None
+    return encode(Content(key, value, [(name.encode(), each) for name, each in headers or ()]))
+
+
+def _where(stretch: Stretch) -> str:
+    return f"{stretch.topic}-{stretch.partition} on {stretch.cluster}"
+
+
+def _removed(where: str) -> MirrorError:
+    return MirrorError(f"{where}: records were removed meanwhile, by retention or somebody: run it again")
+
+
+def _messages(consumer: Consumer, stretch: Stretch, stop: int) -> Iterator[Message]:
+    if stretch.start >= stop:
+        return
+    where = _where(stretch)
+    # Before it is assigned: a consumer that does not know the leaders looks for them only half a second later.
+    _metadata(consumer, stretch.topic, where)
+    consumer.assign([TopicPartition(stretch.topic, stretch.partition, stretch.start)])
+    try:
+        while (first := consumer.poll(TIMEOUT)) is not None:
+            # `consume` waits until it has all it was asked for, unless it is told not to wait.
+            for message in (first, *consumer.consume(FETCH, 0)):
+                error = message.error()
+                if error is not None:
+                    _judge(error, where)
+                if message.offset() >= stop:
+                    return
+                if error is None:
+                    yield message
+    finally:
+        consumer.unassign()
+    raise MirrorError(f"{where} can't be read up to offset {stop}: no answer within {TIMEOUT:.0f} s")
+
+
+def _metadata(consumer: Consumer, topic: str, where: str) -> None:
+    try:
+        consumer.list_topics(topic, TIMEOUT)
+    except KafkaException as error:
+        raise MirrorError(f"{where} can't be read: {error.args[0].str()}") from error
+
+
+def _judge(error: KafkaError, where: str) -> None:
+    if error.code() == KafkaError._AUTO_OFFSET_RESET:
+        raise _removed(where)
+    if error.code() != KafkaError._PARTITION_EOF and not is_away(error):
+        raise MirrorError(f"{where} can't be read: {error.str()}")
+
+
+@cache
+def _consumer(alias: str, properties: Properties) -> Consumer:
+    """One for each cluster in each process: Spark uses its Python workers again."""
+    return internal_consumer(Cluster(alias, dict(properties), {}, {}), "mirror-verify", reset="error")

@@ -1,0 +1,194 @@
+"""What of each partition can be compared: offsets on both sides that belong together."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from confluent_kafka.admin import OffsetSpec
+
+from mirror.commands.verify import surviving_syncs
+from mirror.commands.verify.digests import Stretch
+from mirror.errors import ConfigError, MirrorError, PositionUnstable
+from mirror.kafka.cluster import ClusterAdmin
+from mirror.model import Partition
+from mirror.naming import ReplicationPolicy
+from mirror.settings import Flow
+from mirror.target.positions import Positions
+
+STABLE_WITHIN = 60.0  # seconds in which open transactions on the target have to end
+POSITION_WITHIN = 5.0  # seconds to meet a busy partition between two transactions
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Offsets of one partition on the cluster with this alias: from its first one up to `end`."""
+
+    cluster: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def split(self, most: int) -> Iterator[Stretch]:
+        """Stretches of at most so many offsets."""
+        for start in range(self.start, self.end, most):
+            end = min(start + most, self.end)
+            yield Stretch(self.cluster, self.topic, self.partition, start, end, self.end, start == self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What of a partition is compared.
+
+    All before `position` has to be on the target. Up to `source.end` it may be, for all before `target.end` came from
+    there. If `settled` both ends are the same place.
+    """
+
+    source: Side
+    target: Side
+    position: int
+    whole: bool  # is all that the source ever had to be copied, or began the flow later?
+    syncs: tuple[tuple[int, int], ...] = ()  # upstream and downstream offsets of the same records, both ascending
+    settled: bool = False
+
+    @property
+    def source_may_lack(self) -> bool:
+        """May the target's log begin with records that the source does not have any more?"""
+        return self.source.start > 0
+
+    @property
+    def target_may_lack(self) -> bool:
+        """May the source's log begin with records that the target does not have, or never had to have?"""
+        return self.target.start > 0 or not self.whole
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What of a flow is compared, and what is not.
+
+    - compacted: topics. What one side has compacted away by now can't be told from a loss;
+    - uncopied: partitions with something on the source of which no position was ever committed, or that have no
+      partition on the target.
+    """
+
+    compared: Sequence[Bounds]
+    compacted: Sequence[str]
+    uncopied: Sequence[Partition]
+
+
+def find(flow: Flow, topics: Collection[str]) -> Scope:
+    """The bounds of these topics' partitions, or of all that the flow mirrors.
+
+    Raises ConfigError for a topic that the flow does not mirror, ClusterAway, MirrorError; also when a cluster gives
+    no offsets of a partition.
+    """
+    source, target = ClusterAdmin(flow.source), ClusterAdmin(flow.target)
+    ours, remote = _remote(flow, topics, source, target)
+    compacted = _compacted(source, {p.topic for p in ours})
+    ours = [p for p in ours if p.topic not in compacted]
+    remote = {p: r for p, r in remote.items() if p.topic not in compacted}
+    syncs = surviving_syncs.read(flow, _starts(source, target, remote)) if remote else {}
+    with closing(Positions(flow.target, flow.group, flow.control_topic)) as positions:
+        # In this order: what an offset sync names is before the first position, what stands behind that is on the
+        # target, what stands on the target is before the last position.
+        hints = positions.hints((r.topic, r.partition) for r in remote.values())
+        first = {p: hint.offset for p, r in remote.items() if (hint := hints[r.topic, r.partition]) is not None}
+        remote = {p: remote[p] for p in first}
+        downstream = _stable_ends(target, list(remote.values()))
+        stable = _offsets(source, remote, OffsetSpec.latest())
+        last = {p: _position(positions, r, stable[p]) for p, r in remote.items()}
+    upstream = _offsets(source, remote, OffsetSpec.earliest())
+    starts = _offsets(target, remote.values(), OffsetSpec.earliest())
+    found = [
+        Bounds(
+            Side(flow.source.alias, *p, upstream[p], max(upstream[p], min(last[p], stable[p]))),
+            Side(flow.target.alias, *remote[p], starts[remote[p]], downstream[remote[p]]),
+            first[p],
+            flow.start == "earliest",
+            tuple((u, d) for u, d in syncs.get(p, ()) if u < first[p] and d < downstream[remote[p]]),
+            flow.exactly_once and first[p] == last[p],  # without transactions records come before their position
+        )
+        for p in sorted(last)
+    ]
+    uncopied = [p for p in ours if p not in remote]
+    begin, end = (_offsets(source, uncopied, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest()))
+    return Scope(found, compacted, [p for p in uncopied if begin[p] < end[p]])
+
+
+def _starts(
+    source: ClusterAdmin, target: ClusterAdmin, remote: Mapping[Partition, Partition]
+) -> dict[Partition, tuple[int, int]]:
+    """The first offset on the source and on the target of each partition."""
+    here = _offsets(source, remote, OffsetSpec.earliest())
+    there = _offsets(target, remote.values(), OffsetSpec.earliest())
+    return {p: (here[p], there[r]) for p, r in remote.items()}
+
+
+def _offsets(cluster: ClusterAdmin, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[Partition, int]:
+    """Of all of them. Raises MirrorError."""
+    wanted = list(partitions)
+    found = cluster.offsets(dict.fromkeys(wanted, spec))
+    for partition in wanted:
+        if partition not in found:
+            raise MirrorError(f"{cluster.alias} gives no offsets of {partition}: has it a leader? May mirror read it?")
+    return found
+
+
+def _remote(
+    flow: Flow, topics: Collection[str], source: ClusterAdmin, target: ClusterAdmin
+) -> tuple[list[Partition], dict[Partition, Partition]]:
+    """The source's partitions, and the remote ones of those that are on both sides."""
+    policy = ReplicationPolicy.of(flow)
+    unknown = [topic for topic in topics if not policy.is_mirrored(topic)]
+    if unknown:
+        raise ConfigError([f"flow {flow.name} does not mirror topic {topic}: see its topics" for topic in unknown])
+    ours = {t: n for t, n in source.partitions().items() if (t in topics if topics else policy.is_mirrored(t))}
+    missing = [topic for topic in topics if topic not in ours]
+    if missing:
+        raise ConfigError([f"there is no topic {topic} on {flow.source.alias}" for topic in missing])
+    theirs = target.partitions()
+    partitions = [Partition(topic, number) for topic, count in sorted(ours.items()) for number in range(count)]
+    remote = {p: Partition(policy.remote_topic(p.topic), p.partition) for p in partitions}
+    return partitions, {p: r for p, r in remote.items() if r.partition < theirs.get(r.topic, 0)}
+
+
+def _compacted(source: ClusterAdmin, topics: Collection[str]) -> list[str]:
+    configs, refused = source.topic_configs(sorted(topics), own=False)
+    if refused:
+        topic, error = min(refused.items())
+        reason = f"{error.str()}: it can't be told whether they are compacted; allow DescribeConfigs"
+        raise MirrorError(f"{len(refused)} topics of {source.alias} can't be compared, e.g. {topic}: {reason}")
+    return [topic for topic, config in configs.items() if "compact" in config.get("cleanup.policy", "")]
+
+
+def _stable_ends(target: ClusterAdmin, partitions: list[Partition]) -> dict[Partition, int]:
+    """Last stable offsets that are not before what stands on the target now.
+
+    A transaction's position may be seen a moment before its records: each partition gets its markers by itself.
+    """
+    high = target.offsets(dict.fromkeys(partitions, OffsetSpec.latest()), stable=False)
+    deadline = time.monotonic() + STABLE_WITHIN
+    while True:
+        stable = _offsets(target, partitions, OffsetSpec.latest())
+        behind = [p for p in partitions if p in high and stable[p] < high[p]]
+        if not behind:
+            return stable
+        if time.monotonic() > deadline:
+            reason = f"a transaction on the target has been open for {STABLE_WITHIN:.0f} s"
+            raise MirrorError(f"{behind[0]} can't be compared: {reason}; wait until it has ended")
+        time.sleep(0.1)
+
+
+def _position(positions: Positions, remote: Partition, stable_end: int) -> int:
+    """The position with no transaction pending, or all that the source has: a bound need not be close."""
+    deadline = time.monotonic() + POSITION_WITHIN
+    while time.monotonic() < deadline:
+        try:
+            found = positions.stable(*remote)
+            return found.offset if found else stable_end
+        except PositionUnstable:
+            time.sleep(0.02)
+    return stable_end

@@ -1,0 +1,124 @@
+"""What no single flow can tell: flows against each other."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping, Set
+from itertools import combinations
+
+from mirror.config.located_yaml import Problem
+from mirror.config.model import Ends, Flow
+from mirror.naming import LITERAL, ReplicationPolicy
+
+PASSES = 3  # of one flow until records go round for ever: in the second round every alias stands in the name
+WAYS_MAX = 1_000  # that are followed, short ones first; a full mesh of many clusters has more
+
+
+def flow_problems(
+    ends: Mapping[int, Ends], flows: Mapping[int, Flow], servers: Mapping[str, Set[str]]
+) -> Iterator[Problem]:
+    """Flows that don't go together: `ends` and `flows` by index, as far as they can be read; servers by alias."""
+    clusters = _clusters(servers)
+    yield from _end_problems(ends, clusters)
+    yield from _never_copied(flows)
+    ways = {number: _Way(f, clusters) for number, f in flows.items() if clusters[f.source] != clusters[f.target]}
+    for (first, one), (second, other) in combinations(ways.items(), 2):
+        if topic := one.meets(other):
+            text = f"flows[{first}] copies {topic} from the same cluster to the same topic of the same target"
+            yield Problem(("flows", second, "topics"), text)
+    for last in ways:
+        if loop := _loop(ways, last):
+            others, name, back = loop
+            text = (
+                f"here and in {others} records would go round for ever: {name} would come back as {back}; use default "
+                "in all of them, with one separator, or lists of topic names that have none in common"
+            )
+            yield Problem(("flows", last, "replication_policy"), text)
+
+
+def _end_problems(ends: Mapping[int, Ends], clusters: Mapping[str, str]) -> Iterator[Problem]:
+    for index, end in ends.items():
+        here = ("flows", index, "target")
+        if end.source == end.target:
+            yield Problem(here, "a cluster can't be mirrored onto itself; source and target must differ")
+        elif clusters[end.source] == clusters[end.target]:
+            yield Problem(here, "source and target are the same cluster: they share a server in bootstrap.servers")
+    for (first, a), (second, b) in combinations(ends.items(), 2):
+        if (a.source, a.target) == (b.source, b.target):
+            text = f"flows[{first}] has the same source and target; a pair is allowed once, with all its topics"
+            yield Problem(("flows", second), text)
+        elif clusters[a.target] == clusters[b.target] and a.source == b.source:
+            text = (
+                f"flows[{first}] has the same source, and its target {a.target} is the same cluster: they share a "
+                "server in bootstrap.servers; a pair is allowed once, with all its topics"
+            )
+            yield Problem(("flows", second, "target"), text)
+        elif (clusters[a.target], a.position_group) == (clusters[b.target], b.position_group):
+            text = f"flows[{first}] has the same group on the same target; each flow needs its own"
+            yield Problem(("flows", second, "group"), text)
+
+
+def _never_copied(flows: Mapping[int, Flow]) -> Iterator[Problem]:
+    """Names in `topics` that no record is ever copied for. What expressions match is only known on the source."""
+    for index, flow in flows.items():
+        policy = ReplicationPolicy(flow, flow.source, flow.target)
+        for place, name in enumerate(flow.topics):
+            reason = policy.left_out(name) if LITERAL.fullmatch(name) else None
+            if reason is not None:
+                text = f'"{name}" is never copied: {reason}; take it out of topics, or change what leaves it out'
+                yield Problem(("flows", index, "topics", place), text)
+
+
+def _clusters(servers: Mapping[str, Set[str]]) -> dict[str, str]:
+    """For each alias the first one of the same cluster: they share a server."""
+    first: dict[str, str] = {}
+    for alias, own in servers.items():
+        first[alias] = next((first[other] for other in first if servers[other] & own), alias)
+    return first
+
+
+class _Way:
+    """A flow, from cluster to cluster."""
+
+    def __init__(self, flow: Flow, clusters: Mapping[str, str]) -> None:
+        self.alias = flow.source
+        self.source, self.target = clusters[flow.source], clusters[flow.target]
+        self.policy = ReplicationPolicy(flow, flow.source, flow.target)
+        # An expression without what is special in it is, as a rule, a name that it matches.
+        self.samples = sorted({"topic", *(re.sub(r"[^a-zA-Z0-9._-]", "", each) for each in flow.topics)} - {""})
+
+    def meets(self, other: _Way) -> str | None:
+        """A topic of one cluster under two aliases that both would copy to one and the same."""
+        if self.alias == other.alias or (self.source, self.target) != (other.source, other.target):
+            return None
+        for name in sorted({*self.samples, *other.samples}):
+            both = self.policy.is_mirrored(name) and other.policy.is_mirrored(name)
+            if both and self.policy.remote_topic(name) == other.policy.remote_topic(name):
+                return name
+        return None
+
+
+def _loop(ways: Mapping[int, _Way], last: int) -> tuple[str, str, str] | None:
+    """Flows before `last` through which a topic of its source comes back, again and again; its name, before and after.
+
+    The policies themselves are asked, with names of the flow's lists.
+    """
+    known: set[tuple[int, str, int]] = set()
+    for sample in ways[last].samples:
+        open_ = deque([([last], [sample])])  # the way, and the topic's name before each of its flows
+        while open_ and len(known) < WAYS_MAX:
+            way, names = open_.popleft()
+            here, passes = ways[way[-1]], way.count(last)
+            if not here.policy.is_mirrored(names[-1]):
+                continue
+            if passes == PASSES:
+                again = way.index(last, 1)
+                return ", ".join(f"flows[{n}]" for n in sorted(set(way) - {last})), names[0], names[again]
+            name = here.policy.remote_topic(names[-1])
+            for number, other in ways.items():
+                state = (number, name, passes)
+                if number <= last and other.source == here.target and state not in known:
+                    known.add(state)
+                    open_.append(([*way, number], [*names, name]))
+    return None

@@ -1,0 +1,209 @@
+"""What no single key can tell of a cluster: what librdkafka itself says of its properties."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer
+
+from mirror.config.located_yaml import SECRET, Location, Problem
+from mirror.config.model import SERVER
+from mirror.kafka.clients import DEFAULTS, SOURCE_CONSUMER, TARGET_PRODUCER, TARGET_PRODUCER_DEFAULTS
+
+# A logger that nobody reads, or else `debug` in the file would print while the file is being checked.
+_SILENT = logging.Logger("mirror.config")
+_SILENT.addHandler(logging.NullHandler())
+
+_DOCUMENTATION = "https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md"
+# How librdkafka begins when properties don't go together, and when it does not know one.
+_CREATION = "Failed to create "
+_UNKNOWN = "No such configuration property"
+_BROKERS = ("bootstrap.servers", "metadata.broker.list")  # without both no client connects to anything
+
+# Java's names, and what to write instead.
+_JAVA = {
+    "sasl.jaas.config": "sasl.username and sasl.password",
+    "sasl.login.callback.handler.class": "sasl.oauthbearer.method and its sasl.oauthbearer.* properties",
+    "ssl.truststore.location": "ssl.ca.location (a PEM file)",
+    "ssl.truststore.password": "ssl.ca.location (a PEM file, which has no password)",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.truststore.type": "ssl.ca.location (a PEM file)",
+    "ssl.keystore.type": "ssl.keystore.location (a PKCS#12 file) or ssl.certificate.location (a PEM file)",
+    "ssl.keystore.key": "ssl.key.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "buffer.memory": "batch_max_bytes of the flow",
+    "max.request.size": "message.max.bytes",
+    "max.poll.records": "batch_max_records of the flow",
+}
+# For "did you mean"; librdkafka has no list to ask for.
+_COMMON = [
+    "bootstrap.servers",
+    "consumer",
+    "producer",
+    "client.id",
+    "security.protocol",
+    "sasl.mechanisms",
+    "sasl.username",
+    "sasl.password",
+    "ssl.ca.location",
+    "ssl.ca.pem",
+    "ssl.certificate.location",
+    "ssl.certificate.pem",
+    "ssl.key.location",
+    "ssl.key.pem",
+    "ssl.key.password",
+    "ssl.endpoint.identification.algorithm",
+    "socket.keepalive.enable",
+    "socket.timeout.ms",
+    "fetch.min.bytes",
+    "fetch.max.bytes",
+    "fetch.wait.max.ms",
+    "max.partition.fetch.bytes",
+    "message.max.bytes",
+    "linger.ms",
+    "batch.size",
+    "batch.num.messages",
+    "compression.level",
+    "request.timeout.ms",
+    "reconnect.backoff.ms",
+    "retry.backoff.ms",
+]
+
+
+@dataclass(frozen=True)
+class _Role:
+    """One kind of client as a task makes it: its section, our defaults, and what is fixed over the user's."""
+
+    section: str
+    make: Callable[..., Any]
+    defaults: Mapping[str, Any]
+    fixed: Mapping[str, Any]
+
+
+# kinit is a program that librdkafka starts when a client is made, and it would go to the network.
+_OFFLINE = {"sasl.kerberos.kinit.cmd": "true"}
+_ROLES = (
+    _Role("consumer", Consumer, DEFAULTS, {**SOURCE_CONSUMER, **_OFFLINE, "group.id": "check"}),
+    _Role(
+        "producer",
+        Producer,
+        {**DEFAULTS, **TARGET_PRODUCER_DEFAULTS},
+        {
+            **_OFFLINE,
+            **TARGET_PRODUCER,
+            "transactional.id": "check",
+            # The longest that brokers allow: what has to be shorter than it is made so later.
+            "transaction.timeout.ms": 900_000,
+            "message.timeout.ms": 900_000,
+        },
+    ),
+)
+
+
+@dataclass(frozen=True)
+class _Property:
+    name: str
+    value: str
+    location: Location
+    hidden: bool
+
+
+def client_problems(
+    at: Location, cluster: Mapping[str, Any], references: Set[Location], broken: Set[Location]
+) -> list[Problem]:
+    """What librdkafka says of a cluster's properties, without connecting to anything.
+
+    Those at `broken` locations have their problem already. Values from `references` and those with a secret's
+    name are in no problem's text.
+    """
+    clients = [(role, _properties(at, cluster, role, references)) for role in _ROLES]
+    done = broken | {(*at, "bootstrap.servers")}
+    given = [(role, each) for role, properties in clients for each in properties.values()]
+    found = [_single(role, each) for role, each in given if each.location not in done]
+    if not any(found) and not any(location[: len(at)] == at for location in broken):
+        found = [_together(at, role, properties) for role, properties in clients]
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _properties(
+    at: Location, cluster: Mapping[str, Any], role: _Role, references: Set[Location]
+) -> dict[str, _Property]:
+    section = cluster.get(role.section)
+    own = section if isinstance(section, dict) else {}
+    placed = [(*at, name) for name in cluster]
+    placed += [(*at, role.section, name) for name in own]
+    result = {}
+    for location in placed:
+        name = str(location[-1])
+        value = (own if len(location) > len(at) + 1 else cluster)[name]
+        if isinstance(value, str):
+            hidden = location in references or SECRET.search(name) is not None
+            result[name] = _Property(name, value, location, hidden)
+    return result
+
+
+def _single(role: _Role, given: _Property) -> Problem | None:
+    """The problem with one property that has nothing to do with the others."""
+    if given.name in _BROKERS:
+        return Problem(given.location, "brokers must be given by bootstrap.servers of the cluster itself")
+    # The Python client has a `logger`, and would quietly take ours for the user's.
+    said = _UNKNOWN if given.name == "logger" else _refusal(role, {given.name: given.value})
+    if said is None or said.startswith(_CREATION):
+        return None
+    if given.name in _JAVA:
+        return Problem(given.location, f"Java's name; librdkafka's names are used: {_JAVA[given.name]}")
+    if said.startswith(_UNKNOWN):
+        near = get_close_matches(given.name, _COMMON, n=1)
+        meant = f'did you mean "{near[0]}"? ' if near else ""
+        return Problem(given.location, f"unknown property; {meant}librdkafka's names are used, see {_DOCUMENTATION}")
+    if given.hidden:
+        return Problem(given.location, f"librdkafka refuses the value (not shown), see {_DOCUMENTATION}")
+    return Problem(given.location, f"librdkafka refuses the value: {said}, see {_DOCUMENTATION}")
+
+
+def _together(at: Location, role: _Role, properties: Mapping[str, _Property]) -> Problem | None:
+    """The problem with properties that are good each by itself."""
+    said = _refusal(role, {name: given.value for name, given in properties.items()})
+    if said is None:
+        return None
+    text = re.sub(rf"^{_CREATION}\w+: ", "", said)
+    named = max((name for name in properties if name in text), key=len, default=None)
+    secrets = [given.value for given in properties.values() if given.hidden]
+    return Problem(properties[named].location if named else at, f"librdkafka: {_redacted(text, secrets)}")
+
+
+def _refusal(role: _Role, properties: Mapping[str, str]) -> str | None:
+    """Why the client can't be made, if so."""
+    config = {**role.defaults, **properties, **role.fixed}
+    if any("OAUTHBEARER" in config.get(name, "") for name in ("sasl.mechanism", "sasl.mechanisms")):
+        # With it a client would fetch a token at once; what OAUTHBEARER needs is checked without it too.
+        config.pop("security.protocol", None)
+    for name in _BROKERS:
+        config.pop(name, None)
+    try:
+        role.make(config, logger=_SILENT).close()
+    except KafkaException as error:
+        return " ".join(error.args[0].str().split())
+    except Exception as error:  # for callbacks, odd characters: TypeError, AttributeError, SystemError, ...
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _redacted(text: str, secrets: Iterable[str]) -> str:
+    """The text, or without it if it has even a part of a secret: librdkafka cuts long values."""
+    for secret in secrets:
+        width = min(len(secret), 6)
+        if width and any(secret[i : i + width] in text for i in range(len(secret) - width + 1)):
+            return "the properties don't go together (its words are not shown: a secret is in them)"
+    return text
+
+
+def servers(value: str) -> set[str]:
+    """`bootstrap.servers` as host:port, so that two ways to write one server are equal."""
+    found = (SERVER.fullmatch(server.strip()) for server in value.split(","))
+    return {f"{match['host'].lower()}:{match['port'] or 9092}" for match in found if match}

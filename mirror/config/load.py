@@ -1,0 +1,193 @@
+"""The configuration file: YAML to frozen settings, or every problem in it with file, line and key."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from mirror import settings
+from mirror.config import located_yaml, model
+from mirror.config.conflicts import flow_problems
+from mirror.config.librdkafka import client_problems, servers
+from mirror.config.located_yaml import Document, Location, Problem
+from mirror.errors import ConfigError
+from mirror.spark import security
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+_SPARK_CONF: Location = ("spark", "conf")
+
+
+def load(path: Path, environ: Mapping[str, str] = os.environ) -> settings.Settings:
+    """The settings in a YAML file, checked without touching the network.
+
+    Raises ConfigError with all problems in the order of their lines. No problem's text holds a value that came
+    from a `${...}` or belongs to a secret's name.
+    """
+    document = located_yaml.read(path, environ)
+    found, root = _check(document)
+    if root is None or found:
+        raise ConfigError(_lines(path, document, found))
+    return _settings(root, _spark_references(document))
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of the file, for editors."""
+    return model.Root.model_json_schema()
+
+
+def _check(document: Document) -> tuple[list[Problem], model.Root | None]:
+    tree, found = document.tree, list(document.problems)
+    if not isinstance(tree, dict):
+        if not found:
+            keys = ", ".join(model.Root.model_fields)
+            what = "the file is empty" if tree is None else "the top level is not a mapping"
+            found.append(Problem((), f"{what}; it must be a mapping with the keys {keys}", 1))
+        return found, None
+    clusters = _mapping(tree.get("clusters"))
+    context = {"aliases": list(clusters)}
+    root, errors = _validated(model.Root, tree, context)
+    broken = {problem.location for problem in found}
+    explain = _Explainer(document)
+    found += [problem for problem in map(explain, errors) if problem.location not in broken]
+    broken = {problem.location for problem in found}
+    for alias, cluster in clusters.items():
+        found += client_problems(("clusters", alias), _mapping(cluster), document.references, broken)
+    found += _across(tree, context)
+    if root is not None:
+        spark = security.problems(root.spark.master, root.spark.conf, _spark_references(document))
+        found += [Problem((*_SPARK_CONF, key), text) for key, text in spark]
+    return found, root
+
+
+def _spark_references(document: Document) -> frozenset[str]:
+    return frozenset(str(at[-1]) for at in document.references if at[:-1] == _SPARK_CONF)
+
+
+def _validated(kind: type[_Model], value: Any, context: dict[str, Any]) -> tuple[_Model | None, list[ErrorDetails]]:
+    try:
+        return kind.model_validate(value, context=context), []
+    except ValidationError as error:
+        return None, error.errors(include_url=False)
+
+
+def _across(tree: dict[str, Any], context: dict[str, Any]) -> Iterator[Problem]:
+    """Problems between flows, from as much of the file as is good; one for each place."""
+    flows = tree.get("flows")
+    listed = list(enumerate(flows[: model.FLOWS_MAX] if isinstance(flows, list) else []))
+    known = {
+        alias: servers(str(_mapping(cluster).get("bootstrap.servers") or ""))
+        for alias, cluster in _mapping(tree.get("clusters")).items()
+    }
+    ends = {index: good for index, flow in listed if (good := _validated(model.Ends, flow, context)[0])}
+    whole = {index: good for index, flow in listed if (good := _validated(model.Flow, flow, context)[0])}
+    told: set[Location] = set()
+    for problem in flow_problems(ends, whole, known):
+        if problem.location not in told:
+            told.add(problem.location)
+            yield problem
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+class _Explainer:
+    """Puts pydantic's errors into plain words, with what is allowed."""
+
+    def __init__(self, document: Document) -> None:
+        self._references = document.references
+        self._schema = json_schema()
+
+    def __call__(self, error: ErrorDetails) -> Problem:
+        location = error["loc"]
+        if location[-1] == "[key]":
+            location = location[:-1]
+        # Only where no secret is expected is a value shown.
+        shown = location[0] not in ("clusters", "spark") and location not in self._references
+        return Problem(location, self._text(error, location, shown))
+
+    def _text(self, error: ErrorDetails, location: Location, shown: bool) -> str:
+        if error["type"] == "extra_forbidden":
+            allowed = list(self._node(location[:-1])["properties"])
+            near = get_close_matches(str(location[-1]), allowed, n=1)
+            meant = f'; did you mean "{near[0]}"?' if near else ";"
+            return f"unknown key{meant} allowed: {', '.join(allowed)}"
+        if error["type"] == "told" and location not in self._references:
+            return error["msg"]
+        must = f"must be {self._allowed(location)}"
+        if error["type"] == "missing":
+            return f"required, but missing; {must}"
+        value = error["input"]
+        return f'{must}, not "{value:.60}"' if shown and isinstance(value, str) else must
+
+    def _node(self, location: Location) -> dict[str, Any]:
+        node = self._schema
+        for key in location:
+            node = node.get("properties", {}).get(key) or node.get("items") or node.get("additionalProperties") or {}
+            if "$ref" in node:
+                target = self._schema["$defs"][node["$ref"].rpartition("/")[2]]
+                # The words of the place count, not the docstring of what stands there.
+                words = f"a mapping with the keys {', '.join(target['properties'])}"
+                node = {**target, "description": node.get("description", words)}
+        return node
+
+    def _allowed(self, location: Location) -> str:
+        return str(self._node(location)["description"])
+
+
+def _lines(path: Path, document: Document, found: list[Problem]) -> list[str]:
+    placed = [(problem.line or document.line(problem.location), problem) for problem in found]
+    placed.sort(key=lambda each: each[0] or 0)
+    return [_line(path, line, problem) for line, problem in placed]
+
+
+def _line(path: Path, line: int | None, problem: Problem) -> str:
+    where = [f"{path}:{line}" if line else str(path), _key_path(problem.location), problem.text]
+    text = " ".join(": ".join(filter(None, where)).split())
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def _key_path(location: Location) -> str:
+    path = ""
+    for key in location:
+        if isinstance(key, int):
+            path += f"[{key}]"
+        else:
+            # A key with other characters is cut: with a space forgotten, `sasl.password:...` is all key.
+            name = re.match(r"[\w.-]*", key)
+            path += ("." if path else "") + (key if name and name[0] == key else f"{name and name[0]}…")
+    return path
+
+
+def _settings(root: model.Root, spark_references: frozenset[str]) -> settings.Settings:
+    clusters = {
+        alias: settings.Cluster(alias, cluster.properties, cluster.consumer, cluster.producer)
+        for alias, cluster in root.clusters.items()
+    }
+    return settings.Settings(
+        flows=tuple(_flow(flow, clusters) for flow in root.flows),
+        spark=settings.Spark(root.spark.master, root.spark.conf, spark_references),
+        http=settings.Http(**root.http.model_dump()),
+        metrics=settings.Metrics(**root.metrics.model_dump()),
+        log=settings.Log(**root.log.model_dump()),
+        drain_timeout=root.drain_timeout,
+    )
+
+
+def _flow(flow: model.Flow, clusters: Mapping[str, settings.Cluster]) -> settings.Flow:
+    values = flow.model_dump() | {
+        "source": clusters[flow.source],
+        "target": clusters[flow.target],
+        "group": flow.position_group,
+        "topics": tuple(flow.topics),
+        "exclude": tuple(flow.exclude),
+    }
+    return settings.Flow(**values)

@@ -1,0 +1,43 @@
+"""A task's claim of its slice on the control topic, which has to stand there whatever becomes of the topic."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from mirror.control.reader import ControlReader
+from mirror.control.topics import ChannelWriter, Claim
+from mirror.errors import ClusterAway, FlowError
+from mirror.settings import Flow
+
+log = logging.getLogger(__name__)
+
+RETRY_DELAY = 1.0  # seconds
+
+
+class Claimant:
+    """Writes a claim, and writes it again on a control topic that was made anew."""
+
+    def __init__(self, flow: Flow, control: ControlReader, writer: ChannelWriter, claim: Claim) -> None:
+        self._flow = flow
+        self._control = control
+        self._writer = writer
+        self._claim = claim
+        self._claimed_in = -1  # the control topic's renewals then
+        self._retry_at = 0.0
+
+    def claim(self) -> None:
+        """Write the claim and wait until it stands. Raises ClusterAway, FlowError when the target refuses it."""
+        renewals = self._control.renewals
+        self._writer.claim(self._claim)
+        self._claimed_in = renewals
+
+    def keep(self) -> None:
+        """Claim again if the topic was made anew: an older task of the slice may not have read the first claim."""
+        if self._control.renewals == self._claimed_in or time.monotonic() < self._retry_at:
+            return
+        try:
+            self.claim()
+        except (ClusterAway, FlowError) as error:
+            self._retry_at = time.monotonic() + RETRY_DELAY
+            log.debug("slice can't be claimed again yet", extra={"flow": self._flow.name, "reason": str(error)})

@@ -1,0 +1,159 @@
+"""What keeps a partition blocked until somebody decides, and what they have decided. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, get_args
+
+from mirror import decode
+from mirror.control.orders import VALUE_MAX, key_parts
+from mirror.model import Partition, Position, Topic
+from mirror.settings import Flow
+
+KEY = "decision/"
+
+# What can't be copied: `mirror resume --skip-lost` goes on after it.
+LOST_KINDS = ("deleted", "truncated", "recreated", "corrupt", "refused")
+# Why a position can't be believed: `mirror resume` with --continue, --from-start or --at decides.
+POSITION_KINDS = ("remote_topic", "position_missing", "position_foreign", "position_back", "unknown_records")
+
+Action = Literal["skip", "continue", "start", "at"]
+
+
+class Incident(NamedTuple):
+    """What has happened to one partition. A decision names it, and so ends with it.
+
+    `offset` and `resets` are those of the newest position that is known; -1 and 0 where there is none, or where the id
+    of the topic is enough.
+    """
+
+    kind: str
+    topic_id: str  # of the source topic
+    remote_id: str = ""  # of the remote topic that held the copy
+    offset: int = -1
+    resets: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What somebody has decided about one incident of a partition; `offset` only counts for the action `at`."""
+
+    partition: Partition
+    incident: Incident
+    action: Action
+    offset: int = -1
+
+    def key(self) -> bytes:
+        """The record key: one for each partition."""
+        return f"{KEY}{self.partition.topic}/{self.partition.partition}".encode()
+
+    def encode(self) -> bytes:
+        """The record value, JSON."""
+        return json.dumps({"incident": self.incident, "action": self.action, "offset": self.offset}).encode()
+
+    @staticmethod
+    def decode(key: bytes, value: bytes) -> Decision:
+        """The decision that `key` and `encode` made. Raises Malformed."""
+        topic, number = key_parts(key, KEY)
+        partition = Partition(topic, decode.number_of_key(number))
+        return Decision(partition, **decode.fields(decode.parsed(value, VALUE_MAX), _DECIDED))
+
+
+def an_incident(raw: Any) -> Incident:
+    """As JSON has it: a list. Raises Malformed."""
+    return Incident(*decode.elements(raw, _INCIDENT))
+
+
+_INCIDENT: Sequence[decode.Check[Any]] = [
+    decode.name,
+    decode.name,
+    decode.name,
+    decode.integer(-1),
+    decode.integer(),
+]
+_DECIDED: Mapping[str, decode.Check[Any]] = {
+    "incident": an_incident,
+    "action": decode.among(get_args(Action)),
+    "offset": decode.integer(-1),
+}
+
+
+def doubt(
+    found: Position | None, newest: Position | None, topic: Topic, has_records: Callable[[], bool]
+) -> Incident | None:
+    """Why a loaded position must not be believed; None: it may be.
+
+    `newest` is the newest one that we, or the partition's last report, know of. `has_records` tells whether the remote
+    partition has records that a read_committed consumer sees; it is asked only if there is no position at all.
+    """
+    known = newest or found
+    before = next((each.remote_id for each in (found, newest) if each and each.remote_id), "")
+    if before and topic.remote_id and before != topic.remote_id:
+        return remote_topic(topic, before)
+    incident = Incident("", topic.topic_id, before, *(known.offset, known.resets) if known else (-1, 0))
+    if found is None:
+        if newest is not None:
+            return incident._replace(kind="position_missing")
+        return incident._replace(kind="unknown_records") if has_records() else None
+    if not found.topic_id:
+        return incident._replace(kind="position_foreign")
+    if newest is not None and newest.topic_id == found.topic_id and found.progress < newest.progress:
+        return incident._replace(kind="position_back")
+    return None
+
+
+def remote_topic(topic: Topic, before: str) -> Incident:
+    """The remote topic with the id `before`, which had the copy, is gone, or another one has its name."""
+    return Incident("remote_topic", topic.topic_id, before)
+
+
+def explain(incident: Incident, found: Position | None, topic: Topic, group: str) -> str:
+    """For people: what has happened, and what to do."""
+    choices = "decide with mirror resume --continue, --from-start or --at"
+    if incident.kind == "remote_topic":
+        now = "it was deleted" if topic.remote_lost else "another one has its name"
+        return f"{topic.remote} on the target is not the topic that had the copy: {now}; {choices}"
+    if incident.kind == "position_missing":
+        return f"the position in group {group} is gone, it was {incident.offset}; {choices}"
+    if incident.kind == "position_foreign":
+        at = found.offset if found else -1
+        return f"position {at} in group {group} was not committed by mirror; {choices}"
+    if incident.kind == "position_back":
+        at = found.offset if found else -1
+        return f"the position in group {group} went back from {incident.offset} to {at}; {choices}"
+    return f"{topic.remote} has records, but group {group} has no position: they may be copied twice; {choices}"
+
+
+def is_accepted(incident: Incident, flow: Flow) -> bool:
+    """Has the configuration decided that copying goes on all the same, from the newest position that is known?"""
+    if incident.kind == "remote_topic":
+        return flow.on_data_loss == "skip"
+    return incident.kind == "unknown_records" and flow.append_to_existing
+
+
+def decided(incident: Incident, decision: Decision | None) -> Action | None:
+    """What has been decided about this incident; None: nothing."""
+    return decision.action if decision is not None and decision.incident == incident else None
+
+
+def chosen(
+    action: Action, offset: int, found: Position | None, newest: Position | None, topic: Topic
+) -> Position | None:
+    """The position from which the partition goes on; None: where a partition begins that was never copied.
+
+    `offset` counts for `start` and `at`: the source's first one, and the one that was chosen.
+    """
+    known = [each for each in (newest, found) if each is not None]
+    if action == "continue":
+        if not known:
+            return None
+        at = max((each for each in known if each.topic_id), key=lambda each: each.progress, default=known[0])
+        at = replace(at, topic_id=at.topic_id or topic.topic_id)
+        return replace(at.reset(at.offset, topic.remote_id), resets=_resets(known))
+    return Position(offset, topic.topic_id, remote_id=topic.remote_id, resets=_resets(known))
+
+
+def _resets(known: list[Position]) -> int:
+    return 1 + max((each.resets for each in known), default=0)

@@ -1,0 +1,104 @@
+"""Orders that people give to a flow: pause, and copy again. Pure; they stand on the control topic by key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from mirror import decode
+from mirror.model import Partition
+
+KEY = "order/"
+ALL = "*"  # no topic's name has this character
+VALUE_MAX = 2**16  # bytes
+
+
+class Scope(NamedTuple):
+    """What an order is about: a partition, a topic (no partition), or the whole flow (no topic either)."""
+
+    topic: str | None = None
+    partition: int | None = None
+
+    def covers(self, other: Scope) -> bool:
+        """Is `other` a part of this, or the same?"""
+        return self.topic in (None, other.topic) and self.partition in (None, other.partition)
+
+    def key(self) -> bytes:
+        """The record key: `order/orders/3`, `order/orders/*`, `order/*/*`."""
+        partition = ALL if self.partition is None else self.partition
+        return f"{KEY}{self.topic or ALL}/{partition}".encode()
+
+    @staticmethod
+    def decode(key: bytes) -> Scope:
+        """The scope that `key` made. Raises Malformed for any other key."""
+        if key == Scope().key():
+            return Scope()
+        topic, partition = key_parts(key, KEY)
+        return Scope(topic, None if partition == ALL else decode.number_of_key(partition))
+
+    def __str__(self) -> str:
+        if self.topic is None:
+            return "all topics"
+        return f"topic {self.topic}" if self.partition is None else f"partition {self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What stands for a scope; of several that cover a partition the narrowest counts."""
+
+    paused: bool  # False: copy, though a wider order says pause
+
+    def encode(self) -> bytes:
+        """The record value, JSON."""
+        return json.dumps({"paused": self.paused}).encode()
+
+    @staticmethod
+    def decode(value: bytes) -> Order:
+        """The order that `encode` wrote. Raises Malformed."""
+        return Order(**decode.fields(decode.parsed(value, VALUE_MAX), {"paused": decode.flag}))
+
+
+Orders = Mapping[Scope, Order]
+
+
+def key_parts(key: bytes, kind: str) -> tuple[str, str]:
+    """Topic and what follows it in a record's key that begins with `kind`. Raises Malformed."""
+    if not key.startswith(kind.encode()):
+        raise decode.Malformed("another key")
+    topic, _, rest = key.removeprefix(kind.encode()).decode("latin-1").rpartition("/")
+    return decode.topic_name(topic), rest
+
+
+def is_paused(orders: Orders, partition: Partition) -> bool:
+    """Is the partition not to be copied now?"""
+    scopes = (Scope(*partition), Scope(partition.topic), Scope())
+    return next((orders[scope].paused for scope in scopes if scope in orders), False)
+
+
+def changes(orders: Orders, scope: Scope, paused: bool) -> dict[Scope, Order | None]:
+    """What to write so that all of `scope` is paused, or none of it; None lifts an order.
+
+    Nothing outside of `scope` changes, and what comes into it later follows it too.
+    """
+    lifted: dict[Scope, Order | None] = {each: None for each in orders if scope.covers(each)}
+    wider = [each for each in orders if each != scope and each.covers(scope)]
+    inherited = orders[max(wider, key=_narrowness)].paused if wider else False
+    return lifted | {scope: None if inherited == paused else Order(paused)}
+
+
+def replayed(orders: Orders, given: Mapping[Scope, Order | None]) -> Orders:
+    """What stands after people who did not know of `orders` have `given` others, the newest last; None lifts one."""
+    stand = dict(orders)
+    for scope, order in given.items():
+        for each, change in changes(stand, scope, order is not None and order.paused).items():
+            if change is None:
+                stand.pop(each, None)
+            else:
+                stand[each] = change
+    return stand
+
+
+def _narrowness(scope: Scope) -> int:
+    return sum(part is not None for part in scope)

@@ -1,0 +1,197 @@
+"""Reports: what a task says of each partition on the status topic, once a second."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from mirror import decode
+from mirror.control.decisions import Incident, an_incident
+from mirror.kafka.throttling import SIDES, Side
+from mirror.model import Partition, a_partition
+
+# Upper bounds of the histograms of replication latency and of transactions' durations, seconds.
+LATENCY_BUCKETS = (
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600,
+)  # fmt: skip
+_BOUNDS_MS = [bound * 1000 for bound in LATENCY_BUCKETS]
+SIZE_BUCKETS = (1, 10, 100, 1_000, 10_000, 100_000)  # records in a transaction
+
+OUTCOMES = ("committed", "aborted", "unknown")  # of transactions
+# Why upstream offsets were passed over; remote_topic: what was copied before was deleted with the remote topic.
+LOST = (
+    "deleted",
+    "truncated",
+    "recreated",
+    "corrupt",
+    "refused",
+    "dead_letter",
+    "remote_topic",
+)
+
+
+@dataclass(slots=True)
+class Counters:
+    """What one incarnation of a partition has done since it began; only ever grows."""
+
+    records: int = 0
+    bytes: int = 0  # keys, values and headers
+    transactions: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
+    fenced: int = 0  # producers that a newer one has fenced
+    retries: int = 0  # attempts after a failure
+    lost: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LOST, 0))  # offsets, by reason
+    latency_buckets: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BUCKETS) + 1))
+    latency_sum: float = 0.0  # seconds
+    age_sum: float = 0.0  # seconds from the records' timestamps to the begin of their transactions
+    duration_buckets: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BUCKETS) + 1))
+    duration_sum: float = 0.0  # seconds
+    size_buckets: list[int] = field(default_factory=lambda: [0] * (len(SIZE_BUCKETS) + 1))
+
+    def committed(self, records: int, duration: float) -> None:
+        """Count a committed transaction of so many records, perhaps none, that took `duration` seconds."""
+        self.transactions["committed"] += 1
+        self.duration_buckets[bisect_left(LATENCY_BUCKETS, duration)] += 1
+        self.duration_sum += duration
+        self.size_buckets[bisect_left(SIZE_BUCKETS, records)] += 1
+
+    def copied(self, timestamps: Sequence[int], size: int, now: int, duration: float = 0.0) -> None:
+        """Count a batch of `size` bytes, with its replication latency: `now` minus record timestamp, ms.
+
+        Its transaction took `duration` seconds. Clocks of producers may be ahead of ours; such a record's latency
+        counts as 0. A record without a timestamp has none.
+        """
+        self.records += len(timestamps)
+        self.bytes += size
+        known = sorted(timestamps)
+        begin = bisect_right(known, 0)
+        past = known[begin : bisect_right(known, now, lo=begin)]
+        latency = (now * len(past) - sum(past)) / 1000
+        self.latency_sum += latency
+        self.age_sum += max(0.0, latency - (len(known) - begin) * duration)
+        younger = len(known)  # before it stands what is not counted yet
+        for index, bound in enumerate(_BOUNDS_MS):
+            before = bisect_left(known, now - bound, lo=begin, hi=younger)
+            self.latency_buckets[index] += younger - before
+            younger = before
+            if younger == begin:
+                return
+        self.latency_buckets[-1] += younger - begin
+
+    def plus(self, other: Counters) -> Counters:
+        """Both together."""
+        return self._combined(other, 1)
+
+    def minus(self, other: Counters) -> Counters:
+        """What was counted since `other`, an earlier state of the same."""
+        return self._combined(other, -1)
+
+    def precedes(self, other: Counters) -> bool:
+        """Is this an earlier state than `other` of the same incarnation?"""
+        progress = [(each.records, each.retries, *each.transactions.values()) for each in (self, other)]
+        return any(mine < theirs for mine, theirs in zip(*progress, strict=True))
+
+    def _combined(self, other: Counters, sign: int) -> Counters:
+        return Counters(*[_added(getattr(self, name), getattr(other, name), sign) for name in _COUNTERS])
+
+
+_COUNTERS = [each.name for each in fields(Counters)]
+
+
+def _added(a: Any, b: Any, sign: int) -> Any:
+    if isinstance(a, list):
+        return [x + sign * y for x, y in zip(a, b, strict=True)]
+    if isinstance(a, dict):
+        return {key: a.get(key, 0) + sign * b.get(key, 0) for key in a | b}
+    return a + sign * b
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A partition's state and cumulative counters, as its owner sees them."""
+
+    leader: str
+    incarnation: str  # counters of another incarnation begin at zero again
+    generation: int
+    partition: Partition
+    remote: str
+    state: str
+    reason: str
+    position: int  # next upstream offset; -1 before it is known
+    lag: int  # records up to the source's last stable offset; -1 before it is known
+    behind_since: float  # seconds since the Unix epoch: when the next record came; 0: no lag, -1: not known
+    last_commit: float  # seconds since the Unix epoch; 0: none yet
+    counters: Counters
+    topic_id: str = ""  # of the position; "" while nothing has been committed
+    remote_id: str = ""  # of the position
+    resets: int = 0  # of the position
+    incident: Incident | None = None  # the partition is blocked: somebody has to decide about it
+    throttled_by: Sequence[Side] = ()  # whose quotas slow it down
+    # Seconds since the Unix epoch: when the source's last stable offset came to stand still below the high watermark.
+    stuck_since: float = 0.0  # 0: it does not
+    held_back: int = 0  # offsets behind a transaction that is open on the source for longer than it should be
+
+    def key(self) -> bytes:
+        """The record key: the newest report of a partition replaces the older ones."""
+        return f"{self.partition.topic}/{self.partition.partition}".encode()
+
+    def encode(self) -> bytes:
+        """The record value, JSON."""
+        raw = {name: getattr(self, name) for name in _REPORT}  # asdict would copy each list
+        raw["counters"] = {name: getattr(self.counters, name) for name in _COUNTERS}
+        return json.dumps(raw, separators=(",", ":")).encode()
+
+    @staticmethod
+    def decode(value: bytes) -> Report:
+        """The report that `encode` wrote, without what a newer mirror has added. Raises Malformed."""
+        return Report(**decode.fields(decode.parsed(value, REPORT_MAX), _REQUIRED, _ADDED_LATER))
+
+
+_REPORT = [each.name for each in fields(Report)]
+REPORT_MAX = 2**18  # bytes; a usual one has 2,000
+_BUCKETS = decode.listed(decode.integer(), len(LATENCY_BUCKETS) + 1)
+_COUNTED: Mapping[str, decode.Check[Any]] = {
+    "records": decode.integer(),
+    "bytes": decode.integer(),
+    "transactions": decode.counts(OUTCOMES),
+    "fenced": decode.integer(),
+    "retries": decode.integer(),
+    "lost": decode.counts(LOST),
+    "latency_buckets": _BUCKETS,
+    "latency_sum": decode.number(),
+    "age_sum": decode.number(),
+    "duration_buckets": _BUCKETS,
+    "duration_sum": decode.number(),
+    "size_buckets": decode.listed(decode.integer(), len(SIZE_BUCKETS) + 1),
+}
+
+
+def _counters(raw: Any) -> Counters:
+    return Counters(**decode.fields(raw, {}, _COUNTED))
+
+
+_REQUIRED: Mapping[str, decode.Check[Any]] = {
+    "leader": decode.name,
+    "incarnation": decode.name,
+    "generation": decode.integer(),
+    "partition": a_partition,
+    "remote": decode.topic_name,
+    "state": decode.name,
+    "reason": decode.text,
+    "position": decode.integer(-1),
+    "lag": decode.integer(-1),
+    "behind_since": decode.moment(-1.0),
+    "last_commit": decode.moment(),
+    "counters": _counters,
+}
+_ADDED_LATER: Mapping[str, decode.Check[Any]] = {
+    "topic_id": decode.name,
+    "remote_id": decode.name,
+    "resets": decode.integer(),
+    "incident": lambda raw: None if raw is None else an_incident(raw),
+    "stuck_since": decode.moment(),
+    "held_back": decode.integer(),
+    "throttled_by": lambda raw: tuple(decode.listed(decode.among(SIDES))(raw)),
+}

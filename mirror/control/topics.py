@@ -1,0 +1,208 @@
+"""The control topic (plans, claims, orders) and the status topic (reports), both compacted and on the target.
+
+What follows the control topic is in control.py.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from mirror import decode
+from mirror.control.decisions import Decision
+from mirror.control.orders import KEY, VALUE_MAX, Order, Scope
+from mirror.control.reports import Report
+from mirror.errors import ClusterAway, FlowError
+from mirror.kafka.clients import internal_consumer, internal_producer, is_away
+from mirror.settings import Flow
+
+log = logging.getLogger(__name__)
+
+PLAN_KEY = b"plan"
+INTENT_KEY = b"intent"  # what the next plan is going to copy: see circles.py
+CLAIM_KEY = b"claim/"
+ORDER_KEY = KEY.encode()
+# What a broker says of a topic that was just created, or whose leader moves.
+NOT_YET = (
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
+RECENT = 25  # reports of each partition that are read: more than in the ten seconds in which each is repeated
+READ_TIMEOUT = 10.0  # seconds without anything new in which a channel that is read to its end is waited for
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A task says that a slice is now its own; an older task of the same slice gives way to it."""
+
+    slice: int
+    task: str
+    leader: str = ""  # whose service has started the task
+    epoch: str = ""  # the same for all tasks that Spark has started for one epoch; "": an older mirror's claim
+
+    def key(self) -> bytes:
+        """The record key: one per slice, so the newest claim stands."""
+        return CLAIM_KEY + str(self.slice).encode()
+
+    def encode(self) -> bytes:
+        """The record value, JSON."""
+        return json.dumps({"task": self.task, "leader": self.leader, "epoch": self.epoch}).encode()
+
+    @staticmethod
+    def decode(key: bytes, value: bytes) -> Claim:
+        """The claim that `key` and `encode` made. Raises Malformed."""
+        number = decode.number_of_key(key.removeprefix(CLAIM_KEY).decode("latin-1"))
+        later = {"leader": decode.name, "epoch": decode.name}
+        return Claim(number, **decode.fields(decode.parsed(value, VALUE_MAX), {"task": decode.name}, later))
+
+
+class ChannelWriter:
+    """Writes claims and orders to the control topic, reports to the status topic.
+
+    The leader's plans are in transactions of its own producer, which these plain writes do not disturb; where there
+    are no transactions they are plain writes, too.
+    """
+
+    def __init__(self, flow: Flow) -> None:
+        self._flow = flow
+        self._producer: Producer = internal_producer(flow.target)
+
+    def claim(self, claim: Claim) -> None:
+        """Write a claim and wait until it stands. Raises ClusterAway, FlowError when the target refuses it."""
+        self.write({claim.key(): claim.encode()})
+
+    def order(self, changes: Mapping[Scope, Order | None]) -> None:
+        """Write orders, None lifts one, and wait until they stand. Raises ClusterAway, FlowError."""
+        self.write({scope.key(): order.encode() if order else None for scope, order in changes.items()})
+
+    def decide(self, decisions: Iterable[Decision]) -> None:
+        """Write these decisions and wait until they stand. Raises ClusterAway, FlowError."""
+        self.write({decision.key(): decision.encode() for decision in decisions})
+
+    def write(self, records: Mapping[bytes, bytes | None]) -> None:
+        """Write records of the control topic in this order and wait until they stand. Raises ClusterAway, FlowError."""
+        topic, failed = self._flow.control_topic, list[KafkaError]()
+        try:
+            for key, value in records.items():
+                self._producer.produce(topic, value, key, 0, lambda error, _: failed.append(error) if error else None)
+        except KafkaException as error:  # a topic that is gone, as far as the client has heard
+            failed.append(error.args[0])
+        left = self._producer.flush(READ_TIMEOUT)
+        if left:
+            self._producer.purge()
+        reason = f"{topic} takes no record: {failed[0].str() if failed else 'no answer in time'}"
+        if failed and not is_away(failed[0]) and failed[0].code() != KafkaError._MSG_TIMED_OUT:
+            raise FlowError(f"flow {self._flow.name}: {reason}")
+        if left or failed:
+            raise ClusterAway(self._flow.target.alias, reason)
+
+    def report(self, reports: Iterable[Report]) -> None:
+        """Queue reports. One that is lost is replaced by the next: counters are cumulative."""
+        for report in reports:
+            try:
+                self._producer.produce(self._flow.status_topic, report.encode(), report.key(), 0)
+            except (BufferError, KafkaException):  # the latter while the topic is gone
+                break
+        self._producer.poll(0)
+
+    def close(self, timeout: float) -> None:
+        """Send what is queued, within `timeout` seconds."""
+        self._producer.flush(timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A report, and when it was written: seconds since the Unix epoch, by the clock of the task or the broker."""
+
+    report: Report
+    at: float
+
+
+class StatusReader:
+    """Follows a flow's status topic from its end, or from `back` records before it."""
+
+    def __init__(self, flow: Flow, back: int = 0) -> None:
+        self.ignored = 0  # reports so far that could not be decoded
+        self._flow = flow.name
+        self._cluster, self._topic = flow.target.alias, flow.status_topic
+        self._consumer: Consumer = internal_consumer(flow.target, flow.group)
+        try:
+            self._end = end_of(self._consumer, self._topic, self._cluster)
+        except ClusterAway:
+            self._consumer.close()
+            raise
+        self._next = max(0, self._end - back)
+        self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
+
+    @staticmethod
+    def recent(flow: Flow, partitions: int) -> list[Heard]:
+        """The last reports of a flow with so many partitions, oldest first. Raises ClusterAway."""
+        with closing(StatusReader(flow, back=RECENT * (10 + partitions))) as reader:
+            return reader.history()
+
+    def poll(self, timeout: float) -> list[Report]:
+        """Reports that come within `timeout` seconds."""
+        return [heard.report for heard in self._hear(timeout)]
+
+    def history(self) -> list[Heard]:
+        """All reports up to the topic's end as it was at the start, oldest first. Raises ClusterAway."""
+        found: list[Heard] = []
+        deadline = time.monotonic() + READ_TIMEOUT
+        while (before := self._next) < self._end:
+            found += self._hear(0.1)
+            if self._next != before:
+                deadline = time.monotonic() + READ_TIMEOUT
+            elif time.monotonic() > deadline:
+                raise ClusterAway(self._cluster, f"{self._topic} can't be read to its end")
+        return found
+
+    def _hear(self, timeout: float) -> list[Heard]:
+        found = []
+        for message in self._consumer.consume(1000, timeout):
+            error = message.error()
+            if error is None:
+                self._next = message.offset() + 1
+                report = self._decoded(message.value())
+                if report is not None:
+                    found.append(Heard(report, message.timestamp()[1] / 1000))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._next = message.offset()
+        return found
+
+    def _decoded(self, value: bytes | None) -> Report | None:
+        if value is None:
+            return None
+        try:
+            return Report.decode(value)
+        except decode.Malformed as error:
+            self.ignored += 1
+            where = {"flow": self._flow, "topic": self._topic, "reason": str(error)}
+            log.warning("report that can't be decoded is ignored", extra=where)
+            return None
+
+    def close(self) -> None:
+        """Leave the topic."""
+        self._consumer.close()
+
+
+def end_of(consumer: Consumer, topic: str, cluster: str) -> int:
+    """The end of a channel as it is now. Raises ClusterAway."""
+    deadline = time.monotonic() + READ_TIMEOUT
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), max(0.1, left))[1])
+        except KafkaException as error:
+            cause: KafkaError = error.args[0]
+            if cause.code() not in NOT_YET or left <= 0:
+                raise ClusterAway(cluster, f"{topic} can't be read: {cause.str()}") from error
+            time.sleep(0.1)  # a poll would take a record that nobody sees again

@@ -1,0 +1,1 @@
+"""The demo, and the local brokers that it and the tests run."""

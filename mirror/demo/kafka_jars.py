@@ -1,0 +1,121 @@
+"""Kafka's own jars, for local brokers and MirrorMaker: fetched once, and checked.
+
+    python -m mirror.demo.kafka_jars [artifact...]
+
+fetches what is named.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from mirror.errors import SetupError
+from mirror.spark.java import cache_dir, java
+
+# Not 4.3.0 to 4.4.0: a transaction's markers for a partition without a leader are skipped there, as if it had been
+# deleted (KRaftMetadataCache.getPartitionLeaderEndpoint), and the transaction hangs. A restart of a lone broker can do.
+KAFKA_VERSION = "4.2.0"
+BROKER = "kafka_2.13"
+MIRROR_MAKER = "connect-mirror"
+
+# What each artifact's jars have to be, in sha256sum's own form. Another Kafka: fetch it, look at it, and write it anew.
+HASHES = Path(__file__).parent / "hashes"
+
+_FETCH_SECONDS = 900.0
+
+_log = logging.getLogger(__name__)
+
+
+def kafka_jars(artifact: str = BROKER, progress: Callable[[str], object] = _log.info) -> Path:
+    """The folder with the jars of one of Kafka's artifacts and of all it needs, fetched with PySpark's Ivy if need be.
+
+    `artifact` is BROKER (44 MB) or MIRROR_MAKER (34 MB). Processes that ask at once fetch once. `progress` gets one
+    line if there is something to fetch. Raises SetupError if there is no Java, the download fails, or a jar is not the
+    one whose hash stands in HASHES.
+    """
+    jars = cache_dir() / f"{artifact}-{KAFKA_VERSION}"
+    if jars.is_dir():
+        return jars
+    jars.parent.mkdir(parents=True, exist_ok=True)
+    with jars.with_name(f"{jars.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not jars.is_dir():
+            progress(f"fetching Kafka {KAFKA_VERSION} ({artifact}) into {jars}, once: about half a minute")
+            with tempfile.TemporaryDirectory(prefix="fetching-", dir=jars.parent) as scratch:
+                _fetch(artifact, Path(scratch))
+                _compare(Path(scratch) / "jars", HASHES / f"{jars.name}.sha256")
+                (Path(scratch) / "jars").rename(jars)
+    return jars
+
+
+def _fetch(artifact: str, scratch: Path) -> None:
+    """Ivy's `artifact` and its dependencies, in scratch/jars."""
+    ivy = next(_spark_jars().glob("ivy-*.jar"), None)
+    if ivy is None:
+        raise SetupError(f"no Ivy in {_spark_jars()}: install PySpark with pip")
+    command = [java(), "-XX:-UsePerfData", f"-Duser.home={scratch}", "-jar", str(ivy)]
+    command += ["-cache", str(scratch / "cache"), "-confs", "default"]
+    command += ["-dependency", "org.apache.kafka", artifact, KAFKA_VERSION]
+    command += ["-retrieve", f"{scratch}/jars/[artifact]-[revision](-[classifier]).[ext]"]
+    what = f"could not fetch {artifact} {KAFKA_VERSION}"
+    try:
+        ended = subprocess.run(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_FETCH_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SetupError(f"{what} within {_FETCH_SECONDS:.0f} s") from error
+    if ended.returncode:
+        said = [line.strip(": \t") for line in ended.stdout.splitlines()]
+        telling = [line for line in said if line and not line.startswith("USE VERBOSE")]
+        raise SetupError(f"{what}; Ivy's last words: {' | '.join(telling[-3:])}")
+
+
+def _compare(jars: Path, hashes: Path) -> None:
+    """Are these jars the ones that `hashes` lists, no more and no fewer? What was altered on its way must not run."""
+    listed = {name: digest for digest, name in map(str.split, hashes.read_text().splitlines())}
+    found = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in jars.iterdir()}
+    wrong = sorted(name for name in listed.keys() | found.keys() if listed.get(name) != found.get(name))
+    if wrong:
+        name = wrong[0]
+        said = f"its SHA-256 is {found[name]}" if name in found else "it is missing"
+        should = f"it should be {listed[name]}" if name in listed else "it does not belong there"
+        raise SetupError(
+            f"{name} is not the jar that {hashes.name} lists: {said}, {should}; nothing of the download is kept. "
+            "Try again, and if it stays so, find out who has changed it"
+        )
+
+
+def _spark_jars() -> Path:
+    spark = importlib.util.find_spec("pyspark")
+    if spark is None or spark.origin is None:
+        raise SetupError("PySpark is not installed in this Python")
+    return Path(spark.origin).parent / "jars"
+
+
+def classpath(artifact: str = BROKER) -> str:
+    """The Java class path for `artifact`. Kafka comes without a logging back end, so PySpark's goes first."""
+    names = ("slf4j-api", "log4j-api", "log4j-core", "log4j-slf4j2-impl")
+    logging_jars = [str(jar) for name in names for jar in _spark_jars().glob(f"{name}-[0-9]*.jar")]
+    return os.pathsep.join([*logging_jars, f"{kafka_jars(artifact)}/*"])
+
+
+if __name__ == "__main__":
+    try:
+        for name in sys.argv[1:]:
+            kafka_jars(name, progress=lambda line: sys.stderr.write(f"{line}\n"))
+    except SetupError as error:
+        sys.exit(str(error))

@@ -1,0 +1,33 @@
+"""Records of one partition, as the consumer gave them and the producer takes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from confluent_kafka import Message
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records of one partition that go in one transaction."""
+
+    messages: list[Message]
+    offsets: list[int]  # upstream, ascending
+    timestamps: list[int]  # ms since the Unix epoch
+    weight: int  # bytes, see headers.weights
+
+    @property
+    def next_offset(self) -> int:
+        """The position once the batch is committed."""
+        return self.offsets[-1] + 1
+
+    @property
+    def epoch(self) -> int:
+        """The leader epoch of the last record; -1 if not known."""
+        return leader_epoch(self.messages[-1])
+
+
+def leader_epoch(message: Message) -> int:
+    """The leader epoch of a record; -1 if not known."""
+    epoch = message.leader_epoch()
+    return -1 if epoch is None else int(epoch)

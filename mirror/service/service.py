@@ -1,0 +1,142 @@
+"""The service: starts Spark and the flows, answers HTTP, and stops in order."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import threading
+import time
+import uuid
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from types import FrameType
+
+from mirror import __version__
+from mirror.errors import MirrorError, Superseded
+from mirror.kafka import clients
+from mirror.service.flow import FlowRunner
+from mirror.settings import Settings
+from mirror.spark.java import java
+from mirror.spark.session import SparkDriver, starting
+from mirror.status.overview import overview
+from mirror.web.metrics import Metrics
+from mirror.web.page import files, page
+from mirror.web.server import Answer, Route, WebServer, health, metrics
+
+log = logging.getLogger(__name__)
+
+LIVE_WITHIN = 60.0  # seconds in which every flow's loop must have run
+SPARK_START_TIMEOUT = 30.0  # seconds that a stop waits for a Spark that is still starting, to end it in order
+
+
+class Service:
+    """Everything that `mirror run` runs."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._leader = uuid.uuid4().hex
+        self._stopping = threading.Event()
+        self._wake = threading.Event()
+        self._spark: Future[SparkDriver] = Future()
+        flows = settings.flows
+        self._runners = [FlowRunner(f, len(flows), self._leader, self._spark, self._stopping) for f in flows]
+
+    def run(self) -> None:
+        """Run until SIGTERM, SIGINT or a failure.
+
+        Raises SetupError without Java, Superseded when no flow is left to lead, MirrorError for other failures.
+        """
+        java()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        web = WebServer(self._settings.http, self._routes())
+        log.info("mirror starts", extra={"version": __version__, "port": web.port})
+        for flow in self._settings.flows:
+            for line in clients.overridden(flow):
+                log.warning(line, extra={"flow": flow.name})
+        # Spark takes seconds to start, and its session must not be made by the main thread: that would
+        # replace our SIGINT handler.
+        threading.Thread(target=self._start_spark, daemon=True, name="spark").start()
+        try:
+            for runner in self._runners:
+                runner.start()
+            self._watch()
+            self._stop()
+        finally:
+            web.stop()
+        failures = [runner.failure for runner in self._runners if runner.failure is not None]
+        failures.sort(key=lambda failure: isinstance(failure, Superseded))
+        if self._spark.done() and self._spark.exception() is not None:
+            self._spark.result()
+        if failures:
+            raise failures[0]
+
+    def _routes(self) -> dict[str, Route]:
+        flows = [runner.status for runner in self._runners]
+        return {
+            "/": lambda request: page(overview(flows), request),
+            "/status": lambda _: Answer("application/json", overview(flows).json()),
+            "/metrics": metrics(Metrics(flows, self._settings.metrics.labels).registry),
+            "/livez": health(self._live),
+            "/readyz": health(self._ready),
+            **files(),
+        }
+
+    def _start_spark(self) -> None:
+        flows = {flow.name: flow for flow in self._settings.flows}
+        try:
+            with starting():
+                driver = SparkDriver(self._settings.spark, flows, self._leader, self._settings.log)
+        except MirrorError as error:
+            self._spark.set_exception(error)
+        else:
+            self._spark.set_result(driver)
+            driver.warm_up()
+
+    def _watch(self) -> None:
+        """Until there is reason to stop. A flow that another service leads is none while others run."""
+        while not self._stopping.is_set() and any(runner.is_alive() for runner in self._runners):
+            failed = any(r.failure and not isinstance(r.failure, Superseded) for r in self._runners)
+            if failed or (self._spark.done() and self._spark.exception() is not None):
+                return
+            self._wake.wait(0.5)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._stopping.set()
+        self._wake.set()
+
+    def _stop(self) -> None:
+        log.info("stopping")
+        self._stopping.set()
+        deadline = time.monotonic() + self._settings.drain_timeout
+        for runner in self._runners:
+            threading.Thread(target=runner.drain, daemon=True, name=f"drain {runner.name}").start()
+        drained = all([r.drained.wait(max(0.0, deadline - time.monotonic())) for r in self._runners])
+        if not drained:
+            log.warning("drain timed out, running tasks are killed; the next owner aborts what they left")
+        with contextlib.suppress(MirrorError, FutureTimeout):
+            spark = self._spark.result(SPARK_START_TIMEOUT)
+            if drained:
+                spark.stop()
+            else:
+                spark.kill()
+        log.info("stopped", extra={"drained": str(drained).lower()})
+
+    def _live(self) -> list[str]:
+        # One that has ended is no reason to end the others: another service leads its flow.
+        since = {r.name: time.monotonic() - r.beat for r in self._runners if r.is_alive()}
+        return [f"{name}: loop has not run for {last:.0f} s" for name, last in since.items() if last > LIVE_WITHIN]
+
+    def _ready(self) -> list[str]:
+        problems = [f"{r.name}: {r.status.problem}" for r in self._runners if r.status.problem]
+        problems += [f"{r.name}: {r.status.lacking}" for r in self._runners if r.status.lacking]
+        problems += [f"{r.name}: not running" for r in self._runners if not r.status.active and not r.status.problem]
+        for runner in self._runners:
+            unreported = len(runner.status.unreported())
+            if unreported:
+                problems.append(f"{runner.name}: {unreported} of {runner.status.size} partitions have no task yet")
+            for tally in runner.status.tallies():
+                if tally.report.state == "failed":
+                    problems.append(f"{runner.name}: {tally.report.partition} failed: {tally.report.reason}")
+        return problems

@@ -1,0 +1,150 @@
+"""The records of one partition between the consumer and the transactions."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+
+from confluent_kafka import Message
+
+from mirror.kafka.batch import Batch
+from mirror.kafka.headers import weights
+
+
+class RecordBuffer:
+    """Every record between two upstream offsets, without a hole; the fetcher adds at the end, one thread takes.
+
+    A batch stays in the buffer until it is committed, so that a retry needs no second fetch.
+    """
+
+    def __init__(self, start: int) -> None:
+        self._lock = threading.Lock()
+        self._messages: list[Message] = []
+        self._weights: list[int] = []
+        self.weight = 0  # of all of them, bytes
+        self._from = start
+        self._to = start
+        self._accepting = True
+        self._sealed = False
+        self._resets = 0
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def append(self, messages: Sequence[Message]) -> None:
+        """Add records as the consumer gave them; those it gave before, or gave before a seek, are dropped."""
+        with self._lock:
+            if not self._accepting or self._sealed:
+                return
+            if messages[0].offset() < self._to:
+                messages = [m for m in messages if m.offset() >= self._to]
+                if not messages:
+                    return
+            added = weights(messages)
+            self._messages.extend(messages)
+            self._weights.extend(added)
+            self.weight += sum(added)
+            self._to = messages[-1].offset() + 1
+
+    def seal(self) -> None:
+        """Keep what is there, and take no more until a seek: what comes now does not follow it."""
+        with self._lock:
+            self._sealed = True
+
+    def reached(self, offset: int) -> None:
+        """The consumer is at the source's end, and there was no record up to `offset` that it did not give."""
+        with self._lock:
+            if self._accepting and not self._sealed:
+                self._to = max(self._to, offset)
+
+    def go_back(self, offset: int) -> bool:
+        """The consumer goes back to `offset`, behind the last record, for there may be others now than there were.
+
+        False while the buffer takes none.
+        """
+        with self._lock:
+            if not self._accepting or self._sealed:
+                return False
+            kept = self._messages[-1].offset() + 1 if self._messages else self._from
+            self._to = min(self._to, max(offset, kept))
+            return True
+
+    @property
+    def sealed(self) -> bool:
+        """Is nothing taken any more after what is there?"""
+        return self._sealed
+
+    @property
+    def drained_to(self) -> int | None:
+        """The offset before which every record has been taken; None while some wait or the consumer has to seek."""
+        with self._lock:
+            return self._to if self._accepting and not self._messages else None
+
+    @property
+    def head_timestamp(self) -> int | None:
+        """Of the first record that waits, ms since the Unix epoch; None if none waits or it has no timestamp."""
+        with self._lock:
+            timestamp = self._messages[0].timestamp()[1] if self._messages else 0
+        return int(timestamp) if timestamp > 0 else None
+
+    def batch(self, max_records: int, max_bytes: int) -> Batch | None:
+        """The next batch, which stays in the buffer; at least one record, however large."""
+        with self._lock:
+            messages, each = self._messages[:max_records], self._weights[:max_records]
+        if not messages:
+            return None
+        if sum(each) > max_bytes:
+            count = max(1, bisect_right(list(accumulate(each)), max_bytes))
+            messages, each = messages[:count], each[:count]
+        return Batch(
+            messages,
+            offsets=list(map(Message.offset, messages)),
+            timestamps=[timestamp for _, timestamp in map(Message.timestamp, messages)],
+            weight=sum(each),
+        )
+
+    def committed(self, batch: Batch) -> None:
+        """Drop a batch that is on the target; nothing to do if the buffer was emptied meanwhile."""
+        with self._lock:
+            if not self._accepting:
+                return
+            self._drop(len(batch.messages))
+            self._from = batch.next_offset
+
+    def resume_at(self, offset: int) -> int | None:
+        """Make `offset` the first one. If the consumer has to seek there, the number to call `sought` with after."""
+        with self._lock:
+            if self._from <= offset <= self._to:
+                self._drop(sum(message.offset() < offset for message in self._messages))
+                self._from = offset
+                return None
+            self._reset(offset)
+            return self._resets
+
+    def invalidate(self) -> None:
+        """Drop everything; whatever the position is, the consumer has to seek."""
+        with self._lock:
+            self._reset(-1)
+
+    def sought(self, number: int) -> None:
+        """The consumer has made this seek; records from before can't come any more.
+
+        Unless a newer one is under way: even one to the same offset, for it would take the consumer back there
+        behind what was taken meanwhile.
+        """
+        with self._lock:
+            self._accepting = number == self._resets
+            self._sealed = False
+
+    def _drop(self, count: int) -> None:
+        self.weight -= sum(self._weights[:count])
+        del self._messages[:count], self._weights[:count]
+
+    def _reset(self, offset: int) -> None:
+        self._messages, self._weights = [], []
+        self.weight = 0
+        self._from = self._to = offset
+        self._accepting = self._sealed = False
+        self._resets += 1

@@ -1,0 +1,118 @@
+"""Batches of the source whose records can't be what was written: told by the consumer, then looked at again."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+
+from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from mirror.errors import ClusterAway, PartitionError
+from mirror.kafka.clients import batch_reader, is_away
+from mirror.kafka.cluster import ClusterAdmin
+from mirror.model import Partition, Position
+from mirror.settings import Flow
+from mirror.source.loss import Loss
+
+# The checksum does not fit, the batch can't be unpacked, or has a format that is not known.
+CORRUPT = frozenset({KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError._NOT_IMPLEMENTED})
+
+TIMEOUT = 20.0  # seconds for all that has to be read again
+POLL_TIMEOUT = 0.1  # seconds
+REMEDY = "have the source mended, or pass them over with mirror resume --skip-lost"
+TOLD = re.compile(r"the batch at offset (\d+) can't be read: ")
+
+
+def told(error: KafkaError, offset: int) -> str:
+    """For people, and for `find`, of a batch that begins at `offset`."""
+    return f"the batch at offset {offset} can't be read: {error.str()}"
+
+
+def believed(messages: Iterable[Message]) -> list[Message]:
+    """The records among these messages, but of each partition none behind a batch that can't be read.
+
+    librdkafka 2.16 goes on within such a batch, takes what stands there for another one, and follows what that says.
+    """
+    ended: set[tuple[str | None, int | None]] = set()
+    records: list[Message] = []
+    for message in messages:
+        error, where = message.error(), (message.topic(), message.partition())
+        if error is not None and error.code() in CORRUPT:
+            ended.add(where)
+        elif error is None and where not in ended:
+            records.append(message)
+    return records
+
+
+def find(flow: Flow, source: ClusterAdmin, partition: Partition, position: Position, said: str) -> Loss | None:
+    """The batch that can't be read at `position`, given what the consumer `said`; None: it can be read now.
+
+    Where it ends nobody tells: what its header says of that is under the same checksum. But a broker gives it for each
+    of its offsets. Raises ClusterAway, or PartitionError if the source does not answer in time.
+    """
+    if not TOLD.search(said):
+        return None
+    end = source.offsets({partition: OffsetSpec.latest()}).get(partition)
+    if end is None:
+        raise PartitionError(f"{said}; the source gives no offsets of the partition")
+    return _Reader(flow, partition).loss(position.offset, end)
+
+
+class _Reader:
+    """Reads one batch at a time: behind one that can't be read, nothing that the client gives may be believed."""
+
+    def __init__(self, flow: Flow, partition: Partition) -> None:
+        self._flow = flow
+        self._partition = partition
+        self._deadline = time.monotonic() + TIMEOUT
+
+    def loss(self, position: int, end: int) -> Loss | None:
+        """The batch that can't be read at `position`; `end`: nothing is read from there on."""
+        found = self._corrupt(position)
+        if found is None:
+            return None
+        first, why = found
+        last, step = first, 1  # the last offset known to be the batch's
+        while first + step < end and self._is_of(first, first + step):
+            last, step = first + step, 2 * step
+        resume = min(first + step, end)  # the first offset known not to be
+        while resume - last > 1:
+            middle = (last + resume) // 2
+            last, resume = (middle, resume) if self._is_of(first, middle) else (last, middle)
+        return Loss("corrupt", max(position, first), resume, why)
+
+    def _is_of(self, first: int, offset: int) -> bool:
+        found = self._corrupt(offset)
+        return found is not None and found[0] == first
+
+    def _corrupt(self, offset: int) -> tuple[int, str] | None:
+        """Where the batch begins that can't be read at `offset`, and why; None if the next one can be.
+
+        Each look has a consumer of its own: behind such a batch one has heard things that go on to come true.
+        """
+        consumer = batch_reader(self._flow)
+        try:
+            consumer.assign([TopicPartition(*self._partition, offset)])
+            while time.monotonic() < self._deadline:
+                message = consumer.poll(POLL_TIMEOUT)
+                if message is not None and not _is_away(message):
+                    return _judged(message)
+        finally:
+            consumer.close()
+        raise ClusterAway(self._flow.source.alias, f"no answer for {self._partition} within {TIMEOUT:.0f} s")
+
+
+def _is_away(message: Message) -> bool:
+    error = message.error()
+    return error is not None and error.code() not in CORRUPT and is_away(error)
+
+
+def _judged(message: Message) -> tuple[int, str] | None:
+    error = message.error()
+    if error is None or error.code() == KafkaError._PARTITION_EOF:
+        return None
+    if error.code() in CORRUPT:
+        return message.offset(), error.str()
+    raise PartitionError(f"offset {message.offset()} can't be read: {error.str()}")

@@ -1,0 +1,142 @@
+"""Where the source's partitions end: their last stable offsets, and what an open transaction holds back behind them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FuturesTimeout
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from mirror.kafka.cluster import given, refresh_metadata
+from mirror.model import Partition
+
+REFRESH_TIMEOUT = 0.2  # seconds
+FORGOTTEN_AFTER = 30.0  # seconds that an answer may take whose request has a time-out of 5
+HIGH_INTERVAL = 10.0  # seconds between two questions for high watermarks
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A last stable offset that stands still while the high watermark is above it: a transaction is open there."""
+
+    stable: int
+    high: int
+    since: float  # seconds since the Unix epoch, as this task has seen it
+
+    @property
+    def lasts(self) -> float:
+        """Seconds."""
+        return max(0.0, time.time() - self.since)
+
+    @property
+    def offsets(self) -> int:
+        """How many are held back; those of markers and aborted records count, too."""
+        return self.high - self.stable
+
+    @property
+    def reason(self) -> str:
+        """For people."""
+        since = datetime.fromtimestamp(self.since, timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")
+        verb = "offset is" if self.offsets == 1 else "offsets are"
+        return f"{self.offsets:,} {verb} held back by an open transaction on the source since {since}"
+
+
+class SourceEnds:
+    """The ends of a task's partitions. Hardly waits, for the source may be away.
+
+    Records behind the last stable offset reach no read_committed consumer, so they are no lag. Only the high watermark
+    tells of them. It is asked for seldom, and only of partitions whose last stable offset stands still.
+    """
+
+    def __init__(self, source: AdminClient, warn_after: float) -> None:
+        self.stable: dict[Partition, int] = {}  # last stable offsets, as far as they are known now
+        self._source = source
+        self._stables = _Latest(source, IsolationLevel.READ_COMMITTED)
+        self._highs = _Latest(source, IsolationLevel.READ_UNCOMMITTED)
+        self._interval = min(HIGH_INTERVAL, warn_after)
+        self._next = 0.0  # monotonic: when high watermarks are asked for again
+        self._stood: Mapping[Partition, int] = {}  # where those of which they were asked stood then
+        self._holds: dict[Partition, Hold] = {}
+
+    def ask(self, partitions: Iterable[Partition]) -> None:
+        """Collect the last answers, and ask again: to be called about once a second."""
+        answers = self._stables.answers()
+        if answers is None:
+            return
+        still = self._keep(answers)
+        if None in answers.values():
+            refresh_metadata(self._source, REFRESH_TIMEOUT)
+        self._stables.ask(partitions)
+        self._look_behind(still)
+
+    def hold(self, partition: Partition) -> Hold | None:
+        """What an open transaction holds back there; None also if the last stable offset is not known now."""
+        return self._holds.get(partition) if partition in self.stable else None
+
+    def _keep(self, answers: Mapping[Partition, int | None]) -> list[Partition]:
+        """The partitions whose last stable offset has not moved since the last answer."""
+        still = []
+        for partition, offset in answers.items():
+            before = self.stable.pop(partition, None)
+            if offset is None:
+                continue
+            self.stable[partition] = offset
+            if offset == before:
+                still.append(partition)
+            hold = self._holds.get(partition)
+            if hold is not None and hold.stable != offset:
+                del self._holds[partition]
+        return still
+
+    def _look_behind(self, still: Collection[Partition]) -> None:
+        highs = self._highs.answers()
+        if highs is None:
+            return
+        for partition, high in highs.items():
+            stable = self._stood[partition]
+            if high is None or stable != self.stable.get(partition):
+                continue
+            known = self._holds.pop(partition, None)
+            if high > stable:
+                self._holds[partition] = Hold(stable, high, known.since if known else time.time())
+        due = time.monotonic() >= self._next
+        if due:
+            self._next = time.monotonic() + self._interval
+            self._stood = {partition: self.stable[partition] for partition in still}
+        self._highs.ask(still if due else ())
+
+
+class _Latest:
+    """Latest offsets as one isolation level sees them."""
+
+    def __init__(self, source: AdminClient, isolation: IsolationLevel) -> None:
+        self._source = source
+        self._isolation = isolation
+        self._asked: Mapping[TopicPartition, Future[Any]] = {}
+        self._until = 0.0
+
+    def ask(self, partitions: Iterable[Partition]) -> None:
+        asked = {TopicPartition(*partition): OffsetSpec.latest() for partition in partitions}
+        self._until = time.monotonic() + FORGOTTEN_AFTER
+        self._asked = (
+            self._source.list_offsets(asked, isolation_level=self._isolation, request_timeout=5.0) if asked else {}
+        )
+
+    def answers(self) -> dict[Partition, int | None] | None:
+        """The offset of each partition that was asked for, None where the source gives none; None: not all are here."""
+        if not all(future.done() for future in self._asked.values()) and time.monotonic() < self._until:
+            return None
+        return {Partition(tp.topic, tp.partition): _offset(future) for tp, future in self._asked.items()}
+
+
+def _offset(answer: Future[Any]) -> int | None:
+    try:
+        return given(answer.result(0))
+    except (KafkaException, FuturesTimeout):  # librdkafka has ways to forget a request
+        return None

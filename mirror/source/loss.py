@@ -1,0 +1,85 @@
+"""What the source has lost: upstream offsets from the position on that can't be copied any more."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from confluent_kafka.admin import OffsetSpec
+
+from mirror.errors import PartitionError
+from mirror.kafka.cluster import ClusterAdmin
+from mirror.model import Partition, Position, Topic
+
+# librdkafka has looked where the source's log parted from the position's leader epoch (KIP-320), and only logs it.
+PARTED = re.compile(r"truncation detected .* broker end offset is (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Why copying can't go on at `position`, and the offset where it can.
+
+    - deleted: retention or DeleteRecords overtook the position;
+    - truncated: an unclean leader election cut the log before the position;
+    - recreated: the topic was deleted and created again;
+    - corrupt: the batch at the position is not what was written, `why` says how that is known.
+    """
+
+    reason: Literal["deleted", "truncated", "recreated", "corrupt"]
+    position: int
+    resume: int
+    why: str = ""
+
+    @property
+    def offsets(self) -> int:
+        """How many are lost; 1 for a recreated topic: nobody knows how far the old one went."""
+        return 1 if self.reason == "recreated" else abs(self.position - self.resume)
+
+    @property
+    def what(self) -> str:
+        """For people: the range, and why."""
+        if self.reason == "deleted":
+            return f"offsets {self.position} to {self.resume - 1} were deleted on the source before they were copied"
+        if self.reason == "corrupt":
+            return f"offsets {self.position} to {self.resume - 1} can't be read as they were written: {self.why}"
+        if self.reason == "truncated":
+            return (
+                f"the source's log was cut at offset {self.resume} (unclean leader election): offsets {self.resume} to "
+                f"{self.position - 1} were copied and are not the source's any more"
+            )
+        return (
+            f"the source topic was deleted and created again: what followed offset {self.position - 1} of the old one "
+            f"is lost, the new one begins at offset {self.resume}"
+        )
+
+
+def find(source: ClusterAdmin, partition: Partition, topic: Topic, position: Position, said: str) -> Loss | None:
+    """What is lost, given that the consumer could not go on at `position` and `said` why; None: it is there now.
+
+    Raises ClusterAway, or PartitionError when the plan's topic is not the source's any more, when offsets are refused,
+    or who answers is not the leader any more.
+    """
+    if source.topic_ids([partition.topic]).get(partition.topic) != topic.topic_id:
+        raise PartitionError("the source topic was deleted; perhaps another of its name waits for the next plan")
+    first = source.offsets({partition: OffsetSpec.earliest()}, stable=False).get(partition)
+    told = source.end(partition)
+    if first is None or told is None:
+        raise PartitionError("the source gives no offsets of the partition")
+    end, epoch = told
+    if not position.belongs_to(topic.topic_id):
+        return Loss("recreated", position.offset, first)
+    if position.offset < first:
+        return Loss("deleted", position.offset, first)
+    parted = PARTED.search(said)  # of what was fetched, which may be ahead of the position
+    kept = min(end, int(parted[1])) if parted else end
+    if position.offset <= kept:
+        return None
+    # A leader that was deposed without hearing of it has a shorter log, too, and what follows would be copied again.
+    # Who has cut the log leads since the records before the position were written.
+    if 0 <= epoch <= position.newest_epoch:
+        raise PartitionError(
+            f"the log of the source's broker that answers ends at offset {end}, but it does not lead any more: its "
+            f"leader epoch is {epoch}, a record before position {position.offset} has {position.newest_epoch}"
+        )
+    return Loss("truncated", position.offset, max(first, kept))

@@ -1,0 +1,1 @@
+"""Spark: the data source whose partitions are the slices, the session, and jobs."""

@@ -1,0 +1,158 @@
+"""The Spark streaming source `mirror`: a micro-batch is one epoch, each of its partitions one slice.
+
+The source's "offset" is just the epoch's number; positions live on the target. An epoch lasts until the number of
+slices changes or the plan says to stop, so records never wait for Spark's micro-batches. The rows that a task
+yields at its end are receipts, one per topic partition.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple, dataclass
+from typing import ClassVar
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from mirror import logs
+from mirror.control.plan import Plan
+from mirror.control.reader import ControlReader
+from mirror.errors import ClusterAway, ForeignPlan, MirrorError
+from mirror.settings import Flow, Log
+from mirror.task.task import SliceTask
+
+log = logging.getLogger(__name__)
+
+FORMAT = "mirror"
+RETRY_DELAY = 1.0  # seconds; Spark itself starts a failed task again at once
+Offset = dict[str, int]
+
+
+@dataclass(frozen=True)
+class SlicePartition(InputPartition):
+    """One slice of an epoch of `count` slices. Spark gives it to each task that it starts for the slice."""
+
+    index: int
+    count: int
+    epoch: str
+
+
+class MirrorDataSource(DataSource):
+    """`spark.readStream.format("mirror").option("flow", "primary->backup")`, once `bound` to a run's settings."""
+
+    flows: ClassVar[Mapping[str, Flow]]
+    leader: ClassVar[str]
+    log: ClassVar[Log]
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """A receipt, see task.Receipt."""
+        return (
+            "slice INT, topic STRING, partition INT, remote_topic STRING, position BIGINT, records BIGINT, state STRING"
+        )
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
+        """The reader of the flow that the option names."""
+        return EpochReader(self.flows[self.options["flow"]], self.leader, self.log)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """One that reads nothing, in as many tasks as the option `tasks` says."""
+        return WarmUp(int(self.options["tasks"]))
+
+
+def bound(flows: Mapping[str, Flow], leader: str, log: Log) -> type[DataSource]:
+    """The source class for one run.
+
+    Settings hold secrets. As attributes of a class made here they travel inside its pickle; as options they would
+    stand in Spark's plans and UI.
+    """
+    return type("BoundMirrorDataSource", (MirrorDataSource,), {"flows": flows, "leader": leader, "log": log})
+
+
+class WarmUp(DataSourceReader):
+    """Makes Spark start the Python workers that the first epoch is going to find idle, with this package loaded."""
+
+    def __init__(self, tasks: int) -> None:
+        self._tasks = tasks
+
+    def partitions(self) -> list[InputPartition]:
+        """As many as there are to be workers."""
+        return [InputPartition(number) for number in range(self._tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
+        """No rows."""
+        return iter(())
+
+
+class EpochReader(DataSourceStreamReader):
+    """Lives in a driver-side Python process of its own, so it learns the plan from the control topic, like tasks."""
+
+    def __init__(self, flow: Flow, leader: str, log: Log) -> None:
+        self._flow = flow
+        self._leader = leader
+        self._log = log
+        self._control: ControlReader | None = None
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        """Epochs are counted from 0 in every run."""
+        return {"epoch": 0}
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """The next epoch if there is a plan of ours to run, else `start`: nothing to do."""
+        return {"epoch": start["epoch"] + 1} if self._plan() else start
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """The slices of the newest plan; none if it says to stop by now."""
+        plan = self._plan()
+        count = len(plan.slices) if plan and start != end else 0
+        epoch = uuid.uuid4().hex
+        return [SlicePartition(index, count, epoch) for index in range(count)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
+        """Run one slice, in an executor's Python worker; yields its receipts when the epoch ends."""
+        assert isinstance(partition, SlicePartition)
+        logs.configure(self._log)
+        try:
+            whole = partition.index, partition.count, partition.epoch
+            receipts = SliceTask(self._flow, self._leader, *whole).run()
+        except ForeignPlan as error:  # the epoch is over until there is another
+            where = {"flow": self._flow.name, "slice": partition.index, "reason": str(error)}
+            log.warning("task ends", extra=where)
+            return
+        except Exception as error:
+            # Spark keeps this to itself, and starts the task again.
+            away = isinstance(error, MirrorError) and error.away
+            where = {"flow": self._flow.name, "slice": partition.index, "reason": f"{type(error).__name__}: {error}"}
+            log.log(logging.DEBUG if away else logging.WARNING, "task failed and starts again", extra=where)
+            time.sleep(RETRY_DELAY)
+            raise
+        for receipt in receipts:
+            yield astuple(receipt)
+
+    def stop(self) -> None:
+        """Leave the control topic, and be quiet: this process ends, and PySpark has told Spark why.
+
+        As a rule Spark has closed the connection. An answer that was on its way then ends in a stack trace.
+        """
+        sys.excepthook = lambda *_: None
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+
+    def _plan(self) -> Plan | None:
+        self._control = self._control or ControlReader(self._flow)
+        try:
+            self._control.read_to_end()
+        except (ClusterAway, ForeignPlan):
+            return None
+        plan = self._control.plan
+        return None if not plan or plan.leader != self._leader or plan.stop else plan

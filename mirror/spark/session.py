@@ -1,0 +1,260 @@
+"""The Spark session that runs the slices."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO
+
+from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from mirror.errors import MirrorError
+from mirror.settings import Flow, Log
+from mirror.settings import Spark as SparkSettings
+from mirror.spark import security
+from mirror.spark.data_source import FORMAT, bound
+from mirror.spark.home import SparkHome, spark_home
+from mirror.spark.run_directory import Scratch
+from mirror.spark.security import LOCAL
+
+_logger = logging.getLogger(__name__)
+
+# A slice's task lives as long as its epoch, so failures of weeks add up; each is retried by the next attempt.
+TASK_MAX_FAILURES = 1_000_000
+
+SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"  # what PySpark starts its gateway with
+
+# What a JVM says at its start whatever it is told, and Spark's first words before it reads a log configuration.
+NOISE = re.compile(
+    rb"WARNING: (Using incubator modules|.*sun\.misc\.Unsafe|.*restricted method|Please consider|Use --enable)"
+)
+
+# The driver moves no records: a small heap and the serial collector keep its memory low.
+DRIVER_JAVA_OPTIONS = (
+    "-XX:+UseSerialGC -XX:-UsePerfData -XX:TieredStopAtLevel=1 -Xss512k -XX:+IgnoreUnrecognizedVMOptions"
+)
+
+CONF: Mapping[str, str] = {
+    "spark.app.name": "mirror",
+    "spark.driver.memory": "512m",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.excludeOnFailure.enabled": "false",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.pollingDelay": "20ms",  # between looks for a plan; each reads the control topic to its end
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.stopTimeout": "10s",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    # The few rows here are not worth a compiler, whose classes alone take half a second to load.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+# A second copy of a slice would only fence the first one.
+FIXED: Mapping[str, str] = {"spark.speculation": "false"}
+
+
+def master(configured: str, flows: int, failures: int = TASK_MAX_FAILURES) -> str:
+    """The master URL to use: a local one gets at least one thread per flow, and tasks that may fail so often."""
+    local = LOCAL.fullmatch(configured)
+    if not local:
+        return configured
+    threads = local["threads"] or "1"
+    cores = _cores() if threads == "*" else int(threads)
+    return f"local[{max(cores, flows)},{failures}]"
+
+
+def _cores() -> int:
+    """What this process may use: a container's share is less than the machine has."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for quota, period in (_quota("cpu.max"), _quota("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        if quota > 0:
+            cores = min(cores, math.ceil(quota / period))
+    return max(1, cores)
+
+
+def _quota(*files: str) -> tuple[int, int]:
+    """Microseconds of CPU in each period of so many, from the files of cgroup v2 or v1; -1: no limit."""
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = map(int, " ".join((Path("/sys/fs/cgroup") / file).read_text() for file in files).split())
+        return quota, period
+    return -1, 1
+
+
+@contextlib.contextmanager
+def starting() -> Iterator[None]:
+    """Whatever keeps a SparkDriver from starting becomes a MirrorError with Spark's own first line."""
+    try:
+        yield
+    except Exception as error:
+        said = str(error.java_exception if isinstance(error, Py4JJavaError) else error).strip()
+        reason = said.splitlines()[0][:300] if said else type(error).__name__
+        raise MirrorError(f"Spark does not start: {reason}") from error
+
+
+class SparkDriver:
+    """A session and its directory, which holds nothing worth keeping: positions live on the target."""
+
+    def __init__(
+        self,
+        settings: SparkSettings,
+        flows: Mapping[str, Flow],
+        leader: str,
+        log: Log,
+        home: SparkHome | None = None,
+        task_failures: int = TASK_MAX_FAILURES,
+    ) -> None:
+        for line in security.warnings(settings.master, settings.conf):
+            _logger.warning(line)
+        self._scratch = Scratch()
+        self._stopping = False
+        url = master(settings.master, len(flows), task_failures)
+        # PySpark reads only the variable. Executors get it too: as a rule they run the driver's image.
+        python = settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+        os.environ["PYSPARK_PYTHON"] = python
+        # Spark runs this one only to look for data sources among the installed packages, and does not if it is missing.
+        os.environ["PYSPARK_DRIVER_PYTHON"] = "none"
+        self._home = home or spark_home(self._scratch.path)
+        os.environ["SPARK_HOME"] = str(self._home.path)
+        local = security.is_local(url)
+        attempts = {"spark.task.maxFailures": str(task_failures)}
+        protection = security.protection(url, settings.conf)
+        hidden = security.redaction(settings.conf, settings.references)
+        together = {**self._conf(local), **attempts, **protection, **settings.conf, **hidden, **FIXED}
+        if local:  # the one thing that tells Spark's own pages where to listen
+            os.environ["SPARK_LOCAL_IP"] = together[security.BIND]
+        conf = SparkConf().setAll(list(together.items())).setMaster(url)
+        self.session = SparkSession(SparkContext(conf=conf, gateway=self._launch(conf)))
+        # Its answer to a JVM that is gone is a stack trace on stderr.
+        self.session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+        if not local:
+            self.session.sparkContext.addPyFile(str(_package(self._scratch.path)))
+        self.session.dataSource.register(bound(flows, leader, log))
+
+    def _launch(self, conf: SparkConf) -> JavaGateway:
+        """Start the JVM in a session of its own: what is sent to our process group must not end it before a drain."""
+        lines, stderr = os.pipe()  # read from the start: a JVM that can't start says why
+        threading.Thread(target=self._relay, args=(os.fdopen(lines, "rb"),), daemon=True, name="jvm stderr").start()
+        try:
+            with self._submitted(conf):
+                how = {"stderr": stderr, "start_new_session": True}
+                gateway: JavaGateway = launch_gateway(None, how)  # type: ignore[no-untyped-call]
+        finally:
+            os.close(stderr)
+        self._jvm: subprocess.Popen[bytes] = gateway.proc
+        return gateway
+
+    @contextlib.contextmanager
+    def _submitted(self, conf: SparkConf) -> Iterator[None]:
+        """Have PySpark's gateway read `conf` from a file that only we can read: on a command line everybody can."""
+        file = self._scratch.path / "spark.properties"
+        file.touch(0o600, exist_ok=False)
+        file.write_text(security.properties_file(dict(conf.getAll())))
+        before = os.environ.get(SUBMIT_ARGS)
+        ours = f"--properties-file {shlex.quote(str(file))} --load-spark-defaults"
+        os.environ[SUBMIT_ARGS] = f"{ours} {before or 'pyspark-shell'}"
+        try:
+            yield
+        finally:
+            file.unlink()
+            if before is None:
+                del os.environ[SUBMIT_ARGS]
+            else:
+                os.environ[SUBMIT_ARGS] = before
+
+    def _relay(self, lines: IO[bytes]) -> None:
+        """Pass on what the JVM and the Python workers say, but for what says nothing."""
+        for line in lines:
+            if not self._stopping and not NOISE.match(line):
+                sys.stderr.buffer.write(line)
+                sys.stderr.flush()
+
+    def _conf(self, local: bool) -> dict[str, str]:
+        log4j = Path(__file__).with_name("log4j2.properties").as_uri()
+        options = f"{DRIVER_JAVA_OPTIONS} {self._home.java_options} -Dlog4j2.configurationFile={log4j}"
+        here = self._scratch.path
+        own = {"spark.sql.warehouse.dir": (here / "warehouse").as_uri()}
+        if local:
+            own["spark.local.dir"] = str(here)
+        return {**CONF, **own, "spark.driver.extraJavaOptions": f"{options} -Djava.io.tmpdir={here}"}
+
+    def warm_up(self) -> None:
+        """Start Python workers, while others plan the first query: see source.WarmUp."""
+        # A session that is stopped meanwhile has no JVM any more, which PySpark finds out as an AttributeError.
+        with contextlib.suppress(Py4JError, PySparkException, ConnectionError, AttributeError):
+            self.session.read.format(FORMAT).option("tasks", str(self.slots())).load().collect()
+
+    def slots(self) -> int:
+        """Tasks that can run at once now, on all executors."""
+        context = self.session.sparkContext._jsc.sc()
+        profile = context.resourceProfileManager().defaultResourceProfile()
+        return int(context.maxNumConcurrentTasks(profile))
+
+    def start(self, flow: Flow, receipts: Callable[[DataFrame, int], None]) -> StreamingQuery:
+        """Start a flow's query; `receipts` is called with each epoch, and runs it by collecting it."""
+        return self.query(FORMAT, flow.name, receipts)
+
+    def query(self, source: str, name: str, sink: Callable[[DataFrame, int], None]) -> StreamingQuery:
+        """Start a query over the option `flow` of a registered source; `sink` is called with each micro-batch."""
+        checkpoint = tempfile.mkdtemp(prefix="checkpoint-", dir=self._scratch.path)
+        return (
+            self.session.readStream.format(source)
+            .option("flow", name)
+            .load()
+            .writeStream.queryName(name)
+            .option("checkpointLocation", Path(checkpoint).as_uri())
+            .foreachBatch(sink)
+            .start()
+        )
+
+    def stop(self) -> None:
+        """End the session and remove its directory. From now on the JVM is not heard: it ends as it likes."""
+        self._stopping = True
+        with contextlib.suppress(Py4JError, ConnectionError):
+            self.session.stop()
+        self._scratch.remove()
+
+    def join(self, timeout: float) -> None:
+        """After `stop`: wait until the JVM has ended, `timeout` seconds at most."""
+        assert self._jvm.stdin is not None
+        self._jvm.stdin.close()  # which it takes as the end of us
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._jvm.wait(timeout)
+
+    def kill(self) -> None:
+        """End the JVM at once, and with it every task."""
+        self._stopping = True
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._jvm.pid, signal.SIGKILL)  # the leader of its own session
+        self._jvm.wait()
+        self._scratch.remove()
+
+
+def _package(directory: Path) -> Path:
+    """This package as a zip for executors; what it needs of others (see README) is theirs to have."""
+    here = Path(__file__).parents[1]
+    archive = directory / "mirror.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for module in here.rglob("*.py"):
+            packed.write(module, Path("mirror", module.relative_to(here)))
+    return archive

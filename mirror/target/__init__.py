@@ -1,0 +1,1 @@
+"""Writing partitions to the target: producers, transactions, positions, and remote topics."""

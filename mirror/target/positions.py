@@ -1,0 +1,221 @@
+"""Positions: the next upstream offset of each partition, in a consumer group on the target."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import random
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from mirror import decode
+from mirror.errors import ClusterAway, PartitionError, PositionUnstable
+from mirror.kafka.clients import is_away, position_reader
+from mirror.model import Position
+from mirror.settings import Cluster
+
+REQUEST_TIMEOUT = 10.0  # seconds
+KNOWN_LEADER_TIMEOUT = 1.0  # seconds for the leader that is known, which may be down
+LOOK_INTERVAL = 0.02  # seconds
+HANGS = "an open transaction; should that last, see docs/runbooks/MirrorPartitionFailed.md"
+
+DEPOSED = "a broker that takes no commits of the group: another may coordinate it now, and this one not know it"
+
+
+METADATA_MAX = 2**16  # bytes
+_REQUIRED: Mapping[str, decode.Check[Any]] = {"topic_id": decode.name}
+_ADDED_LATER: Mapping[str, decode.Check[Any]] = {
+    "since": decode.integer(-1, decode.INT32_MAX),
+    "remote_id": decode.name,
+    "resets": decode.integer(),
+}
+
+
+def to_commit(position: Position, remote: str, partition: int) -> TopicPartition:
+    """The position as `send_offsets_to_transaction` takes it. The key is the remote topic: a broker refuses others."""
+    more: dict[str, object] = {"since": position.since} if position.since > position.epoch else {}
+    if position.remote_id:
+        more["remote_id"] = position.remote_id
+    if position.resets:
+        more["resets"] = position.resets
+    metadata = json.dumps({"topic_id": position.topic_id, **more}, separators=(",", ":"))
+    return TopicPartition(remote, partition, position.offset, metadata, position.epoch)
+
+
+def from_committed(committed: TopicPartition) -> Position | None:
+    """The position that `to_commit` encoded; None when nothing was ever committed."""
+    if committed.offset < 0:
+        return None
+    try:
+        metadata = decode.fields(decode.parsed(committed.metadata or "", METADATA_MAX), _REQUIRED, _ADDED_LATER)
+    except decode.Malformed:  # committed by somebody else's tool
+        metadata = {"topic_id": ""}
+    epoch = committed.leader_epoch
+    return Position(committed.offset, epoch=-1 if epoch is None else epoch, **metadata)
+
+
+class Positions:
+    """Reads positions. Only a *loaded* one may be trusted; the others tell where to start looking.
+
+    `barrier_topic` is a topic on the target that mirror may read; under it the group gets a position that means nothing
+    but that the one who tells it is the group's coordinator: see `load`.
+    """
+
+    def __init__(self, cluster: Cluster, group: str, barrier_topic: str) -> None:
+        self._cluster = cluster.alias
+        self._group = group
+        self._barrier = barrier_topic
+        self._identity = uuid.uuid4().hex
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+        self._learning = threading.Lock()
+        self._learned: dict[Consumer, float] = {}
+        self._stable = position_reader(cluster, group, "read_committed")
+        self._latest = position_reader(cluster, group, "read_uncommitted")
+
+    def close(self) -> None:
+        """End the clients."""
+        self._stable.close()
+        self._latest.close()
+
+    def load(self, remote: str, partition: int) -> Position | None:
+        """The stable position as it is now, or was after this call began; None: none was ever committed.
+
+        A coordinator that was deposed and has not heard of it, because it hung or is cut off from the others, answers
+        OffsetFetch from its memory: what has been committed since would be copied again. It can't commit anything any
+        more. So a token is committed first, and only an answer that has it counts. Raises as `stable`.
+        """
+        deadline, pause = time.monotonic() + REQUEST_TIMEOUT, LOOK_INTERVAL
+        began = next(self._numbers)
+        wanted = [TopicPartition(self._barrier, 0), TopicPartition(remote, partition)]
+        while (left := deadline - time.monotonic()) > 0:
+            with self._lock:  # so that they are committed in this order
+                token = TopicPartition(self._barrier, 0, 0, f"{self._identity}/{next(self._numbers)}")
+                # Not waited for: a broker answers the requests of a connection one after another.
+                self._stable.commit(offsets=[token], asynchronous=True)
+            barrier, found = self._fetch_stable(wanted, left)
+            self._stable.poll(0)  # drops what became of the commits
+            if self._is_since(began, barrier.metadata):
+                return self._told(found)
+            time.sleep(random.uniform(0, pause))  # another task's token may have been in between
+            pause = min(2 * pause, 1.0)
+        why = f"{DEPOSED}; or {self._barrier} is missing, which the leader makes again"
+        raise PositionUnstable(f"the position of {remote}-{partition} is told by {why}")
+
+    def _is_since(self, began: int, token: str | None) -> bool:
+        """Has any of our threads committed this token after a call with this number began?"""
+        identity, _, number = (token or "").partition("/")
+        # Whoever may commit to the group may write anything here.
+        return identity == self._identity and number.isdecimal() and len(number) < 20 and int(number) > began
+
+    def stable(self, remote: str, partition: int) -> Position | None:
+        """A committed position, with no transaction pending on it (OffsetFetch's RequireStable, KIP-447).
+
+        Raises PositionUnstable while one is pending, ClusterAway when the target does not answer, PartitionError when
+        it refuses.
+        """
+        (found,) = self._fetch_stable([TopicPartition(remote, partition)], REQUEST_TIMEOUT)
+        return self._told(found)
+
+    def _fetch_stable(self, asked: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        with contextlib.suppress(ClusterAway):
+            return self._fetch(self._stable, asked, timeout)
+        # If it answers this, librdkafka has asked for the stable ones in vain.
+        self.hints((each.topic, each.partition) for each in asked)
+        raise PositionUnstable(f"the position of {asked[-1].topic}-{asked[-1].partition} is held by {HANGS}")
+
+    def _told(self, found: TopicPartition) -> Position | None:
+        if found.error is not None:
+            where = f"{found.topic}-{found.partition}"
+            if found.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT:
+                raise PositionUnstable(f"the position of {where} is held by {HANGS}")
+            raise self._failed(f"no position of {where}", found.error)
+        return from_committed(found)
+
+    def commit(self, position: TopicPartition) -> None:
+        """Commit a position by itself, without a transaction. Raises ClusterAway or PartitionError."""
+        try:
+            (done,) = self._latest.commit(offsets=[position], asynchronous=False)
+        except KafkaException as error:
+            raise self._failed(f"position of {position.topic}-{position.partition}", error.args[0]) from error
+        if done.error is not None:
+            raise self._failed(f"position of {position.topic}-{position.partition}", done.error)
+
+    def await_settled(self, remote: str, partition: int) -> None:
+        """Wait until every transaction on a remote partition has ended that is open now.
+
+        Of a fenced producer none can be, unless the target has lost its markers (Kafka 4.3.0 to 4.4.0 skip those of a
+        partition that has no leader at that moment). The next transaction of the same producer id would end that one
+        together with itself, and commit what was aborted. Raises PositionUnstable, ClusterAway or PartitionError.
+        """
+        deadline = time.monotonic() + REQUEST_TIMEOUT
+        high = self.end(remote, partition)
+        while self._end(self._stable, remote, partition) < high:
+            if time.monotonic() > deadline:
+                raise PositionUnstable(f"{remote}-{partition} is held by {HANGS}")
+            time.sleep(LOOK_INTERVAL)
+
+    def end(self, remote: str, partition: int) -> int:
+        """The high watermark of a remote partition. Raises ClusterAway or PartitionError."""
+        return self._end(self._latest, remote, partition)
+
+    def _end(self, reader: Consumer, remote: str, partition: int) -> int:
+        """The last stable offset for a read_committed reader, else the high watermark."""
+        here, began = TopicPartition(remote, partition), time.monotonic()
+        with contextlib.suppress(KafkaException):
+            return int(reader.get_watermark_offsets(here, KNOWN_LEADER_TIMEOUT)[1])
+        # librdkafka asks the leader before the last election until what it knows is 15 minutes old.
+        self._learn_leaders(reader, began)
+        self.hints([(remote, partition)])  # raises the reason of a refusal: an end's is an "unknown partition"
+        try:
+            return int(reader.get_watermark_offsets(here, REQUEST_TIMEOUT)[1])
+        except KafkaException as error:
+            raise self._failed(f"no end of {remote}-{partition}", error.args[0]) from error
+
+    def _learn_leaders(self, reader: Consumer, since: float) -> None:
+        """Once for all who have asked in vain since then: thousands of partitions may be taken over.
+
+        Not of one topic only. A consumer that was asked for a topic by name keeps it for ever, and if it is deleted
+        keeps its leader, though that has restarted since, with a thread that looks for its end all the time.
+        """
+        with self._learning:
+            if self._learned.get(reader, 0.0) < since:
+                with contextlib.suppress(KafkaException):
+                    reader.list_topics(timeout=REQUEST_TIMEOUT)
+                self._learned[reader] = time.monotonic()
+
+    def hints(
+        self, remote_partitions: Iterable[tuple[str, int]], refused: set[tuple[str, int]] | None = None
+    ) -> dict[tuple[str, int], Position | None]:
+        """Positions that may be behind the truth (a pending one is not waited for). Raises as `stable`.
+
+        Those that the target refuses to tell are not raised for but added to `refused`, if that is given.
+        """
+        asked = [TopicPartition(remote, partition) for remote, partition in remote_partitions]
+        if not asked:
+            return {}
+        found = self._fetch(self._latest, asked)
+        for each in (f for f in found if f.error is not None):
+            error = self._failed(f"no position of {each.topic}-{each.partition}", each.error)
+            if error.away or refused is None:
+                raise error
+            refused.add((each.topic, each.partition))
+        return {(f.topic, f.partition): from_committed(f) for f in found if f.error is None}
+
+    def _fetch(
+        self, reader: Consumer, asked: list[TopicPartition], timeout: float = REQUEST_TIMEOUT
+    ) -> list[TopicPartition]:
+        try:
+            return list(reader.committed(asked, timeout))
+        except KafkaException as error:
+            raise self._failed(f"no positions of group {self._group}", error.args[0]) from error
+
+    def _failed(self, what: str, error: KafkaError) -> ClusterAway | PartitionError:
+        text = f"{what}: {error.str()}"
+        return ClusterAway(self._cluster, text) if is_away(error) else PartitionError(text)

@@ -1,0 +1,54 @@
+"""Which remote partitions have records: there, copying from the beginning would double them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
+
+from mirror.errors import ClusterAway, PartitionError
+from mirror.kafka.clients import internal_consumer, is_away
+from mirror.settings import Flow
+
+TIMEOUT = 20.0  # seconds without an answer
+
+RemotePartition = tuple[str, int]
+
+
+def with_records(flow: Flow, asked: Iterable[RemotePartition]) -> set[RemotePartition]:
+    """Those in which a read_committed consumer sees a record: markers and aborted records are none.
+
+    Raises ClusterAway, or PartitionError when the target refuses to give records.
+    """
+    open_ = set(asked)
+    found: set[RemotePartition] = set()
+    if not open_:
+        return found
+    consumer = internal_consumer(flow.target, flow.group)
+    try:
+        consumer.assign([TopicPartition(*each, OFFSET_BEGINNING) for each in sorted(open_)])
+        deadline = time.monotonic() + TIMEOUT
+        while open_ and time.monotonic() < deadline:
+            for message in consumer.consume(100, 0.2):
+                where = (str(message.topic()), int(message.partition() or 0))
+                if where not in open_:
+                    continue
+                _judge(message.error(), where)
+                if message.error() is None or message.error().code() == KafkaError._PARTITION_EOF:
+                    open_.discard(where)
+                    consumer.incremental_unassign([TopicPartition(*where)])
+                    deadline = time.monotonic() + TIMEOUT
+                if message.error() is None:
+                    found.add(where)
+    finally:
+        consumer.close()
+    if open_:
+        some = "-".join(map(str, min(open_)))
+        raise ClusterAway(flow.target.alias, f"whether {some} has records can't be told: no answer in time")
+    return found
+
+
+def _judge(error: KafkaError | None, where: RemotePartition) -> None:
+    if error is not None and error.code() != KafkaError._PARTITION_EOF and not is_away(error):
+        raise PartitionError(f"whether {where[0]}-{where[1]} has records can't be told: {error.str()}")

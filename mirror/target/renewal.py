@@ -1,0 +1,130 @@
+"""Positions of topics that left the plan are kept alive: a broker forgets one that is not committed for long."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+
+from confluent_kafka import Consumer, KafkaException
+
+from mirror.control.plan import RENEW_INTERVAL
+from mirror.errors import ClusterAway, MirrorError, ProducerFenced
+from mirror.kafka.clients import position_reader
+from mirror.kafka.cluster import ClusterAdmin
+from mirror.kafka.throttling import Throttles
+from mirror.kafka.transactional_ids import transactional_id
+from mirror.model import Partition, Topic
+from mirror.settings import Flow
+from mirror.target.positions import Positions, to_commit
+from mirror.target.producer import TransactionalProducer
+from mirror.target.transaction import Incarnation
+
+log = logging.getLogger(__name__)
+
+RETENTION = "offsets.retention.minutes"
+SHARE = 10  # commits of an idle position in the time after which a broker forgets it
+
+
+class Renewal:
+    """How often a flow's positions are committed again, and a thread that does it for what is not copied now."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.interval = RENEW_INTERVAL  # seconds
+        self.retired: Mapping[str, Topic] = {}
+        self._flow = flow
+        self._target = ClusterAdmin(flow.target)
+        self._due = time.monotonic()  # soon: nobody knows when they were committed last
+        self._thread: threading.Thread | None = None
+        self._guessed = ""
+
+    def ask(self) -> None:
+        """Learn the interval from the target. Raises ClusterAway."""
+        self.interval, guessed = renew_interval(self._flow, self._target)
+        if guessed and guessed != self._guessed:
+            where = {"flow": self._flow.name, "seconds": int(self.interval), "reason": guessed}
+            log.warning("for how long the target keeps positions can't be told, an interval is assumed", extra=where)
+        self._guessed = guessed
+
+    def renew(self) -> None:
+        """Begin to commit the positions of retired topics again, if that is due."""
+        running = self._thread is not None and self._thread.is_alive()
+        if not self.retired or running or time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + self.interval
+        self._thread = threading.Thread(target=self._run, args=(self.retired,), daemon=True, name="renewal")
+        self._thread.start()
+
+    def _run(self, topics: Mapping[str, Topic]) -> None:
+        try:
+            done = sum(1 for _ in renew(self._flow, topics))
+        except MirrorError as error:
+            log.debug("positions can't be renewed", extra={"flow": self._flow.name, "reason": str(error)})
+        else:
+            log.info(
+                "positions of topics that are left out renewed", extra={"flow": self._flow.name, "partitions": done}
+            )
+
+
+def renew_interval(flow: Flow, target: ClusterAdmin) -> tuple[float, str]:
+    """Seconds between two commits of a position, and why they are a guess; "": the target's own setting gives them.
+
+    Raises ClusterAway.
+    """
+    try:
+        minutes = float(target.broker_config(target.brokers()[0])[RETENTION])
+    except ClusterAway:
+        raise
+    except KafkaException as error:
+        return RENEW_INTERVAL, str(error.args[0].str())
+    except (KeyError, ValueError, IndexError):
+        return RENEW_INTERVAL, f"{flow.target.alias} does not tell {RETENTION}"
+    return min(RENEW_INTERVAL, minutes * 60 / SHARE), ""
+
+
+def renew(flow: Flow, topics: Mapping[str, Topic]) -> Iterator[Partition]:
+    """Commit the positions of these topics again as they are; yields each partition that is done.
+
+    Each through the partition's own transactional id: a task that takes the partition over meanwhile fences us.
+    """
+    wanted = [(Partition(name, n), topic) for name, topic in sorted(topics.items()) for n in range(topic.partitions)]
+    if not wanted:
+        return
+    with (
+        closing(Positions(flow.target, flow.group, flow.control_topic)) as positions,
+        closing(position_reader(flow.target, flow.group, "read_committed")) as member,
+    ):
+        for partition, topic in wanted:
+            problem = ""
+            try:
+                _renew(flow, partition, topic, positions, member)
+            except ProducerFenced:  # it is copied again
+                continue
+            except MirrorError as error:
+                problem = str(error)
+            if problem:
+                where = {"flow": flow.name, "topic": partition.topic, "partition": partition.partition}
+                log.debug("position of a topic that is left out can't be renewed", extra={**where, "reason": problem})
+            else:
+                yield partition
+
+
+def _renew(flow: Flow, partition: Partition, topic: Topic, positions: Positions, member: Consumer) -> None:
+    if not flow.exactly_once:
+        found = positions.load(topic.remote, partition.partition)
+        if found is not None:
+            positions.commit(to_commit(found, topic.remote, partition.partition))
+        return
+    name = transactional_id(flow, topic.remote, partition.partition)
+    producer = TransactionalProducer(flow, name, member.consumer_group_metadata(), Throttles(flow).target)
+    incarnation = Incarnation(flow, partition, topic, producer)
+    try:
+        producer.fence()
+        positions.await_settled(topic.remote, partition.partition)
+        found = positions.load(topic.remote, partition.partition)
+        if found is not None:
+            incarnation.keep(found)
+    finally:
+        incarnation.discard()

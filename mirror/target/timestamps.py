@@ -1,0 +1,78 @@
+"""Remote topics that would replace the timestamps of records: a target may be set to stamp them itself."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from confluent_kafka import KafkaError
+
+from mirror.kafka.cluster import NAMES, ClusterAdmin, Refusals, portions
+from mirror.settings import Flow
+
+log = logging.getLogger(__name__)
+
+TYPE = "message.timestamp.type"
+REPLACED = "LogAppendTime"
+KEEP = {TYPE: "CreateTime"}  # of a remote topic, whatever the brokers' default (log.message.timestamp.type) is
+AT_ONCE = 1_000  # topics that are asked for again at one look: 2.4 MB of answers, 0.2 s of this process
+REASON = f"its {TYPE} is {REPLACED}, so the target would replace every timestamp"
+
+
+def remedy(flow: Flow, topic: str) -> str:
+    """The command that has one remote topic keep timestamps."""
+    servers = flow.target.properties["bootstrap.servers"]
+    command = f"kafka-configs.sh --bootstrap-server {servers} --alter --entity-type topics --entity-name {topic}"
+    return f"{command} --add-config {TYPE}={KEEP[TYPE]} (or set accept_log_append_time: true)"
+
+
+class TimestampCheck:
+    """Looks which of a flow's remote topics replace timestamps, and says so once for each."""
+
+    def __init__(self, flow: Flow, target: ClusterAdmin) -> None:
+        self._flow = flow
+        self._target = target
+        self._kept: list[str] = []  # topics that were well at their last look, those of the oldest look first
+        self._hidden = False
+        self.refused: Sequence[str] = ()  # at the last look, sorted; always empty if the flow accepts it
+
+    def look(self, existing: Iterable[str], goes_on: Callable[[], object] = lambda: None) -> None:
+        """Ask for the effective setting of remote topics. Raises ClusterAway.
+
+        Where it can't be read it is not known: the producer still finds it in the target's answers.
+        """
+        if self._flow.accept_log_append_time:
+            return
+        wanted = set(existing)
+        asked = due(wanted, self._kept)
+        found: set[str] = set()
+        for some in portions(asked, NAMES):
+            configs, hidden = self._target.topic_configs(some, own=False)
+            found |= {name for name, config in configs.items() if config.get(TYPE) == REPLACED}
+            self._tell_hidden(hidden)
+            goes_on()
+        looked = set(asked)
+        self._kept = [name for name in self._kept if name in wanted - looked]
+        self._kept += [name for name in asked if name not in found]
+        self._tell(sorted(found))
+
+    def _tell_hidden(self, hidden: Refusals) -> None:
+        if not self._hidden and any(e.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED for e in hidden.values()):
+            self._hidden = True
+            log.warning(
+                "whether remote topics replace timestamps can't be read, allow DescribeConfigs on them",
+                extra={"flow": self._flow.name},
+            )
+
+    def _tell(self, found: Sequence[str]) -> None:
+        before, self.refused = set(self.refused), found
+        for name in found:
+            if name not in before:
+                where = {"flow": self._flow.name, "topic": name, "reason": REASON, "remedy": remedy(self._flow, name)}
+                log.error("remote topic replaces timestamps, its partitions are not copied", extra=where)
+
+
+def due(wanted: Collection[str], kept: Sequence[str], most: int = AT_ONCE) -> list[str]:
+    """Whom to ask now: all that are new or were refused, then `most` in all of those that were well, in turn."""
+    news = sorted(set(wanted).difference(kept))
+    return news + [name for name in kept if name in wanted][: max(0, most - len(news))]

@@ -1,0 +1,218 @@
+"""What goes into one transaction: records, their offset syncs and the position, on one producer incarnation."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice, repeat
+from typing import Any
+
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message
+
+from mirror.errors import MirrorError, OutcomeUnknown, PartitionError, RecordsRefused
+from mirror.kafka.batch import Batch
+from mirror.kafka.clients import request_limits
+from mirror.kafka.headers import HEADER_WEIGHT, NO_HEADERS, readable
+from mirror.model import Partition, Position, Topic
+from mirror.settings import Flow
+from mirror.target import timestamps
+from mirror.target.dead_letters import dead_letter
+from mirror.target.idempotent import IdempotentProducer
+from mirror.target.offset_syncs import OffsetSync, SyncMarks
+from mirror.target.positions import to_commit
+from mirror.target.producer import TransactionalProducer
+
+UNINTERRUPTED = 1_000  # records queued before another thread may have the interpreter
+UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)  # topics
+UNEVEN = 1.1  # requests taken for full, for records are not all of a size
+TargetProducer = TransactionalProducer | IdempotentProducer
+
+
+class Incarnation:
+    """A fenced producer and what it has told the target so far; discarded with the producer after any doubt."""
+
+    def __init__(self, flow: Flow, partition: Partition, topic: Topic, producer: TargetProducer) -> None:
+        self._flow = flow
+        self._partition = partition
+        self._topic = topic
+        self._producer = producer
+        self._request_limits = request_limits(flow)
+        self._marks = SyncMarks(flow.offset_lag_max)
+        self._tail: OffsetSync | None = None
+        # Records whose timestamp the target replaced. Of this transaction: with one, there is no next one.
+        self._restamped: list[int] | None = [] if flow.exactly_once and not flow.accept_log_append_time else None
+        self._beside = ""  # which of mirror's own topics is being produced to
+        self._gone: dict[str, str] = {}  # own topics that took no record, and why
+        self.duration = 0.0  # seconds that the last transaction took
+        self.ended = 0.0  # monotonic; long ago, or an idle partition would have to keep its producer to settle
+
+    @property
+    def suspect(self) -> bool:
+        """Must this producer not begin another transaction?"""
+        return self._producer.suspect
+
+    @property
+    def unsynced_tail(self) -> bool:
+        """Has the last record of the last batch no offset sync yet?"""
+        return self._tail is not None
+
+    def copy(self, batch: Batch, position: Position) -> int:
+        """Copy `batch` in one transaction with the position after it; returns the bytes of keys, values and headers.
+
+        Raises TransactionAborted, RecordsRefused, ProducerFenced or OutcomeUnknown.
+        """
+        chosen = self._marks.choose(batch.offsets)
+        downstream: dict[int, int] = {}  # by index into the batch
+        size = 0
+
+        def produce() -> None:
+            nonlocal size
+            size = self._produce(batch, chosen, downstream)
+            if chosen:
+                self._producer.flush()
+                for index in chosen:
+                    # A record that was not delivered has no offset; then the transaction fails as a whole.
+                    if index in downstream:
+                        self._produce_sync(self._sync(batch, index, downstream))
+
+        try:
+            self._run(produce, position)
+        except RecordsRefused as error:
+            if len(batch.messages) == 1 and downstream:  # the record was taken: no reason to pass it over
+                raise PartitionError(f"{self._flow.offset_syncs_topic} takes no offset sync: {error}") from error
+            raise
+        self._marks.committed(batch.offsets, chosen)
+        self._tail = None if self._marks.tail_is_synced else self._sync(batch, len(batch.offsets) - 1, downstream)
+        return size
+
+    def settle(self, position: Position) -> None:
+        """Commit a position without records, and the sync of the last record if it has none yet.
+
+        So a caught-up consumer group translates exactly, and the position is behind no markers or aborted records.
+        Raises as `copy`.
+        """
+        tail = self._tail
+        self._run(lambda: self._produce_sync(tail) if tail else None, position)
+        if tail:
+            self._marks.tail_synced()
+            self._tail = None
+
+    def keep(self, position: Position) -> None:
+        """Commit a position again as it is, and be it one of a topic that is gone. Raises as `copy`."""
+        self._run(lambda: None, position)
+
+    def pass_over(self, batch: Batch, position: Position, reason: str, whole: bool) -> None:
+        """Commit the position behind a record that the target refuses, by policy with a dead letter.
+
+        If not `whole`, the letter has none of the record's bytes. Raises as `copy`.
+        """
+
+        def produce() -> None:
+            if self._flow.on_poison_record == "dead_letter":
+                headers = NO_HEADERS
+                with contextlib.suppress(RecordsRefused):  # for the sake of its headers: then `reason` says so
+                    (headers,) = readable(batch.messages)
+                letter = dead_letter(self._partition, batch.messages[0], headers, reason, whole)
+                self._produce_beside(self._flow.dead_letter_topic, **letter)
+
+        self._run(produce, position)
+
+    def delivered(self, batch: Batch) -> int:
+        """How many records of a batch that failed stand on the target all the same, the first ones."""
+        return min(self._producer.delivered, len(batch.offsets))  # offset syncs come after the records
+
+    def discard(self) -> None:
+        """End the producer without waiting for anything."""
+        self._producer.discard()
+
+    def _run(self, produce: Callable[[], None], position: Position) -> None:
+        producer, begun = self._producer, time.monotonic()
+        self._beside = ""
+        self._gone.clear()
+        try:
+            producer.begin()
+            produce()
+            producer.send_position(to_commit(position, self._topic.remote, self._partition.partition))
+            if self._restamped:  # the last record is delivered: as it went, so did those before it
+                raise PartitionError(f"{self._topic.remote}: {timestamps.REASON}")
+            producer.commit()
+        except KafkaException as error:
+            failure: KafkaError = error.args[0]
+        except PartitionError:
+            raise
+        except Exception as error:
+            away = isinstance(error, MirrorError) and error.away
+            raise OutcomeUnknown(f"{type(error).__name__}: {error}", away) from error
+        else:
+            self.ended = time.monotonic()
+            self.duration = self.ended - begun
+            return
+        raise self._naming(producer.failed(failure))  # out here, see clients.py
+
+    def _naming(self, error: PartitionError) -> PartitionError:
+        """With the name of mirror's own topic that is missing, if that is why; librdkafka does not tell it."""
+        topic = self._beside or next(iter(self._gone), "")
+        if topic and not isinstance(error, RecordsRefused):
+            text = (
+                f"{topic} takes no record: {self._gone.get(topic, error)}; the leader makes it again if it is missing"
+            )
+            error.args = (text,)
+        return error
+
+    def _produce(self, batch: Batch, chosen: Sequence[int], downstream: dict[int, int]) -> int:
+        """Queue the batch; the records `chosen` and the last one will tell their downstream offset."""
+        messages = batch.messages
+        keys = list(map(Message.key, messages))
+        headers = readable(messages)
+        tells: list[Callable[..., None] | None] = [None] * len(messages)
+        for index in (*chosen, len(messages) - 1):
+            tells[index] = _tell(downstream, index, self._restamped)
+        # The hot loop: `map` spends no step of the interpreter on a record, and keywords would double produce's cost.
+        topic, number = repeat(self._topic.remote), repeat(self._partition.partition)
+        values = map(Message.value, messages)
+        calls = map(self._producer.produce, topic, values, keys, number, tells, repeat(None), batch.timestamps, headers)
+        # Without headers, which librdkafka does not count when it waits for a request to be full.
+        size = sum(map(len, messages)) + sum(map(len, filter(None, keys)))
+        request = self._request(size / len(messages))
+        while deque(islice(calls, min(request, UNINTERRUPTED)), maxlen=1):
+            self._producer.keep_down(2 * request)
+        self._producer.keep_down(request)
+        return batch.weight - HEADER_WEIGHT * sum(map(len, headers))
+
+    def _request(self, size: float) -> int:
+        """How many records of so many bytes, keys and values, are enough for a request."""
+        limit, records = self._request_limits
+        return 1 + min(records, int(UNEVEN * limit / max(1.0, size)))
+
+    def _sync(self, batch: Batch, index: int, downstream: dict[int, int]) -> OffsetSync:
+        return OffsetSync(*self._partition, batch.offsets[index], downstream[index])
+
+    def _produce_sync(self, sync: OffsetSync) -> None:
+        self._produce_beside(self._flow.offset_syncs_topic, key=sync.key(), value=sync.value())
+
+    def _produce_beside(self, topic: str, **record: Any) -> None:
+        self._beside = topic
+        self._producer.produce(topic, partition=0, callback=_note_missing(self._gone, topic), **record)
+        self._beside = ""
+
+
+def _tell(
+    downstream: dict[int, int], index: int, restamped: list[int] | None
+) -> Callable[[KafkaError | None, Message], None]:
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            downstream[index] = message.offset()
+            if restamped is not None and message.timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME:
+                restamped.append(index)
+
+    return delivered
+
+
+def _note_missing(gone: dict[str, str], topic: str) -> Callable[[KafkaError | None, Message], None]:
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None and error.code() in UNKNOWN:
+            gone[topic] = error.str()
+
+    return delivered

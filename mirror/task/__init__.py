@@ -1,0 +1,1 @@
+"""One slice in one Spark task: its partitions, and the threads that copy them."""

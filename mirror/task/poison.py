@@ -1,0 +1,45 @@
+"""Finding the record for whose sake the target refuses a batch."""
+
+from __future__ import annotations
+
+import time
+
+from mirror.kafka.batch import Batch
+
+NARROW_FOR = 60.0  # seconds that batches stay smaller if no single record was the culprit
+
+
+class Refusals:
+    """Halves refused batches until the culprit is alone; what is before it gets copied on the way.
+
+    Which record it was, brokers say only of some errors: they refuse whole batches. `most` is an ordinary batch.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.culprit = -1  # upstream offset
+        self.reason = ""
+        self.letters = 0  # attempts to put the culprit aside that were refused too
+        self._most = most
+        self._narrowed = most
+        self._until = 0.0  # monotonic
+
+    @property
+    def limit(self) -> int:
+        """How many records the next batch may have."""
+        if self.culprit >= 0:
+            return 1
+        return self._narrowed if time.monotonic() < self._until else self._most
+
+    def refused(self, batch: Batch, reason: str) -> None:
+        """The target does not take this batch."""
+        if len(batch.messages) > 1:
+            self._narrowed, self._until = len(batch.messages) // 2, time.monotonic() + NARROW_FOR
+        elif self.culprit == batch.offsets[0]:
+            self.letters += 1
+        else:
+            self.culprit, self.reason, self.letters = batch.offsets[0], reason, 0
+
+    def taken(self) -> None:
+        """A batch was taken. If it was the culprit, or what stands for it, ordinary batches come next."""
+        if self.culprit >= 0:
+            self.culprit, self._until = -1, 0.0

@@ -1,0 +1,76 @@
+"""The queue between a task's fetcher and its transaction threads, and what bounds how many of a kind run at once."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+import time
+from collections import deque
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class DelayQueue(Generic[T]):
+    """Hands out each item when it is due: at once, or later when its owner paces or backs off."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, T]] = []
+        self._order = itertools.count()  # first come, first served among those due; items are never compared
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def put(self, item: T, delay: float = 0.0) -> None:
+        """Make `item` due in `delay` seconds."""
+        due = time.monotonic() + delay
+        with self._changed:
+            heapq.heappush(self._heap, (due, next(self._order), item))
+            self._changed.notify()
+
+    def take(self) -> T | None:
+        """Wait for the next due item; None once the queue is closed."""
+        with self._changed:
+            while not self._closed:
+                wait = self._heap[0][0] - time.monotonic() if self._heap else None
+                if wait is not None and wait <= 0:
+                    return heapq.heappop(self._heap)[2]
+                self._changed.wait(wait)
+            return None
+
+    def close(self) -> None:
+        """Let every `take` return None; what is queued is dropped."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+class Lane(Generic[T]):
+    """Lets so many items in at once; others wait in order."""
+
+    def __init__(self, width: int) -> None:
+        self._free = width
+        self._waiting: deque[T] = deque()
+        self._lock = threading.Lock()
+
+    def enter(self, item: T) -> bool:
+        """Is there room for `item`? Else `leave` gives it when its turn has come."""
+        with self._lock:
+            if self._free > 0:
+                self._free -= 1
+                return True
+            self._waiting.append(item)
+            return False
+
+    def leave(self) -> T | None:
+        """One has gone, or there is room for one more; returns who may try to enter now."""
+        with self._lock:
+            self._free += 1
+            return self._waiting.popleft() if self._waiting else None
+
+    def next(self) -> T | None:
+        """Who may try to enter now, where one that might have did not want to any more."""
+        if not self._waiting:  # as a rule, so without the lock
+            return None
+        with self._lock:
+            return self._waiting.popleft() if self._waiting and self._free > 0 else None

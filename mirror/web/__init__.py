@@ -1,0 +1,1 @@
+"""What the service answers over HTTP: metrics, health, and the status page."""

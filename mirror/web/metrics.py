@@ -1,0 +1,255 @@
+"""Every Prometheus metric, declared once, computed from the tasks' reports when scraped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
+from prometheus_client.registry import Collector
+
+from mirror import __version__
+from mirror.control.reports import LATENCY_BUCKETS, SIZE_BUCKETS, Counters
+from mirror.kafka.throttling import SIDES
+from mirror.model import Partition
+from mirror.status.flow_status import FLOW_STATES, PARTITION_STATES, FlowStatus, Tally
+from mirror.status.rates import total
+
+FLOW = ("source", "target")
+TOPIC = (*FLOW, "topic")
+PARTITION = (*TOPIC, "partition")
+
+
+class Metrics(Collector):
+    """Collects all flows' metrics at each scrape; with `labels` topic, partitions are summed up by topic."""
+
+    def __init__(self, flows: Iterable[FlowStatus], labels: Literal["partition", "topic"] = "partition") -> None:
+        self._flows = list(flows)
+        self._fine = PARTITION if labels == "partition" else TOPIC
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing ahead of the first scrape."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics; the README has them in a table."""
+        info = InfoMetricFamily("mirror_build", "Version of mirror.")
+        info.add_metric((), {"version": __version__})
+        flows, topics, partitions = _Flows(), _Topics(), _Partitions(self._fine)
+        for status in self._flows:
+            flows.add(status)
+            for labels, group in _grouped(status, TOPIC).items():
+                topics.add(labels, group)
+            for labels, group in _grouped(status, self._fine).items():
+                partitions.add(labels, group)
+        for families in (flows, topics, partitions):
+            yield from vars(families).values()
+        yield info
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The partitions of one series."""
+
+    tallies: list[Tally] = field(default_factory=list)
+    unreported: list[float] = field(default_factory=list)  # seconds since each was planned
+
+    @property
+    def total(self) -> Counters:
+        """What they have counted together."""
+        return total(tally.total for tally in self.tallies)
+
+
+def _grouped(status: FlowStatus, names: Sequence[str]) -> dict[tuple[str, ...], _Group]:
+    groups: dict[tuple[str, ...], _Group] = {}
+
+    def group(partition: Partition) -> _Group:
+        labels = (*status.labels, partition.topic, str(partition.partition))[: len(names)]
+        return groups.setdefault(labels, _Group())
+
+    for tally in status.tallies():
+        group(tally.report.partition).tallies.append(tally)
+    for partition, age in status.unreported().items():
+        group(partition).unreported.append(age)
+    return groups
+
+
+class _Flows:
+    """One series for each flow."""
+
+    def __init__(self) -> None:
+        self.state = GaugeMetricFamily(
+            "mirror_flow_state", "1 for the state that the flow is in, to this service.", labels=(*FLOW, "state")
+        )
+        self.leader = GaugeMetricFamily("mirror_flow_leader", "1 while this service leads the flow.", labels=FLOW)
+        self.generation = GaugeMetricFamily("mirror_flow_generation", "Generation of the newest plan.", labels=FLOW)
+        self.tasks = GaugeMetricFamily("mirror_flow_tasks", "Spark tasks of the newest plan.", labels=FLOW)
+
+        self.lost = CounterMetricFamily(
+            "mirror_lost_tasks", "Tasks killed or failed whose slice another took over.", labels=FLOW, unit="tasks"
+        )
+        self.refused = GaugeMetricFamily(
+            "mirror_refused_topics",
+            "Remote topics that the target refuses to create or grow, or that replace timestamps.",
+            labels=FLOW,
+        )
+        self.ignored = CounterMetricFamily(
+            "mirror_ignored_reports",
+            "Records of the status topic that are no reports, and were ignored.",
+            labels=FLOW,
+            unit="reports",
+        )
+
+    def add(self, status: FlowStatus) -> None:
+        self.refused.add_metric(status.labels, len(status.refused))
+        self.lost.add_metric(status.labels, status.lost_tasks)
+        self.ignored.add_metric(status.labels, status.ignored)
+        for state in FLOW_STATES:
+            self.state.add_metric((*status.labels, state), float(state == status.state))
+        self.leader.add_metric(status.labels, float(status.leads))
+        self.generation.add_metric(status.labels, status.generation)
+        self.tasks.add_metric(status.labels, status.tasks)
+
+
+class _Topics:
+    """Histograms and states have many series each, so there is one set for each topic, never for each partition."""
+
+    def __init__(self) -> None:
+        self.latency = HistogramMetricFamily(
+            "mirror_source_replication_latency_seconds",
+            "Commit on the target minus record timestamp.",
+            labels=TOPIC,
+            unit="seconds",
+        )
+        self.age = SummaryMetricFamily(
+            "mirror_source_record_age_seconds",
+            "Begin of the record's transaction minus record timestamp.",
+            labels=TOPIC,
+            unit="seconds",
+        )
+        self.duration = HistogramMetricFamily(
+            "mirror_transaction_duration_seconds",
+            "Begin to commit, of committed transactions.",
+            labels=TOPIC,
+            unit="seconds",
+        )
+        self.size = HistogramMetricFamily(
+            "mirror_transaction_records",
+            "Records in committed transactions; some commit only a position.",
+            labels=TOPIC,
+            unit="records",
+        )
+        self.partitions = GaugeMetricFamily("mirror_partitions", "Partitions by state.", labels=(*TOPIC, "state"))
+        self.throttled = GaugeMetricFamily(
+            "mirror_throttled_partitions",
+            "Partitions with lag whose task is slowed down by quotas, by the cluster whose they are.",
+            labels=(*TOPIC, "by"),
+        )
+
+    def add(self, labels: tuple[str, ...], group: _Group) -> None:
+        sums = group.total
+        latencies = _cumulative(LATENCY_BUCKETS, sums.latency_buckets)
+        self.latency.add_metric(labels, latencies, sums.latency_sum)
+        self.age.add_metric(labels, int(latencies[-1][1]), sums.age_sum)
+        self.duration.add_metric(labels, _cumulative(LATENCY_BUCKETS, sums.duration_buckets), sums.duration_sum)
+        self.size.add_metric(labels, _cumulative(SIZE_BUCKETS, sums.size_buckets), sums.records)
+        counts = dict.fromkeys(PARTITION_STATES, 0) | {"unassigned": len(group.unreported)}
+        for tally in group.tallies:
+            counts[tally.state] = counts.get(tally.state, 0) + 1
+        for state, count in counts.items():
+            self.partitions.add_metric((*labels, state), count)
+        for side in SIDES:
+            throttled = sum(side in t.report.throttled_by for t in group.tallies if t.state != "unassigned")
+            self.throttled.add_metric((*labels, side), throttled)
+
+
+class _Partitions:
+    """One series for each partition, or for each topic."""
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        def counter(name: str, help_: str, unit: str = "", more: str | None = None) -> CounterMetricFamily:
+            return CounterMetricFamily(name, help_, labels=(*labels, more) if more else labels, unit=unit)
+
+        def gauge(name: str, help_: str, unit: str = "") -> GaugeMetricFamily:
+            return GaugeMetricFamily(name, help_, labels=labels, unit=unit)
+
+        self.records = counter("mirror_source_records", "Records committed on the target.", "records")
+        self.bytes = counter(
+            "mirror_source_bytes", "Bytes of keys, values and headers committed on the target.", "bytes"
+        )
+        self.transactions = counter("mirror_transactions", "Transactions on the target by outcome.", more="outcome")
+        self.fenced = counter("mirror_fenced_producers", "Producers fenced by a newer one.", "producers")
+        self.retries = counter("mirror_retries", "Failures after which a partition tries again.", "retries")
+        self.lost = counter(
+            "mirror_lost_offsets", "Upstream offsets passed over without a copy, by reason.", "offsets", "reason"
+        )
+        self.lag = gauge("mirror_source_topic_partition_lag", "Records up to the source's last stable offset.")
+        self.lag_seconds = gauge(
+            "mirror_source_topic_partition_lag_seconds",
+            "How long the next record has waited; of a topic, the longest.",
+            "seconds",
+        )
+        self.stuck = gauge(
+            "mirror_source_stable_offset_stuck_seconds",
+            "How long the source's last stable offset has not moved while the high watermark is above it; 0 if it "
+            "does; of a topic, the longest.",
+            "seconds",
+        )
+        self.commit = gauge(
+            "mirror_last_commit_timestamp_seconds",
+            "When the last transaction was committed; of a topic, the newest.",
+            "seconds",
+        )
+        self.age = gauge(
+            "mirror_report_age_seconds",
+            "Since a task last reported, or since the partition was planned; of a topic, the oldest.",
+            "seconds",
+        )
+
+    def add(self, labels: tuple[str, ...], group: _Group) -> None:
+        self._count(labels, group.total)
+        reports = [tally.report for tally in group.tallies]
+        lags = [report.lag for report in reports if report.lag >= 0]
+        if lags:
+            self.lag.add_metric(labels, sum(lags))
+        waits = [tally.waited for tally in group.tallies]
+        known = [wait for wait in waits if wait is not None]
+        if known:
+            self.lag_seconds.add_metric(labels, max(known))
+        stuck = [tally.stuck for tally in group.tallies if tally.state != "unassigned"]
+        if stuck:
+            self.stuck.add_metric(labels, max(stuck))
+        commits = [report.last_commit for report in reports if report.last_commit]
+        if commits:
+            self.commit.add_metric(labels, max(commits))
+        self.age.add_metric(labels, max([*(tally.age for tally in group.tallies), *group.unreported]))
+
+    def _count(self, labels: tuple[str, ...], sums: Counters) -> None:
+        self.records.add_metric(labels, sums.records)
+        self.bytes.add_metric(labels, sums.bytes)
+        self.fenced.add_metric(labels, sums.fenced)
+        self.retries.add_metric(labels, sums.retries)
+        for outcome, count in sums.transactions.items():
+            self.transactions.add_metric((*labels, outcome), count)
+        for reason, count in sums.lost.items():
+            self.lost.add_metric((*labels, reason), count)
+
+
+def _cumulative(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
+    buckets, sum_ = [], 0
+    for bound, count in zip((*bounds, float("inf")), counts, strict=True):
+        sum_ += count
+        buckets.append(("+Inf" if bound == float("inf") else str(float(bound)), float(sum_)))
+    return buckets

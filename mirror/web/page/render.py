@@ -1,0 +1,276 @@
+"""The status page's HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from urllib.parse import quote
+from xml.etree.ElementTree import Element
+
+from mirror.status.overview import EventView, FlowView, Lag, Overview, Pace, PartitionView, TopicView
+from mirror.status.rates import POINTS, TOPIC_POINTS
+from mirror.web.page.chart import Series, chart, highest
+from mirror.web.page.figures import NONE, bytes_per_second, clock, count, plural, rate, seconds
+from mirror.web.page.markup import Child, document, table, tag
+
+ROWS_AT_ONCE = 300  # partitions of a flow that are all on the page; of more, only those of topics that are opened
+FAILURES_AT_ONCE = 50
+RELOAD = 10  # seconds, without JavaScript
+WORST_FIRST = ("failed", "unassigned", "waiting", "paused", "starting", "running")
+
+
+def render(overview: Overview, opened: frozenset[str]) -> bytes:
+    """The whole page; `opened` has the topics to show with their partitions, as source->target/topic."""
+    flows = overview.flows
+    links = (tag("a", name, href=name) for name in ("status", "metrics", "readyz", "livez"))
+    main = tag(
+        "main",
+        tag(
+            "header",
+            tag("h1", "mirror"),
+            _pill(_worst(flows), _verdict(flows)),
+            tag("p", f"{clock(overview.at)} UTC", class_="when"),
+        ),
+        *(_flow(flow, overview, opened) for flow in flows),
+        tag("footer", tag("span", f"version {overview.version}"), *links),
+    )
+    stale = tag("p", id="stale", role="alert", hidden=True)
+    return document(tag("html", _head(f"mirror: {_verdict(flows)}"), tag("body", stale, main), lang="en"))
+
+
+def _head(title: str) -> Element:
+    return tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("title", title),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("link", rel="stylesheet", href="page.css"),
+        tag("link", rel="icon", href="icon.svg", type="image/svg+xml"),
+        tag("noscript", tag("meta", http_equiv="refresh", content=str(RELOAD))),
+        tag("script", src="page.js", defer=True),
+    )
+
+
+def _verdict(flows: Sequence[FlowView]) -> str:
+    """All in one line."""
+    failed = sum(flow.partitions_by_state["failed"] for flow in flows)
+    stopped = sum(flow.state != "running" for flow in flows)
+    if stopped:
+        return f"{stopped} of {plural(len(flows), 'flow')} not running"
+    if failed:
+        return f"{plural(failed, 'partition')} failed"
+    return "running"
+
+
+def _worst(flows: Sequence[FlowView]) -> str:
+    """The state that the whole has."""
+    states = [flow.state for flow in flows]
+    states += ["failed" for flow in flows if flow.partitions_by_state["failed"]]
+    return min(states, key=_severity, default="starting")
+
+
+def _severity(state: str) -> int:
+    return WORST_FIRST.index(state) if state in WORST_FIRST else len(WORST_FIRST)
+
+
+def _pill(state: str, text: str = "") -> Element:
+    return tag("span", text or state, class_=f"pill {state}")
+
+
+_WORDS = {"waiting": "It waits and tries again", "failed": "This service gave it up"}
+
+
+def _flow(flow: FlowView, overview: Overview, opened: frozenset[str]) -> Element:
+    few = sum(flow.partitions_by_state.values()) <= ROWS_AT_ONCE
+    topics = sorted(flow.topics, key=lambda topic: (not topic.partitions_by_state["failed"], topic.topic))
+    return tag(
+        "section",
+        tag("h2", flow.source, tag("span", " → ", class_="arrow"), f"{flow.target} ", _pill(flow.state)),
+        tag("p", f"{_WORDS[flow.state]}: {flow.problem}", class_="problem") if flow.state in _WORDS else None,
+        tag("p", f"The rest of it runs: {flow.lacking}", class_="problem") if flow.lacking else None,
+        _failures(flow, overview.at),
+        _held_back(flow),
+        _figures(flow),
+        _charts(flow, overview.interval),
+        tag(
+            "div",
+            tag("div", *(tag("span", text) for text in _TOPIC_HEADS), class_="head", aria_hidden="true"),
+            *(_topic(flow, topic, overview.at, few, opened) for topic in topics),
+            class_="topics",
+        )
+        if topics
+        else tag("p", "No topic matches yet.", class_="quiet"),
+        _events(flow.events),
+        class_="flow",
+        id=flow.name,
+    )
+
+
+def _figures(flow: FlowView) -> Element:
+    states = ", ".join(f"{count(number)} {state}" for state, number in flow.partitions_by_state.items() if number)
+    # What one looks for first comes first.
+    return tag(
+        "dl",
+        _figure("Replication latency", seconds(flow.pace.p50), f"median; p99 {seconds(flow.pace.p99)}"),
+        _figure("Lag", count(flow.lag.records), _waits(flow.lag)),
+        _figure("Records", rate(flow.pace.records_per_second), bytes_per_second(flow.pace.bytes_per_second)),
+        _figure("Partitions", count(sum(flow.partitions_by_state.values())), states or "none yet"),
+    )
+
+
+def _figure(name: str, value: str, more: str) -> Element:
+    return tag("div", tag("dt", name), tag("dd", value), tag("dd", more, class_="more"))
+
+
+def _waits(lag: Lag) -> str:
+    if lag.unknown:
+        return f"that of {plural(lag.unknown, 'partition')} is not known"
+    if lag.records == 0:
+        return "caught up"
+    return f"the oldest waits {seconds(lag.seconds)}" if lag.seconds is not None else "records"
+
+
+def _charts(flow: FlowView, interval: float) -> Element:
+    points = flow.points
+    latency: dict[str, Series] = {"p99": [p.p99 for p in points], "p50": [p.p50 for p in points]}
+    lag: dict[str, Series] = {"lag": [p.lag for p in points]}
+    records: dict[str, Series] = {"rate": [p.records_per_second for p in points]}
+    minutes = f"last {POINTS * interval / 60:.0f} min"
+    return tag(
+        "div",
+        _chart("Latency, median and p99", latency, seconds(highest(*latency.values()) or None), minutes),
+        _chart("Lag", lag, count(highest(*lag.values())), minutes),
+        _chart("Records per second", records, count(highest(*records.values())), minutes),
+        class_="charts",
+    )
+
+
+def _chart(title: str, series: dict[str, Series], top: str, span: str) -> Element:
+    return tag(
+        "figure",
+        tag("figcaption", title, tag("span", f"up to {top}")),
+        chart(series, POINTS, f"{title}, {span}, up to {top}"),
+    )
+
+
+def _failures(flow: FlowView, now: float) -> Element | None:
+    failed = [(topic, p) for topic in flow.topics for p in topic.partitions if p.state == "failed"]
+    if not failed:
+        return None
+    more = len(failed) - FAILURES_AT_ONCE
+    return tag(
+        "div",
+        tag("h3", f"{plural(len(failed), 'partition')} failed"),
+        tag("p", "Tried again until it works; nothing is skipped, and the other partitions go on."),
+        tag("ul", *(_failure(topic, partition, now) for topic, partition in failed[:FAILURES_AT_ONCE])),
+        tag("p", f"and {plural(more, 'more')}") if more > 0 else None,
+        class_="failures",
+    )
+
+
+def _held_back(flow: FlowView) -> Element | None:
+    held = [(topic, p) for topic in flow.topics for p in topic.partitions if p.held_back]
+    if not held:
+        return None
+    more = len(held) - FAILURES_AT_ONCE
+    return tag(
+        "div",
+        tag("h3", f"{plural(len(held), 'partition')} held back by open transactions on {flow.source}"),
+        tag("p", "No read_committed consumer gets past them. Copying goes on when they end."),
+        tag("ul", *(_reason(topic, partition) for topic, partition in held[:FAILURES_AT_ONCE])),
+        tag("p", f"and {plural(more, 'more')}") if more > 0 else None,
+        class_="held",
+    )
+
+
+def _reason(topic: TopicView, partition: PartitionView) -> Element:
+    name = tag("b", f"{topic.topic}-{partition.partition}")
+    return tag("li", name, tag("span", partition.reason, class_="reason"))
+
+
+def _failure(topic: TopicView, partition: PartitionView, now: float) -> Element:
+    where = f"at offset {partition.position}, " if partition.position is not None else ""
+    since = f"{where}for {seconds(now - partition.since)}" if partition.since else where
+    return tag(
+        "li",
+        tag("b", f"{topic.topic}-{partition.partition}"),
+        " ",
+        tag("span", since, class_="since"),
+        tag("span", partition.reason, class_="reason"),
+    )
+
+
+_TOPIC_HEADS = ("topic", "lag", "waits", "records", "p50", "p99", "last 3 min")
+
+
+def _topic(flow: FlowView, topic: TopicView, now: float, few: bool, opened: frozenset[str]) -> Element:
+    key = f"{flow.name}/{topic.topic}"
+    body: Child
+    if few or key in opened:
+        body = _partitions(topic.partitions, now)
+    else:
+        body = tag("p", tag("a", f"show {plural(len(topic.partitions), 'partition')}", href=f"?open={quote(key)}"))
+    bad = [f"{number} {state}" for state, number in topic.partitions_by_state.items() if number and state != "running"]
+    state = next((state for state in WORST_FIRST if topic.partitions_by_state.get(state)), "starting")
+    return tag(
+        "details",
+        tag(
+            "summary",
+            tag(
+                "span",
+                tag("i", class_=f"dot {state}"),
+                tag("b", topic.topic),
+                tag("small", ", ".join(bad) or plural(len(topic.partitions), "partition")),
+                class_="name",
+            ),
+            *_lag_and_pace("span", topic.lag, topic.pace),
+            chart({"rate": topic.rates}, TOPIC_POINTS, "records per second"),
+        ),
+        body,
+        id=key,
+        open=key in opened,
+    )
+
+
+def _lag_and_pace(name: str, lag: Lag, pace: Pace) -> Iterator[Element]:
+    yield tag(name, count(lag.records), class_="n", data_label="lag")
+    yield tag(name, seconds(lag.seconds or None), class_="n", data_label="waits")
+    yield tag(name, rate(pace.records_per_second), class_="n", data_label="records")
+    yield tag(name, seconds(pace.p50), class_="n", data_label="p50")
+    yield tag(name, seconds(pace.p99), class_="n", data_label="p99")
+
+
+_PARTITION_HEADS = ("partition", "state", "lag", "waits", "records", "p50", "p99", "position", "last commit")
+
+
+def _partitions(partitions: Sequence[PartitionView], now: float) -> Element:
+    ordered = sorted(partitions, key=lambda p: (p.state not in ("failed", "unassigned"), p.partition))
+    rows = table(_PARTITION_HEADS, (_row(partition, now) for partition in ordered))
+    return tag("div", rows, class_="scroll")
+
+
+def _row(partition: PartitionView, now: float) -> Element:
+    commit = f"{seconds(max(0.0, now - partition.last_commit))} ago" if partition.last_commit else NONE
+    return tag(
+        "tr",
+        tag("th", str(partition.partition), scope="row"),
+        tag("td", _pill(partition.state), tag("small", partition.reason) if partition.reason else None),
+        *_lag_and_pace("td", partition.lag, partition.pace),
+        tag("td", NONE if partition.position is None else str(partition.position), class_="n"),
+        tag("td", commit, class_="n"),
+    )
+
+
+def _events(events: Sequence[EventView]) -> Element | None:
+    if not events:
+        return None
+    return tag("div", tag("h3", "What happened"), tag("ol", *(_event(event) for event in events)), class_="events")
+
+
+def _event(event: EventView) -> Element:
+    what = f"{event.topic}-{event.partition}" if event.topic is not None else "the flow"
+    others = f" and {plural(event.others, 'other')}" if event.others else ""
+    said = event.reason or ("runs again" if event.state == "running" else f"is {event.state} again")
+    return tag(
+        "li", tag("time", clock(event.at)), tag("i", class_=f"dot {event.state}"), tag("b", what + others), f" {said}"
+    )

@@ -1,0 +1,160 @@
+"""What is made of a target's own words: of releases that can't be run here, too, and of answers made to hurt."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror.commands.check import safety
+from mirror.commands.check.safety import NEW, VERIFICATION, Finding, Safety
+from mirror.wire import features
+from mirror.wire.features import Features
+
+GOOD = Safety(replicas=3, in_sync=2, unclean=False)
+
+
+def broker(metadata: int, transaction: int | None = 2) -> Features:
+    """One that has this metadata.version at most, in a cluster that works at this transaction.version."""
+    return Features({"metadata.version": metadata}, {} if transaction is None else {"transaction.version": transaction})
+
+
+def replicated(internal: Mapping[str, Safety], remote: Mapping[str, Safety]) -> dict[str, Finding]:
+    return {finding.what: finding for finding in safety.replication(internal, remote)}
+
+
+def test_a_target_that_keeps_everything() -> None:
+    found = replicated({"__consumer_offsets": GOOD}, {"a.t": GOOD, NEW: GOOD})
+    assert {each.outcome for each in found.values()} == {"OK"} and not any(each.remedy for each in found.values())
+
+
+@pytest.mark.parametrize(
+    ("what", "bad"),
+    [
+        ("replicas of remote topics", Safety(replicas=1, in_sync=1, unclean=False)),
+        ("in-sync replicas", Safety(replicas=3, in_sync=1, unclean=False)),
+        ("unclean elections", Safety(replicas=3, in_sync=2, unclean=True)),
+    ],
+)
+def test_one_line_for_all_topics_with_the_same_fault(what: str, bad: Safety) -> None:
+    remote = {f"a.t{number:02}": bad for number in range(12)}
+    found = replicated({"__consumer_offsets": GOOD}, {**remote, "a.good": GOOD})
+    assert {name for name, finding in found.items() if finding.outcome == "WARNING"} == {what}
+    assert found[what].said.startswith("a.t00, a.t01, ") and ", and 2 more: " in found[what].said
+    assert found[what].remedy and "a.good" not in found[what].said
+
+
+def test_internal_topics_are_named_apart() -> None:
+    found = replicated({"__consumer_offsets": Safety(1, 1, False), "own": GOOD}, {"a.t": GOOD})
+    assert found["replicas of internal topics"].said.startswith("__consumer_offsets: have 1 replica")
+    assert found["in-sync replicas"].outcome == "OK", "with one replica there is nothing to be in sync with"
+
+
+def test_what_is_not_told_is_no_fault() -> None:
+    assert Safety.of(None, {}) == Safety(None, None, None)
+    assert {each.outcome for each in safety.replication({"o": Safety(None, None, None)}, {})} == {"OK"}
+    assert Safety.of(2, {"min.insync.replicas": "2", "unclean.leader.election.enable": "true"}) == Safety(2, 2, True)
+
+
+@pytest.mark.parametrize(
+    ("config", "versions", "outcome", "word"),
+    [
+        ({VERIFICATION: "true"}, {24: 5}, "OK", "refuse"),
+        ({VERIFICATION: "false"}, {24: 5}, "WARNING", f"{VERIFICATION} is false"),
+        ({}, {24: 3}, "WARNING", "before 3.6"),
+        ({}, {24: 5}, "WARNING", "do not tell"),
+    ],
+)
+def test_late_records(config: Mapping[str, str], versions: Mapping[int, int], outcome: str, word: str) -> None:
+    found = safety.verification(config, versions)
+    assert found.outcome == outcome and word in found.said
+    assert outcome == "OK" or ("record twice" in found.said and found.remedy)
+
+
+@pytest.mark.parametrize(
+    ("levels", "outcome", "word"),
+    [
+        ([21], "OK", "up to 21"),  # 3.9
+        ([29, 29], "OK", "up to 29"),  # 4.2
+        ([30], "WARNING", "1 of 1 brokers"),  # 4.3
+        ([29, 33, 29], "WARNING", "1 of 3 brokers"),  # one of three is 4.4
+        ([34], "OK", "up to 34"),  # 4.5
+    ],
+)
+def test_releases_that_skip_markers(levels: list[int], outcome: str, word: str) -> None:
+    """Kafka 4.3 and 4.4 can't be run here: judged by the highest metadata.version that their source has."""
+    found = safety.markers(levels, len(levels))
+    assert found.outcome == outcome and word in found.said
+    assert ("4.3.0 to 4.4.0 skip" in found.said) is (outcome == "WARNING") is bool(found.remedy)
+
+
+def test_brokers_that_tell_no_release() -> None:
+    assert safety.release_levels([Features({}, {}), broker(29)]) == [29]
+    assert "1 of 2 brokers do not tell" in safety.markers([29], 2).said
+    assert "2 of 2 brokers do not tell" in safety.markers([], 2).said
+    assert safety.markers([30], 2).said.startswith("1 of 2 brokers are Kafka 4.3"), "what is known comes first"
+    assert safety.transactions([Features({}, {})], "b:1").remedy.startswith("look with kafka-features.sh")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "level", "outcome"),
+    [(29, 2, "OK"), (29, 1, "WARNING"), (29, 0, "WARNING"), (29, None, "WARNING"), (21, None, "OK"), (25, 3, "OK")],
+)
+def test_the_transaction_version_after_an_upgrade(metadata: int, level: int | None, outcome: str) -> None:
+    found = safety.transactions([broker(metadata, level)], "b:1")
+    assert found.outcome == outcome
+    command = "kafka-features.sh --bootstrap-server b:1 upgrade --feature transaction.version=2"
+    assert found.remedy == (command if outcome == "WARNING" else "")
+
+
+# As Kafka 4.2.0 answers, with two of its requests.
+def compact(count: int) -> bytes:
+    return bytes([count + 1])
+
+
+def named(name: str, first: int, second: int) -> bytes:
+    return compact(len(name)) + name.encode() + struct.pack(">hh", first, second) + b"\0"
+
+
+def tagged(tag: int, content: bytes) -> bytes:
+    return bytes([tag, len(content)]) + content
+
+
+HEAD = struct.pack(">ih", features.CORRELATION, 0) + compact(2)
+HEAD += struct.pack(">hhh", 0, 3, 13) + b"\0" + struct.pack(">hhh", 24, 0, 5) + b"\0" + struct.pack(">i", 0)
+SUPPORTED = tagged(0, compact(1) + named("metadata.version", 7, 29))
+EPOCH = tagged(1, struct.pack(">q", 5))
+FINALIZED = tagged(2, compact(1) + named("transaction.version", 2, 2))
+ANSWER = HEAD + b"\x03" + SUPPORTED + EPOCH + FINALIZED
+
+
+def test_an_answer_is_read() -> None:
+    assert features.decode(ANSWER) == Features({"metadata.version": 29}, {"transaction.version": 2})
+    assert features.decode(HEAD + b"\0") == Features({}, {}), "a broker before features"
+
+
+def test_a_broker_that_does_not_know_the_clusters_levels_says_so() -> None:
+    unknown = tagged(1, struct.pack(">q", -1))
+    assert features.decode(HEAD + b"\x03" + SUPPORTED + unknown + FINALIZED).finalized == {}
+
+
+def test_a_broker_that_is_too_old_for_the_request() -> None:
+    assert features.decode(struct.pack(">ih", features.CORRELATION, 35) + b"\0\0\0\0") == Features({}, {})
+
+
+@pytest.mark.parametrize("cut", range(len(ANSWER)))
+def test_an_answer_that_is_cut(cut: int) -> None:
+    with pytest.raises(ValueError):
+        features.decode(ANSWER[:cut])
+
+
+@given(st.binary(max_size=200), st.integers(0, len(ANSWER)))
+def test_any_bytes_are_an_answer_or_refused(noise: bytes, at: int) -> None:
+    """Hostile lengths take no time and no memory."""
+    try:
+        features.decode(ANSWER[:at] + noise)
+    except ValueError as error:
+        assert str(error)

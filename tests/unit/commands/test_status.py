@@ -1,0 +1,68 @@
+"""What `mirror status` makes of plans and reports."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mirror.commands.status import FlowView, shown, view
+from mirror.control.plan import Plan
+from mirror.control.reports import Counters, Report
+from mirror.control.topics import Heard
+from mirror.model import Partition, Topic
+from mirror.status.flow_status import SILENCE
+
+NOW = 1_800_000_000.0
+PLAN = Plan("us", 7, {"t": Topic("a.t", "id", 2, 2)}, (frozenset({Partition("t", 0)}), frozenset({Partition("t", 1)})))
+
+
+def report(partition: int, state: str = "running", records: int = 0, leader: str = "us", reason: str = "") -> Report:
+    counters = Counters(records=records)
+    where = Partition("t", partition)
+    return Report(leader, "one", 7, where, "a.t", state, reason, 100, 5, NOW - 8, NOW - 3, counters)
+
+
+def seen(*heard: tuple[Report, float], plan: Plan = PLAN) -> FlowView:
+    return view("a->b", plan, (), [Heard(each, NOW - age) for each, age in heard], NOW)
+
+
+def test_a_flow_that_is_well() -> None:
+    found = seen((report(0, records=100), 4), (report(0, records=300), 2), (report(1, "paused"), 3))
+    assert found.state == "running" and found.well
+    first, second = found.partitions
+    assert (first.state, first.records_per_second, first.lag, first.position) == ("running", 100.0, 5, 100)
+    assert first.lag_seconds == 8
+    assert (second.state, second.records_per_second) == ("paused", None)
+    assert "a.t" in shown(found, False) and "t-1" in shown(found, True)
+
+
+def test_what_is_held_back_on_the_source_has_a_reason_and_is_well() -> None:
+    held = replace(report(1, reason="7 offsets are held back"), held_back=7)
+    found = seen((report(0), 1), (held, 1))
+    assert found.well and [p.held_back for p in found.partitions] == [0, 7]
+    assert "7 offsets are held back" in shown(found, False) and "7 offsets are held back" in shown(found, True)
+
+
+@pytest.mark.parametrize("state", ["failed", "something new"])
+def test_what_has_failed_is_not_well(state: str) -> None:
+    found = seen((report(0), 1), (report(1, state, reason="too large"), 1))
+    assert found.state == "running" and not found.well
+    assert "too large" in shown(found, False)
+
+
+def test_who_says_nothing_is_unassigned() -> None:
+    assert [p.state for p in seen((report(0), 1)).partitions] == ["running", "unassigned"]
+    old = seen((report(0), SILENCE + 1), (report(1), 1))
+    assert [p.state for p in old.partitions] == ["unassigned", "running"] and not old.well
+    assert [p.state for p in seen((report(0, leader="them"), 1), (report(1), 1)).partitions] == [
+        "unassigned",
+        "running",
+    ]
+
+
+def test_a_flow_that_does_not_run() -> None:
+    assert seen().state == "silent"
+    assert seen((report(0), SILENCE + 1), (report(1), SILENCE + 1)).state == "silent"
+    stopped = seen((report(0), 1), (report(1), 1), plan=replace(PLAN, stop=True))
+    assert stopped.state == "stopped" and not stopped.well

@@ -1,0 +1,955 @@
+"""The configuration file: what is accepted, what is refused and in which words, and that secrets stay secret."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pickle
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+from mirror import settings
+from mirror.config import model as config_model
+from mirror.config.librdkafka import servers
+from mirror.config.load import json_schema, load
+from mirror.config.model import seconds, size, start
+from mirror.errors import ConfigError
+from mirror.kafka.clients import transactional_properties
+
+EXAMPLE = Path(__file__).parents[3] / "config.example.yaml"
+
+CLUSTERS = """\
+clusters:
+  primary: {bootstrap.servers: "localhost:9092"}
+  backup: {bootstrap.servers: "localhost:9093"}
+"""
+FLOW = """\
+flows:
+  - source: primary
+    target: backup
+"""
+GOOD = CLUSTERS + FLOW  # its last line is 6
+OPPOSITE = """\
+  - source: backup
+    target: primary
+"""
+
+
+def read(folder: Path, text: str, **environ: str) -> settings.Settings:
+    path = folder / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load(path, environ)
+
+
+def refused(folder: Path, text: str, **environ: str) -> list[str]:
+    """The problems, without the folder in front."""
+    with pytest.raises(ConfigError) as caught:
+        read(folder, text, **environ)
+    prefix = f"{folder}{os.sep}"
+    assert all(problem.startswith(prefix) for problem in caught.value.problems)
+    return [problem.removeprefix(prefix) for problem in caught.value.problems]
+
+
+def cluster(*properties: str) -> str:
+    """A good file but for properties of `primary`, the first of which is in line 4."""
+    lines = "".join(f"    {line}\n" for line in properties)
+    return (
+        "clusters:\n  primary:\n    bootstrap.servers: localhost:9092\n"
+        f"{lines}  backup: {{bootstrap.servers: localhost:9093}}\n{FLOW}"
+    )
+
+
+def laughs(form: str) -> str:
+    """Good, but for lines of which each has the one before in it ten times: a billion values."""
+    lines = [f"a{n}: &a{n} " + form.format(", ".join([f"*a{n - 1}"] * 10)) for n in range(1, 10)]
+    return GOOD + "\n".join(["a0: &a0 {ha: ha}", *lines, ""])
+
+
+# name: (file, place, words that must be in the problem). Each file has that one problem only.
+BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "empty file": ("", "1: ", ("empty", "clusters, flows, spark, http, metrics, log, drain_timeout")),
+    "only comments": ("# nothing\n", "1: ", ("empty", "a mapping with the keys clusters")),
+    "top level is a list": ("- a\n", "1: ", ("not a mapping", "clusters, flows, spark")),
+    "top level is text": ("clusters\n", "1: ", ("not a mapping", "clusters, flows")),
+    "syntax": (GOOD + "http: {port: 1\n", "8: ", ("bad YAML", "in quotes")),
+    "tab": (GOOD + "http:\n\tport: 1\n", "8: ", ("bad YAML", "in quotes")),
+    "two documents": (GOOD + "---\na: 1\n", "7: ", ("bad YAML", "single document")),
+    "control character": (GOOD + "log: \x07\n", "7: ", ("bad YAML", "control character", "escaped")),
+    "alias in itself": ("clusters: &a [*a]\n", "1: ", ("nested too deeply",)),
+    "nested deeply": ("[" * 5000, "1: ", ("nested too deeply",)),
+    "nested aliases": (laughs("[{}]"), "8: ", ("aliases repeat", "more than 100,000 times")),
+    "nested merges": (laughs("{{<<: [{}]}}"), "8: ", ("aliases repeat", "more than 100,000 times")),
+    "aliases of a reference": (
+        GOOD + 'x: &x "${file:config.yaml}"\ny: [' + ", ".join(["*x"] * 10_000) + "]\n" + "#" * 2000,
+        "",
+        ("values with ${...} are larger than 16,777,216 characters",),
+    ),
+    "large file": (GOOD + "#" * 2**20, "", ("can't be read: larger than 1,048,576 bytes",)),
+    "large secret": (
+        cluster("sasl.password: ${file:/dev/zero}"),
+        "4: clusters.primary.sasl.password: ",
+        ("larger than",),
+    ),
+    "duplicate key": (
+        GOOD + "http: {port: 1}\nhttp: {port: 2}\n",
+        "8: http: ",
+        ("duplicate key", "first in line 7", "once"),
+    ),
+    "duplicate property": (
+        cluster("client.id: a", "client.id: b"),
+        "5: clusters.primary.client.id: ",
+        ("duplicate key, first in line 4",),
+    ),
+    "key that is a list": (GOOD + "? [a]\n: 1\n", "7: ", ("a key must be text",)),
+    "tag": (GOOD + "    group: !python/name:os.system x\n", "7: flows[0].group: ", ("tag", "only plain text")),
+    "merge of text": (GOOD + "log:\n  <<: info\n", "8: log: ", ("<< must be an alias of a mapping",)),
+    "unknown key": (GOOD + "htpp: {port: 1}\n", "7: htpp: ", ("unknown key", '"http"', "clusters, flows, spark")),
+    "unknown key of a flow": (
+        GOOD + "    topcis: [a]\n",
+        "7: flows[0].topcis: ",
+        ("unknown key", 'did you mean "topics"', "source, target, group, topics, exclude"),
+    ),
+    "unknown key unlike any": (
+        GOOD + "log:\n  zzz: 1\n",
+        "8: log.zzz: ",
+        ("unknown key; allowed: level, format",),
+    ),
+    "port is a word": (GOOD + 'http:\n  port: "abc"\n', "8: http.port: ", ("from 0 to 65535", 'not "abc"')),
+    "port is true": (GOOD + "http: {port: true}\n", "7: http.port: ", ("a whole number from 0 to 65535",)),
+    "port is a fraction": (GOOD + "http: {port: 1.5}\n", "7: http.port: ", ("a whole number", 'not "1.5"')),
+    "port too high": (GOOD + "http: {port: 65536}\n", "7: http.port: ", ("from 0 to 65535", 'not "65536"')),
+    "host empty": (GOOD + 'http: {host: ""}\n', "7: http.host: ", ("an address", "0.0.0.0")),
+    "labels of another kind": (
+        GOOD + "metrics: {labels: topics}\n",
+        "7: metrics.labels: ",
+        ("partition (a series for each) or topic", 'not "topics"'),
+    ),
+    "topics is text": (GOOD + "    topics: orders\n", "7: flows[0].topics: ", ("must be a list, e.g. [orders]",)),
+    "topics empty": (GOOD + "    topics: []\n", "7: flows[0].topics: ", ("must be a list", "not empty")),
+    "topics with null": (GOOD + "    topics: [a, ~]\n", "7: flows[0].topics[1]: ", ("a topic's name",)),
+    "topics with empty text": (GOOD + '    topics: [""]\n', "7: flows[0].topics[0]: ", ("a topic's name",)),
+    "bad regular expression": (
+        GOOD + "    topics:\n      - orders\n      - (\n",
+        '9: flows[0].topics[1]: bad regular expression "(": missing ), unterminated subpattern at position 0',
+        (),
+    ),
+    "bad regular expression to exclude": (
+        GOOD + "    exclude: ['*']\n",
+        '7: flows[0].exclude[0]: bad regular expression "*": nothing to repeat',
+        (),
+    ),
+    "too many repetitions": (
+        GOOD + "    topics: ['a{99999999999}']\n",
+        "7: flows[0].topics[0]: bad regular expression",
+        ("too large",),
+    ),
+    "topic that the cycle rule leaves out": (
+        GOOD + "    topics:\n      - orders\n      - backup.orders\n",
+        '9: flows[0].topics[1]: "backup.orders" is never copied: a cycle',
+        ('alias "backup"',),
+    ),
+    "internal topic": (
+        GOOD + "    topics: [a, orders-internal]\n    exclude: []\n",
+        '7: flows[0].topics[1]: "orders-internal" is never copied: internal',
+        ('ends in "-internal"',),
+    ),
+    "topic that is hidden": (GOOD + "    topics: [.a]\n", "7: flows[0].topics[0]: ", ("never copied: internal",)),
+    "topic of Kafka's own": (
+        GOOD + "    topics: [__consumer_offsets]\n",
+        "7: flows[0].topics[0]: ",
+        ('begins with "__"',),
+    ),
+    "topic that the flow excludes": (
+        GOOD + "    topics: [orders, payments]\n    exclude: ['pay.*']\n",
+        "7: flows[0].topics[1]: ",
+        ('"pay.*" in exclude matches it',),
+    ),
+    "topic that is excluded by default": (
+        GOOD + "    topics: [orders.replica]\n",
+        "7: flows[0].topics[0]: ",
+        ("never copied", "in exclude matches it"),
+    ),
+    "nothing in a section": (GOOD + "log:\n", "7: log: ", ("a mapping with the keys level, format",)),
+    "section is text": (GOOD + "spark: local\n", "7: spark: ", ("a mapping with the keys master, conf",)),
+    "cluster is text": (
+        GOOD.replace("flows:", "  third: localhost\nflows:"),
+        "4: clusters.third: ",
+        ("a mapping of librdkafka properties, e.g. {bootstrap.servers:",),
+    ),
+    "flow is text": (CLUSTERS + "flows: [a]\n", "4: flows[0]: ", ("a mapping with the keys source, target",)),
+    "flows is a mapping": (CLUSTERS + "flows: {source: a}\n", "4: flows: ", ("a list of flows, e.g.",)),
+    "no flow": (CLUSTERS + "flows: []\n", "4: flows: ", ("a list of flows", "not empty")),
+    "flows missing": (CLUSTERS, "1: flows: ", ("missing", "a list of flows")),
+    "target missing": (
+        CLUSTERS + "flows:\n  - source: primary\n",
+        "5: flows[0].target: ",
+        ("missing", "the alias of a cluster"),
+    ),
+    "no brokers": (
+        GOOD.replace("flows:", "  third:\n    client.id: a\nflows:"),
+        "4: clusters.third.bootstrap.servers: ",
+        ("missing", "e.g. localhost:9092"),
+    ),
+    "brokers are no servers": (
+        GOOD.replace("localhost:9093", "localhost:port"),
+        "3: clusters.backup.bootstrap.servers: ",
+        ("a comma-separated list of host:port",),
+    ),
+    "broker's port too high": (
+        GOOD.replace("localhost:9093", "a:1,localhost:70000"),
+        "3: clusters.backup.bootstrap.servers: ",
+        ("host:port",),
+    ),
+    "bad alias": (
+        GOOD.replace("flows:", "  a/b: {bootstrap.servers: c}\nflows:"),
+        "4: clusters.a…: ",
+        ("letters, digits, '.', '_' and '-'",),
+    ),
+    "undefined cluster": (
+        GOOD.replace("target: backup", "target: backpu"),
+        '6: flows[0].target: undefined cluster "backpu"; ',
+        ("defined: primary, backup",),
+    ),
+    "onto itself": (GOOD.replace("target: backup", "target: primary"), "6: flows[0].target: ", ("must differ",)),
+    "one cluster under two aliases": (
+        GOOD.replace("localhost:9093", "other:1, PLAINTEXT://LOCALHOST"),
+        "6: flows[0].target: ",
+        ("the same cluster", "bootstrap.servers"),
+    ),
+    "pair twice": (
+        GOOD + "  - {source: primary, target: backup, group: other}\n",
+        "7: flows[1]: ",
+        ("flows[0] has the same source and target", "once"),
+    ),
+    "group twice on one target": (
+        GOOD.replace("flows:", "  third: {bootstrap.servers: c}\nflows:")
+        + "  - source: third\n    target: backup\n    group: mirror-primary-backup\n",
+        "10: flows[1].group: ",
+        ("flows[0] has the same group on the same target", "its own"),
+    ),
+    "identity in both directions": (
+        GOOD + "    replication_policy: identity\n" + OPPOSITE + "    replication_policy: identity\n",
+        "10: flows[1].replication_policy: ",
+        ("flows[0]", "for ever", "use default", "lists of topic names"),
+    ),
+    "identity in both directions, a name in common": (
+        GOOD
+        + "    replication_policy: identity\n    topics: [a, b]\n"
+        + OPPOSITE
+        + "    topics: [b, c]\n    replication_policy: identity\n",
+        "12: flows[1].replication_policy: ",
+        ("for ever",),
+    ),
+    "identity round three clusters": (
+        GOOD.replace("flows:", "  third: {bootstrap.servers: c}\nflows:")
+        + "    replication_policy: identity\n"
+        + "  - {source: third, target: primary, replication_policy: identity}\n"
+        + "  - {source: backup, target: third, replication_policy: identity, topics: [a]}\n",
+        "10: flows[2].replication_policy: ",
+        ("here and in flows[0], flows[1] records would go round for ever: a would come back as a",),
+    ),
+    "identity one way and default the other": (
+        GOOD + OPPOSITE + "    replication_policy: identity\n",
+        "9: flows[1].replication_policy: ",
+        ("flows[0]", "topic would come back as primary.topic", "use default in all of them"),
+    ),
+    "default with another separator": (
+        GOOD + OPPOSITE + "    separator: _\n",
+        "7: flows[1].replication_policy: ",
+        ("for ever", "topic would come back as primary.backup_topic", "with one separator"),
+    ),
+    "two aliases of one target": (
+        GOOD.replace("flows:", "  again: {bootstrap.servers: 'x, localhost:9093'}\nflows:")
+        + "  - {source: primary, target: again, group: other}\n",
+        "8: flows[1].target: ",
+        ("flows[0] has the same source, and its target backup is the same cluster", "allowed once"),
+    ),
+    "two aliases of one source, with identity": (
+        GOOD.replace("flows:", "  again: {bootstrap.servers: 'x, localhost:9092'}\nflows:")
+        + "    replication_policy: identity\n    topics: [a, b]\n"
+        + "  - {source: again, target: backup, replication_policy: identity, topics: ['b+']}\n",
+        "10: flows[1].topics: ",
+        ("flows[0] copies b from the same cluster to the same topic of the same target",),
+    ),
+    "separator": (GOOD + "    separator: /\n", "7: flows[0].separator: ", ("letters, digits", 'not "/"')),
+    "separator empty": (GOOD + '    separator: ""\n', "7: flows[0].separator: ", ("letters, digits",)),
+    "start without zone": (
+        GOOD + "    start: 2024-01-31 12:00:00\n",
+        '7: flows[0].start: "2024-01-31 12:00:00" has no time zone',
+        ("e.g. 2025-01-31T12:00:00Z",),
+    ),
+    "start is a date": (GOOD + "    start: 2024-01-31\n", "7: flows[0].start: ", ("has no time zone",)),
+    "start is no time": (GOOD + "    start: 2024-13-31T00:00:00Z\n", "7: flows[0].start: ", ("earliest, latest",)),
+    "start before 1970": (GOOD + "    start: 1969-01-01T00:00:00Z\n", "7: flows[0].start: ", ("from 1970 on",)),
+    "policy": (GOOD + "    replication_policy: x\n", "7: flows[0].replication_policy: ", ("default or identity",)),
+    "compression": (
+        GOOD + "    compression: lzma\n",
+        "7: flows[0].compression: ",
+        ("none, gzip, snappy, lz4 or zstd",),
+    ),
+    "replication factor": (
+        GOOD + "    replication_factor: 0\n",
+        "7: flows[0].replication_factor: ",
+        ("-1", "from 1 to"),
+    ),
+    "tasks": (GOOD + "    tasks_max: 0\n", "7: flows[0].tasks_max: ", ("from 1 to 10000, or null",)),
+    "group empty": (GOOD + '    group: ""\n', "7: flows[0].group: ", ("1 to 249 characters",)),
+    "group too long": (GOOD + f"    group: {'g' * 250}\n", "7: flows[0].group: ", ("1 to 249 characters",)),
+    "lag": (GOOD + "    offset_lag_max: -1\n", "7: flows[0].offset_lag_max: ", ("from 0 to",)),
+    "refresh too often": (
+        GOOD + "    refresh_topics_interval: 999ms\n",
+        "7: flows[0].refresh_topics_interval: ",
+        ("from 1s to 24h", 'not "999ms"'),
+    ),
+    "unit of time": (
+        GOOD + "    transaction_timeout: 1 day\n",
+        "7: flows[0].transaction_timeout: ",
+        ("from 1s to 15m, such as 500ms, 10s, 5m or 1h", 'not "1 day"'),
+    ),
+    "transaction too long": (
+        GOOD + "    transaction_timeout: 16m\n",
+        "7: flows[0].transaction_timeout: ",
+        ("from 1s to 15m",),
+    ),
+    "batch of no bytes": (GOOD + "    batch_max_bytes: 0\n", "7: flows[0].batch_max_bytes: ", ("from 1 to 1GiB",)),
+    "unit of size": (GOOD + "    batch_max_bytes: 1MIB\n", "7: flows[0].batch_max_bytes: ", ("64KiB, 16MiB or 10MB",)),
+    "batch of no records": (GOOD + "    batch_max_records: 0\n", "7: flows[0].batch_max_records: ", ("from 1 to",)),
+    "master empty": (GOOD + 'spark: {master: ""}\n', "7: spark.master: ", ("local[*]", "spark://host:7077")),
+    "spark property is a list": (
+        GOOD + "spark: {conf: {spark.a: [1]}}\n",
+        "7: spark.conf.spark.a: ",
+        ("a single value: text, a number, true or false",),
+    ),
+    "log level": (GOOD + "log: {level: loud}\n", "7: log.level: ", ("debug, info, warning or error", 'not "loud"')),
+    "log format": (GOOD + "log: {format: xml}\n", "7: log.format: ", ("text or json",)),
+    "drain": (GOOD + "drain_timeout: forever\n", "7: drain_timeout: ", ("from 0s to 1h",)),
+    "unknown property": (
+        cluster("client.id: a", "sasl.pasword: b"),
+        "5: clusters.primary.sasl.pasword: unknown property",
+        ('did you mean "sasl.password"', "CONFIGURATION.md"),
+    ),
+    "unknown property for consumers": (
+        cluster("consumer:", "  fetch.min.byte: 1"),
+        "5: clusters.primary.consumer.fetch.min.byte: unknown property",
+        ('"fetch.min.bytes"',),
+    ),
+    "unknown property for producers": (
+        cluster("producer: {zzz: 1}"),
+        "4: clusters.primary.producer.zzz: unknown property",
+        ("librdkafka's names",),
+    ),
+    "property of Python only": (
+        cluster("logger: a"),
+        "4: clusters.primary.logger: unknown property",
+        ("librdkafka's names",),
+    ),
+    "callback": (cluster("error_cb: a"), "4: clusters.primary.error_cb: librdkafka refuses", ("callable",)),
+    "property without value": (cluster("client.id:"), "4: clusters.primary.client.id: ", ("a single value",)),
+    "property is a list": (cluster("client.id: [a]"), "4: clusters.primary.client.id: ", ("a single value",)),
+    "consumer section is text": (cluster("consumer: a"), "4: clusters.primary.consumer: ", ("a mapping, e.g. {",)),
+    "yes is not true": (
+        cluster("socket.keepalive.enable: yes"),
+        "4: clusters.primary.socket.keepalive.enable: ",
+        ("true or false",),
+    ),
+    "property of the wrong kind": (
+        cluster("security.protocol: SSLX"),
+        "4: clusters.primary.security.protocol: ",
+        ('Invalid value "SSLX"', "CONFIGURATION.md"),
+    ),
+    "property out of range": (
+        cluster("producer:", "  message.max.bytes: 1"),
+        "5: clusters.primary.producer.message.max.bytes: ",
+        ("allowed range 1000..1000000000",),
+    ),
+    "properties don't go together": (
+        cluster("security.protocol: SASL_PLAINTEXT", "sasl.mechanisms: PLAIN", "sasl.username: a"),
+        "6: clusters.primary.sasl.username: ",
+        ("sasl.username and sasl.password must be set",),
+    ),
+    "no such file": (
+        cluster("security.protocol: SSL", "ssl.ca.location: /nowhere/ca.pem"),
+        "5: clusters.primary.ssl.ca.location: librdkafka: ssl.ca.location failed",
+        (),
+    ),
+    "against our defaults": (
+        cluster("reconnect.backoff.ms: 5000"),
+        "4: clusters.primary.reconnect.backoff.ms: ",
+        ("`reconnect.backoff.max.ms` must be >= `reconnect.backoff.ms`",),
+    ),
+    "Java's password": (
+        cluster("sasl.jaas.config: 'username=a password=b;'"),
+        "4: clusters.primary.sasl.jaas.config: Java's name; librdkafka's names are used",
+        ("sasl.username and sasl.password",),
+    ),
+    "Java's trust store": (
+        cluster("ssl.truststore.location: a.jks"),
+        "4: clusters.primary.ssl.truststore.location: Java's name",
+        ("ssl.ca.location",),
+    ),
+    "brokers by their other name": (
+        cluster("metadata.broker.list: localhost:1"),
+        "4: clusters.primary.metadata.broker.list: ",
+        ("bootstrap.servers of the cluster itself",),
+    ),
+    "brokers for consumers only": (
+        cluster("consumer: {bootstrap.servers: localhost:1}"),
+        "4: clusters.primary.consumer.bootstrap.servers: ",
+        ("of the cluster itself",),
+    ),
+    "variable not set": (
+        cluster("sasl.password: ${env:NOT_SET}"),
+        "4: clusters.primary.sasl.password: environment variable NOT_SET is not set",
+        (),
+    ),
+    "variable not set for a number": (
+        GOOD + "http: {port: '${env:NOT_SET}'}\n",
+        "7: http.port: environment variable NOT_SET is not set",
+        (),
+    ),
+    "file not there": (
+        cluster("sasl.password: ${file:/nowhere/x}"),
+        "4: clusters.primary.sasl.password: file /nowhere/x can't be read: No such file or directory",
+        (),
+    ),
+    "unknown provider": (
+        cluster("client.id: ${vault:a}"),
+        '4: clusters.primary.client.id: unknown provider "vault"; ',
+        ("${env:NAME}", "${file:/path}", "$${"),
+    ),
+    "malformed reference": (
+        cluster("client.id: '${env:NAME'"),
+        "4: clusters.primary.client.id: malformed reference; ",
+        ("${env:NAME}", "$${"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "place", "words"), BAD.values(), ids=BAD)
+def test_a_problem_says_where_what_and_what_is_allowed(
+    tmp_path: Path, text: str, place: str, words: tuple[str, ...]
+) -> None:
+    problems = refused(tmp_path, text)
+    assert len(problems) == 1, problems
+    assert problems[0].startswith(f"config.yaml:{place}")
+    for word in words:
+        assert word in problems[0]
+    assert "\n" not in problems[0]
+
+
+def test_all_problems_are_told_at_once_in_the_order_of_lines(tmp_path: Path) -> None:
+    text = """\
+clusters:
+  primary: {bootstrap.servers: "localhost:9092", sasl.pasword: a}
+  backup: {client.id: "${env:NO}"}
+flows:
+  - {source: primary, target: backup, topics: ["(", ")"], start: never}
+  - {source: primary, target: backup}
+  - {source: backup, target: backup, tasks_max: x}
+http: {prot: 1}
+log: {level: a, level: info}
+"""
+    places = [problem.split(": ")[0:2] for problem in refused(tmp_path, text)]
+    assert places == [
+        ["config.yaml:2", "clusters.primary.sasl.pasword"],
+        ["config.yaml:3", "clusters.backup.client.id"],
+        ["config.yaml:3", "clusters.backup.bootstrap.servers"],
+        ["config.yaml:5", "flows[0].topics[0]"],
+        ["config.yaml:5", "flows[0].topics[1]"],
+        ["config.yaml:5", "flows[0].start"],
+        ["config.yaml:6", "flows[1]"],
+        ["config.yaml:7", "flows[2].tasks_max"],
+        ["config.yaml:7", "flows[2].target"],
+        ["config.yaml:8", "http.prot"],
+        ["config.yaml:9", "log.level"],
+    ]
+
+
+def test_clusters_without_brokers_are_not_taken_for_the_same(tmp_path: Path) -> None:
+    problems = refused(tmp_path, "clusters:\n  primary: {}\n  backup: {}\n" + FLOW)
+    assert [problem.split(": ")[:2] for problem in problems] == [
+        ["config.yaml:2", "clusters.primary.bootstrap.servers"],
+        ["config.yaml:3", "clusters.backup.bootstrap.servers"],
+    ]
+
+
+def test_a_shown_value_is_short_and_harmless_to_a_terminal(tmp_path: Path) -> None:
+    problems = refused(tmp_path, GOOD + f'    compression: "\\e[31m\\n{"x" * 1000}"\n')
+    assert problems == [
+        f'config.yaml:7: flows[0].compression: must be none, gzip, snappy, lz4 or zstd, not "?[31m {"x" * 54}"'
+    ]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
+    assert read(tmp_path, "\ufeff" + GOOD) == read(tmp_path, GOOD)
+
+
+def test_a_file_that_can_not_be_read(tmp_path: Path) -> None:
+    for path, words in (
+        (tmp_path / "none.yaml", "can't be read: No such file or directory"),
+        (tmp_path, "can't be read: Is a directory"),
+        (Path("a\0b"), "can't be read: embedded null byte"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            load(path, {})
+        assert len(caught.value.problems) == 1
+        assert caught.value.problems[0].endswith(words)
+        assert caught.value.exit_code == 2
+
+
+def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_bytes(b"# one\n# two\nlog: \xff\n")
+    with pytest.raises(ConfigError) as caught:
+        load(path, {})
+    assert caught.value.problems == [f"{path}:3: not UTF-8 text"]
+
+
+def test_defaults(tmp_path: Path) -> None:
+    loaded = read(tmp_path, GOOD)
+    flow = loaded.flows[0]
+    assert dataclasses.asdict(flow) == {
+        "source": {
+            "alias": "primary",
+            "properties": {"bootstrap.servers": "localhost:9092"},
+            "consumer": {},
+            "producer": {},
+        },
+        "target": {
+            "alias": "backup",
+            "properties": {"bootstrap.servers": "localhost:9093"},
+            "consumer": {},
+            "producer": {},
+        },
+        "group": "mirror-primary-backup",
+        "topics": (".*",),
+        "exclude": (r".*[\-\.]internal", r".*\.replica", "__.*"),
+        "replication_policy": "default",
+        "separator": ".",
+        "start": "earliest",
+        "replication_factor": -1,
+        "internal_replication_factor": -1,
+        "refresh_topics_interval": 10.0,
+        "tasks_max": None,
+        "offset_lag_max": 100,
+        "compression": "none",
+        "batch_max_records": 20_000,
+        "batch_max_bytes": 16 * 1024 * 1024,
+        "transaction_linger_max": 0.005,
+        "transaction_timeout": 60.0,
+        "transaction_threads": 8,
+        "producers_max": 256,
+        "producer_idle_timeout": 300.0,
+        "open_transaction_warn_after": 300.0,
+        "exactly_once": True,
+        "append_to_existing": False,
+        "accept_log_append_time": False,
+        "on_data_loss": "fail",
+        "on_poison_record": "fail",
+    }
+    assert loaded.spark == settings.Spark(master="local[*]", conf={})
+    assert loaded.http == settings.Http(host="0.0.0.0", port=9464)
+    assert loaded.log == settings.Log(level="info", format="text")
+    assert loaded.drain_timeout == 10.0
+
+
+def test_the_example_has_every_key_at_its_default(tmp_path: Path) -> None:
+    example = load(EXAMPLE, {})
+    plain = read(tmp_path, GOOD)
+    flow = dataclasses.replace(example.flows[0], source=plain.flows[0].source, target=plain.flows[0].target)
+    assert flow == plain.flows[0]
+    assert (example.http, example.log, example.drain_timeout) == (plain.http, plain.log, plain.drain_timeout)
+    assert example.flows[0].source.consumer == {"fetch.min.bytes": "1"}
+    assert example.spark.conf == {"spark.ui.enabled": "false"}
+
+
+def test_the_example_has_every_field_of_the_model() -> None:
+    tree = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
+    parts: list[tuple[type[Any], dict[str, Any]]] = [
+        (config_model.Root, tree),
+        (config_model.Cluster, tree["clusters"]["primary"]),
+        (config_model.Flow, tree["flows"][0]),
+        (config_model.Spark, tree["spark"]),
+        (config_model.Http, tree["http"]),
+        (config_model.Log, tree["log"]),
+    ]
+    for model, written in parts:
+        assert {field.alias or name for name, field in model.model_fields.items()} <= set(written), model
+
+
+def test_every_place_in_the_file_has_words_for_what_is_allowed() -> None:
+    def places(node: Any) -> Iterator[dict[str, Any]]:
+        if isinstance(node, dict):
+            for key in ("properties", "$defs"):
+                for name, each in node.get(key, {}).items():
+                    if key == "properties":
+                        yield {"name": name, **each}
+                    yield from places(each)
+            for key in ("items", "additionalProperties"):
+                if isinstance(node.get(key), dict):
+                    yield {"name": key, **node[key]}
+                    yield from places(node[key])
+
+    found = list(places(json_schema()))
+    assert len(found) > 40
+    assert [place for place in found if "description" not in place and "$ref" not in place] == []
+
+
+def test_json_schema_is_json_and_takes_durations_as_text() -> None:
+    schema = json.loads(json.dumps(json_schema()))
+    assert set(schema["required"]) == {"clusters", "flows"}
+    assert "string" in schema["properties"]["drain_timeout"]["type"]
+
+
+def test_a_long_socket_timeout_is_cut_to_the_transactions(tmp_path: Path) -> None:
+    (flow,) = read(tmp_path, GOOD.replace('"localhost:9093"', '"localhost:9093", socket.timeout.ms: 120000')).flows
+    properties = transactional_properties(flow, "any")
+    assert properties["socket.timeout.ms"] == properties["transaction.timeout.ms"] - 100
+
+
+def test_scalars_become_librdkafka_text_as_they_are_written(tmp_path: Path) -> None:
+    text = cluster(
+        "socket.keepalive.enable: true",
+        "allow.auto.create.topics: False",
+        "sasl.password: 0123",
+        "sasl.username: 1e5",
+        "client.id: 1.50",
+        "client.rack: 2024-01-31",
+        "consumer: {fetch.min.bytes: 1}",
+        "producer: {linger.ms: 0.5}",
+    )
+    source = read(tmp_path, text).flows[0].source
+    assert source.properties == {
+        "bootstrap.servers": "localhost:9092",
+        "socket.keepalive.enable": "true",
+        "allow.auto.create.topics": "false",
+        "sasl.password": "0123",
+        "sasl.username": "1e5",
+        "client.id": "1.50",
+        "client.rack": "2024-01-31",
+    }
+    assert source.consumer == {"fetch.min.bytes": "1"}
+    assert source.producer == {"linger.ms": "0.5"}
+
+
+def test_merge_keys_share_properties(tmp_path: Path) -> None:
+    text = """\
+clusters:
+  primary: &common
+    bootstrap.servers: localhost:9092
+    client.id: a
+    client.rack: r
+  backup:
+    <<: *common
+    bootstrap.servers: localhost:9093
+    client.id: b
+"""
+    target = read(tmp_path, text + FLOW).flows[0].target
+    assert target.properties == {"bootstrap.servers": "localhost:9093", "client.id": "b", "client.rack": "r"}
+    problems = refused(tmp_path, text.replace("client.rack", "client.rick") + FLOW)
+    assert [problem.split(": ")[:2] for problem in problems] == [
+        ["config.yaml:5", "clusters.primary.client.rick"],
+        ["config.yaml:5", "clusters.backup.client.rick"],
+    ]
+
+
+def test_one_flow_a_thousand_times_is_refused_in_a_line_for_each(tmp_path: Path) -> None:
+    again = GOOD.replace("  - source", "  - &flow\n    source") + "  - *flow\n" * 999
+    assert len(refused(tmp_path, again)) == 999
+
+
+def test_more_flows_than_can_be_compared_are_refused(tmp_path: Path) -> None:
+    again = GOOD.replace("  - source", "  - &flow\n    source") + "  - *flow\n" * 30_000
+    assert any("flows: must be a list of flows" in line and "1000 at most" in line for line in refused(tmp_path, again))
+
+
+def test_an_anchor_may_be_used_ten_thousands_of_times(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(20)]
+    clusters = "".join(f"  {name}: {{bootstrap.servers: '{name}:9092'}}\n" for name in names)
+    shared = f"topics: [{', '.join(f't{number}' for number in range(100))}]"
+    ends = [f"source: {one}, target: {other}" for one in names for other in names if one != other]
+    flows = [f"  - {{<<: *shared, {both}}}\n" for both in ends[1:]]
+    whole = f"clusters:\n{clusters}flows:\n  - &shared {{{ends[0]}, {shared}}}\n{''.join(flows)}"
+    loaded = read(tmp_path, whole)
+    assert len(loaded.flows) == 380 and all(len(flow.topics) == 100 for flow in loaded.flows)
+
+
+def test_of_several_merged_mappings_the_first_wins(tmp_path: Path) -> None:
+    text = """\
+clusters:
+  primary: &one {bootstrap.servers: localhost:1, client.id: one}
+  third: &three {bootstrap.servers: localhost:3, client.id: three, client.rack: r}
+  backup: {<<: [*one, *three], bootstrap.servers: localhost:2}
+"""
+    target = read(tmp_path, text + FLOW).flows[0].target
+    assert target.properties == {"bootstrap.servers": "localhost:2", "client.id": "one", "client.rack": "r"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "transactional.id: mine",
+        "enable.idempotence: false",
+        "enable.auto.commit: true",
+        "enable.auto.offset.store: true",
+        "isolation.level: read_uncommitted",
+        "auto.offset.reset: latest",
+        "group.id: mine",
+        "acks: 1",
+        "transaction.timeout.ms: 1000",
+        "message.timeout.ms: 900000",
+        "enable.partition.eof: false",
+    ],
+)
+def test_what_exactly_once_overrides_is_no_problem(tmp_path: Path, line: str) -> None:
+    key, value = line.split(": ")
+    assert read(tmp_path, cluster(line)).flows[0].source.properties[key] == value
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("0", 0),
+        ("10", 10),
+        ("1.5", 1.5),
+        ("500ms", 0.5),
+        ("5ms", 0.005),
+        ("9ms", 0.009),
+        ("10s", 10),
+        ("5m", 300),
+        ("1h", 3600),
+    ],
+)
+def test_durations_are_seconds(written: str, expected: float) -> None:
+    assert seconds(written) == expected
+
+
+@pytest.mark.parametrize(
+    "written", ["", "s", "-1s", "1d", "1S", "1e3", "nan", "inf", "1h30m", "1  s", "None", "1.s", "\u0661s"]
+)
+def test_what_is_no_duration(written: str) -> None:
+    with pytest.raises(ValueError):
+        seconds(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("1", 1),
+        ("512B", 512),
+        ("10KB", 10_000),
+        ("10MB", 10_000_000),
+        ("1GB", 10**9),
+        ("64KiB", 65_536),
+        ("16MiB", 16_777_216),
+        ("1GiB", 1_073_741_824),
+        ("0.5MiB", 524_288),
+    ],
+)
+def test_sizes_are_bytes(written: str, expected: int) -> None:
+    assert size(written) == expected
+
+
+@pytest.mark.parametrize("written", ["", "MiB", "-1", "1mib", "1TiB", "1s", "None"])
+def test_what_is_no_size(written: str) -> None:
+    with pytest.raises(ValueError):
+        size(written)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("earliest", "earliest"),
+        ("latest", "latest"),
+        ("0", 0),
+        ("1706702400123", 1_706_702_400_123),
+        ("2024-01-31T12:00:00Z", 1_706_702_400_000),
+        ("2024-01-31 13:00:00+01:00", 1_706_702_400_000),
+        ("2024-01-31T12:00:00.123Z", 1_706_702_400_123),
+    ],
+)
+def test_start(tmp_path: Path, written: str, expected: str | int) -> None:
+    assert start(written) == expected
+    assert read(tmp_path, f"{GOOD}    start: {written}\n").flows[0].start == expected
+
+
+def test_numbers_and_units_reach_the_settings(tmp_path: Path) -> None:
+    flow = read(
+        tmp_path,
+        GOOD
+        + "    refresh_topics_interval: 1m\n    transaction_linger_max: 20ms\n    batch_max_bytes: 1MiB\n"
+        + "    tasks_max: 3\n    replication_factor: 3\n    topics: [123, 'a.*']\n    group: g\n",
+    ).flows[0]
+    assert (flow.refresh_topics_interval, flow.transaction_linger_max, flow.batch_max_bytes) == (60, 0.02, 2**20)
+    assert (flow.tasks_max, flow.replication_factor, flow.topics, flow.group) == (3, 3, ("123", "a.*"), "g")
+
+
+def test_identity_both_ways_is_fine_for_lists_without_common_names(tmp_path: Path) -> None:
+    one = "    replication_policy: identity\n    topics: [a]\n"
+    other = "    replication_policy: identity\n    topics: [b]\n"
+    assert len(read(tmp_path, GOOD + one + OPPOSITE + other).flows) == 2
+    assert "for ever" in refused(tmp_path, GOOD + one + OPPOSITE + other.replace("[b]", "['a+']"))[0]
+
+
+def test_identity_round_three_clusters_is_fine_without_a_name_in_common(tmp_path: Path) -> None:
+    text = GOOD.replace("flows:", "  third: {bootstrap.servers: c}\nflows:")
+    text += "    replication_policy: identity\n    topics: [a, b]\n"
+    text += "  - {source: third, target: primary, replication_policy: identity, topics: [a, c]}\n"
+    text += "  - {source: backup, target: third, replication_policy: identity, topics: [b, c]}\n"
+    assert len(read(tmp_path, text).flows) == 3
+
+
+def test_a_name_that_only_looks_like_what_is_left_out(tmp_path: Path) -> None:
+    topics = "    topics: [backup, backups.orders, orders.backup, internal, _schemas, '.*internal', 'backup\\..*']\n"
+    assert len(read(tmp_path, GOOD + topics).flows) == 1
+    identity = "    replication_policy: identity\n    topics: [backup.orders]\n"
+    assert len(read(tmp_path, GOOD + identity).flows) == 1
+
+
+def test_identity_is_no_loop_with_what_ends_it(tmp_path: Path) -> None:
+    """One way alone, or with an exclude of what came from the target."""
+    identity = "    replication_policy: identity\n"
+    assert len(read(tmp_path, GOOD + identity).flows) == 1
+    assert len(read(tmp_path, GOOD + identity + "    exclude: ['backup\\..*']\n" + OPPOSITE).flows) == 2
+
+
+def test_many_flows_between_all_of_many_clusters(tmp_path: Path) -> None:
+    names = [f"c{n}" for n in range(7)]
+    clusters = "".join(f"  {name}: {{bootstrap.servers: {name}}}\n" for name in names)
+    flows = "".join(f"  - {{source: {a}, target: {b}}}\n" for a in names for b in names if a != b)
+    assert len(read(tmp_path, f"clusters:\n{clusters}flows:\n{flows}").flows) == 42
+
+
+def test_servers_are_compared_in_one_form() -> None:
+    assert servers("A, SSL://b:1,[::1]:2") == {"a:9092", "b:1", "[::1]:2"}
+
+
+def test_references(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("from file\n", encoding="utf-8")
+    (tmp_path / "absolute").write_text("absolute", encoding="utf-8")
+    text = cluster(
+        "sasl.username: ${env:USER_NAME}",
+        "sasl.password: ${file:secret}",
+        f"ssl.key.password: ${{file:{tmp_path}/absolute}}",
+        'client.id: "a-${env:ONE}-${env:ONE}${env:EMPTY}-$${env:ONE}"',
+        "client.rack: ${env:NESTED}",
+    )
+    text += "    tasks_max: ${env:TASKS}\n    topics: ['${env:ONE}.*']\nspark: {conf: {spark.a: '${env:ONE}'}}\n"
+    loaded = read(tmp_path, text, USER_NAME="0123", ONE="1", EMPTY="", TASKS="7", NESTED="${env:ONE}")
+    properties = loaded.flows[0].source.properties
+    assert properties["sasl.username"] == "0123"
+    assert properties["sasl.password"] == "from file"
+    assert properties["ssl.key.password"] == "absolute"
+    assert properties["client.id"] == "a-1-1-${env:ONE}"
+    assert properties["client.rack"] == "${env:ONE}"
+    assert loaded.flows[0].tasks_max == 7
+    assert loaded.flows[0].topics == ("1.*",)
+    assert loaded.spark.conf == {"spark.a": "1"}
+
+
+def test_the_environment_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIRROR_TEST_GROUP", "from-environment")
+    path = tmp_path / "config.yaml"
+    path.write_text(GOOD + "    group: ${env:MIRROR_TEST_GROUP}\n", encoding="utf-8")
+    assert load(path).flows[0].group == "from-environment"
+
+
+SECRET = "hunter2-(very-secret"
+
+REF = "${env:HIDDEN}"
+
+# Every one of these is refused.
+LEAKS = {
+    "unknown property": cluster(f"sasl.pasword: {SECRET}"),
+    "unknown property by reference": cluster(f"client.idd: {REF}"),
+    "refused property by reference": cluster(f"security.protocol: {REF}"),
+    "refused number by reference": cluster("socket.timeout.ms: ${env:NUMBER}"),
+    "refused property with a secret's name": cluster(f"sasl.oauthbearer.method: {SECRET}"),
+    "Java's password": cluster(f"sasl.jaas.config: 'org.x required password=\"{SECRET}\";'"),
+    "key that is not PEM": cluster("security.protocol: SSL", f"ssl.key.pem: {SECRET}"),
+    "file of a key store": cluster("security.protocol: SSL", f"ssl.keystore.location: /{SECRET}"),
+    "certificate file by reference": cluster("security.protocol: SSL", f"ssl.certificate.location: /x/{REF}"),
+    "mechanism by reference": cluster("security.protocol: SASL_SSL", f"sasl.mechanisms: {REF}"),
+    "space forgotten": cluster(f"consumer: {{sasl.password:{SECRET}}}"),
+    "unknown alias": cluster("sasl.password: *hunter2"),
+    "unknown alias that begins like a mark": cluster("sasl.password: *-hunter2"),
+    "tag": cluster("sasl.password: !hunter2 x"),
+    "tag with a handle": cluster("sasl.password: !hunter2!x"),
+    "provider": cluster("sasl.password: a${hunter:2}"),
+    "duplicate": cluster(f"sasl.password: {SECRET}", f"sasl.password: {SECRET}"),
+    "list": cluster(f"sasl.password: ['{SECRET}']"),
+    "text in place of a cluster": f"clusters: {{primary: '{SECRET}'}}\n{FLOW}",
+    "brokers": GOOD.replace("localhost:9092", f"{REF}:x"),
+    "regular expression": GOOD + f"    topics: ['{REF}']\n",
+    "topics": GOOD + f"    topics: {REF}\n",
+    "start": GOOD + f"    start: {REF}\n",
+    "start without zone": GOOD + "    start: ${env:TIME}\n",
+    "group": GOOD + f"    group: {REF}\n  - {{source: primary, target: backup, group: '{REF}'}}\n",
+    "undefined cluster": GOOD.replace("target: backup", f"target: {REF}"),
+    "port": GOOD + f"http: {{port: '{REF}'}}\n",
+    "level": GOOD + f"log: {{level: '{REF}'}}\n",
+    "spark": GOOD + f"spark: {{conf: '{SECRET}'}}\n",
+    "master": GOOD + f"spark: {{master: ['{REF}']}}\n",
+}
+
+
+@pytest.mark.parametrize("text", LEAKS.values(), ids=LEAKS)
+def test_no_secret_is_in_a_problem(tmp_path: Path, text: str, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load(path, {"HIDDEN": SECRET, "TIME": "1999-01-01", "NUMBER": "-00424242"})
+    # What a traceback would print counts too.
+    told = "".join((*caught.value.problems, repr(caught.value.__context__), *capfd.readouterr()))
+    for part in ("hunter", "very-secret", "1999", "4242"):
+        assert part not in told.replace(str(tmp_path), "")
+
+
+def test_a_long_secret_that_librdkafka_cuts_is_not_shown(tmp_path: Path) -> None:
+    text = cluster("security.protocol: sasl_plaintext", "sasl.mechanisms: ${env:LONG}")
+    problems = refused(tmp_path, text, LONG="0123456789" * 200)
+    assert len(problems) == 1
+    assert problems[0].startswith("config.yaml:")
+    assert "01234" not in problems[0]
+
+
+def test_repr_shows_no_properties(tmp_path: Path) -> None:
+    text = cluster("sasl.password: hunter2", "consumer: {client.id: hunter2}", "producer: {client.id: hunter2}")
+    loaded = read(tmp_path, text + "spark: {conf: {spark.a: hunter2}}\n")
+    assert loaded.spark.conf == {"spark.a": "hunter2"}
+    assert loaded.flows[0].source.producer == {"client.id": "hunter2"}
+    assert "hunter2" not in repr(loaded)
+    assert "hunter2" not in str(loaded)
+
+
+def test_settings_travel_to_tasks(tmp_path: Path) -> None:
+    loaded = read(tmp_path, GOOD)
+    assert pickle.loads(pickle.dumps(loaded)) == loaded
+
+
+def test_nothing_is_connected_printed_or_left_open(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    threads = psutil.Process().num_threads()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.5)
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        properties = (
+            "debug: all",
+            "security.protocol: SASL_PLAINTEXT",
+            "sasl.mechanisms: OAUTHBEARER",
+            "sasl.oauthbearer.method: oidc",
+            f"sasl.oauthbearer.token.endpoint.url: http://{address}/token",
+            "sasl.oauthbearer.client.id: a",
+            "sasl.oauthbearer.client.secret: b",
+        )
+        read(tmp_path, cluster(*properties).replace("localhost:9092", address))
+        with pytest.raises(TimeoutError):
+            server.accept()
+    assert psutil.Process().num_threads() <= threads
+    assert "".join(capfd.readouterr()) == ""

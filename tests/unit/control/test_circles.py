@@ -1,0 +1,324 @@
+"""Which flows go together, and that of those which don't never two copy: the judgement, and a model of its use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mirror.control.circles import (
+    ORIGINS_MAX,
+    Finding,
+    Key,
+    Other,
+    Ours,
+    Statement,
+    clash,
+    is_relevant,
+    lineage,
+    refusal,
+    rule,
+    unknown,
+    warning,
+)
+from mirror.control.plan import Lineage, Plan
+from mirror.kafka.clients import INTERNAL_MAX
+from mirror.model import Topic
+
+A, B, C, D = "id-a", "id-b", "id-c", "id-d"
+
+
+def ours(*topics: str, prefix: str = "", clusters: tuple[str, ...] = (A, B), kin: tuple[str, ...] = ()) -> Ours:
+    return Ours("a", "b", clusters, {topic: prefix + topic for topic in topics}, kin)
+
+
+def plan(clusters: tuple[str, ...], origins: dict[str, tuple[str, ...]], *topics: str, prefix: str = "") -> Plan:
+    known = {topic: Topic(prefix + topic, "id", 1, 1) for topic in topics}
+    return Plan("them", 7, known, (), clusters=clusters, origins=origins)
+
+
+def other(made: Plan, at_source: bool = False) -> Other:
+    on = "a" if at_source else "b"
+    key = Key("them", A if at_source else B, "mirror-control.x.internal")
+    return Other(key, f"x->{on}", on, at_source, Statement.decode(made.encode()), True)
+
+
+ONE_WAY = ours("t", "u")
+
+
+@pytest.mark.parametrize(
+    ("flow", "met", "why"),
+    [
+        # At the source: what comes back.
+        (ONE_WAY, other(plan((B, A), {"t": (B,)}, "t"), True), "t of a comes from b"),
+        (ONE_WAY, other(plan((C, A), {"t": (C, B)}, "t"), True), "t of a comes from b"),
+        (ONE_WAY, other(plan((C, A), {"t": (C, D)}, "t"), True), ""),
+        (ONE_WAY, other(plan((B, A), {"other": (B,)}, "other"), True), ""),
+        (ONE_WAY, other(plan((B, A), {}, "t"), True), "t of a comes from b"),
+        (ours("b.t", prefix="a."), other(plan((B, A), {"b.t": (B,)}, "t", prefix="b."), True), "b.t of a comes from b"),
+        (ours("t", prefix="a."), other(plan((B, A), {"b.t": (B,)}, "t", prefix="b."), True), ""),
+        (ONE_WAY, other(plan((), {}, "t"), True), ""),
+        (ours("t", clusters=()), other(plan((B, A), {"t": (B,)}, "t"), True), ""),
+        # At the target: two that write one topic, and one cluster copied twice.
+        (ONE_WAY, other(plan((C, B), {"t": (C,)}, "t")), "both write to t on b"),
+        (ours("b.t", prefix="a."), other(plan((C, B), {}, "t", prefix="a.b.")), "both write to a.b.t on b"),
+        (ONE_WAY, other(plan((), {}, "t")), "both write to t on b"),
+        (ONE_WAY, other(plan((C, B), {}, "t", prefix="c.")), ""),
+        (ONE_WAY, other(plan((A, B), {}, "t", prefix="x.")), "both copy t from one cluster (id-a), under two aliases"),
+        (ours("t", kin=("them",)), other(plan((A, B), {}, "t", prefix="x.")), ""),
+        (ours("t", kin=("them",)), other(plan((A, B), {}, "t")), "both write to t on b"),
+        (ONE_WAY, other(plan((A, B), {}, "v", prefix="x.")), ""),
+        (ONE_WAY, other(plan((), {}, "t", prefix="x.")), ""),
+        (ONE_WAY, other(plan((C, B), {}, "b")), ""),
+    ],
+)
+def test_what_goes_together(flow: Ours, met: Other, why: str) -> None:
+    found = clash(flow, met)
+    assert found.endswith(why) and bool(found) == bool(why)
+    assert not found or is_relevant(flow, met)
+
+
+def test_only_an_older_plan_that_feeds_our_topics_is_unknown() -> None:
+    assert unknown(ONE_WAY, other(plan((), {}, "t"), True))
+    assert not unknown(ONE_WAY, other(plan((), {}, "v"), True))
+    assert not unknown(ONE_WAY, other(plan((), {}, "t")))
+    assert not unknown(ONE_WAY, other(plan((B, A), {}, "t"), True))
+
+
+def test_origins_are_those_of_the_source_and_of_all_that_feeds_it() -> None:
+    feeds = [
+        other(plan((C, A), {"t": (C, D)}, "t"), True),
+        replace(other(plan((B, A), {"u": (B,)}, "u"), True), alive=False),
+        other(plan((D, B), {"t": (D,)}, "t")),  # at the target: it feeds nothing of ours
+    ]
+    assert lineage(ours("t", "u", prefix="a."), feeds) == Lineage((A, B), {"a.t": (A, C, D), "a.u": (A,)})
+    assert lineage(ours("t", clusters=()), feeds) == Lineage()
+
+
+def test_a_refusal_names_both_flows_and_what_to_do() -> None:
+    met = other(plan((B, A), {"t": (B,)}, "t"), True)
+    found = Finding(met, clash(ONE_WAY, met))
+    for note in (refusal(ONE_WAY, found), warning(ONE_WAY, found)):
+        assert note.said.startswith(
+            "flow a->b does not go with flow x->a (mirror-control.x.internal on a): records would"
+        )
+    assert "stop one of the two" in str(refusal(ONE_WAY, found)) and "silent" in str(warning(ONE_WAY, found))
+
+
+KEYS = [Key("1", A, "t"), Key("2", A, "t"), Key("2", B, "t"), Key("2", B, "u")]
+
+
+def finding(key: Key, copies: bool, alive: bool = True) -> Finding:
+    return Finding(replace(other(plan((C, B), {}, "t")), key=key, copies=copies, alive=alive), "why")
+
+
+@pytest.mark.parametrize(("smaller", "larger"), [*combinations(KEYS, 2)])
+def test_of_two_that_have_announced_the_smaller_key_waits_and_the_other_gives_way(smaller: Key, larger: Key) -> None:
+    for_smaller = rule(smaller, [finding(larger, False)], True, True)
+    for_larger = rule(larger, [finding(smaller, False)], True, True)
+    assert for_smaller and not for_smaller.gives_way
+    assert for_larger and for_larger.gives_way
+
+
+@pytest.mark.parametrize("new", [True, False])
+@pytest.mark.parametrize("announced", [True, False])
+def test_who_copies_goes_before_all_who_have_announced(new: bool, announced: bool) -> None:
+    copies = rule(KEYS[0], [finding(KEYS[1], True)], new, announced)
+    assert copies and copies.gives_way
+    assert rule(KEYS[0], [finding(KEYS[1], True, alive=False)], new, announced) is None
+    assert rule(KEYS[3], [finding(KEYS[0], False)], False, announced) is None, "it gives way to what we copy"
+    assert rule(KEYS[0], [], new, announced) is None
+
+
+# What strangers write.
+
+
+def test_what_an_older_mirror_writes_is_read() -> None:
+    raw = json.loads(plan((A, B), {"t": (A,)}, "t").encode())
+    del raw["clusters"], raw["origins"]
+    said = Statement.decode(json.dumps(raw).encode())
+    assert (said.clusters, said.origins, said.remotes) == ((), {}, {"t": "t"})
+
+
+GOOD = json.loads(plan((A, B), {"t": (A,)}, "t").encode())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"leader": None},
+        {"leader": 7},
+        {"leader": "x" * 250},
+        {"leader": "line\nbreak"},
+        {"generation": "7"},
+        {"topics": []},
+        {"topics": {"t": {}}},
+        {"topics": {"t": []}},
+        {"topics": {"t": [7]}},
+        {"topics": {"t" * 250: ["t"]}},
+        {"clusters": "id"},
+        {"clusters": [A]},
+        {"clusters": [A, B, C]},
+        {"clusters": [A, 7]},
+        {"clusters": [A, ""]},
+        {"origins": []},
+        {"origins": {"t": "id"}},
+        {"origins": {"t": [7]}},
+        {"origins": {"t": [str(n) for n in range(ORIGINS_MAX + 1)]}},
+    ],
+)
+def test_what_is_no_plan_is_not_taken_for_one(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        Statement.decode(json.dumps(GOOD | changes).encode())
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"\xff", b"7", b"[]", b"[" * 100_000, b'"' + b"x" * INTERNAL_MAX + b'"', b"1" * 9_999]
+)
+def test_what_is_no_object_is_not_taken_for_a_plan(value: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        Statement.decode(value)
+
+
+# How it is used: a model of flows that announce, look and copy, in any order of their steps.
+
+
+@dataclass
+class Board:
+    """What all can read, at once."""
+
+    plans: dict[int, Statement] = field(default_factory=dict)
+    intents: dict[int, Statement] = field(default_factory=dict)
+
+
+@dataclass
+class Flow:
+    """Takes the steps of mirror.neighbours.Gate and mirror.leader.Leader. At each yield others may come in between."""
+
+    number: int
+    leader: str
+    source: str
+    target: str
+    prefix: str
+    flows: list[Flow]
+    board: Board
+    copies: bool = False
+
+    @property
+    def key(self) -> Key:
+        return Key(self.leader, self.target, str(self.number))
+
+    def topics(self) -> dict[str, str]:
+        return {topic: self.prefix + topic for topic in ("t",)}
+
+    def view(self) -> tuple[Ours, list[Finding], Lineage]:
+        mine = Ours(self.source, self.target, (self.source, self.target), self.topics())
+        others = []
+        for each in self.flows:
+            for posted, copies in ((self.board.plans, True), (self.board.intents, False)):
+                if each is not self and each.number in posted:
+                    said = posted[each.number]
+                    sides = [(self.target, False), (self.source, True)]
+                    others += [Other(each.key, "", "", s, said, copies) for on, s in sides if on == each.target]
+        findings = [Finding(each, why) for each in others if (why := clash(mine, each))]
+        return mine, findings, lineage(mine, others)
+
+    def states(self, says: Lineage) -> bool:
+        mine = self.board.plans.get(self.number)
+        return mine is not None and Lineage(mine.clusters, mine.origins).covers(says)
+
+    def says(self, says: Lineage) -> Statement:
+        return Statement(self.leader, 1, False, self.topics(), says.clusters, says.origins)
+
+    def run(self) -> Iterator[None]:
+        while True:
+            yield
+            _, findings, says = self.view()
+            yield
+            if self.refused(findings, says, announced=False):
+                continue
+            said: Lineage | None = None
+            refused = False
+            while not refused and not self.states(says) and not (said and said.covers(says)):
+                said = says
+                yield
+                self.board.intents[self.number] = self.says(says)
+                yield
+                _, findings, says = self.view()
+                yield
+                refused = self.refused(findings, says, announced=True)
+            if not refused:
+                yield
+                self.board.plans[self.number] = self.says(says)
+                self.board.intents.pop(self.number, None)
+                self.copies = True
+
+    def refused(self, findings: list[Finding], says: Lineage, announced: bool) -> bool:
+        ruling = rule(self.key, findings, not self.states(says), announced)
+        if ruling and ruling.gives_way:
+            self.board.intents.pop(self.number, None)
+            self.board.plans.pop(self.number, None)
+            self.copies = False
+        return ruling is not None
+
+
+def world(*ways: tuple[str, str, str], leaders: str = "") -> list[Flow]:
+    flows: list[Flow] = []
+    board = Board()
+    for number, (source, target, prefix) in enumerate(ways):
+        flows.append(Flow(number, (leaders or "xxxx")[number], source, target, prefix, flows, board))
+    return flows
+
+
+PAIRS: dict[str, Callable[[str], list[Flow]]] = {
+    "circle": lambda leaders: world((A, B, ""), (B, A, ""), leaders=leaders),
+    "one topic": lambda leaders: world((A, C, ""), (B, C, ""), leaders=leaders),
+    "twice": lambda leaders: world((A, B, "x."), (A, B, "y."), leaders=leaders),
+}
+CIRCLES: dict[str, Callable[[str], list[Flow]]] = {
+    "of two": PAIRS["circle"],
+    "of three": lambda leaders: world((A, B, ""), (B, C, ""), (C, A, ""), leaders=leaders),
+    "of four": lambda leaders: world((A, B, ""), (B, C, ""), (C, D, ""), (D, A, ""), leaders=leaders),
+}
+# Who takes how many steps before somebody else does.
+orders = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 10)), max_size=30).map(
+    lambda turns: [who for who, count in turns for _ in range(count)]
+)
+identities = st.permutations("1234").map("".join) | st.just("1111")
+
+
+@pytest.mark.parametrize("kind", PAIRS)
+@given(leaders=identities, order=orders)
+@example(leaders="1111", order=[0, 1] * 30)
+def test_of_two_that_do_not_go_together_never_both_copy(kind: str, leaders: str, order: list[int]) -> None:
+    flows = PAIRS[kind](leaders)
+    running = [flow.run() for flow in flows]
+    for step in order:
+        next(running[step % 2])
+        assert not all(flow.copies for flow in flows)
+
+
+@pytest.mark.parametrize("kind", [*PAIRS, *CIRCLES])
+@given(leaders=identities, order=orders)
+@example(leaders="1111", order=[])
+def test_all_but_one_go_on_and_no_circle_closes_for_good(kind: str, leaders: str, order: list[int]) -> None:
+    flows = {**PAIRS, **CIRCLES}[kind](leaders)
+    running = [flow.run() for flow in flows]
+    for step in order:
+        next(running[step % len(flows)])
+    for _ in range(40):  # each at its own pace, as back-off has it
+        for number, each in enumerate(running):
+            for _ in range(7 + 2 * number):
+                next(each)
+    assert sum(flow.copies for flow in flows) == len(flows) - 1
+    settled = [flow.copies for flow in flows]
+    for _ in range(30):
+        for each in running:
+            next(each)
+    assert [flow.copies for flow in flows] == settled

@@ -1,0 +1,204 @@
+"""Plans: what travels, how partitions are dealt, where they begin."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror.control.plan import Lineage, Plan, Slice, assign, merge_initial, slice_count
+from mirror.decode import Malformed
+from mirror.model import Partition, Topic
+
+names = st.text("abcdefgh._-", min_size=1, max_size=8).filter(lambda name: name not in (".", ".."))
+partitions = st.builds(Partition, names, st.integers(0, 20))
+topics = st.dictionaries(names, st.builds(Topic, names, names, st.integers(1, 50), st.integers(0, 50)), max_size=5)
+slices = st.lists(st.frozensets(partitions, max_size=6), max_size=4).map(tuple)
+ids = st.lists(names, max_size=3).map(tuple)
+origins = st.dictionaries(names, ids, max_size=3)
+plans = st.builds(
+    lambda topics, slices, **rest: Plan(topics=topics | known(slices), slices=slices, **rest),
+    leader=names,
+    generation=st.integers(1, 2**63 - 1),
+    topics=topics,
+    slices=slices,
+    stop=st.booleans(),
+    clusters=st.just(()) | st.tuples(names, names),
+    origins=origins,
+)
+weights = st.dictionaries(partitions, st.floats(0, 1e9))
+
+
+def known(slices: tuple[Slice, ...]) -> dict[str, Topic]:
+    """Topics for all that is dealt."""
+    return {partition.topic: topic(1) for each in slices for partition in each}
+
+
+@given(plans)
+def test_a_plan_survives_its_travel(plan: Plan) -> None:
+    assert Plan.decode(plan.encode()) == plan
+
+
+def changed(plan: Plan, **changes: Any) -> bytes:
+    """What another version of mirror might have made of the plan; None leaves a field out."""
+    raw = json.loads(plan.encode()) | changes
+    return json.dumps({name: each for name, each in raw.items() if each is not None}).encode()
+
+
+@given(plans)
+def test_what_a_newer_mirror_adds_to_a_plan_is_passed_over(plan: Plan) -> None:
+    more = {name: [*fields, "more", 1] for name, fields in json.loads(plan.encode())["topics"].items()}
+    assert Plan.decode(changed(plan, topics=more, added=[1])) == plan
+    assert Plan.decode(changed(plan, stop=None)) == replace(plan, stop=False)
+
+
+@given(plans)
+def test_a_plan_of_an_older_mirror_does_not_say_where_its_records_come_from(plan: Plan) -> None:
+    assert Plan.decode(changed(plan, clusters=None, origins=None)) == replace(plan, clusters=(), origins={})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"leader": None},
+        {"generation": None},
+        {"generation": [7]},
+        {"topics": None},
+        {"topics": {"a": ["remote", "id", 2]}},
+        {"topics": {"a": ["remote", "id", 2, None]}},
+        {"slices": None},
+        {"slices": [["a", 0]]},
+        {"slices": [{"a": [None]}]},
+        {"slices": [{"b": [0]}]},
+    ],
+)
+def test_a_plan_without_what_every_plan_has_is_none(changes: dict[str, Any]) -> None:
+    """Not one with another generation, or other partitions that begin at the flow's `start`."""
+    with pytest.raises(Malformed):
+        Plan.decode(changed(plan({"a": topic(2)}), **changes))
+
+
+def test_a_large_plan_stays_small() -> None:
+    wanted = [Partition(f"topic-{n}", p) for n in range(100) for p in range(100)]
+    plan = Plan("leader", 1, {}, assign(wanted, 8, (), {}))
+    assert len(plan.encode()) < 60_000
+
+
+lineages = st.builds(Lineage, ids, origins)
+
+
+@given(lineages, lineages)
+def test_a_lineage_covers_what_it_says_itself_and_no_more(one: Lineage, other: Lineage) -> None:
+    both = {name: (*one.origins.get(name, ()), *other.origins.get(name, ())) for name in {*one.origins, *other.origins}}
+    assert one.covers(one) and Lineage((), both).covers(one) and one.covers(one.of(set(other.origins)))
+    same = {name: set(each) for name, each in both.items()} == {n: set(each) for n, each in one.origins.items()}
+    assert one.covers(other) == same
+
+
+@given(plans)
+def test_a_stopped_plan_says_nothing_else_than_before(plan: Plan) -> None:
+    stopped = Plan.decode(plan.stopped().encode())
+    assert stopped.stop
+    assert (stopped.slices, stopped.topics, stopped.generation) == (plan.slices, plan.topics, plan.generation)
+
+
+@given(st.sets(partitions, max_size=40), st.integers(1, 5), slices, weights)
+def test_each_partition_is_in_exactly_one_slice(
+    wanted: set[Partition], count: int, previous: tuple[Slice, ...], weight: dict[Partition, float]
+) -> None:
+    owned = disjoint(previous)
+    dealt = assign(wanted, count, owned, weight)
+    assert len(dealt) == count
+    assert sorted(p for each in dealt for p in each) == sorted(wanted)
+
+
+@given(st.sets(partitions, max_size=40), st.sets(partitions, max_size=10), st.integers(2, 5), weights, st.data())
+def test_who_has_a_partition_keeps_it(
+    before: set[Partition], new: set[Partition], count: int, weight: dict[Partition, float], data: st.DataObject
+) -> None:
+    dealt = assign(before, count, (), weight)
+    after = new | {partition for partition in sorted(before) if data.draw(st.booleans())}
+    again = assign(after, count, dealt, {})
+    for had, has in zip(dealt, again, strict=True):
+        assert had & after <= has
+
+
+@given(st.dictionaries(partitions, st.none() | st.integers(0, 10**9), min_size=1, max_size=40), st.integers(1, 5))
+def test_slices_are_balanced(wanted: dict[Partition, int | None], count: int) -> None:
+    weight = {partition: float(rate) for partition, rate in wanted.items() if rate is not None}
+    # Dealing the heaviest first to the lightest: no slice is heavier than the lightest by more than one partition.
+    dealt = assign(wanted, count, (), weight)
+    known = [w for w in weight.values() if w > 0]
+    floor = sum(known) / len(known) / 10 if known else 1.0
+    loads = [[max(weight.get(p, 0.0), floor) for p in each] for each in dealt]
+    lightest = min(map(sum, loads))
+    for load in loads:
+        assert not load or sum(load) - min(load) <= lightest * (1 + 1e-9) + 1e-9
+
+
+@given(st.sets(partitions, max_size=40), st.integers(1, 5))
+def test_without_weights_slices_differ_by_one_partition_at_most(wanted: set[Partition], count: int) -> None:
+    sizes = [len(each) for each in assign(wanted, count, (), {})]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_new_partition_goes_to_the_lightest_slice() -> None:
+    busy, quiet, new = Partition("busy", 0), Partition("quiet", 0), Partition("new", 0)
+    dealt = assign([busy, quiet, new], 2, (frozenset({busy}), frozenset({quiet})), {busy: 1e6, quiet: 1.0})
+    assert dealt == (frozenset({busy}), frozenset({quiet, new}))
+
+
+@given(st.integers(0, 100), st.none() | st.integers(1, 50), st.integers(0, 200), st.integers(0, 100))
+def test_never_more_slices_than_slots_or_tasks(slots: int, most: int | None, partitions: int, current: int) -> None:
+    count = slice_count(slots, most, partitions, current)
+    assert 1 <= count <= max(1, min(slots, most or slots))
+
+
+def test_a_running_count_changes_only_for_a_reason() -> None:
+    assert slice_count(8, None, 100, 0) == 8
+    assert slice_count(8, 3, 100, 0) == 3
+    assert slice_count(8, None, 1, 0) == 2, "a second slice costs little, a change costs a pause"
+    assert slice_count(1, None, 100, 0) == 1
+    assert slice_count(8, None, 7, 4) == 4, "not worth a pause"
+    assert slice_count(8, None, 8, 4) == 8, "could double"
+    assert slice_count(3, None, 100, 4) == 3, "no longer fits"
+    assert slice_count(8, None, 2, 8) == 8, "topics went, but slices are cheap"
+
+
+def topic(partitions: int, topic_id: str = "id") -> Topic:
+    return Topic("remote", topic_id, partitions, partitions)
+
+
+def plan(known: Mapping[str, Topic]) -> Plan:
+    return Plan("leader", 1, known, ())
+
+
+def test_initial_partitions_are_those_of_the_first_plan() -> None:
+    first = merge_initial({"a": topic(2)}, None)
+    assert first["a"].initial == 2
+    grown = merge_initial({"a": topic(5), "new": topic(3)}, plan(first))
+    assert (grown["a"].partitions, grown["a"].initial) == (5, 2)
+    assert grown["new"].initial == 0
+    again = merge_initial({"a": topic(6), "new": topic(4)}, plan(grown))
+    assert (again["a"].initial, again["new"].initial) == (2, 0)
+
+
+def test_a_recreated_topic_is_a_new_one() -> None:
+    moved = {"a": replace(topic(2), remote="elsewhere.a")}
+    assert merge_initial(moved, plan({"a": topic(2)}))["a"].initial == 0, "it has nothing yet"
+    assert merge_initial({"a": topic(2, "second")}, plan({"a": topic(2, "first")}))["a"].initial == 0
+
+
+def disjoint(previous: tuple[Slice, ...]) -> tuple[Slice, ...]:
+    """No plan has a partition twice."""
+    seen: set[Partition] = set()
+    result = []
+    for each in previous:
+        result.append(frozenset(each - seen))
+        seen |= each
+    return tuple(result)

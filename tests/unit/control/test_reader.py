@@ -1,0 +1,352 @@
+"""What a reader of the control topic makes of its records: those that it can't decode, and those that come slowly."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+import yaml
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from mirror.config.load import load
+from mirror.control import reader, topics
+from mirror.control.decisions import Decision, Incident
+from mirror.control.orders import Order, Scope
+from mirror.control.plan import Plan
+from mirror.control.reader import ControlReader
+from mirror.control.topics import PLAN_KEY, READ_TIMEOUT, Claim
+from mirror.errors import ClusterAway, FlowError
+from mirror.kafka.topic_ids import TopicIds
+from mirror.model import Partition, Topic
+from mirror.settings import Flow
+from tests.harness.configuration import one_flow
+
+Entry = tuple[bytes, bytes | None]
+
+DECISION = Decision(Partition("t", 1), Incident("deleted", "id", "", 5), "skip")
+PLAN = Plan("us", 7, {"t": Topic("a.t", "id", 2, 1)}, (frozenset({Partition("t", 0)}), frozenset({Partition("t", 1)})))
+NEXT = replace(PLAN, generation=8)
+FOREIGN = b'{"leader":"them","generation":9,"topics":{"t":{"remote":"a.t"}},"slices":[]}'
+
+
+@dataclass
+class Message:
+    """A record as a consumer hands it out."""
+
+    entry: Entry
+    at: int
+
+    def error(self) -> None:
+        return None
+
+    def offset(self) -> int:
+        return self.at
+
+    def key(self) -> bytes:
+        return self.entry[0]
+
+    def value(self) -> bytes | None:
+        return self.entry[1]
+
+
+@dataclass
+class Log:
+    """The control topic, and the consumer that reads it: each record takes `pace` seconds of a clock of its own."""
+
+    entries: list[Entry] = field(default_factory=list)
+    held_back: int = 0  # records of the end that never come
+    pace: float = 0.0
+    unready: int = 0  # how often the topic's leader is not known yet
+    at: int | None = None  # None: nothing is fetched
+    topic_id: str = "first"
+    topic: str = ""
+    told: str = ""  # the id that who fetches on has heard of
+    ids: TopicIds = field(default_factory=TopicIds)
+    now: float = 0.0
+
+    def recreate(self, *entries: Entry) -> None:
+        """Another topic of the name, with these records."""
+        self.topic_id += "-next"
+        self.entries = list(entries)
+
+    def ids_now(self, names: Sequence[str]) -> tuple[dict[str, str], dict[str, object]]:
+        return dict.fromkeys(names, self.topic_id), {}
+
+    def assign(self, partitions: Sequence[TopicPartition]) -> None:
+        self.at, self.topic = partitions[0].offset, partitions[0].topic
+
+    def unassign(self) -> None:
+        self.at = None
+
+    def get_watermark_offsets(self, _partition: object, _timeout: float) -> tuple[int, int]:
+        self.unready -= 1
+        if self.unready >= 0:
+            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+        return 0, len(self.entries)
+
+    def poll(self, timeout: float) -> Message | None:
+        if self.at is not None and self.told != self.topic_id:  # librdkafka's line, before it fetches from there
+            line = f"[thrd:main]: Topic {self.topic} changed id from {self.told or 'AAAA'} to {self.topic_id}"
+            self.ids.log(logging.DEBUG, "", "METADATA", "client", line)
+            self.told = self.topic_id
+        if self.at is None or self.at >= len(self.entries) - self.held_back:
+            self.now += timeout
+            return None
+        self.now += self.pace
+        self.at += 1
+        return Message(self.entries[self.at - 1], self.at - 1)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> Flow:
+    path = tmp_path / "mirror.yaml"
+    path.write_text(yaml.safe_dump(one_flow("source:9092", "target:9092", ["t"], alias="primary")))
+    return load(path).flows[0]
+
+
+@pytest.fixture
+def topic(monkeypatch: pytest.MonkeyPatch) -> Log:
+    """What readers made in this test read."""
+    topic = Log()
+    monkeypatch.setattr(reader, "internal_consumer", lambda *_: topic)
+    monkeypatch.setattr(reader, "ClusterAdmin", lambda *_: topic)
+    monkeypatch.setattr(reader, "TopicIds", lambda: topic.ids)
+    monkeypatch.setattr(reader, "time", topic)
+    monkeypatch.setattr(topics, "time", topic)
+    return topic
+
+
+def plans(*some: Plan) -> list[Entry]:
+    return [(PLAN_KEY, each.encode()) for each in some]
+
+
+GOOD: list[Entry] = [
+    *plans(PLAN),
+    (Claim(1, "task").key(), Claim(1, "task").encode()),
+    (Scope("t").key(), Order(True).encode()),
+    (DECISION.key(), DECISION.encode()),
+]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"claim/", b'{"task":"other"}'),
+        (b"claim/first", b'{"task":"other"}'),
+        (b"claim/1", b'{"worker":"other"}'),
+        (b"claim/1", b"not json"),
+        (b"order/", b'{"paused":false}'),
+        (b"order/t", b'{"paused":false}'),
+        (b"order/3", b'{"paused":false}'),
+        (b"order/*/3", b'{"paused":false}'),
+        (b"order/t/first", b'{"paused":false}'),
+        (b"order/\xff/1", b'{"paused":false}'),
+        (b"order/t/*", b'{"state":"running"}'),
+        (b"order/t/*", b"[]"),
+        (b"decision/", DECISION.encode()),
+        (b"decision/1", DECISION.encode()),
+        (b"decision/t/1", b'{"action":"skip"}'),
+        (b"decision/t/1", DECISION.encode().replace(b'"skip"', b'"drop"')),
+        (b"decision/t/1", DECISION.encode().replace(b"5", b"1e999")),
+    ],
+)
+def test_a_record_that_cannot_be_decoded_is_told_and_ignored(
+    flow: Flow, topic: Log, caplog: pytest.LogCaptureFixture, key: bytes, value: bytes
+) -> None:
+    topic.entries += [*GOOD, (key, value), *plans(NEXT)]
+    reader = ControlReader(flow)
+    reader.read_to_end()
+    assert reader.plan == NEXT
+    assert (reader.claims, reader.orders) == ({1: "task"}, {Scope("t"): Order(True)})
+    assert reader.decisions == {Partition("t", 1): DECISION}
+    (said,) = [vars(record) for record in caplog.records if record.levelno == logging.WARNING]
+    assert (said["flow"], said["key"]) == ("primary->backup", key.decode(errors="replace"))
+    assert "run one version only" in said["reason"]
+
+
+@pytest.mark.parametrize(
+    "key", [b"order/", b"order/t", b"order/*/3", b"claim/", b"decision/", b"plan", b"what comes later"]
+)
+def test_a_tombstone_of_what_nobody_understands_needs_no_word(
+    flow: Flow, topic: Log, caplog: pytest.LogCaptureFixture, key: bytes
+) -> None:
+    topic.entries += [*GOOD, (key, None)]
+    reader = ControlReader(flow)
+    reader.read_to_end()
+    assert (reader.plan, reader.orders) == (PLAN, {Scope("t"): Order(True)})
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("value", [FOREIGN, b"not json", b"[]", b"null", b'{"generation":1}', b"\xff"])
+def test_without_the_newest_plan_nobody_goes_on(flow: Flow, topic: Log, value: bytes) -> None:
+    """Neither with the one before it: it is over. Nor with none: the next one would be the flow's first."""
+    topic.entries += [*GOOD, (PLAN_KEY, value)]
+    reader = ControlReader(flow, follow=True)
+    for reading in (reader.read_to_end, reader.read_to_end, lambda: reader.poll(0)):
+        with pytest.raises(FlowError) as raised:
+            reading()
+        said = str(raised.value)
+        assert "primary->backup" in said and flow.control_topic in said and "another version" in said
+        assert reader.plan is None
+    assert reader.claims == {1: "task"} and Scope("t") in reader.orders
+    topic.entries += plans(NEXT)
+    reader.read_to_end()
+    assert reader.plan == NEXT
+
+
+def test_a_plan_that_cannot_be_decoded_comes_while_others_wait_for_a_change(flow: Flow, topic: Log) -> None:
+    topic.entries += GOOD
+    reader = ControlReader(flow, follow=True)
+    reader.read_to_end()
+    topic.entries += [(PLAN_KEY, FOREIGN), *plans(NEXT)]
+    with pytest.raises(FlowError):
+        reader.poll(0)
+    assert reader.poll(0) and reader.plan == NEXT
+
+
+def test_of_many_plans_only_the_newest_is_decoded(flow: Flow, topic: Log) -> None:
+    topic.entries += [*plans(PLAN), (PLAN_KEY, FOREIGN), *plans(NEXT)]
+    reader = ControlReader(flow, follow=True)
+    reader.read_to_end()
+    assert reader.plan == NEXT
+    assert not reader.poll(0) and reader.plan == NEXT
+
+
+def test_a_long_topic_is_read_to_its_end_however_slowly_it_comes(flow: Flow, topic: Log) -> None:
+    topic.entries += plans(*(replace(PLAN, generation=n) for n in range(1, 101)))
+    topic.pace, topic.unready = 0.9 * READ_TIMEOUT, 3
+    reader = ControlReader(flow)
+    reader.read_to_end()
+    assert reader.plan is not None and reader.plan.generation == 100
+
+
+def test_a_cluster_that_answers_no_more_is_not_waited_for(flow: Flow, topic: Log) -> None:
+    topic.entries += plans(PLAN, NEXT, NEXT)
+    topic.held_back, topic.pace = 1, 1.0
+    reader = ControlReader(flow)
+    with pytest.raises(ClusterAway, match="backup does not answer"):
+        reader.read_to_end()
+    assert READ_TIMEOUT < topic.now < READ_TIMEOUT + 3
+    assert reader.plan == NEXT, "the newest that it has seen"
+
+
+def test_no_record_is_lost_while_the_topics_end_is_not_known(flow: Flow, topic: Log) -> None:
+    topic.entries += GOOD
+    topic.unready = 2
+    reader = ControlReader(flow)
+    reader.read_to_end()
+    assert reader.plan == PLAN and reader.claims == {1: "task"}
+
+
+def test_nothing_is_fetched_between_two_readings(flow: Flow, topic: Log) -> None:
+    """Each begins where the one before has ended."""
+    topic.entries += GOOD
+    reader = ControlReader(flow)
+    for _ in range(2):
+        reader.read_to_end()
+        assert reader.plan == PLAN and topic.at is None
+    topic.entries += [(PLAN_KEY, FOREIGN), *plans(NEXT)]
+    reader.read_to_end()
+    assert reader.plan == NEXT and topic.at is None
+
+
+def test_who_follows_fetches_on(flow: Flow, topic: Log) -> None:
+    topic.entries += GOOD
+    reader = ControlReader(flow, follow=True)
+    reader.read_to_end()
+    topic.entries += plans(NEXT)
+    assert topic.at == len(GOOD) and reader.poll(0) and reader.plan == NEXT
+
+
+PAUSED, COPIED = Order(True), Order(False)
+
+
+def order(scope: Scope, said: Order | None) -> Entry:
+    return scope.key(), None if said is None else said.encode()
+
+
+@pytest.mark.parametrize("follow", [False, True])
+@pytest.mark.parametrize("longer", [False, True])
+def test_a_topic_that_was_made_anew_is_read_from_its_beginning(
+    flow: Flow, topic: Log, follow: bool, longer: bool
+) -> None:
+    """Told by its id: its end may be before what was read of the old one, or behind it."""
+    topic.entries += GOOD
+    reader = ControlReader(flow, follow)
+    reader.read_to_end()
+    claims = [(Claim(1, f"task-{n}").key(), Claim(1, f"task-{n}").encode()) for n in range(9 if longer else 1)]
+    topic.recreate(order(Scope("u"), PAUSED), *plans(NEXT), *claims)
+    for _ in range(len(claims) + 4 if follow else 0):
+        reader.poll(0)
+    if not follow:
+        reader.read_to_end()
+    assert (reader.plan, reader.renewals, reader.is_unplanned) == (NEXT, 1, False)
+    assert reader.orders == {Scope("u"): PAUSED} and not reader.decisions
+    assert reader.claims == {1: claims[-1][1].decode().split('"')[3]}
+
+
+def test_what_was_known_stands_until_there_is_a_plan_again(flow: Flow, topic: Log) -> None:
+    topic.entries += GOOD
+    reader = ControlReader(flow)
+    reader.read_to_end()
+    topic.recreate()
+    for _ in range(2):
+        reader.read_to_end()
+        assert (reader.plan, reader.renewals, reader.is_unplanned) == (PLAN, 1, True)
+        assert (reader.claims, reader.orders) == ({1: "task"}, {Scope("t"): PAUSED})
+        assert reader.unwritten() == ({Scope("t"): PAUSED}, [DECISION])
+    orders, decisions = reader.unwritten()
+    topic.entries += [order(scope, said) for scope, said in orders.items()]
+    topic.entries += [(decision.key(), decision.encode()) for decision in decisions] + plans(NEXT)
+    reader.read_to_end()
+    assert (reader.plan, reader.is_unplanned, reader.unwritten()) == (NEXT, False, ({}, []))
+    assert (reader.orders, reader.decisions) == ({Scope("t"): PAUSED}, {DECISION.partition: DECISION})
+
+
+@pytest.mark.parametrize(
+    ("given", "stands"),
+    [
+        ([], {Scope("t"): PAUSED}),
+        ([order(Scope("u"), PAUSED)], {Scope("t"): PAUSED, Scope("u"): PAUSED}),
+        ([order(Scope("t"), None)], {}),
+        ([order(Scope(), None)], {}),
+        ([order(Scope(), PAUSED)], {Scope(): PAUSED}),
+        ([order(Scope("t", 1), None)], {Scope("t"): PAUSED, Scope("t", 1): COPIED}),
+    ],
+)
+def test_what_people_order_before_the_leader_has_written_again_counts(
+    flow: Flow, topic: Log, given: list[Entry], stands: dict[Scope, Order]
+) -> None:
+    topic.entries += GOOD
+    reader = ControlReader(flow)
+    reader.read_to_end()
+    topic.recreate(*given)
+    reader.read_to_end()
+    assert [scope.key() for scope in reader.ordered_since] == [key for key, _ in given]
+    assert reader.orders == {Scope("t"): PAUSED}, "until the plan comes"
+    orders, _ = reader.unwritten()
+    topic.entries += [*(order(scope, said) for scope, said in orders.items()), *plans(NEXT)]
+    reader.read_to_end()
+    assert reader.orders == stands and not reader.ordered_since
+
+
+def test_a_broker_that_still_tells_the_old_id_makes_nobody_begin_anew(flow: Flow, topic: Log) -> None:
+    topic.entries += GOOD
+    reader = ControlReader(flow)
+    reader.read_to_end()
+    topic.recreate(*plans(NEXT))
+    reader.read_to_end()
+    newest = topic.topic_id
+    for topic_id in ("first", newest, "first", newest):
+        topic.topic_id = topic_id
+        reader.read_to_end()
+    assert (reader.plan, reader.renewals) == (NEXT, 1)

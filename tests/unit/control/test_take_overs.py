@@ -1,0 +1,52 @@
+"""Which claims on the control topic tell of a task that was lost."""
+
+from __future__ import annotations
+
+from mirror.control.reader import REMEMBERED, ControlReader
+from mirror.control.topics import Claim
+from mirror.settings import Flow
+from tests.unit.control.test_reader import Entry, Log, flow, topic  # noqa: F401  # fixtures
+
+FIRST = [Claim(0, "a", "us", "one"), Claim(1, "b", "us", "one")]
+
+
+def entries(*claims: Claim) -> list[Entry]:
+    return [(claim.key(), claim.encode()) for claim in claims]
+
+
+def taken_over(flow: Flow, topic: Log, *claims: Claim) -> list[str]:  # noqa: F811
+    topic.entries += entries(*claims)
+    reader = ControlReader(flow)
+    reader.read_to_end()
+    assert reader.claims == {claim.slice: claim.task for claim in claims}, "whoever came last has it"
+    return [claim.task for claim in reader.take_overs]
+
+
+def test_another_task_of_the_same_epoch_takes_over(flow: Flow, topic: Log) -> None:  # noqa: F811
+    again = [Claim(1, "c", "us", "one"), Claim(1, "d", "us", "one"), Claim(0, "e", "us", "one")]
+    assert taken_over(flow, topic, *FIRST, *again) == ["c", "d", "e"]
+
+
+def test_another_epoch_takes_nothing_over(flow: Flow, topic: Log) -> None:  # noqa: F811
+    """The number of slices has changed, the query was started again, or there is another service."""
+    next_, theirs = Claim(0, "c", "us", "two"), Claim(0, "d", "them", "three")
+    assert taken_over(flow, topic, *FIRST, next_, theirs) == []
+
+
+def test_what_an_older_mirror_claims_says_nothing(flow: Flow, topic: Log) -> None:  # noqa: F811
+    older = [(Claim(0, "").key(), b'{"task":"a"}'), (Claim(0, "").key(), b'{"task":"b"}')]
+    topic.entries += older
+    reader = ControlReader(flow)
+    reader.read_to_end()
+    assert reader.claims == {0: "b"} and not reader.take_overs
+
+
+def test_a_claim_that_is_read_again_counts_once(flow: Flow, topic: Log) -> None:  # noqa: F811
+    """As after the topic's tail was lost: a reader begins at its first record."""
+    once = [FIRST[0], Claim(0, "c", "us", "one")]
+    assert taken_over(flow, topic, *once, *once) == ["c"]
+
+
+def test_what_nobody_takes_out_is_bounded(flow: Flow, topic: Log) -> None:  # noqa: F811
+    claims = [Claim(0, str(number), "us", "one") for number in range(REMEMBERED + 10)]
+    assert len(taken_over(flow, topic, *claims)) == REMEMBERED

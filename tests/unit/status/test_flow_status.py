@@ -1,0 +1,74 @@
+"""What several threads tell of a flow at once."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from mirror.model import Partition
+from mirror.status.flow_status import Event, FlowStatus
+from tests.harness.waiting import PATIENCE
+from tests.unit.control.test_reports import report
+
+
+class Slow(deque[Event]):
+    """Events whose last one another thread looks at, and then waits: anything may come between look and change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looked, self.go_on = threading.Event(), threading.Event()
+
+    def __getitem__(self, index: int) -> Event:  # type: ignore[override]
+        found = super().__getitem__(index)
+        self.looked.set()
+        self.go_on.wait(0.5)
+        return found
+
+
+def tell_problem(status: FlowStatus) -> None:
+    status.problem = "cluster backup does not answer"
+
+
+def tell_lacking(status: FlowStatus) -> None:
+    status.lacking = "2 partitions have had no task for 30 s"
+
+
+def tell(status: FlowStatus) -> None:
+    status.remember("topic is not mirrored any more")
+
+
+@pytest.mark.parametrize("what", [tell, tell_problem, tell_lacking])
+def test_no_event_is_overwritten_by_what_another_thread_says(what: Callable[[FlowStatus], None]) -> None:
+    """A second partition fails as the first did, and the flow says something between the look and the count."""
+    status = FlowStatus("primary", "backup", "us")
+    failed = [replace(report(1, number), state="failed", reason="too large") for number in range(2)]
+    status.absorb(failed[:1])
+    slow = Slow()
+    slow.extend(status._events)
+    status._events = slow
+    absorbing = threading.Thread(target=status.absorb, args=(failed[1:],))
+    absorbing.start()
+    assert slow.looked.wait(PATIENCE)
+
+    def speak() -> None:
+        what(status)
+        slow.go_on.set()
+
+    telling = threading.Thread(target=speak)
+    telling.start()
+    for thread in (absorbing, telling):
+        thread.join(PATIENCE)
+    newest, oldest = status.events()
+    assert newest.partition is None and newest.reason, "what the flow said"
+    assert (oldest.partition, oldest.others) == (Partition("topic", 0), 1)
+
+
+def test_what_is_told_within_a_change_does_not_wait_for_itself() -> None:
+    status = FlowStatus("primary", "backup", "us")
+    status.problem = status.lacking = "one"
+    status.remember("two")
+    assert [event.reason for event in status.events()] == ["two", "one", "one"]

@@ -1,0 +1,46 @@
+"""Batches shrink until a slow target takes them in time, and grow again."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror.task.batch_size import BatchSize
+
+TIMEOUT = 60.0
+
+
+@given(st.integers(1, 20_000), st.floats(1.0, 100_000.0), st.floats(0.0, 20.0))
+def test_a_slow_target_gets_something_and_a_fast_one_all(most: int, per_second: float, latency: float) -> None:
+    """Whatever its rate and its latency, if it can commit one record in time, most transactions commit."""
+    size = BatchSize(most, TIMEOUT)
+    committed = 0
+    for _ in range(200):
+        records, seconds = size.limit, latency + size.limit / per_second
+        assert 1 <= records <= most
+        if seconds < TIMEOUT:
+            size.committed(records, seconds)
+            committed += 1
+        else:
+            size.failed(records, TIMEOUT)
+    assert committed > 100
+    if latency + most / per_second < TIMEOUT / 2:
+        assert size.limit == most
+
+
+def test_an_outage_makes_batches_small_and_a_few_commits_large_again() -> None:
+    size = BatchSize(20_000, TIMEOUT)
+    for _ in range(30):
+        size.failed(size.limit, TIMEOUT)
+    assert size.limit == 1
+    size.failed(1, 0.1)
+    for _ in range(15):
+        size.committed(size.limit, 0.5)
+    assert size.limit == 20_000
+
+
+def test_what_was_not_full_says_nothing_of_larger_batches() -> None:
+    size = BatchSize(1_000, TIMEOUT)
+    size.failed(1_000, TIMEOUT)
+    size.committed(10, 0.1)
+    assert size.limit == 500

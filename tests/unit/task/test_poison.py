@@ -1,0 +1,56 @@
+"""Halving until the culprit is alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror.kafka.batch import Batch
+from mirror.task.poison import Refusals
+
+
+def batch(offsets: list[int]) -> Batch:
+    messages: list[Any] = list(offsets)
+    return Batch(messages, offsets, offsets, 0)
+
+
+@given(st.sets(st.integers(0, 60)), st.integers(1, 70))
+def test_every_culprit_is_found_and_nothing_else(culprits: set[int], most: int) -> None:
+    refusals, copied, aside, attempts = Refusals(most), [], [], 0
+    at = 0
+    while at <= 60:
+        offsets = list(range(at, min(61, at + refusals.limit)))
+        attempts += 1
+        if refusals.culprit == offsets[0]:
+            assert len(offsets) == 1 and refusals.reason == "too large"
+            aside += offsets
+        elif culprits & set(offsets):
+            refusals.refused(batch(offsets), "too large")
+            continue
+        else:
+            copied += offsets
+        refusals.taken()
+        at = offsets[-1] + 1
+    assert aside == sorted(culprits)
+    assert copied == sorted(set(range(61)) - culprits)
+    assert attempts <= 61 // most + 1 + len(culprits) * 2 * 8
+
+
+def test_a_letter_that_is_refused_is_counted() -> None:
+    refusals = Refusals(100)
+    refusals.refused(batch([7]), "too large")
+    assert (refusals.culprit, refusals.letters, refusals.limit) == (7, 0, 1)
+    refusals.refused(batch([7]), "too large again")
+    assert (refusals.letters, refusals.reason) == (1, "too large")
+    refusals.taken()
+    assert refusals.limit == 100
+
+
+def test_batches_stay_smaller_when_there_is_no_culprit() -> None:
+    """A limit on the bytes of a batch, not of a record."""
+    refusals = Refusals(100)
+    refusals.refused(batch(list(range(100))), "too large")
+    refusals.taken()
+    assert refusals.limit == 50

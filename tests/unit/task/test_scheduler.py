@@ -1,0 +1,81 @@
+"""The delay queue: items come when they are due, in order, and end with the queue."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mirror.task.scheduler import DelayQueue, Lane
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=8))
+@settings(max_examples=20, deadline=None)
+def test_items_come_when_due_and_not_before(hundredths: list[int]) -> None:
+    queue: DelayQueue[tuple[int, float]] = DelayQueue()
+    for index, delay in enumerate(hundredths):
+        queue.put((index, time.monotonic() + delay / 100), delay / 100)
+    came = []
+    for _ in hundredths:
+        item = queue.take()
+        assert item is not None
+        assert time.monotonic() >= item[1] - 1e-6
+        came.append(item[1])
+    assert came == sorted(came)
+
+
+def test_first_come_first_served_among_those_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirror.task.scheduler.time.monotonic", lambda: 1000.0)  # a clock too coarse to tell them apart
+    queue: DelayQueue[object] = DelayQueue()
+    items = [object() for _ in range(20)]  # which can't be compared
+    for item in items:
+        queue.put(item)
+    assert [queue.take() for _ in items] == items
+
+
+def test_a_waiting_taker_gets_what_is_due_sooner() -> None:
+    queue: DelayQueue[str] = DelayQueue()
+    taken: list[str | None] = []
+    taker = threading.Thread(target=lambda: taken.append(queue.take()), daemon=True)
+    queue.put("in an hour", 3600)
+    taker.start()
+    queue.put("now")
+    taker.join(10)
+    assert taken == ["now"]
+
+
+def test_closing_lets_every_taker_go() -> None:
+    queue: DelayQueue[str] = DelayQueue()
+    taken: list[str | None] = []
+    takers = [threading.Thread(target=lambda: taken.append(queue.take()), daemon=True) for _ in range(5)]
+    queue.put("in an hour", 3600)
+    for taker in takers:
+        taker.start()
+    queue.close()
+    for taker in takers:
+        taker.join(10)
+    assert taken == [None] * 5
+    queue.put("too late")
+    assert queue.take() is None
+
+
+def test_a_lane_lets_as_many_in_as_it_is_wide_and_the_others_in_order() -> None:
+    lane: Lane[str] = Lane(2)
+    assert [lane.enter(item) for item in "abcd"] == [True, True, False, False]
+    assert lane.leave() == "c" and lane.enter("c")
+    assert not lane.enter("e")
+    assert lane.leave() == "d" and lane.leave() == "e"
+    assert lane.enter("d") and lane.enter("e") and not lane.enter("f")
+
+
+def test_who_waits_gets_in_though_others_have_lost_interest() -> None:
+    """An item may wait twice; the second time, it does not want to enter any more."""
+    lane: Lane[str] = Lane(1)
+    assert lane.enter("a") and not lane.enter("a") and not lane.enter("b")
+    assert lane.next() is None, "there is no room"
+    assert lane.leave() == "a", "which does not enter now"
+    assert lane.next() == "b" and lane.enter("b")
+    assert lane.leave() is None and lane.next() is None

@@ -1,0 +1,156 @@
+"""Which topics are mirrored, and under which names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror.config.model import Flow as FlowModel
+from mirror.naming import ReplicationPolicy, left_out_topics, matcher, some_of
+from mirror.settings import Cluster, Flow
+
+DEFAULTS = FlowModel.model_validate(
+    {"source": "primary", "target": "backup"}, context={"aliases": ["primary", "backup"]}
+)
+
+
+def flow(**changes: Any) -> Flow:
+    """From `primary` to `backup` with the configuration's defaults, but for `changes`."""
+    empty: dict[str, str] = {}
+    values = DEFAULTS.model_dump() | {
+        "source": Cluster("primary", empty, empty, empty),
+        "target": Cluster("backup", empty, empty, empty),
+        "group": "group",
+    }
+    return replace(Flow(**values), **changes)
+
+
+def policy(**changes: Any) -> ReplicationPolicy:
+    """The policy of such a flow."""
+    return ReplicationPolicy.of(flow(**changes))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "topic", "matches"),
+    [
+        ("orders", "orders", True),
+        ("orders", "orders2", False),
+        ("a.b", "a.b", True),
+        ("a.b", "axb", False),  # of legal characters only: a name, so the dot is a dot
+        ("a.b|c", "axb", True),
+        ("a.*", "abc", True),
+        ("a.*", "ba", False),
+        ("[ab]", "a", True),
+        ("x|a.*", "abc", True),
+        ("ab|cd", "abd", False),
+    ],
+)
+def test_a_name_is_a_name_and_an_expression_matches_the_whole(pattern: str, topic: str, matches: bool) -> None:
+    assert matcher([pattern])(topic) is matches
+
+
+def test_several_patterns_are_each_by_itself() -> None:
+    chosen = matcher(["a|b", "c", "d.*"])
+    assert [name for name in ("a", "b", "c", "d", "dx", "ab", "e") if chosen(name)] == ["a", "b", "c", "d", "dx"]
+
+
+def test_nothing_matches_no_patterns() -> None:
+    assert not matcher([])("") and not matcher([])("a")
+
+
+@pytest.mark.parametrize(
+    "name", ["__consumer_offsets", ".hidden", "mm2-configs.x.internal", "a-internal", "a.internal"]
+)
+def test_internal_topics_are_never_mirrored(name: str) -> None:
+    assert not policy(topics=(".*", name), exclude=()).is_mirrored(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "mirrored"),
+    [("orders", True), ("a.replica", False), ("internal", True), ("_schemas", True), ("backup.orders", False)],
+)
+def test_the_default_filters(name: str, mirrored: bool) -> None:
+    assert policy().is_mirrored(name) is mirrored
+
+
+@pytest.mark.parametrize(
+    ("topic", "word"),
+    [
+        ("orders", None),
+        ("other", None),  # `topics` does not match it: nobody asked for it
+        ("__orders", "internal"),
+        (".orders", "internal"),
+        ("orders-internal", "internal"),
+        ("orders.internal", "internal"),
+        ("backup.orders", 'alias "backup"'),
+        ("orders.replica", '".*\\.replica" in exclude'),
+    ],
+)
+def test_what_is_left_out_has_a_reason(topic: str, word: str | None) -> None:
+    some = policy(topics=(".*orders.*",))
+    reason = some.left_out(topic)
+    assert (word in reason) if word and reason else reason is word
+    assert some.is_mirrored(topic) is (topic == "orders")
+
+
+def test_what_is_left_out_is_told_by_reason() -> None:
+    found = left_out_topics(policy(), ["b.internal", "a-internal", "orders", "backup.orders"])
+    assert sorted(found.values()) == [["a-internal", "b.internal"], ["backup.orders"]]
+    assert some_of(["a", "b"]) == "a, b"
+    assert some_of([f"t{n}" for n in range(12)]).endswith("t9, and 2 more")
+
+
+def test_excludes_win() -> None:
+    chosen = policy(topics=("orders", "payments"), exclude=("pay.*",))
+    assert chosen.is_mirrored("orders") and not chosen.is_mirrored("payments")
+
+
+def test_the_flows_own_topics_are_mirrored_nowhere() -> None:
+    ours = flow()
+    for name in (ours.control_topic, ours.status_topic, ours.offset_syncs_topic):
+        assert not policy(topics=(".*",), exclude=()).is_mirrored(name)
+
+
+def test_remote_names() -> None:
+    assert policy().remote_topic("orders") == "primary.orders"
+    assert policy(separator="_").remote_topic("orders") == "primary_orders"
+    assert policy(replication_policy="identity").remote_topic("orders") == "orders"
+
+
+@pytest.mark.parametrize(
+    ("topic", "cycle"),
+    [
+        ("orders", False),
+        ("backup", False),  # a topic of that name, not an alias before one
+        ("backup.orders", True),
+        ("third.backup.orders", True),
+        ("backup.third.orders", True),
+        ("backups.orders", False),
+        ("orders.backup", False),
+        ("third.orders", False),
+    ],
+)
+def test_what_has_been_on_the_target_does_not_go_back(topic: str, cycle: bool) -> None:
+    assert policy().is_cycle(topic) is cycle
+    assert policy().is_mirrored(topic) is not cycle
+    assert not policy(replication_policy="identity").is_cycle(topic), "identity can't tell"
+
+
+def test_a_cycle_is_told_by_the_flows_separator() -> None:
+    assert policy(separator="_").is_cycle("backup_orders") and not policy(separator="_").is_cycle("backup.orders")
+
+
+NAMES = st.text("abc._-", min_size=1, max_size=20)
+
+
+@given(NAMES, NAMES, NAMES, st.text("._-", min_size=1, max_size=2))
+def test_a_remote_topic_never_comes_back(topic: str, source: str, target: str, separator: str) -> None:
+    one = flow(separator=separator)
+    one = replace(one, source=replace(one.source, alias=source), target=replace(one.target, alias=target))
+    there = ReplicationPolicy.of(one).remote_topic(topic)
+    back = replace(one, source=one.target, target=one.source)
+    assert not ReplicationPolicy.of(back).is_mirrored(there)

@@ -1,0 +1,214 @@
+"""What Prometheus scrapes."""
+
+from __future__ import annotations
+
+import math
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
+from prometheus_client.parser import text_string_to_metric_families as text_families
+
+from mirror.control.reports import Counters, Report
+from mirror.model import Partition
+from mirror.settings import Http
+from mirror.status.flow_status import SILENCE, FlowStatus
+from mirror.web.metrics import Metrics
+from mirror.web.server import WebServer, metrics
+from tests.unit.control.test_reports import NOW, report
+
+README = Path(__file__).parents[3] / "README.md"
+LAG, LAG_SECONDS = "mirror_source_topic_partition_lag", "mirror_source_topic_partition_lag_seconds"
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+Samples = dict[tuple[str, ...], float]
+
+
+def samples(metrics: Metrics, name: str) -> Samples:
+    """By the values of their labels, without source and target."""
+    found = {}
+    for family in metrics.collect():
+        for sample in family.samples:
+            if sample.name == name:
+                found[tuple(v for k, v in sample.labels.items() if k not in ("source", "target"))] = sample.value
+    return found
+
+
+def behind(partition: int, lag: int, since: float, **values: object) -> Report:
+    return replace(report(10, partition), lag=lag, behind_since=since, **values)  # type: ignore[arg-type]
+
+
+def scraped(status: FlowStatus) -> dict[str, float]:
+    """Sums over labels, by sample name."""
+    sums: dict[str, float] = {}
+    for metric in Metrics([status]).collect():
+        for sample in metric.samples:
+            sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
+    return sums
+
+
+def test_counters_do_not_go_back_when_a_partition_changes_hands() -> None:
+    status = FlowStatus("primary", "backup", "us")
+    status.absorb([report(10), report(25)])
+    assert scraped(status)["mirror_source_records_total"] == 25
+    status.absorb([report(3, incarnation="two")])
+    assert scraped(status)["mirror_source_records_total"] == 28
+    status.absorb([report(5, incarnation="two"), report(1, partition=1)])
+    assert scraped(status)["mirror_source_records_total"] == 31
+    assert scraped(status)["mirror_source_bytes_total"] == 310
+    status.absorb([report(25)])  # late, of the first incarnation: old
+    assert scraped(status)["mirror_source_records_total"] == 31
+
+
+def test_prometheus_buckets_are_cumulative() -> None:
+    status = FlowStatus("primary", "backup", "us")
+    counters = Counters()
+    counters.copied([NOW, NOW - 15, NOW - 3_000, NOW - 10**7], 0, NOW)
+    status.absorb([replace(report(), counters=counters)])
+    (family,) = [m for m in Metrics([status]).collect() if m.name == "mirror_source_replication_latency_seconds"]
+    buckets = {float(s.labels["le"]): s.value for s in family.samples if s.name.endswith("_bucket")}
+    assert (buckets[0.001], buckets[0.01], buckets[0.02], buckets[5.0], buckets[600.0], buckets[math.inf]) == (
+        1, 1, 2, 3, 3, 4,
+    )  # fmt: skip
+    assert list(buckets.values()) == sorted(buckets.values())
+
+
+def test_what_is_not_known_yet_is_no_sample() -> None:
+    status = FlowStatus("primary", "backup", "us")
+    status.absorb([behind(0, -1, -1.0, last_commit=0.0)])
+    assert not {LAG, LAG_SECONDS, "mirror_last_commit_timestamp_seconds"} & scraped(status).keys()
+
+
+@pytest.fixture
+def status() -> FlowStatus:
+    """Three partitions reported, of which two are behind; a fourth is planned only."""
+    status = FlowStatus("primary", "backup", "us")
+    status.planned(7, [[Partition("topic", number) for number in range(3)], [Partition("other", 0)]])
+    now = time.time()
+    status.absorb([behind(0, 5, now - 50), behind(1, 0, 0.0, last_commit=9.0), behind(2, 2, now - 400, state="failed")])
+    return status
+
+
+def test_lag_is_known_in_records_and_seconds(status: FlowStatus) -> None:
+    metrics = Metrics([status])
+    assert samples(metrics, LAG) == {("topic", "0"): 5, ("topic", "1"): 0, ("topic", "2"): 2}
+    seconds = samples(metrics, LAG_SECONDS)
+    assert seconds[("topic", "1")] == 0
+    assert seconds == pytest.approx({("topic", "0"): 50, ("topic", "1"): 0, ("topic", "2"): 400}, abs=30)
+
+
+def test_a_stable_offset_that_is_stuck_has_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    status = FlowStatus("primary", "backup", "us")
+    now = time.time()
+    status.absorb(
+        [behind(0, 0, 0.0, stuck_since=now - 400), behind(1, 0, 0.0), behind(2, 0, 0.0, stuck_since=now - 20)]
+    )
+    stuck = "mirror_source_stable_offset_stuck_seconds"
+    assert samples(Metrics([status]), stuck) == pytest.approx(
+        {("topic", "0"): 400, ("topic", "1"): 0, ("topic", "2"): 20}, abs=15
+    )
+    assert samples(Metrics([status], "topic"), stuck) == pytest.approx({("topic",): 400}, abs=15)
+    later = time.monotonic() + SILENCE + 1
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert not samples(Metrics([status]), stuck), "of what no task reports any more nobody knows"
+
+
+def test_lost_tasks_are_counted_for_the_flow(status: FlowStatus) -> None:
+    assert samples(Metrics([status]), "mirror_lost_tasks_total") == {(): 0}
+    status.lost_tasks += 2
+    assert samples(Metrics([status]), "mirror_lost_tasks_total") == {(): 2}
+
+
+def test_a_big_cluster_has_a_series_for_each_topic(status: FlowStatus) -> None:
+    metrics = Metrics([status], "topic")
+    assert samples(metrics, LAG) == {("topic",): 7}
+    assert samples(metrics, LAG_SECONDS)[("topic",)] == pytest.approx(400, abs=30)
+    assert samples(metrics, "mirror_source_records_total") == {("topic",): 30, ("other",): 0}
+    assert samples(metrics, "mirror_last_commit_timestamp_seconds") == {("topic",): 9.0}
+    assert set(samples(metrics, "mirror_report_age_seconds")) == {("topic",), ("other",)}
+    assert not any("partition" in sample.labels for family in metrics.collect() for sample in family.samples)
+
+
+def test_partitions_by_state(status: FlowStatus, monkeypatch: pytest.MonkeyPatch) -> None:
+    def states(topic: str) -> dict[str, float]:
+        found = samples(Metrics([status]), "mirror_partitions")
+        return {state: count for (name, state), count in found.items() if name == topic and count}
+
+    assert states("topic") == {"running": 2, "failed": 1}
+    assert states("other") == {"unassigned": 1}
+    status.absorb([behind(1, 0, 0.0, state="released")])
+    assert states("topic") == {"running": 1, "failed": 1, "unassigned": 1}
+    later = time.monotonic() + SILENCE + 1
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert states("topic") == {"unassigned": 3}
+    ages = samples(Metrics([status]), "mirror_report_age_seconds")
+    assert len(ages) == 4 and min(ages.values()) > SILENCE, "planned but never reported counts too"
+
+
+def test_the_flows_state_is_one_of_them(status: FlowStatus) -> None:
+    def state() -> list[str]:
+        found = samples(Metrics([status]), "mirror_flow_state")
+        return [name for (name,), value in found.items() if value]
+
+    assert state() == ["starting"]
+    status.active, status.leads, status.problem = True, True, ""
+    assert state() == ["running"]
+    assert samples(Metrics([status]), "mirror_flow_leader") == {(): 1}
+    assert samples(Metrics([status]), "mirror_flow_generation") == {(): 7}
+    assert samples(Metrics([status]), "mirror_flow_tasks") == {(): 2}
+    status.problem = "cluster backup does not answer"
+    assert state() == ["waiting"]
+
+
+def test_what_never_happened_is_there_as_zero(status: FlowStatus) -> None:
+    """Or an increase from nothing to one would not be seen."""
+    metrics = Metrics([status])
+    assert samples(metrics, "mirror_lost_offsets_total")[("other", "0", "truncated")] == 0
+    assert samples(metrics, "mirror_transactions_total")[("topic", "0", "unknown")] == 0
+    assert samples(metrics, "mirror_fenced_producers_total")[("topic", "0")] == 0
+    assert samples(metrics, "mirror_retries_total")[("topic", "0")] == 0
+
+
+def test_each_metric_is_declared_once_with_help_and_is_in_the_readme(status: FlowStatus) -> None:
+    families = list(Metrics([status]).collect())
+    names = [family.name for family in families]
+    assert len(set(names)) == len(names) > 15
+    readme = README.read_text()
+    for family in families:
+        assert family.documentation.endswith(".") and family.samples, family.name
+        exposed = {sample.name for sample in family.samples} | {family.name}
+        assert any(f"`{name}`" in readme or f"`{name}{{" in readme for name in exposed), family.name
+        for unit in ("seconds", "bytes", "records", "offsets"):
+            assert not family.name.endswith(f"_{unit}") or family.unit == unit, family.name
+
+
+@pytest.fixture
+def url(status: FlowStatus) -> Iterator[str]:
+    server = WebServer(Http("127.0.0.1", 0), {"/metrics": metrics(Metrics([status]).registry)})
+    yield f"http://127.0.0.1:{server.port}/metrics"
+    server.stop()
+
+
+def test_both_formats_say_the_same(url: str) -> None:
+    def get(accept: str) -> tuple[str, str]:
+        with urllib.request.urlopen(urllib.request.Request(url, headers={"Accept": accept})) as answer:
+            return answer.headers["Content-Type"], answer.read().decode()
+
+    kind, text = get("text/plain")
+    assert kind.startswith("text/plain")
+    open_kind, open_text = get(OPENMETRICS)
+    assert open_kind.startswith("application/openmetrics-text")
+    steady = ("mirror_source", "mirror_transaction", "mirror_partitions", "mirror_flow", "mirror_lost")
+
+    def values(families: object) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+        found = {}
+        for family in families:  # type: ignore[attr-defined]
+            for s in family.samples:
+                if s.name.startswith(steady) and s.name != LAG_SECONDS:
+                    found[s.name, tuple(sorted(s.labels.items()))] = s.value
+        return found
+
+    assert values(text_families(text)) == values(openmetrics_families(open_text))  # type: ignore[no-untyped-call]

@@ -1,0 +1,207 @@
+"""The status page and `/status`, from what a flow's tasks report."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.request
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from mirror.control.reports import Report
+from mirror.model import Partition
+from mirror.settings import Http
+from mirror.status.flow_status import FlowStatus
+from mirror.status.overview import overview
+from mirror.web.page import FILES, files, page
+from mirror.web.page.figures import bytes_per_second, clock, rate, seconds
+from mirror.web.page.render import FAILURES_AT_ONCE, ROWS_AT_ONCE
+from mirror.web.server import Request, WebServer
+from tests.unit.control.test_reports import report
+
+EVIL = "\"><script>alert(1)</script>&<b x='"
+
+
+def of(topic: str, partition: int, **values: object) -> Report:
+    """A report without lag, unless `values` say otherwise."""
+    calm = {"partition": Partition(topic, partition), "lag": 0, "behind_since": 0.0}
+    return replace(report(10, partition), **{**calm, **values})  # type: ignore[arg-type]
+
+
+def running(*reports: Report) -> FlowStatus:
+    status = FlowStatus("primary", "backup", "us")
+    status.planned(3, [[each.partition for each in reports]])
+    status.active, status.problem = True, ""
+    status.absorb(reports)
+    return status
+
+
+class Parsed(HTMLParser):
+    """What a browser would make of it: elements with their attributes, and the text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data + " "
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def shown(*flows: FlowStatus, opened: tuple[str, ...] = ()) -> Parsed:
+    return Parsed(page(overview(flows), Request({"open": list(opened)}, "")).body.decode())
+
+
+def test_a_running_flow_is_there_as_a_table() -> None:
+    status = running(of("orders", 0, position=1234), of("orders", 1, lag=7, behind_since=time.time() - 90))
+    html = shown(status)
+    assert "primary → backup" in " ".join(html.text.split())
+    assert [row["scope"] for row in html.all("th")].count("row") == 2
+    for word in ("orders", "1234", "running", "2 partitions", "the oldest waits 90 s"):
+        assert word in html.text, word
+    assert not [a for a in html.all("div") if a.get("class") == "failures"]
+
+
+def test_a_failed_partition_comes_first_with_its_reason() -> None:
+    reason = "the record at offset 10 is too large for primary.zebra"
+    html = shown(running(of("ant", 0), of("zebra", 0), of("zebra", 3, state="failed", reason=reason)))
+    assert "1 partition failed" in html.text and reason in html.text
+    assert [d["id"] for d in html.all("details")] == ["primary->backup/zebra", "primary->backup/ant"]
+    assert html.text.index(reason) < html.text.index("ant"), "before all topics"
+    assert "mirror: 1 partition failed" in html.text, "the title too"
+
+
+def test_what_is_held_back_on_the_source_is_told_without_opening_its_topic() -> None:
+    reason = "1,000 offsets are held back by an open transaction on the source since 2026-01-31 12:00:00Z"
+    html = shown(running(of("ant", 0), of("zebra", 0), of("zebra", 3, held_back=1_000, reason=reason)))
+    told = html.text.split("Replication latency")[0]
+    assert "1 partition held back by open transactions on primary" in told and reason in told and "zebra-3" in told
+    assert "mirror: running" in html.text, "the flow does what it can"
+    assert "held back" not in shown(running(of("zebra", 3, reason="slowed down by a quota"))).text
+    (flow,) = json.loads(overview([running(of("zebra", 3, held_back=7))]).json())["flows"]
+    assert flow["topics"][0]["partitions"][0]["held_back"] == 7
+
+
+def test_a_flow_that_waits_says_what_for() -> None:
+    status = running(of("orders", 0))
+    status.problem = "cluster backup does not answer: connection refused"
+    html = shown(status)
+    assert "cluster backup does not answer: connection refused" in html.text
+    assert "1 of 1 flow not running" in html.text
+
+
+def test_whatever_things_are_called_is_text() -> None:
+    status = running(of(EVIL, 0, state="failed", reason=EVIL, remote=EVIL))
+    status.problem = EVIL
+    html = shown(status, opened=(f"primary->backup/{EVIL}", EVIL))
+    assert EVIL in html.text
+    assert [a.get("src") for a in html.all("script")] == ["page.js"]
+    assert not any(name == "b" and attributes for name, attributes in html.tags)
+
+
+def test_thousands_of_partitions_stay_usable() -> None:
+    topics, each = 500, 20
+    all_of_them = [of(f"topic-{t:03d}", n) for t in range(topics) for n in range(each)]
+    for number in range(0, 400, 2):
+        all_of_them[number * each] = of(f"topic-{number:03d}", 0, state="failed", reason="denied")
+    status = running(*all_of_them)
+    html = shown(status, opened=("primary->backup/topic-007",))
+    assert len(html.all("details")) == topics
+    assert [d["id"] for d in html.all("details") if "open" in d] == ["primary->backup/topic-007"]
+    rows = [a for a in html.all("th") if a["scope"] == "row"]
+    assert len(rows) == each < ROWS_AT_ONCE, "only of the topic that is open"
+    assert len(html.all("li")) <= FAILURES_AT_ONCE + 30, "failures and events"
+    assert "200 partitions failed" in html.text
+    links = [a["href"] for a in html.all("a")]
+    assert "?open=primary-%3Ebackup/topic-008" in links, "without JavaScript a link opens a topic"
+
+
+def test_a_service_without_reports_has_a_page() -> None:
+    html = shown(FlowStatus("primary", "backup", "us"))
+    assert "starting" in html.text and "No topic matches yet" in html.text
+    unassigned = FlowStatus("primary", "backup", "us")
+    unassigned.planned(1, [[Partition("orders", 0)]])
+    assert "1 unassigned" in shown(unassigned).text
+
+
+def test_nothing_of_elsewhere_is_loaded() -> None:
+    answer = page(overview([running(of("orders", 0))]), Request({}, ""))
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
+    html = Parsed(answer.body.decode())
+    loaded = [a.get("src") or a.get("href") for name in ("script", "link", "img") for a in html.all(name)]
+    assert {f"/{name}" for name in loaded} == set(files()) == {f"/{name}" for name in FILES}
+    assert not any("style" in attributes or any(a.startswith("on") for a in attributes) for _, attributes in html.tags)
+    style = files()["/page.css"](Request({}, "")).body.decode()
+    assert "url(" not in style and "@import" not in style
+    assert "prefers-color-scheme: dark" in style
+
+
+def test_status_says_the_same_as_json() -> None:
+    status = running(
+        of("orders", 0, lag=3, behind_since=time.time() - 60), of("orders", 1, state="failed", reason="no")
+    )
+    said = json.loads(overview([status]).json())
+    (flow,) = said["flows"]
+    assert (flow["source"], flow["target"], flow["state"], flow["generation"]) == ("primary", "backup", "running", 3)
+    assert flow["partitions_by_state"]["failed"] == 1
+    (topic,) = flow["topics"]
+    first, second = topic["partitions"]
+    assert first["lag"] == {"records": 3, "seconds": pytest.approx(60, abs=30), "unknown": 0}
+    assert (second["state"], second["reason"], second["position"]) == ("failed", "no", 10)
+    assert topic["lag"]["records"] == 3
+    assert flow["events"][0]["partition"] == 1
+
+
+def test_pages_over_http() -> None:
+    server = WebServer(Http("127.0.0.1", 0), {"/": lambda r: page(overview([running(of("a", 0))]), r), **files()})
+    try:
+        url = f"http://127.0.0.1:{server.port}"
+        with urllib.request.urlopen(f"{url}/?open=x") as answer:
+            assert answer.headers["Content-Type"].startswith("text/html")
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            assert "Content-Security-Policy" in answer.headers
+        for name, kind in FILES.items():
+            with urllib.request.urlopen(f"{url}/{name}") as answer:
+                assert answer.headers["Content-Type"] == kind and answer.read()
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"{url}/page.js.map")
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "\N{EN DASH}"),
+        (0.00042, "0.4 ms"),
+        (0.0099, "9.9 ms"),
+        (0.00999, "10 ms"),
+        (0.9994, "999 ms"),
+        (0.9996, "1.0 s"),
+        (59.6, "60 s"),
+        (100, "2 min"),
+        (5969, "99 min"),
+        (5971, "2 h"),
+        (400_000, "5 d"),
+    ],
+)
+def test_seconds_for_people(value: float | None, text: str) -> None:
+    assert seconds(value) == text
+
+
+def test_other_numbers_for_people() -> None:
+    assert [rate(value) for value in (0, 0.44, 9.96, 12345.6)] == ["0/s", "0.4/s", "10/s", "12,346/s"]
+    sizes = [bytes_per_second(value) for value in (0, 999, 1500, 12_345_678, 5e9)]
+    assert sizes == ["0 B/s", "999 B/s", "1.5 kB/s", "12 MB/s", "5.0 GB/s"]
+    assert re.fullmatch(r"10:00:0\d", clock(1_700_042_401))
