@@ -1,10 +1,14 @@
-# docker build -t mirror .
+# docker build -t mirror .       (with BuildKit, as is the default since Docker 23; before that, set DOCKER_BUILDKIT=1)
 # docker run -v $PWD/mirror.yaml:/etc/mirror/mirror.yaml:ro -p 9464:9464 --stop-timeout 30 mirror
 #
 # Runs as any user, and with --read-only as long as /tmp can be written to (--tmpfs /tmp).
 #
 # All that comes from PyPI is pinned by hash. Debian's own packages are as new as the base image's sources are; to fix the
 # base image too: --build-arg BASE=debian@sha256:<the digest that you have looked at>
+#
+# A package index of your own goes into a pip.conf, and its certificates into a file that pip.conf names as
+# `cert = /run/secrets/certificates`. Both are secrets of the build and leave nothing in the image:
+#   docker build --secret id=pip,src=pip.conf --secret id=certificates,src=certificates.pem -t mirror .
 ARG BASE=docker.io/library/debian:bookworm-slim
 FROM $BASE AS build
 
@@ -16,7 +20,8 @@ ENV PIP_PYTHON=/opt/mirror/bin/python PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION
 # The dependencies apart from the package: a change of the code is then a layer of kilobytes, not of 700 MB. Without build
 # isolation, or pip would build with tools that nobody has pinned; these tools do not stay.
 COPY requirements-build.txt requirements.txt /src/
-RUN pip install --require-hashes --only-binary :all: -r /src/requirements-build.txt \
+RUN --mount=type=secret,id=pip,target=/etc/pip.conf --mount=type=secret,id=certificates \
+    pip install --require-hashes --only-binary :all: -r /src/requirements-build.txt \
     && pip install --require-hashes --no-deps --no-build-isolation -r /src/requirements.txt
 COPY pyproject.toml README.md LICENSE NOTICE /src/
 COPY mirror /src/mirror

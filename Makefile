@@ -22,11 +22,11 @@ FIND_PYTHON = \
 	done; \
 	[ -n "$$python" ] || { echo "$$missing" >&2; exit 1; }
 
-.PHONY: help demo test bench chaos lint docs java
+.PHONY: help demo test kafka-image bench chaos lint docs java
 .NOTPARALLEL:
 
 help: ## show the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1	/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile
 
 demo: java $(VENV)/ready ## two local clusters, and records copied between them before your eyes
 	@$(RUN) mirror.demo.kafka_jars kafka_2.13
@@ -38,7 +38,12 @@ test: java $(VENV)/ready ## the tests; ARGS=--slow: all of them, as in CI; ARGS=
 	@$(RUN) mirror.demo.kafka_jars kafka_2.13
 	@$(RUN) mirror.demo.prepare
 	@$(RUN) mirror.spark.prepare
+	@echo "unit tests (ARGS=tests/unit) take about a minute; all with ARGS=--slow, as in CI, about 50 minutes" >&2
 	@$(RUN) pytest $(ARGS)
+
+kafka-image: java $(VENV)/ready ## a stand-in for the image apache/kafka, for the tests in containers where none can be pulled
+	@$(RUN) mirror.demo.kafka_jars kafka_2.13
+	@$(RUN) tests.images.kafka
 
 bench: java $(VENV)/ready ## mirror beside MirrorMaker 2 on this machine: about an hour, nothing else should run
 	@$(RUN) pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'

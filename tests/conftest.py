@@ -10,7 +10,7 @@ import tempfile
 import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import hypothesis
 import psutil
@@ -18,6 +18,8 @@ import pytest
 
 from mirror.demo.brokers import LocalCluster, start_together
 from tests.failpoints.arm import Failpoints
+from tests.harness import containers
+from tests.harness.durations import Durations
 from tests.harness.pair import Pair
 from tests.harness.programs import CANNOT_RUN
 from tests.harness.service import Service
@@ -44,9 +46,29 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.basetemp = str(runs / str(os.getpid()))
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Once pytest has its cache."""
+    if session.config.cache is not None:
+        session.config.pluginmanager.register(Durations(session.config.cache))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The choice of all tests."""
+    """The choice of all tests, and of where their brokers run."""
     parser.addoption("--slow", action="store_true", help="also those marked as slow; with CI=true they always run")
+    parser.addoption(
+        "--containers",
+        action="store_true",
+        help="run each test that needs no more than brokers' addresses with brokers in containers, too; without this, "
+        "only those marked `containers`",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test on local brokers, and again on brokers in containers, if it is marked so and needs no processes."""
+    names = metafunc.fixturenames
+    marked = metafunc.definition.get_closest_marker("containers") or metafunc.config.option.containers
+    if marked and "where" in names and not {"source_cluster", "target_cluster"}.intersection(names):
+        metafunc.parametrize("where", ["local", "container"], indirect=True)
 
 
 @pytest.hookimpl(trylast=True)
@@ -94,11 +116,42 @@ def prefix(request: pytest.FixtureRequest) -> str:
     return f"{test.strip('-')}-{uuid.uuid4().hex[:6]}-"
 
 
+class Addresses(NamedTuple):
+    """Bootstrap addresses of two clusters that all tests share."""
+
+    source: str
+    target: str
+
+
+@pytest.fixture(scope="session")
+def _local_brokers(source_cluster: LocalCluster, target_cluster: LocalCluster) -> Addresses:
+    return Addresses(source_cluster.bootstrap, target_cluster.bootstrap)
+
+
+@pytest.fixture(scope="session")
+def _container_brokers() -> Iterator[Addresses]:
+    with containers.clusters("source", "target") as addresses:
+        yield Addresses(*addresses)
+
+
 @pytest.fixture
-def pair(source_cluster: LocalCluster, target_cluster: LocalCluster, prefix: str) -> Pair:
+def where(request: pytest.FixtureRequest) -> str:
+    """Where the brokers of this test run: `local` processes, or in a `container`. See `pytest_generate_tests`."""
+    return str(getattr(request, "param", "local"))
+
+
+@pytest.fixture
+def brokers(request: pytest.FixtureRequest, where: str) -> Addresses:
+    """The two shared clusters, for a test that needs no more than their addresses."""
+    addresses: Addresses = request.getfixturevalue(f"_{where}_brokers")
+    return addresses
+
+
+@pytest.fixture
+def pair(brokers: Addresses, prefix: str) -> Pair:
     """The shared clusters with a flow of this test's own, for services that it starts itself."""
     alias = f"s{uuid.uuid4().hex[:6]}"
-    return Pair(source_cluster.bootstrap, target_cluster.bootstrap, alias, prefix)
+    return Pair(brokers.source, brokers.target, alias, prefix)
 
 
 @pytest.fixture(scope="module")
@@ -107,23 +160,40 @@ def failpoints(tmp_path_factory: pytest.TempPathFactory) -> Failpoints:
     return Failpoints(tmp_path_factory.mktemp("failpoints"))
 
 
-@pytest.fixture(scope="session")
-def shared_service(
-    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Service]:
-    """A service that all tests share: leave it running. It mirrors what begins with `shared-`."""
-    pair = Pair(source_cluster.bootstrap, target_cluster.bootstrap, "shared", "shared-")
-    with pair.service(tmp_path_factory.mktemp("shared")) as service:
+@contextlib.contextmanager
+def _service_between(brokers: Addresses, directory: Path) -> Iterator[Service]:
+    pair = Pair(brokers.source, brokers.target, "shared", "shared-")
+    with pair.service(directory) as service:
         pair.topic("first")
         yield service.await_plan()
         assert service.terminate() == 0, service.tail()
         assert not service.noise
 
 
+@pytest.fixture(scope="session")
+def local_service(_local_brokers: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service that all tests share: leave it running. It mirrors what begins with `shared-`."""
+    with _service_between(_local_brokers, tmp_path_factory.mktemp("shared")) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def _container_service(_container_brokers: Addresses, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with _service_between(_container_brokers, tmp_path_factory.mktemp("shared")) as service:
+        yield service
+
+
 @pytest.fixture
-def shared(source_cluster: LocalCluster, target_cluster: LocalCluster, shared_service: Service, prefix: str) -> Pair:
+def shared_service(request: pytest.FixtureRequest, where: str) -> Service:
+    """`local_service`, or the like of it between the brokers in containers."""
+    service: Service = request.getfixturevalue("local_service" if where == "local" else "_container_service")
+    return service
+
+
+@pytest.fixture
+def shared(brokers: Addresses, shared_service: Service, prefix: str) -> Pair:
     """Topics of this test's own that the shared service mirrors."""
-    return Pair(source_cluster.bootstrap, target_cluster.bootstrap, "shared", f"shared-{prefix}")
+    return Pair(brokers.source, brokers.target, "shared", f"shared-{prefix}")
 
 
 @pytest.hookimpl(wrapper=True)

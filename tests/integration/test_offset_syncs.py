@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 
+import pytest
+
 from tests.checker.history import Record
 from tests.harness import syncs
 from tests.harness.load import Load, Made
@@ -12,6 +14,8 @@ from tests.harness.syncs import Sync
 from tests.harness.waiting import until
 
 LAG_MAX = 100  # the default of offset_lag_max
+
+pytestmark = pytest.mark.containers
 
 
 def test_syncs_are_exact_dense_and_never_ahead(shared: Pair) -> None:

@@ -29,12 +29,12 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
 
 
 @pytest.fixture(scope="module")
-def service(shared_service: Service) -> Service:
+def service(local_service: Service) -> Service:
     """The shared one, once its tasks run."""
-    shared_service.wait_for(
-        "tasks", lambda: shared_service.metric("mirror_partitions", state="unassigned") == 0, 2 * PATIENCE
+    local_service.wait_for(
+        "tasks", lambda: local_service.metric("mirror_partitions", state="unassigned") == 0, 2 * PATIENCE
     )
-    return shared_service
+    return local_service
 
 
 def text(driver: Chrome) -> str:

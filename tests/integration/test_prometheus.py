@@ -49,8 +49,8 @@ def test_each_alert_is_tested_and_has_a_runbook() -> None:
 
 
 @pytest.fixture(scope="module")
-def prometheus(shared_service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    with Prometheus(tmp_path_factory.mktemp("prometheus"), shared_service.port) as running:
+def prometheus(local_service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    with Prometheus(tmp_path_factory.mktemp("prometheus"), local_service.port) as running:
         yield running
 
 
