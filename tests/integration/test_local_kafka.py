@@ -21,7 +21,7 @@ from mirror.errors import SetupError
 PARENT = """\
 import sys, threading
 from pathlib import Path
-from mirror.local_kafka import LocalCluster
+from mirror.demo.brokers import LocalCluster
 cluster = LocalCluster("orphan", Path(sys.argv[1]))
 starter = threading.Thread(target=cluster.start)
 starter.start()
