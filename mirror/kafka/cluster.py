@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,6 +24,7 @@ from confluent_kafka.admin import (
 from mirror.errors import ClusterAway
 from mirror.kafka import clients
 from mirror.kafka.clients import is_away
+from mirror.kafka.librdkafka_log import without_elapsed_time
 from mirror.model import Partition
 from mirror.settings import Cluster
 
@@ -162,7 +162,7 @@ class ClusterAdmin:
             self._admin.poll(0)
             reason = self._why[-1] if self._why else error.args[0]
             # Without times and addresses of the moment: a reason that goes on is said once.
-            raise ClusterAway(self.alias, re.sub(r" \(after \d+ms.*\)$", "", reason.str())) from error
+            raise ClusterAway(self.alias, without_elapsed_time(reason.str())) from error
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-import re
 
 from mirror.kafka.clients import LIBRDKAFKA
-
-TOPIC_ID = re.compile(r"Topic (\S+) changed id from \S+ to (\S+)")  # from A...A: it was not known before
+from mirror.kafka.librdkafka_log import changed_topic
 
 
 class TopicIds(dict[str, str]):
@@ -25,9 +23,9 @@ class TopicIds(dict[str, str]):
         """As logging.Logger.log: librdkafka gives facility, client and line."""
         if level >= logging.INFO:
             LIBRDKAFKA.debug(text, *args)
-        elif args and args[0] == "METADATA" and (found := TOPIC_ID.search(str(args[-1]))):
-            self[found[1]] = found[2]
-            self.changed.add(found[1])
+        elif (found := changed_topic(args)) is not None:
+            topic, self[topic] = found
+            self.changed.add(topic)
 
 
 class KnownIds:
