@@ -29,7 +29,7 @@ _OLD_MIN, _OFFSET_MAX = 14, 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class RecordBatch:
     """One batch. Offsets are of its first and last record, also of those that compaction has removed.
 
     Of the old formats 0 and 1 only `format` and the offset `last` are known.
@@ -51,12 +51,12 @@ class Batch:
         return self.format < FORMAT
 
 
-def walk(data: memoryview) -> list[Batch]:
+def walk(data: memoryview) -> list[RecordBatch]:
     """The whole batches in the records of a Fetch answer; a last one may be cut off.
 
     Raises Malformed for what is no batch, and for a wrong checksum.
     """
-    found: list[Batch] = []
+    found: list[RecordBatch] = []
     at, end = 0, len(data)
     while end - at >= _START.size:
         first, length, _, version = _START.unpack_from(data, at)
@@ -77,7 +77,7 @@ def walk(data: memoryview) -> list[Batch]:
     return found
 
 
-def _batch(data: memoryview, first: int) -> Batch:
+def _batch(data: memoryview, first: int) -> RecordBatch:
     crc, attributes, delta, base, most, producer, _, _, records = _REST.unpack_from(data, _START.size)
     if crc32c(data[_CRC_FROM:]) != crc:
         raise Malformed(f"the batch at offset {first} has a wrong checksum")
@@ -85,18 +85,18 @@ def _batch(data: memoryview, first: int) -> Batch:
     # A batch keeps its last offset when compaction removes records, and when it removes all of them.
     if delta < 0 or records > delta + 1 or last > _OFFSET_MAX:
         raise Malformed(f"the batch at offset {first} has {records} records up to offset {last}")
-    return Batch(FORMAT, first, last, attributes, base, most, producer, records, data[HEADER:])
+    return RecordBatch(FORMAT, first, last, attributes, base, most, producer, records, data[HEADER:])
 
 
-def _old(data: memoryview, offset: int) -> Batch:
+def _old(data: memoryview, offset: int) -> RecordBatch:
     """An entry of an old format has the offset of its last message. Its checksum covers all from the format on."""
     crc, version = _OLD.unpack_from(data, _LENGTH_FROM)
     if crc32(data[_OLD_CRC_FROM:]) != crc:
         raise Malformed(f"the message at offset {offset} has a wrong checksum")
-    return Batch(version, offset, offset, 0, -1, -1, -1, 0, memoryview(b""))
+    return RecordBatch(version, offset, offset, 0, -1, -1, -1, 0, memoryview(b""))
 
 
-def committed(batches: Iterable[Batch], aborted: Sequence[tuple[int, int]]) -> Iterator[Batch]:
+def committed(batches: Iterable[RecordBatch], aborted: Sequence[tuple[int, int]]) -> Iterator[RecordBatch]:
     """Those with records that read_committed consumers see (KIP-98): no markers, and nothing of an aborted transaction.
 
     `aborted` is the Fetch answer's own list, a producer id and a first offset each: from there up to the producer's
@@ -114,7 +114,7 @@ def committed(batches: Iterable[Batch], aborted: Sequence[tuple[int, int]]) -> I
             yield batch
 
 
-def _aborts(control: Batch) -> bool:
+def _aborts(control: RecordBatch) -> bool:
     """Is it an abort marker? The key of its one record says so; an empty one (KIP-534) says nothing."""
     if not control.records:
         return False

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from mirror.batches import varints
 from mirror.batches.codecs import unpacked
-from mirror.batches.headers import CODEC, LOG_APPEND_TIME, Batch
+from mirror.batches.headers import CODEC, LOG_APPEND_TIME, RecordBatch
 from mirror.errors import Malformed
 
 RECORD_MAX = 2**30  # bytes
@@ -63,7 +63,7 @@ def decode(data: bytes) -> Content:
     return Content(key, value, headers)
 
 
-def records(batch: Batch) -> Iterator[tuple[int, int, bytes]]:
+def records(batch: RecordBatch) -> Iterator[tuple[int, int, bytes]]:
     """Offset, timestamp (ms) and encoded content of each record. Raises Malformed."""
     appended = batch.max_timestamp if batch.attributes & LOG_APPEND_TIME else None
     base, before = batch.base_timestamp, -1

@@ -6,7 +6,7 @@ import logging
 import time
 
 from mirror.control.reader import ControlReader
-from mirror.control.topics import ChannelWriter, Claim
+from mirror.control.topics import Claim, ControlWriter
 from mirror.errors import ClusterAway, FlowError
 from mirror.settings import Flow
 
@@ -18,23 +18,23 @@ RETRY_DELAY = 1.0  # seconds
 class Claimant:
     """Writes a claim, and writes it again on a control topic that was made anew."""
 
-    def __init__(self, flow: Flow, control: ControlReader, writer: ChannelWriter, claim: Claim) -> None:
+    def __init__(self, flow: Flow, control: ControlReader, writer: ControlWriter, claim: Claim) -> None:
         self._flow = flow
         self._control = control
         self._writer = writer
         self._claim = claim
-        self._claimed_in = -1  # the control topic's renewals then
+        self._claimed_in = -1  # the control topic's recreations then
         self._retry_at = 0.0
 
     def claim(self) -> None:
         """Write the claim and wait until it stands. Raises ClusterAway, FlowError when the target refuses it."""
-        renewals = self._control.renewals
+        recreations = self._control.recreations
         self._writer.claim(self._claim)
-        self._claimed_in = renewals
+        self._claimed_in = recreations
 
     def keep(self) -> None:
         """Claim again if the topic was made anew: an older task of the slice may not have read the first claim."""
-        if self._control.renewals == self._claimed_in or time.monotonic() < self._retry_at:
+        if self._control.recreations == self._claimed_in or time.monotonic() < self._retry_at:
             return
         try:
             self.claim()

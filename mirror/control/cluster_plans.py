@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.control.circles import Note, Statement
+from mirror.control.conflicts import Note, Statement
 from mirror.control.topics import INTENT_KEY, NOT_YET, PLAN_KEY, READ_TIMEOUT
 from mirror.kafka.clients import internal_consumer
-from mirror.kafka.cluster import TIMEOUT, ClusterAdmin, Refusals, given
+from mirror.kafka.cluster import TIMEOUT, ClusterAdmin, Refusals, checked_offset
 from mirror.settings import Cluster
 
 CONTROL = re.compile(r"mirror-control\.(.+)\.internal")
 TOPICS_MAX = 1_000  # control topics that are read; nobody has so many flows into one cluster
-CIRCLES = "circles, and flows that write to the same topics, can't be excluded"
+UNCHECKED = "circles, and flows that write to the same topics, can't be excluded"
 LONG_AGO = -1e9  # monotonic
 DOUBTS_MAX = 20  # that are told
 TRY_AGAIN = 60.0  # seconds after which what could not be read is tried again
@@ -32,17 +32,17 @@ NEWEST = 10  # reports of which the newest counts: of several tasks none need be
 
 
 @dataclass(slots=True)
-class Posted:
+class ControlTopic:
     """What stands on one control topic."""
 
     reached: int = 0  # offset
     written: float = LONG_AGO  # monotonic: when the newest plan or intent was
-    said: dict[bytes, Statement] = field(default_factory=dict)  # by key
+    statements: dict[bytes, Statement] = field(default_factory=dict)  # by key
     doubts: dict[bytes, str] = field(default_factory=dict)  # by key: why what stands there can't be decoded
 
-    def standing(self) -> Iterator[tuple[Statement, bool]]:
+    def effective(self) -> Iterator[tuple[Statement, bool]]:
         """What others have to mind, and is it a plan? An intent that a plan has followed means nothing any more."""
-        plan, intent = self.said.get(PLAN_KEY), self.said.get(INTENT_KEY)
+        plan, intent = self.statements.get(PLAN_KEY), self.statements.get(INTENT_KEY)
         if plan and not plan.stop:
             yield plan, True
         if intent and (plan is None or intent.generation > plan.generation):
@@ -50,30 +50,30 @@ class Posted:
 
 
 @dataclass(slots=True)
-class Pulse:
+class StatusTopic:
     """What is known of the reports on one status topic."""
 
     end: int  # offset
-    beat: float  # monotonic: the last sign of life
+    alive_at: float  # monotonic: the last sign of life
 
 
-class Board(ClusterAdmin):
+class ClusterPlans(ClusterAdmin):
     """Reads on from where the last reading ended, and opens a consumer only where there is something to read.
 
-    `posted` has what stands on each control topic but `own`, by the alias in its name.
+    `topic` has what stands on each control topic but `own`, by the alias in its name.
     """
 
     def __init__(self, cluster: Cluster, group: str, own: str, sample: str) -> None:
         """`own` and `sample` are topics; all that are like `sample`, which need not exist, should be visible to us."""
         super().__init__(cluster)
         self.cluster_id = ""
-        self.posted: dict[str, Posted] = {}
+        self.control_topics: dict[str, ControlTopic] = {}
         self._cluster = cluster
         self._group = group
         self._own = own
         self._sample = sample
         self._topics: frozenset[str] = frozenset()
-        self._pulses: dict[str, Pulse] = {}
+        self._status_topics: dict[str, StatusTopic] = {}
         self._silent: dict[str, float] = {}  # by alias: seconds, at the last look
         self._unread: dict[str, str] = {}  # topics, and why they can't be read
         self._again: dict[str, float] = {}  # monotonic: when they are to be tried again
@@ -83,39 +83,39 @@ class Board(ClusterAdmin):
         """What can't be told, and why."""
         remedy = "allow Describe and Read on mirror-*.internal there"
         unread = [
-            Note(f"{name} of {self.alias} can't be read ({reason})", f"{CIRCLES}: {remedy}")
+            Note(f"{name} of {self.alias} can't be read ({reason})", f"{UNCHECKED}: {remedy}")
             for name, reason in sorted(self._unread.items())
         ]
         strange = [
             Note(
                 f"{control_topic(alias)} of {self.alias} has no {key.decode()} that can be decoded ({reason})",
-                f"another version of mirror wrote it, or somebody else: {CIRCLES}",
+                f"another version of mirror wrote it, or somebody else: {UNCHECKED}",
             )
-            for alias, posted in self.posted.items()
-            for key, reason in posted.doubts.items()
+            for alias, topic in self.control_topics.items()
+            for key, reason in topic.doubts.items()
         ]
         return (unread + strange)[:DOUBTS_MAX]
 
     def read(self) -> None:
         """Take what has been written since the last reading. Raises ClusterAway."""
         self._list()
-        ends = self._ends(map(control_topic, self.posted))
+        ends = self._ends(map(control_topic, self.control_topics))
         spans: dict[str, tuple[int, int]] = {}
         for name, end in ends.items():
-            if end < self.posted[_alias(name)].reached:  # another topic of this name
-                self.posted[_alias(name)] = Posted()
-            spans[name] = self.posted[_alias(name)].reached, end
+            if end < self.control_topics[_alias(name)].reached:  # another topic of this name
+                self.control_topics[_alias(name)] = ControlTopic()
+            spans[name] = self.control_topics[_alias(name)].reached, end
         newest: dict[tuple[str, bytes], Message] = {}
         for message in self._fetch(spans):
             name, key = str(message.topic()), message.key() or b""
-            self.posted[_alias(name)].reached = int(message.offset() or 0) + 1
+            self.control_topics[_alias(name)].reached = int(message.offset() or 0) + 1
             if key in (PLAN_KEY, INTENT_KEY):
                 newest[name, key] = message
         for name, (_, end) in spans.items():
             if name not in self._unread:  # a marker may be the last
-                self.posted[_alias(name)].reached = max(end, self.posted[_alias(name)].reached)
+                self.control_topics[_alias(name)].reached = max(end, self.control_topics[_alias(name)].reached)
         for (name, key), message in newest.items():
-            _keep(self.posted[_alias(name)], key, message)
+            _keep(self.control_topics[_alias(name)], key, message)
 
     def silence(self, alias: str) -> float:
         """Seconds since the last sign of life of the flow whose control topic has this alias. Raises ClusterAway.
@@ -126,17 +126,17 @@ class Board(ClusterAdmin):
         name = f"mirror-status.{alias}.internal"
         ends = self._ends([name] if name in self._topics else [])
         if name in ends:
-            before, end = self._pulses.get(name), ends[name]
+            before, end = self._status_topics.get(name), ends[name]
             if before is None or end < before.end:
                 ages = [_age(message) for message in self._fetch({name: (max(0, end - NEWEST), end)})]
                 if name not in self._unread:
-                    self._pulses[name] = Pulse(end, time.monotonic() - min(ages, default=-LONG_AGO))
+                    self._status_topics[name] = StatusTopic(end, time.monotonic() - min(ages, default=-LONG_AGO))
             elif end > before.end:
-                self._pulses[name] = Pulse(end, time.monotonic())
+                self._status_topics[name] = StatusTopic(end, time.monotonic())
         if name not in self._unread:  # else what was known last; of whom nothing ever was counts
-            beat = self._pulses[name].beat if name in self._pulses else LONG_AGO
-            written = self.posted[alias].written if alias in self.posted else LONG_AGO
-            self._silent[alias] = time.monotonic() - max(written, beat)
+            alive_at = self._status_topics[name].alive_at if name in self._status_topics else LONG_AGO
+            written = self.control_topics[alias].written if alias in self.control_topics else LONG_AGO
+            self._silent[alias] = time.monotonic() - max(written, alive_at)
         return self._silent.get(alias, 0.0)
 
     def _list(self) -> None:
@@ -147,7 +147,9 @@ class Board(ClusterAdmin):
         names = sorted(name for name in self._topics if CONTROL.fullmatch(name) and name != self._own)
         for name in names[TOPICS_MAX : TOPICS_MAX + 1]:
             self._unread[name] = f"there are {len(names)} control topics, of which {TOPICS_MAX} are read"
-        self.posted = {alias: self.posted.get(alias) or Posted() for alias in map(_alias, names[:TOPICS_MAX])}
+        self.control_topics = {
+            alias: self.control_topics.get(alias) or ControlTopic() for alias in map(_alias, names[:TOPICS_MAX])
+        }
         if self._sample not in self._topics and time.monotonic() >= self._again.get(self._sample, 0.0):
             self._look_for_sample()
 
@@ -191,7 +193,7 @@ class Board(ClusterAdmin):
         deadline = time.monotonic() + 2 * TIMEOUT  # for all: librdkafka can forget a request
         for tp, future in asked.items():
             try:
-                found[tp.topic] = given(future.result(max(0.0, deadline - time.monotonic())))
+                found[tp.topic] = checked_offset(future.result(max(0.0, deadline - time.monotonic())))
             except KafkaException as error:
                 failed[tp.topic] = error.args[0]
             except FuturesTimeout:
@@ -233,17 +235,17 @@ def _alias(topic: str) -> str:
     return found[1]
 
 
-def _keep(posted: Posted, key: bytes, message: Message) -> None:
-    posted.said.pop(key, None)
-    posted.doubts.pop(key, None)
+def _keep(topic: ControlTopic, key: bytes, message: Message) -> None:
+    topic.statements.pop(key, None)
+    topic.doubts.pop(key, None)
     value = message.value()
     if value is None:  # taken back
         return
-    posted.written = max(posted.written, time.monotonic() - _age(message))
+    topic.written = max(topic.written, time.monotonic() - _age(message))
     try:
-        posted.said[key] = Statement.decode(value)
+        topic.statements[key] = Statement.decode(value)
     except ValueError as error:
-        posted.doubts[key] = str(error)[:200]
+        topic.doubts[key] = str(error)[:200]
 
 
 def _age(message: Message) -> float:

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from mirror.control.orders import Scope
 from mirror.control.plan import Lineage, Plan, assign, merge_initial, retire, slice_count
 from mirror.control.reader import ControlReader
-from mirror.control.topics import INTENT_KEY, PLAN_KEY, ChannelWriter
+from mirror.control.topics import INTENT_KEY, PLAN_KEY, ControlWriter
 from mirror.errors import ClusterAway, FlowError, Superseded
 from mirror.kafka.clients import DEFAULTS, FENCED, INTERNAL_MAX, LIBRDKAFKA, transactional_properties
 from mirror.kafka.transactional_ids import leader_id
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 TIMEOUT = 10.0  # seconds for each step of a transaction
 
 
-class Leader:
+class FlowLeader:
     """Leads one flow: `take`, then `publish` at once, then `check` now and then.
 
     Before it opens a producer, which fences all others, it reads the control topic to the end: somebody else's plan
@@ -38,9 +38,9 @@ class Leader:
         self._generation: int | None = None  # of the newest plan while we led; None: never led
         self._slots = 0  # that the newest plan was made for
         self._intent: bytes | None = None  # that we have announced, and no plan has followed yet
-        self._renewals = 0  # of the control topic, when we last led
+        self._recreations = 0  # of the control topic, when we last led
         self.control = ControlReader(flow)
-        self._writer = None if flow.exactly_once else ChannelWriter(flow)
+        self._writer = None if flow.exactly_once else ControlWriter(flow)
 
     def take(self) -> None:
         """Fence whoever led before, then read the newest plan. Raises ClusterAway, FlowError, Superseded."""
@@ -49,7 +49,7 @@ class Leader:
             self._producer = self._fence()
             self.control.read_to_end()
         self._generation = self.control.plan.generation if self.control.plan else 0
-        self._renewals = self.control.renewals
+        self._recreations = self.control.recreations
 
     def _fence(self) -> Producer:
         properties = transactional_properties(self._flow, leader_id(self._flow))
@@ -69,7 +69,7 @@ class Leader:
         if plan is None or self._generation is None or plan.leader == self._identity:
             return
         # In a topic that was made anew generations may begin anew as well.
-        anew = self.control.renewals != self._renewals and not self.control.is_unplanned
+        anew = self.control.recreations != self._recreations and not self.control.awaits_plan
         if plan.generation > self._generation or anew:
             raise Superseded(f"flow {self._flow.name}: another service leads it now (generation {plan.generation})")
 
@@ -88,7 +88,7 @@ class Leader:
         """Of this service."""
         return self._identity
 
-    def states(self, remotes: Mapping[str, str], lineage: Lineage) -> bool:
+    def has_planned(self, remotes: Mapping[str, str], lineage: Lineage) -> bool:
         """Does our standing plan say that we copy `remotes` (remote topics by source topic), of this lineage?"""
         plan = self.control.plan
         if plan is None or not self._is_ours(plan) or plan.clusters != lineage.clusters:
@@ -146,7 +146,7 @@ class Leader:
             clusters=lineage.clusters,
             origins=lineage.origins,
         )
-        stands = ours and not self.control.is_unplanned
+        stands = ours and not self.control.awaits_plan
         if stands and previous is not None and replace(previous, generation=plan.generation) == plan:
             return previous
         return self._write(plan)
@@ -169,7 +169,7 @@ class Leader:
     def _write(self, plan: Plan) -> Plan:
         self._send({**self._again(plan), PLAN_KEY: plan.encode()})
         self._intent = None
-        self._generation, self._renewals = plan.generation, self.control.renewals
+        self._generation, self._recreations = plan.generation, self.control.recreations
         self.control.read_to_end()
         return plan
 
@@ -181,7 +181,7 @@ class Leader:
 
     def _again(self, plan: Plan) -> dict[bytes, bytes | None]:
         """What a control topic that was made anew has to have before the plan."""
-        if not self.control.is_unplanned:
+        if not self.control.awaits_plan:
             return {}
         orders, decisions = self.control.unwritten()
         where = {"flow": self._flow.name, "topic": self._flow.control_topic, "generation": plan.generation}

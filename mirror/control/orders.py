@@ -88,16 +88,19 @@ def changes(orders: Orders, scope: Scope, paused: bool) -> dict[Scope, Order | N
     return lifted | {scope: None if inherited == paused else Order(paused)}
 
 
-def replayed(orders: Orders, given: Mapping[Scope, Order | None]) -> Orders:
-    """What stands after people who did not know of `orders` have `given` others, the newest last; None lifts one."""
-    stand = dict(orders)
-    for scope, order in given.items():
-        for each, change in changes(stand, scope, order is not None and order.paused).items():
+def replayed(orders: Orders, newer: Mapping[Scope, Order | None]) -> Orders:
+    """The orders that result when `newer` ones, the oldest first, are given on top of `orders`; None lifts an order.
+
+    Whoever gave the newer ones did not know of `orders`.
+    """
+    result = dict(orders)
+    for scope, order in newer.items():
+        for each, change in changes(result, scope, order is not None and order.paused).items():
             if change is None:
-                stand.pop(each, None)
+                result.pop(each, None)
             else:
-                stand[each] = change
-    return stand
+                result[each] = change
+    return result
 
 
 def _narrowness(scope: Scope) -> int:

@@ -6,24 +6,24 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from mirror.control.circles import (
+from mirror.control.cluster_plans import UNCHECKED, ClusterPlans, control_topic
+from mirror.control.conflicts import (
     ALIVE,
     Finding,
     Key,
     Note,
-    Other,
-    Ours,
+    OtherFlow,
+    OwnFlow,
     Statement,
-    clash,
+    conflict,
+    has_unknown_origin,
     is_relevant,
     lineage,
     refusal,
     rule,
-    unknown,
     warning,
 )
-from mirror.control.cluster_plans import CIRCLES, Board, control_topic
-from mirror.control.leadership import Leader
+from mirror.control.leadership import FlowLeader
 from mirror.control.plan import Lineage
 from mirror.control.topics import PLAN_KEY
 from mirror.errors import Conflict, FlowError
@@ -39,7 +39,7 @@ ROUNDS = 10  # of announcing what has changed since it was announced; each needs
 class View:
     """What the others mean for a flow."""
 
-    ours: Ours
+    ours: OwnFlow
     findings: tuple[Finding, ...]
     lineage: Lineage
     doubts: tuple[Note, ...]  # what can't be told, and why
@@ -56,16 +56,16 @@ class View:
         return [*silent, *self.doubts]
 
 
-class Neighbours:
+class OtherFlows:
     """Reads what other flows say on both clusters; goes on where the last look ended."""
 
     def __init__(self, flow: Flow, own: bool = True) -> None:
         """`own`: read the flow's own control topic, too; a leader reads that itself."""
         self._flow = flow
         sample = control_topic(flow.target.alias)
-        self._source = Board(flow.source, flow.group, "", sample)
-        self._target = Board(flow.target, flow.group, "" if own else flow.control_topic, sample)
-        self._kin: set[str] = set()
+        self._source = ClusterPlans(flow.source, flow.group, "", sample)
+        self._target = ClusterPlans(flow.target, flow.group, "" if own else flow.control_topic, sample)
+        self._siblings: set[str] = set()
 
     def look(self, remotes: Mapping[str, str], own: Statement | None = None, identity: str = "") -> View:
         """What stands in the way of copying `remotes`: remote topics by source topic. Raises ClusterAway.
@@ -75,47 +75,47 @@ class Neighbours:
         """
         self._source.read()
         self._target.read()
-        if self._flow.source.alias in self._target.posted:
-            own = self._target.posted[self._flow.source.alias].said.get(PLAN_KEY)
+        if self._flow.source.alias in self._target.control_topics:
+            own = self._target.control_topics[self._flow.source.alias].statements.get(PLAN_KEY)
         ids = (self._source.cluster_id, self._target.cluster_id)
         clusters = ids if all(ids) else ()
         foreign = own is not None and own.leader != identity and _from_elsewhere(own, clusters)
         # One configuration may copy a cluster twice. Of an earlier run of it only the leader's name is known.
-        self._kin |= {identity} | ({own.leader} if own and not foreign else set())
-        ours = Ours(self._flow.source.alias, self._flow.target.alias, clusters, remotes, self._kin)
+        self._siblings |= {identity} | ({own.leader} if own and not foreign else set())
+        ours = OwnFlow(self._flow.source.alias, self._flow.target.alias, clusters, remotes, self._siblings)
         others = [self._with_life(other) for other in self._others() if is_relevant(ours, other)]
-        findings = [Finding(other, why) for other in others if (why := clash(ours, other))]
+        findings = [Finding(other, why) for other in others if (why := conflict(ours, other))]
         if own is not None and foreign and not own.stop:
             findings.append(self._namesake(own))
         doubts = self._source.doubts + self._target.doubts
-        doubts += [] if clusters else [Note(f"the clusters of flow {ours.name} don't tell their ids", CIRCLES)]
-        doubts += [_older(ours, other) for other in others if other.alive and unknown(ours, other)]
+        doubts += [] if clusters else [Note(f"the clusters of flow {ours.name} don't tell their ids", UNCHECKED)]
+        doubts += [_older(ours, other) for other in others if other.alive and has_unknown_origin(ours, other)]
         return View(ours, tuple(findings), lineage(ours, others), tuple(doubts))
 
     def key(self, identity: str) -> Key:
-        """Ours."""
+        """OwnFlow."""
         return Key(identity, self._target.cluster_id, self._flow.control_topic)
 
-    def _others(self) -> Iterator[Other]:
-        for board, at_source in ((self._target, False), (self._source, True)):
-            for alias, posted in board.posted.items():
-                if board is self._target and alias == self._flow.source.alias:
+    def _others(self) -> Iterator[OtherFlow]:
+        for cluster, at_source in ((self._target, False), (self._source, True)):
+            for alias, topic in cluster.control_topics.items():
+                if cluster is self._target and alias == self._flow.source.alias:
                     continue
-                for said, copies in posted.standing():
-                    key = Key(said.leader, board.cluster_id, control_topic(alias))
-                    yield Other(key, f"{alias}->{board.alias}", board.alias, at_source, said, copies)
+                for said, copies in topic.effective():
+                    key = Key(said.leader, cluster.cluster_id, control_topic(alias))
+                    yield OtherFlow(key, f"{alias}->{cluster.alias}", cluster.alias, at_source, said, copies)
 
-    def _with_life(self, other: Other) -> Other:
-        board = self._source if other.at_source else self._target
-        alias = other.name.removesuffix(f"->{board.alias}")
-        return replace(other, alive=board.silence(alias) < ALIVE)
+    def _with_life(self, other: OtherFlow) -> OtherFlow:
+        cluster = self._source if other.at_source else self._target
+        alias = other.name.removesuffix(f"->{cluster.alias}")
+        return replace(other, alive=cluster.silence(alias) < ALIVE)
 
     def _namesake(self, own: Statement) -> Finding:
         """A flow of the same name, and with the same control topic, from another cluster."""
         alias, target = self._flow.source.alias, self._flow.target.alias
         key = Key(own.leader, self._target.cluster_id, self._flow.control_topic)
         alive = self._target.silence(alias) < ALIVE
-        other = Other(key, self._flow.name, target, False, own, True, alive)
+        other = OtherFlow(key, self._flow.name, target, False, own, True, alive)
         return Finding(other, f"that one copies from another cluster that is called {alias}, too: {own.clusters[0]}")
 
 
@@ -123,20 +123,20 @@ def _from_elsewhere(plan: Statement, clusters: tuple[str, ...]) -> bool:
     return bool(plan.clusters and clusters) and plan.clusters[:1] != clusters[:1]
 
 
-def _older(ours: Ours, other: Other) -> Note:
+def _older(ours: OwnFlow, other: OtherFlow) -> Note:
     said = (
         f"an older version of mirror runs flow {other.name}, and does not say where what {ours.name} copies comes from"
     )
-    return Note(said, CIRCLES)
+    return Note(said, UNCHECKED)
 
 
-class Gate:
+class ConflictGuard:
     """Lets a flow copy only what goes with others: `permit` before anything is made, `agree` before each plan."""
 
-    def __init__(self, flow: Flow, leader: Leader) -> None:
+    def __init__(self, flow: Flow, leader: FlowLeader) -> None:
         self._flow = flow
         self._leader = leader
-        self._neighbours = Neighbours(flow, own=False)
+        self._others = OtherFlows(flow, own=False)
         self._view: View | None = None
         self._warned: set[Note] = set()
 
@@ -155,7 +155,7 @@ class Gate:
             view = self._view
             assert view is not None
             now = view.lineage.of(set(remotes.values()))
-            if self._leader.states(remotes, now) or (said and said.covers(now)):
+            if self._leader.has_planned(remotes, now) or (said and said.covers(now)):
                 return now
             said = now
             self._leader.announce(topics, now)
@@ -166,14 +166,14 @@ class Gate:
         leader = self._leader
         plan = leader.control.plan
         own = Statement(plan.leader, plan.generation, plan.stop, {}, plan.clusters, {}) if plan else None
-        self._view = view = self._neighbours.look(remotes, own, leader.identity)
+        self._view = view = self._others.look(remotes, own, leader.identity)
         ours = view.ours
         if ours.clusters and ours.clusters[0] == ours.clusters[1]:
             leader.stop()
             raise Conflict(f"flow {ours.name}: source and target are the same cluster: correct bootstrap.servers", True)
         self._warn(view)
-        new = not leader.states(remotes, view.lineage)
-        ruling = rule(self._neighbours.key(leader.identity), view.findings, new, announced)
+        new = not leader.has_planned(remotes, view.lineage)
+        ruling = rule(self._others.key(leader.identity), view.findings, new, announced)
         if ruling:
             if ruling.gives_way:
                 leader.stop()

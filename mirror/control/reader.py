@@ -32,7 +32,7 @@ NOT_READ = "another version of mirror wrote it: run one version only, and give o
 
 
 @dataclass
-class Unplanned:
+class SinceRecreation:
     """What a control topic says to which no leader has written its plan yet: it was deleted, and made again."""
 
     orders: dict[Scope, Order | None] = field(default_factory=dict)  # None: lifted
@@ -63,8 +63,8 @@ class ControlReader:
         self.take_overs: deque[Claim] = deque(maxlen=REMEMBERED)  # for whoever takes them out
         self.orders: Mapping[Scope, Order] = {}  # replaced as a whole by every change
         self.decisions: Mapping[Partition, Decision] = {}  # the same
-        self.renewals = 0  # how often the topic was found to be another one
-        self._unplanned: Unplanned | None = None
+        self.recreations = 0  # how often the topic was found to be another one
+        self._since_recreation: SinceRecreation | None = None
         self._flow = flow
         self._cluster = flow.target.alias
         self._topic = flow.control_topic
@@ -81,14 +81,14 @@ class ControlReader:
         self._consumer = internal_consumer(flow.target, flow.group, "earliest", self._ids if follow else None)
 
     @property
-    def is_unplanned(self) -> bool:
+    def awaits_plan(self) -> bool:
         """Has the topic been made anew, and no leader written its plan there?"""
-        return self._unplanned is not None
+        return self._since_recreation is not None
 
     @property
     def ordered_since(self) -> list[Scope]:
         """What people have given orders for since the topic was made anew, as long as it has no plan."""
-        return list(self._unplanned.orders) if self._unplanned is not None else []
+        return list(self._since_recreation.orders) if self._since_recreation is not None else []
 
     def unwritten(self) -> tuple[dict[Scope, Order | None], list[Decision]]:
         """What has to be written to a topic that was made anew: orders, None lifts one, and decisions.
@@ -96,7 +96,7 @@ class ControlReader:
         So that all stands that was known, and what people have ordered since.
         """
         with self._lock:
-            new = self._unplanned
+            new = self._since_recreation
             if new is None:
                 return {}, []
             wanted = replayed(self.orders, new.orders)
@@ -120,9 +120,9 @@ class ControlReader:
             try:
                 if self._admin is not None:
                     self._notice(self._admin.ids_now([self._topic])[0].get(self._topic))
-                renewals = -1
-                while renewals != self.renewals:
-                    renewals = self.renewals
+                recreations = -1
+                while recreations != self.recreations:
+                    recreations = self.recreations
                     self._take_all(end_of(self._consumer, self._topic, self._cluster))
             finally:
                 self._rest()
@@ -140,8 +140,8 @@ class ControlReader:
             self._consumer.poll(STRAGGLE)  # lets go of what came meanwhile
 
     def _take_all(self, end: int) -> None:
-        deadline, renewals = time.monotonic() + READ_TIMEOUT, self.renewals
-        while (before := self._reached) < end and renewals == self.renewals:
+        deadline, recreations = time.monotonic() + READ_TIMEOUT, self.recreations
+        while (before := self._reached) < end and recreations == self.recreations:
             error = self._take(0.1)
             if self._reached != before:  # however long the topic and slow the link
                 deadline = time.monotonic() + READ_TIMEOUT
@@ -181,8 +181,8 @@ class ControlReader:
         if topic_id is None or not self._known.is_another(self._topic, topic_id):
             return False
         self._reached, self._fetches, self._newest_plan = 0, False, None
-        self._unplanned = Unplanned()
-        self.renewals += 1
+        self._since_recreation = SinceRecreation()
+        self.recreations += 1
         return True
 
     def _keep(self, key: bytes, value: bytes | None) -> bool:
@@ -198,8 +198,8 @@ class ControlReader:
             self._turn_over()
         elif key.startswith(DECISION_KEY.encode()):
             decision = Decision.decode(key, value)
-            if self._unplanned is not None:
-                self._unplanned.decisions[decision.partition] = decision
+            if self._since_recreation is not None:
+                self._since_recreation.decisions[decision.partition] = decision
             else:
                 self.decisions = {**self.decisions, decision.partition: decision}
         elif key.startswith(CLAIM_KEY):
@@ -210,23 +210,23 @@ class ControlReader:
         """Spark starts one task for each slice of an epoch: another one stands in for one that was lost."""
         self.claims[claim.slice] = claim.task
         epoch, tasks = self._holders.get(claim.slice, ("", set()))
-        if not claim.epoch or claim.epoch != epoch:
-            self._holders[claim.slice] = claim.epoch, {claim.task}
+        if not claim.spark_epoch or claim.spark_epoch != epoch:
+            self._holders[claim.slice] = claim.spark_epoch, {claim.task}
         elif claim.task not in tasks:  # one that is known is read a second time
             tasks.add(claim.task)
             self.take_overs.append(claim)
 
     def _keep_order(self, scope: Scope, order: Order | None) -> None:
-        if self._unplanned is not None:
-            self._unplanned.orders.pop(scope, None)  # the newest comes last
-            self._unplanned.orders[scope] = order
+        if self._since_recreation is not None:
+            self._since_recreation.orders.pop(scope, None)  # the newest comes last
+            self._since_recreation.orders[scope] = order
             return
         others = {each: order for each, order in self.orders.items() if each != scope}
         self.orders = others if order is None else others | {scope: order}
 
     def _turn_over(self) -> None:
         """The leader has written its plan, and before it what stood: from now on what the new topic says counts."""
-        new, self._unplanned = self._unplanned, None
+        new, self._since_recreation = self._since_recreation, None
         if new is not None:
             self.orders = {scope: order for scope, order in new.orders.items() if order is not None}
             self.decisions = new.decisions

@@ -20,7 +20,7 @@ LATENCY_BUCKETS = (
 _BOUNDS_MS = [bound * 1000 for bound in LATENCY_BUCKETS]
 SIZE_BUCKETS = (1, 10, 100, 1_000, 10_000, 100_000)  # records in a transaction
 
-OUTCOMES = ("committed", "aborted", "unknown")  # of transactions
+TRANSACTION_OUTCOMES = ("committed", "aborted", "unknown")  # of transactions
 # Why upstream offsets were passed over; remote_topic: what was copied before was deleted with the remote topic.
 LOST = (
     "deleted",
@@ -39,7 +39,7 @@ class Counters:
 
     records: int = 0
     bytes: int = 0  # keys, values and headers
-    transactions: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
+    transactions: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TRANSACTION_OUTCOMES, 0))
     fenced: int = 0  # producers that a newer one has fenced
     retries: int = 0  # attempts after a failure
     lost: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LOST, 0))  # offsets, by reason
@@ -155,7 +155,7 @@ _BUCKETS = decode.listed(decode.integer(), len(LATENCY_BUCKETS) + 1)
 _COUNTED: Mapping[str, decode.Check[Any]] = {
     "records": decode.integer(),
     "bytes": decode.integer(),
-    "transactions": decode.counts(OUTCOMES),
+    "transactions": decode.counts(TRANSACTION_OUTCOMES),
     "fenced": decode.integer(),
     "retries": decode.integer(),
     "lost": decode.counts(LOST),

@@ -47,7 +47,7 @@ class Claim:
     slice: int
     task: str
     leader: str = ""  # whose service has started the task
-    epoch: str = ""  # the same for all tasks that Spark has started for one epoch; "": an older mirror's claim
+    spark_epoch: str = ""  # the same for all tasks that Spark has started for one epoch; "": an older mirror's claim
 
     def key(self) -> bytes:
         """The record key: one per slice, so the newest claim stands."""
@@ -55,17 +55,18 @@ class Claim:
 
     def encode(self) -> bytes:
         """The record value, JSON."""
-        return json.dumps({"task": self.task, "leader": self.leader, "epoch": self.epoch}).encode()
+        return json.dumps({"task": self.task, "leader": self.leader, "epoch": self.spark_epoch}).encode()
 
     @staticmethod
     def decode(key: bytes, value: bytes) -> Claim:
         """The claim that `key` and `encode` made. Raises Malformed."""
         number = decode.number_of_key(key.removeprefix(CLAIM_KEY).decode("latin-1"))
         later = {"leader": decode.name, "epoch": decode.name}
-        return Claim(number, **decode.fields(decode.parsed(value, VALUE_MAX), {"task": decode.name}, later))
+        found = decode.fields(decode.parsed(value, VALUE_MAX), {"task": decode.name}, later)
+        return Claim(number, found["task"], found.get("leader", ""), found.get("epoch", ""))
 
 
-class ChannelWriter:
+class ControlWriter:
     """Writes claims and orders to the control topic, reports to the status topic.
 
     The leader's plans are in transactions of its own producer, which these plain writes do not disturb; where there
@@ -120,7 +121,7 @@ class ChannelWriter:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class DatedReport:
     """A report, and when it was written: seconds since the Unix epoch, by the clock of the task or the broker."""
 
     report: Report
@@ -144,28 +145,28 @@ class StatusReader:
         self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
 
     @staticmethod
-    def recent(flow: Flow, partitions: int) -> list[Heard]:
+    def recent(flow: Flow, partitions: int) -> list[DatedReport]:
         """The last reports of a flow with so many partitions, oldest first. Raises ClusterAway."""
         with closing(StatusReader(flow, back=RECENT * (10 + partitions))) as reader:
             return reader.history()
 
     def poll(self, timeout: float) -> list[Report]:
         """Reports that come within `timeout` seconds."""
-        return [heard.report for heard in self._hear(timeout)]
+        return [heard.report for heard in self._poll(timeout)]
 
-    def history(self) -> list[Heard]:
+    def history(self) -> list[DatedReport]:
         """All reports up to the topic's end as it was at the start, oldest first. Raises ClusterAway."""
-        found: list[Heard] = []
+        found: list[DatedReport] = []
         deadline = time.monotonic() + READ_TIMEOUT
         while (before := self._next) < self._end:
-            found += self._hear(0.1)
+            found += self._poll(0.1)
             if self._next != before:
                 deadline = time.monotonic() + READ_TIMEOUT
             elif time.monotonic() > deadline:
                 raise ClusterAway(self._cluster, f"{self._topic} can't be read to its end")
         return found
 
-    def _hear(self, timeout: float) -> list[Heard]:
+    def _poll(self, timeout: float) -> list[DatedReport]:
         found = []
         for message in self._consumer.consume(1000, timeout):
             error = message.error()
@@ -173,7 +174,7 @@ class StatusReader:
                 self._next = message.offset() + 1
                 report = self._decoded(message.value())
                 if report is not None:
-                    found.append(Heard(report, message.timestamp()[1] / 1000))
+                    found.append(DatedReport(report, message.timestamp()[1] / 1000))
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._next = message.offset()
         return found

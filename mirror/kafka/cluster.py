@@ -65,7 +65,7 @@ class ClusterAdmin:
         refresh_metadata(self._admin, TIMEOUT)
         ids: dict[str, str] = {}
         why = {} if refused is None else refused
-        for some in portions(wanted, NAMES):
+        for some in chunks(wanted, NAMES):
             futures = self._admin.describe_topics(TopicCollection(some), request_timeout=TIMEOUT)
             ids |= {name: str(topic.topic_id) for name, topic in self._results(futures, why).items()}
         return ids
@@ -93,7 +93,7 @@ class ClusterAdmin:
         """What was set on each topic (`own`: itself); and the topics whose configuration may not be read."""
         described: dict[str, Any] = {}
         refused: Refusals = {}
-        for some in portions(names, NAMES):
+        for some in chunks(names, NAMES):
             resources = [ConfigResource(ResourceType.TOPIC, name) for name in some]
             futures = self._admin.describe_configs(resources, request_timeout=TIMEOUT)
             described |= self._results({resource.name: future for resource, future in futures.items()}, refused)
@@ -125,7 +125,7 @@ class ClusterAdmin:
     def create_topics(self, topics: Iterable[NewTopic]) -> Refusals:
         """Create topics; those that are there already are fine. Returns what the cluster refuses."""
         refused: Refusals = {}
-        for some in portions(topics, RECORDS, lambda topic: 1 + topic.num_partitions + len(topic.config or ())):
+        for some in chunks(topics, RECORDS, lambda topic: 1 + topic.num_partitions + len(topic.config or ())):
             self._results(self._admin.create_topics(some, request_timeout=TIMEOUT), refused)
         return {n: error for n, error in refused.items() if error.code() != KafkaError.TOPIC_ALREADY_EXISTS}
 
@@ -133,7 +133,7 @@ class ClusterAdmin:
         """Add partitions. Returns what the cluster refuses."""
         refused: Refusals = {}
         # That some of the partitions are there already is not known here: a request may get fewer records.
-        for some in portions(topics, RECORDS, lambda topic: topic.new_total_count):
+        for some in chunks(topics, RECORDS, lambda topic: topic.new_total_count):
             self._results(self._admin.create_partitions(some, request_timeout=TIMEOUT), refused)
         return refused
 
@@ -169,7 +169,7 @@ class ClusterAdmin:
             self._why.append(error)
 
 
-def portions(items: Iterable[T], most: int, size: Callable[[T], int] = lambda _: 1) -> Iterator[list[T]]:
+def chunks(items: Iterable[T], most: int, size: Callable[[T], int] = lambda _: 1) -> Iterator[list[T]]:
     """The items in lists whose sizes add up to `most` at most; an item that is larger gets a list of its own."""
     some: list[T] = []
     room = most
@@ -203,7 +203,7 @@ def _results(
     for tp, future in futures.items():
         with contextlib.suppress(KafkaException, FuturesTimeout):
             result = future.result(max(0.0, deadline - time.monotonic()))
-            given(result)
+            checked_offset(result)
             found[Partition(tp.topic, tp.partition)] = result
     return found
 
@@ -218,7 +218,7 @@ def refresh_metadata(admin: AdminClient, timeout: float) -> None:
         admin.list_topics(timeout=timeout)
 
 
-def given(result: ListOffsetsResultInfo) -> int:
+def checked_offset(result: ListOffsetsResultInfo) -> int:
     """The offset that a broker gave; -1: it has none for that time. Raises KafkaException if none was given at all.
 
     librdkafka calls it a success when the leader is away, and gives OFFSET_INVALID.

@@ -24,7 +24,7 @@ class Unreadable:
 UNREADABLE = Unreadable()
 
 
-def given(messages: Sequence[Message]) -> list[Any]:
+def read_headers(messages: Sequence[Message]) -> list[Any]:
     """As `Message.headers` gives them, None where there are none; UNREADABLE for those with a name that is not UTF-8.
 
     The client library fails at these only once. From then on it gives a list with a hole in place of the name:
@@ -44,14 +44,14 @@ def given(messages: Sequence[Message]) -> list[Any]:
 
 def readable(messages: Sequence[Message]) -> list[Any]:
     """Of each record. Raises RecordsRefused if those of one can't be read."""
-    return [found or NO_HEADERS for found in given(messages)]
+    return [found or NO_HEADERS for found in read_headers(messages)]
 
 
 def weights(messages: Sequence[Message]) -> list[int]:
     """What each record weighs: bytes of key, value and headers, and HEADER_WEIGHT for each header."""
     # `map` spends no step of the interpreter on a record that has no headers.
     plain = map(add, map(len, messages), map(length_hint, map(Message.key, messages)))
-    found = given(messages)
+    found = read_headers(messages)
     return list(plain) if found.count(None) == len(found) else list(map(add, plain, map(_weight, found)))
 
 

@@ -15,7 +15,7 @@ from mirror.control.reader import ControlReader
 from mirror.control.reported_positions import newer, reported_positions
 from mirror.control.reports import Report
 from mirror.control.state import State
-from mirror.control.topics import ChannelWriter
+from mirror.control.topics import ControlWriter
 from mirror.errors import ClusterAway, MirrorError, PartitionError, TaskHung
 from mirror.kafka import clients
 from mirror.model import Partition, Position, Topic
@@ -42,7 +42,7 @@ class Supervisor(threading.Thread):
         owner: Owner,
         assignment: Assignment,
         control: ControlReader,
-        writer: ChannelWriter,
+        writer: ControlWriter,
         claimant: Claimant,
         moves: queue.SimpleQueue[Move[Replicator]],
     ) -> None:

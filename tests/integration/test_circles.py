@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, Producer
 
 from mirror.config.load import load
 from mirror.control import cluster_plans
-from mirror.control.circles import ALIVE, Note
-from mirror.control.other_flows import Neighbours, View
+from mirror.control.conflicts import ALIVE, Note
+from mirror.control.other_flows import OtherFlows, View
 from mirror.demo.brokers import LocalCluster
 from mirror.kafka.clients import internal_consumer
 from mirror.settings import Cluster
@@ -324,20 +324,20 @@ def _ms(ago: float) -> int:
     return int((time.time() - ago) * 1000)
 
 
-def neighbours(one: LocalCluster, other: LocalCluster, alias: str, directory: Path) -> Neighbours:
+def other_flows(one: LocalCluster, other: LocalCluster, alias: str, directory: Path) -> OtherFlows:
     """Of a flow from one to the other."""
     file = directory / f"{uuid.uuid4().hex}.yaml"
     file.write_text(yaml.safe_dump(configuration.one_flow(one.bootstrap, other.bootstrap, ["t"], alias=alias)))
-    return Neighbours(load(file).flows[0])
+    return OtherFlows(load(file).flows[0])
 
 
 def refusals(view: View) -> list[str]:
-    return [note.said for note in view.refusals]
+    return [note.problem for note in view.refusals]
 
 
 def ours(notes: list[Note], alias: str) -> list[str]:
     """Of those that tests beside this one may have left, only what has this name."""
-    return [note.said for note in notes if alias in str(note)]
+    return [note.problem for note in notes if alias in str(note)]
 
 
 LONG_AGO = 10 * ALIVE
@@ -347,12 +347,12 @@ def test_a_plan_counts_while_it_shows_signs_of_life(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     alias = f"x{uuid.uuid4().hex[:6]}"
-    known = neighbours(source_cluster, target_cluster, "mine", tmp_path)
+    known = other_flows(source_cluster, target_cluster, "mine", tmp_path)
     stranger = Stranger(target_cluster, alias, ["elsewhere", cluster_id(target_cluster.bootstrap)], t=f"{alias}.t")
 
     def alive() -> bool:
         """To one who has looked before and to one who has not."""
-        new = neighbours(source_cluster, target_cluster, "mine", tmp_path)
+        new = other_flows(source_cluster, target_cluster, "mine", tmp_path)
         views = [each.look({"t": f"{alias}.t"}) for each in (known, new)]
         for view in views:
             assert len(ours([*view.refusals, *view.warnings], alias)) == 1
@@ -385,7 +385,7 @@ def test_at_the_first_look_the_newest_report_says_it(
     stranger = Stranger(target_cluster, alias, None, t=f"{alias}.t")
     stranger.plan(ago=LONG_AGO)
     stranger.report(ago=report)
-    view = neighbours(source_cluster, target_cluster, "mine", tmp_path).look({"t": f"{alias}.t"})
+    view = other_flows(source_cluster, target_cluster, "mine", tmp_path).look({"t": f"{alias}.t"})
     assert [finding.other.alive for finding in view.findings] == [alive]
     stranger.gone()
 
@@ -398,7 +398,7 @@ def test_what_can_not_be_told_is_a_doubt(
     older.plan()
     broken = Stranger(source_cluster, f"broken{alias}", None, t=alias)
     broken.plan(topics=[], leader="someone")
-    view = neighbours(source_cluster, target_cluster, "mine", tmp_path).look({alias: f"mine.{alias}"})
+    view = other_flows(source_cluster, target_cluster, "mine", tmp_path).look({alias: f"mine.{alias}"})
     assert not view.findings and not view.refusals
     first, second = sorted(ours(view.warnings, alias))
     assert first.startswith(f"an older version of mirror runs flow older{alias}->mine")
@@ -416,7 +416,7 @@ def test_an_alias_that_another_configuration_gave_to_another_cluster(
     namesake = Stranger(target_cluster, alias, ["elsewhere", there], t=f"{alias}.t")
     namesake.plan()
     namesake.report()
-    known = neighbours(source_cluster, target_cluster, alias, tmp_path)
+    known = other_flows(source_cluster, target_cluster, alias, tmp_path)
     (said,) = refusals(known.look({"u": f"{alias}.u"}))
     assert f"copies from another cluster that is called {alias}, too: elsewhere" in said
     namesake.plan(clusters=[here, there])
@@ -443,7 +443,7 @@ def test_where_nothing_has_changed_nothing_is_fetched(
     writer.begin_transaction()
     writer.produce(stranger.control, plan, b"plan", 0)
     writer.commit_transaction(PATIENCE)
-    known = neighbours(source_cluster, target_cluster, "mine", tmp_path)
+    known = other_flows(source_cluster, target_cluster, "mine", tmp_path)
     until("it is read", lambda: known.look({"t": f"{alias}.t"}).refusals)
     opened.clear()
     assert known.look({"t": f"{alias}.t"}).refusals and not opened

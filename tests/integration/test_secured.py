@@ -265,5 +265,5 @@ def test_where_the_source_hides_its_control_topics_circles_are_a_doubt(
             service.wait_for("it has looked again", lambda: len(service.find("plan")) > looked)
             pair.await_same(added)
             (said,) = service.find("other flows")
-            assert "circles" in said["reason"] and "can't be excluded" in said["reason"]
+            assert "cycles" in said["reason"] and "can't be excluded" in said["reason"]
             assert service.terminate() == 0, service.tail()

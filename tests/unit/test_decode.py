@@ -17,7 +17,7 @@ from mirror.control.decisions import Decision, Incident
 from mirror.control.orders import Order, Scope
 from mirror.control.plan import Plan
 from mirror.control.reports import Report
-from mirror.control.topics import Claim, Heard
+from mirror.control.topics import Claim, DatedReport
 from mirror.decode import Malformed
 from mirror.model import Partition, Position, Topic
 from mirror.status.flow_status import FlowStatus
@@ -88,7 +88,7 @@ def show(found: Report, at: float = 1_800_000_000.0) -> None:
     for family in Metrics([status]).collect():
         assert all(float(sample.value) == sample.value for sample in family.samples), family
     status.bytes_per_second()
-    seen = view("a->b", PLAN, (), [Heard(found, at), Heard(found, at + 2)], at + 3)
+    seen = view("a->b", PLAN, (), [DatedReport(found, at), DatedReport(found, at + 2)], at + 3)
     assert json.dumps(seen.as_dict(), allow_nan=False).isascii()
     assert all(line.isprintable() for line in f"{shown(seen, True)}\n{shown(seen, False)}".splitlines())
 

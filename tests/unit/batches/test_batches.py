@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mirror.batches import varints
 from mirror.batches.codecs import GZIP, LZ4, NONE, SNAPPY, ZSTD
-from mirror.batches.headers import LOG_APPEND_TIME, TRANSACTIONAL, Batch, committed, walk
+from mirror.batches.headers import LOG_APPEND_TIME, TRANSACTIONAL, RecordBatch, committed, walk
 from mirror.batches.records import Content, decode, encode, records
 from mirror.errors import Malformed
 from tests.harness import batches
@@ -142,7 +142,7 @@ def test_aborted_transactions_and_markers_are_left_out() -> None:
         of(2, 16),  # aborted: in the list once more
     ]
     aborted = [(2, 16), (1, 0)]
-    seen: list[Batch] = list(committed(walk(memoryview(b"".join(log))), aborted))
+    seen: list[RecordBatch] = list(committed(walk(memoryview(b"".join(log))), aborted))
     assert [batch.first for batch in seen] == [2, 4, 8, 14]
     # The answer begins within the transaction, as the next one does: the list has it again.
     rest = b"".join(log[3:])

@@ -289,7 +289,7 @@ def test_a_topic_that_was_made_anew_is_read_from_its_beginning(
         reader.poll(0)
     if not follow:
         reader.read_to_end()
-    assert (reader.plan, reader.renewals, reader.is_unplanned) == (NEXT, 1, False)
+    assert (reader.plan, reader.recreations, reader.awaits_plan) == (NEXT, 1, False)
     assert reader.orders == {Scope("u"): PAUSED} and not reader.decisions
     assert reader.claims == {1: claims[-1][1].decode().split('"')[3]}
 
@@ -301,14 +301,14 @@ def test_what_was_known_stands_until_there_is_a_plan_again(flow: Flow, topic: Lo
     topic.recreate()
     for _ in range(2):
         reader.read_to_end()
-        assert (reader.plan, reader.renewals, reader.is_unplanned) == (PLAN, 1, True)
+        assert (reader.plan, reader.recreations, reader.awaits_plan) == (PLAN, 1, True)
         assert (reader.claims, reader.orders) == ({1: "task"}, {Scope("t"): PAUSED})
         assert reader.unwritten() == ({Scope("t"): PAUSED}, [DECISION])
     orders, decisions = reader.unwritten()
     topic.entries += [order(scope, said) for scope, said in orders.items()]
     topic.entries += [(decision.key(), decision.encode()) for decision in decisions] + plans(NEXT)
     reader.read_to_end()
-    assert (reader.plan, reader.is_unplanned, reader.unwritten()) == (NEXT, False, ({}, []))
+    assert (reader.plan, reader.awaits_plan, reader.unwritten()) == (NEXT, False, ({}, []))
     assert (reader.orders, reader.decisions) == ({Scope("t"): PAUSED}, {DECISION.partition: DECISION})
 
 
@@ -349,4 +349,4 @@ def test_a_broker_that_still_tells_the_old_id_makes_nobody_begin_anew(flow: Flow
     for topic_id in ("first", newest, "first", newest):
         topic.topic_id = topic_id
         reader.read_to_end()
-    assert (reader.plan, reader.renewals) == (NEXT, 1)
+    assert (reader.plan, reader.recreations) == (NEXT, 1)

@@ -12,19 +12,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mirror.control.circles import (
+from mirror.control.conflicts import (
     ORIGINS_MAX,
     Finding,
     Key,
-    Other,
-    Ours,
+    OtherFlow,
+    OwnFlow,
     Statement,
-    clash,
+    conflict,
+    has_unknown_origin,
     is_relevant,
     lineage,
     refusal,
     rule,
-    unknown,
     warning,
 )
 from mirror.control.plan import Lineage, Plan
@@ -34,8 +34,8 @@ from mirror.model import Topic
 A, B, C, D = "id-a", "id-b", "id-c", "id-d"
 
 
-def ours(*topics: str, prefix: str = "", clusters: tuple[str, ...] = (A, B), kin: tuple[str, ...] = ()) -> Ours:
-    return Ours("a", "b", clusters, {topic: prefix + topic for topic in topics}, kin)
+def ours(*topics: str, prefix: str = "", clusters: tuple[str, ...] = (A, B), siblings: tuple[str, ...] = ()) -> OwnFlow:
+    return OwnFlow("a", "b", clusters, {topic: prefix + topic for topic in topics}, siblings)
 
 
 def plan(clusters: tuple[str, ...], origins: dict[str, tuple[str, ...]], *topics: str, prefix: str = "") -> Plan:
@@ -43,10 +43,10 @@ def plan(clusters: tuple[str, ...], origins: dict[str, tuple[str, ...]], *topics
     return Plan("them", 7, known, (), clusters=clusters, origins=origins)
 
 
-def other(made: Plan, at_source: bool = False) -> Other:
+def other(made: Plan, at_source: bool = False) -> OtherFlow:
     on = "a" if at_source else "b"
     key = Key("them", A if at_source else B, "mirror-control.x.internal")
-    return Other(key, f"x->{on}", on, at_source, Statement.decode(made.encode()), True)
+    return OtherFlow(key, f"x->{on}", on, at_source, Statement.decode(made.encode()), True)
 
 
 ONE_WAY = ours("t", "u")
@@ -71,24 +71,24 @@ ONE_WAY = ours("t", "u")
         (ONE_WAY, other(plan((), {}, "t")), "both write to t on b"),
         (ONE_WAY, other(plan((C, B), {}, "t", prefix="c.")), ""),
         (ONE_WAY, other(plan((A, B), {}, "t", prefix="x.")), "both copy t from one cluster (id-a), under two aliases"),
-        (ours("t", kin=("them",)), other(plan((A, B), {}, "t", prefix="x.")), ""),
-        (ours("t", kin=("them",)), other(plan((A, B), {}, "t")), "both write to t on b"),
+        (ours("t", siblings=("them",)), other(plan((A, B), {}, "t", prefix="x.")), ""),
+        (ours("t", siblings=("them",)), other(plan((A, B), {}, "t")), "both write to t on b"),
         (ONE_WAY, other(plan((A, B), {}, "v", prefix="x.")), ""),
         (ONE_WAY, other(plan((), {}, "t", prefix="x.")), ""),
         (ONE_WAY, other(plan((C, B), {}, "b")), ""),
     ],
 )
-def test_what_goes_together(flow: Ours, met: Other, why: str) -> None:
-    found = clash(flow, met)
+def test_what_goes_together(flow: OwnFlow, met: OtherFlow, why: str) -> None:
+    found = conflict(flow, met)
     assert found.endswith(why) and bool(found) == bool(why)
     assert not found or is_relevant(flow, met)
 
 
 def test_only_an_older_plan_that_feeds_our_topics_is_unknown() -> None:
-    assert unknown(ONE_WAY, other(plan((), {}, "t"), True))
-    assert not unknown(ONE_WAY, other(plan((), {}, "v"), True))
-    assert not unknown(ONE_WAY, other(plan((), {}, "t")))
-    assert not unknown(ONE_WAY, other(plan((B, A), {}, "t"), True))
+    assert has_unknown_origin(ONE_WAY, other(plan((), {}, "t"), True))
+    assert not has_unknown_origin(ONE_WAY, other(plan((), {}, "v"), True))
+    assert not has_unknown_origin(ONE_WAY, other(plan((), {}, "t")))
+    assert not has_unknown_origin(ONE_WAY, other(plan((B, A), {}, "t"), True))
 
 
 def test_origins_are_those_of_the_source_and_of_all_that_feeds_it() -> None:
@@ -103,9 +103,9 @@ def test_origins_are_those_of_the_source_and_of_all_that_feeds_it() -> None:
 
 def test_a_refusal_names_both_flows_and_what_to_do() -> None:
     met = other(plan((B, A), {"t": (B,)}, "t"), True)
-    found = Finding(met, clash(ONE_WAY, met))
+    found = Finding(met, conflict(ONE_WAY, met))
     for note in (refusal(ONE_WAY, found), warning(ONE_WAY, found)):
-        assert note.said.startswith(
+        assert note.problem.startswith(
             "flow a->b does not go with flow x->a (mirror-control.x.internal on a): records would"
         )
     assert "stop one of the two" in str(refusal(ONE_WAY, found)) and "silent" in str(warning(ONE_WAY, found))
@@ -190,7 +190,7 @@ def test_what_is_no_object_is_not_taken_for_a_plan(value: bytes) -> None:
 
 
 @dataclass
-class Board:
+class Topics:
     """What all can read, at once."""
 
     plans: dict[int, Statement] = field(default_factory=dict)
@@ -199,7 +199,7 @@ class Board:
 
 @dataclass
 class Flow:
-    """Takes the steps of mirror.neighbours.Gate and mirror.leader.Leader. At each yield others may come in between."""
+    """Takes the steps of ConflictGuard and FlowLeader. At each yield others may come in between."""
 
     number: int
     leader: str
@@ -207,7 +207,7 @@ class Flow:
     target: str
     prefix: str
     flows: list[Flow]
-    board: Board
+    shared: Topics
     copies: bool = False
 
     @property
@@ -217,20 +217,20 @@ class Flow:
     def topics(self) -> dict[str, str]:
         return {topic: self.prefix + topic for topic in ("t",)}
 
-    def view(self) -> tuple[Ours, list[Finding], Lineage]:
-        mine = Ours(self.source, self.target, (self.source, self.target), self.topics())
+    def view(self) -> tuple[OwnFlow, list[Finding], Lineage]:
+        mine = OwnFlow(self.source, self.target, (self.source, self.target), self.topics())
         others = []
         for each in self.flows:
-            for posted, copies in ((self.board.plans, True), (self.board.intents, False)):
+            for posted, copies in ((self.shared.plans, True), (self.shared.intents, False)):
                 if each is not self and each.number in posted:
                     said = posted[each.number]
                     sides = [(self.target, False), (self.source, True)]
-                    others += [Other(each.key, "", "", s, said, copies) for on, s in sides if on == each.target]
-        findings = [Finding(each, why) for each in others if (why := clash(mine, each))]
+                    others += [OtherFlow(each.key, "", "", s, said, copies) for on, s in sides if on == each.target]
+        findings = [Finding(each, why) for each in others if (why := conflict(mine, each))]
         return mine, findings, lineage(mine, others)
 
     def states(self, says: Lineage) -> bool:
-        mine = self.board.plans.get(self.number)
+        mine = self.shared.plans.get(self.number)
         return mine is not None and Lineage(mine.clusters, mine.origins).covers(says)
 
     def says(self, says: Lineage) -> Statement:
@@ -248,31 +248,31 @@ class Flow:
             while not refused and not self.states(says) and not (said and said.covers(says)):
                 said = says
                 yield
-                self.board.intents[self.number] = self.says(says)
+                self.shared.intents[self.number] = self.says(says)
                 yield
                 _, findings, says = self.view()
                 yield
                 refused = self.refused(findings, says, announced=True)
             if not refused:
                 yield
-                self.board.plans[self.number] = self.says(says)
-                self.board.intents.pop(self.number, None)
+                self.shared.plans[self.number] = self.says(says)
+                self.shared.intents.pop(self.number, None)
                 self.copies = True
 
     def refused(self, findings: list[Finding], says: Lineage, announced: bool) -> bool:
         ruling = rule(self.key, findings, not self.states(says), announced)
         if ruling and ruling.gives_way:
-            self.board.intents.pop(self.number, None)
-            self.board.plans.pop(self.number, None)
+            self.shared.intents.pop(self.number, None)
+            self.shared.plans.pop(self.number, None)
             self.copies = False
         return ruling is not None
 
 
 def world(*ways: tuple[str, str, str], leaders: str = "") -> list[Flow]:
     flows: list[Flow] = []
-    board = Board()
+    shared = Topics()
     for number, (source, target, prefix) in enumerate(ways):
-        flows.append(Flow(number, (leaders or "xxxx")[number], source, target, prefix, flows, board))
+        flows.append(Flow(number, (leaders or "xxxx")[number], source, target, prefix, flows, shared))
     return flows
 
 
@@ -281,7 +281,7 @@ PAIRS: dict[str, Callable[[str], list[Flow]]] = {
     "one topic": lambda leaders: world((A, C, ""), (B, C, ""), leaders=leaders),
     "twice": lambda leaders: world((A, B, "x."), (A, B, "y."), leaders=leaders),
 }
-CIRCLES: dict[str, Callable[[str], list[Flow]]] = {
+CYCLES: dict[str, Callable[[str], list[Flow]]] = {
     "of two": PAIRS["circle"],
     "of three": lambda leaders: world((A, B, ""), (B, C, ""), (C, A, ""), leaders=leaders),
     "of four": lambda leaders: world((A, B, ""), (B, C, ""), (C, D, ""), (D, A, ""), leaders=leaders),
@@ -304,11 +304,11 @@ def test_of_two_that_do_not_go_together_never_both_copy(kind: str, leaders: str,
         assert not all(flow.copies for flow in flows)
 
 
-@pytest.mark.parametrize("kind", [*PAIRS, *CIRCLES])
+@pytest.mark.parametrize("kind", [*PAIRS, *CYCLES])
 @given(leaders=identities, order=orders)
 @example(leaders="1111", order=[])
 def test_all_but_one_go_on_and_no_circle_closes_for_good(kind: str, leaders: str, order: list[int]) -> None:
-    flows = {**PAIRS, **CIRCLES}[kind](leaders)
+    flows = {**PAIRS, **CYCLES}[kind](leaders)
     running = [flow.run() for flow in flows]
     for step in order:
         next(running[step % len(flows)])

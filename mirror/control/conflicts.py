@@ -109,14 +109,14 @@ def _clusters(raw: object) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Ours:
+class OwnFlow:
     """The flow that asks."""
 
     source: str  # aliases
     target: str
     clusters: tuple[str, ...]  # ids of source and target; none: a cluster does not tell
     remotes: Mapping[str, str]  # remote topics by source topic
-    kin: Collection[str] = ()  # leaders of this configuration's flows: what it copies twice it means to
+    siblings: Collection[str] = ()  # leaders of this configuration's flows: what it copies twice it means to
     written: frozenset[str] = field(init=False, compare=False)  # its remote topics
 
     def __post_init__(self) -> None:
@@ -129,14 +129,14 @@ class Ours:
 
 
 @dataclass(frozen=True, slots=True)
-class Other:
+class OtherFlow:
     """Another flow's word, found on one of our clusters."""
 
     key: Key
     name: str  # by its own alias of the source, and by ours of the target
     on: str  # our alias of the cluster that has it
     at_source: bool
-    said: Statement
+    statement: Statement
     copies: bool  # False: announced only
     alive: bool = True
 
@@ -145,55 +145,57 @@ class Other:
 class Finding:
     """A flow that does not go with ours, and why, for people."""
 
-    other: Other
+    other: OtherFlow
     why: str
 
 
-def clash(ours: Ours, other: Other) -> str:
+def conflict(ours: OwnFlow, other: OtherFlow) -> str:
     """Why the two don't go together; nothing if they do, or if it can't be told."""
     if other.at_source:
-        back = _comes_back(ours, other.said)
+        back = _comes_back(ours, other.statement)
         return f"records would go round for ever: {back} of {ours.source} comes from {ours.target}" if back else ""
-    both = other.said.written & ours.written
+    both = other.statement.written & ours.written
     if both:
         return f"both write to {min(both)} on {ours.target}"
-    twice = _copied_twice(ours, other.said)
+    twice = _copied_twice(ours, other.statement)
     return f"both copy {twice} from one cluster ({ours.clusters[0]}), under two aliases" if twice else ""
 
 
-def _comes_back(ours: Ours, said: Statement) -> str | None:
+def _comes_back(ours: OwnFlow, statement: Statement) -> str | None:
     if not ours.clusters:
         return None
-    back = (topic for topic in said.written & ours.remotes.keys() if ours.clusters[1] in said.comes_from(topic))
+    back = (
+        topic for topic in statement.written & ours.remotes.keys() if ours.clusters[1] in statement.comes_from(topic)
+    )
     return min(back, default=None)
 
 
-def _copied_twice(ours: Ours, said: Statement) -> str | None:
-    if not ours.clusters or said.clusters[:1] != ours.clusters[:1] or said.leader in ours.kin:
+def _copied_twice(ours: OwnFlow, statement: Statement) -> str | None:
+    if not ours.clusters or statement.clusters[:1] != ours.clusters[:1] or statement.leader in ours.siblings:
         return None
-    return min(said.remotes.keys() & ours.remotes.keys(), default=None)
+    return min(statement.remotes.keys() & ours.remotes.keys(), default=None)
 
 
-def is_relevant(ours: Ours, other: Other) -> bool:
+def is_relevant(ours: OwnFlow, other: OtherFlow) -> bool:
     """Does anything depend on whether the other is alive?"""
-    feeds = other.at_source and not other.said.written.isdisjoint(ours.remotes)
-    return feeds or bool(clash(ours, other))
+    feeds = other.at_source and not other.statement.written.isdisjoint(ours.remotes)
+    return feeds or bool(conflict(ours, other))
 
 
-def unknown(ours: Ours, other: Other) -> bool:
+def has_unknown_origin(ours: OwnFlow, other: OtherFlow) -> bool:
     """Does the other feed topics that we copy, without saying where they come from? An older mirror does."""
-    return other.at_source and not other.said.clusters and not other.said.written.isdisjoint(ours.remotes)
+    return other.at_source and not other.statement.clusters and not other.statement.written.isdisjoint(ours.remotes)
 
 
-def lineage(ours: Ours, others: Iterable[Other]) -> Lineage:
+def lineage(ours: OwnFlow, others: Iterable[OtherFlow]) -> Lineage:
     """Where all that we copy comes from: our source, and for its remote topics all that the living flows there say."""
     if not ours.clusters:
         return Lineage()
     found = {topic: {ours.clusters[0]} for topic in ours.remotes}
     for other in others:
         if other.at_source and other.alive:
-            for topic in other.said.written & found.keys():
-                found[topic].update(other.said.comes_from(topic))
+            for topic in other.statement.written & found.keys():
+                found[topic].update(other.statement.comes_from(topic))
     return Lineage(ours.clusters, {ours.remotes[topic]: tuple(sorted(ids)) for topic, ids in found.items()})
 
 
@@ -220,14 +222,14 @@ def rule(ours: Key, findings: Sequence[Finding], new: bool, announced: bool) -> 
 class Note(NamedTuple):
     """What stands in the way, or can't be told; and what to do about it. For people."""
 
-    said: str
+    problem: str
     remedy: str
 
     def __str__(self) -> str:
-        return f"{self.said}; {self.remedy}"
+        return f"{self.problem}; {self.remedy}"
 
 
-def refusal(ours: Ours, finding: Finding) -> Note:
+def refusal(ours: OwnFlow, finding: Finding) -> Note:
     """Why our flow is not run."""
     return Note(
         _both(ours, finding),
@@ -236,11 +238,11 @@ def refusal(ours: Ours, finding: Finding) -> Note:
     )
 
 
-def warning(ours: Ours, finding: Finding) -> Note:
+def warning(ours: OwnFlow, finding: Finding) -> Note:
     """The same of a flow that shows no sign of life."""
     return Note(_both(ours, finding), "that one is silent, so it does not count: don't start it again")
 
 
-def _both(ours: Ours, finding: Finding) -> str:
+def _both(ours: OwnFlow, finding: Finding) -> str:
     other = finding.other
     return f"flow {ours.name} does not go with flow {other.name} ({other.key.topic} on {other.on}): {finding.why}"
