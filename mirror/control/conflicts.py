@@ -1,13 +1,18 @@
-"""Flows that don't go together though no configuration has them all: what each says of itself, judged. Pure.
+"""Finds flows that conflict: they would copy records in a cycle, or copy the same records twice. Pure.
 
-Which clusters a flow's topics come from stands in its plan, so the flow that closes a circle of any length finds it in
-the plans on its own source.
+No single configuration need contain all of these flows, so each flow publishes a `Statement` about itself, and every
+other flow judges it. A plan names the clusters that its topics come from. So the flow that would close a cycle, of any
+length, finds out from the plans on its own source.
 
-Who may copy is decided without anybody who decides. A flow copies only after it has announced what it is going to copy,
-the announcement could be read by all, it has read the others' after that, and nobody alive stood in its way. So of two
-that don't go together never both copy, if each may read the other's: the one whose announcement stood last has read the
-other's. One that may not read them goes on blindly, and the other gives way. Of two that have only announced, the one
-with the smaller `Key` waits and the other takes its word back; so one of them goes on, and of a circle at least one.
+No arbiter decides who may copy. Before a flow copies, it does the following in this order:
+1. It announces what it is going to copy, and waits until everybody can read the announcement.
+2. It reads the other flows' announcements and plans.
+3. It copies only if no conflicting flow is alive.
+
+Two conflicting flows that can read each other's statements therefore never both copy: the one that announced last has
+read the other's announcement. A flow that is not allowed to read the other's statements copies without knowing, and the
+other one gives way. If both flows have only announced, the one with the smaller `Key` keeps its announcement and tries
+again, and the other withdraws. So one of the two gets to copy, and so does at least one flow of a cycle.
 """
 
 from __future__ import annotations
@@ -20,13 +25,16 @@ from typing import Any, NamedTuple
 from mirror.control.plan import Lineage, Origins
 from mirror.kafka.clients import INTERNAL_MAX
 
-ALIVE = 60.0  # seconds after its last sign of life for which a plan counts
-NAME_MAX = 249  # characters of a topic's name, as Kafka has it; longer ones are none of ours either
-ORIGINS_MAX = 100  # clusters that one topic comes from
+ALIVE = 60.0  # seconds after its last sign of life during which a flow counts as alive
+NAME_MAX = 249  # characters: Kafka's limit for a topic's name, and more than any other name of ours needs
+ORIGINS_MAX = 100  # most clusters that one topic may come from
 
 
 class Key(NamedTuple):
-    """Who goes first of two that have only announced: the smaller one. Both sides know both keys."""
+    """Ranks flows: of two conflicting flows that have only announced, the one with the smaller key goes first.
+
+    Both flows know both keys, so they agree.
+    """
 
     leader: str
     cluster: str  # id of the cluster that has the control topic
@@ -35,13 +43,13 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a flow says of itself: in its plan, or in what it announces before it."""
+    """What a flow publishes about itself: its plan, or its announcement (intent) of the next plan."""
 
     leader: str
     generation: int
     stop: bool
     remotes: Mapping[str, str]  # remote topics by source topic
-    clusters: tuple[str, ...]  # ids of source and target; none: an older mirror wrote it
+    clusters: tuple[str, ...]  # ids of source and target; empty if an older mirror wrote it
     origins: Origins
     written: frozenset[str] = field(init=False, compare=False)  # its remote topics
 
@@ -50,9 +58,9 @@ class Statement:
 
     @staticmethod
     def decode(value: bytes) -> Statement:
-        """What a stranger has written. Raises ValueError with the reason if it can't be a plan."""
+        """Decode a plan that anybody may have written. Raises ValueError with the reason if it is not a plan."""
         if len(value) > INTERNAL_MAX:
-            raise ValueError(f"it has {len(value)} bytes")
+            raise ValueError(f"it has {len(value)} bytes, more than a plan may have")
         try:
             raw = json.loads(value)
         except RecursionError:
@@ -60,7 +68,7 @@ class Statement:
         plan = _mapping(raw, "the plan")
         generation, topics = plan.get("generation"), _mapping(plan.get("topics"), "topics")
         if not isinstance(generation, int):
-            raise ValueError("generation is no number")
+            raise ValueError("generation is not a number")
         remotes = {_text(name, "a topic"): _text(_list(t, name)[0], "a remote topic") for name, t in topics.items()}
         origins = _mapping(plan.get("origins", {}), "origins")
         return Statement(
@@ -73,31 +81,31 @@ class Statement:
         )
 
     def comes_from(self, remote: str) -> tuple[str, ...]:
-        """Ids of all clusters whose records are in a remote topic of this flow, as far as it says."""
+        """Ids of the clusters whose records are in a remote topic of this flow, according to the flow itself."""
         return self.origins.get(remote, self.clusters[:1])
 
 
 def _mapping(raw: object, what: str) -> dict[str, Any]:
     if not isinstance(raw, dict):
-        raise ValueError(f"{what} is no object")
+        raise ValueError(f"{what} is not a JSON object")
     return raw
 
 
 def _list(raw: object, what: str) -> list[Any]:
     if not isinstance(raw, list) or not raw:
-        raise ValueError(f"{what:.50} has no list")
+        raise ValueError(f"{what:.50} is not a list, or is empty")
     return raw
 
 
 def _text(raw: object, what: str) -> str:
     if not isinstance(raw, str) or not 0 < len(raw) <= NAME_MAX or not raw.isprintable():
-        raise ValueError(f"{what} is no name")
+        raise ValueError(f"{what} is not a name")
     return raw
 
 
 def _ids(raw: object) -> tuple[str, ...]:
     if not isinstance(raw, list) or len(raw) > ORIGINS_MAX:
-        raise ValueError("clusters is no list, or too long")
+        raise ValueError("clusters is not a list, or is too long")
     return tuple(_text(each, "a cluster id") for each in raw)
 
 
@@ -110,13 +118,13 @@ def _clusters(raw: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class OwnFlow:
-    """The flow that asks."""
+    """The flow on whose behalf we look for conflicts."""
 
     source: str  # aliases
     target: str
-    clusters: tuple[str, ...]  # ids of source and target; none: a cluster does not tell
+    clusters: tuple[str, ...]  # ids of source and target; empty if one of the clusters does not report its id
     remotes: Mapping[str, str]  # remote topics by source topic
-    siblings: Collection[str] = ()  # leaders of this configuration's flows: what it copies twice it means to
+    siblings: Collection[str] = ()  # flow leaders of the same configuration, which copies twice only on purpose
     written: frozenset[str] = field(init=False, compare=False)  # its remote topics
 
     def __post_init__(self) -> None:
@@ -124,36 +132,36 @@ class OwnFlow:
 
     @property
     def name(self) -> str:
-        """As in the log."""
+        """The name in the log: `primary->backup`."""
         return f"{self.source}->{self.target}"
 
 
 @dataclass(frozen=True, slots=True)
 class OtherFlow:
-    """Another flow's word, found on one of our clusters."""
+    """Another flow, as its statement on one of our clusters describes it."""
 
     key: Key
-    name: str  # by its own alias of the source, and by ours of the target
-    on: str  # our alias of the cluster that has it
+    name: str  # made of its own alias for the source and our alias for the target
+    on: str  # our alias for the cluster where the statement was found
     at_source: bool
     statement: Statement
-    copies: bool  # False: announced only
+    copies: bool  # False if the flow has only announced what it is going to copy
     alive: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A flow that does not go with ours, and why, for people."""
+    """A flow that conflicts with ours, and the reason as a text for people."""
 
     other: OtherFlow
     why: str
 
 
 def conflict(ours: OwnFlow, other: OtherFlow) -> str:
-    """Why the two don't go together; nothing if they do, or if it can't be told."""
+    """The reason why the two flows conflict; "" if they do not, or if that cannot be known."""
     if other.at_source:
         back = _comes_back(ours, other.statement)
-        return f"records would go round for ever: {back} of {ours.source} comes from {ours.target}" if back else ""
+        return f"records would be copied in a cycle: {back} of {ours.source} comes from {ours.target}" if back else ""
     both = other.statement.written & ours.written
     if both:
         return f"both write to {min(both)} on {ours.target}"
@@ -177,18 +185,21 @@ def _copied_twice(ours: OwnFlow, statement: Statement) -> str | None:
 
 
 def is_relevant(ours: OwnFlow, other: OtherFlow) -> bool:
-    """Does anything depend on whether the other is alive?"""
+    """True if it matters whether the other flow is alive: it writes topics that we copy, or it conflicts with ours."""
     feeds = other.at_source and not other.statement.written.isdisjoint(ours.remotes)
     return feeds or bool(conflict(ours, other))
 
 
 def has_unknown_origin(ours: OwnFlow, other: OtherFlow) -> bool:
-    """Does the other feed topics that we copy, without saying where they come from? An older mirror does."""
+    """True if the other flow writes topics that we copy but does not say where they come from, as an older mirror."""
     return other.at_source and not other.statement.clusters and not other.statement.written.isdisjoint(ours.remotes)
 
 
 def lineage(ours: OwnFlow, others: Iterable[OtherFlow]) -> Lineage:
-    """Where all that we copy comes from: our source, and for its remote topics all that the living flows there say."""
+    """The clusters that each of our remote topics comes from.
+
+    These are our source and, for topics of the source that other live flows write, the clusters that those flows name.
+    """
     if not ours.clusters:
         return Lineage()
     found = {topic: {ours.clusters[0]} for topic in ours.remotes}
@@ -200,17 +211,17 @@ def lineage(ours: OwnFlow, others: Iterable[OtherFlow]) -> Lineage:
 
 
 class Ruling(NamedTuple):
-    """Why we don't copy now; `gives_way`: take back what we have announced or planned."""
+    """The conflict that keeps us from copying. If `gives_way`, we withdraw our announcement and stop our plan."""
 
     finding: Finding
     gives_way: bool
 
 
 def rule(ours: Key, findings: Sequence[Finding], new: bool, announced: bool) -> Ruling | None:
-    """May we copy? None: yes, or before we have `announced`: we may try.
+    """Decide whether we may copy: None if we may, or if we have not `announced` yet and may do so.
 
-    `new`: is there anything that our standing plan does not say yet? If not, those who have only announced give way
-    to us, by what we have planned.
+    `new` is True if our current plan lacks some of what we want to copy. If it lacks nothing, flows that have only
+    announced give way to us, because our plan counts for more than their announcement.
     """
     alive = [finding for finding in findings if finding.other.alive]
     for finding in alive:
@@ -220,7 +231,7 @@ def rule(ours: Key, findings: Sequence[Finding], new: bool, announced: bool) -> 
 
 
 class Note(NamedTuple):
-    """What stands in the way, or can't be told; and what to do about it. For people."""
+    """A problem, or something that cannot be determined, and what to do about it. For people."""
 
     problem: str
     remedy: str
@@ -230,19 +241,19 @@ class Note(NamedTuple):
 
 
 def refusal(ours: OwnFlow, finding: Finding) -> Note:
-    """Why our flow is not run."""
+    """The note that explains why our flow does not run."""
     return Note(
         _both(ours, finding),
-        f"nothing is copied until that one is stopped, or has been silent for {ALIVE:.0f} s: stop one of the two for "
-        "good, or give them topics that have none in common",
+        f"nothing is copied until that flow is stopped, or has been silent for {ALIVE:.0f} s: stop one of the two for "
+        "good, or give them topics that do not overlap",
     )
 
 
 def warning(ours: OwnFlow, finding: Finding) -> Note:
-    """The same of a flow that shows no sign of life."""
-    return Note(_both(ours, finding), "that one is silent, so it does not count: don't start it again")
+    """The note about a conflicting flow that shows no sign of life."""
+    return Note(_both(ours, finding), "that flow is silent, so it is ignored: don't start it again")
 
 
 def _both(ours: OwnFlow, finding: Finding) -> str:
     other = finding.other
-    return f"flow {ours.name} does not go with flow {other.name} ({other.key.topic} on {other.on}): {finding.why}"
+    return f"flow {ours.name} conflicts with flow {other.name} ({other.key.topic} on {other.on}): {finding.why}"

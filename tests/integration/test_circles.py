@@ -69,10 +69,10 @@ def refused(service: Service, flow: str, other: str, why: str) -> Event:
     """Its one event that says so, with both names."""
 
     def found() -> list[Event]:
-        return [e for e in service.find(WAITS, flow=flow) if "does not go with" in e["reason"]]
+        return [e for e in service.find(WAITS, flow=flow) if "conflicts with" in e["reason"]]
 
     event = service.wait_for(f"{flow} is refused", found)[0]
-    assert event["reason"].startswith(f"flow {flow} does not go with flow {other} ("), event
+    assert event["reason"].startswith(f"flow {flow} conflicts with flow {other} ("), event
     assert why in event["reason"] and "stop one of the two" in event["reason"], event
     assert len(found()) == 1, "said more than once"
     return event
@@ -105,13 +105,13 @@ def test_a_failback_waits_for_a_minute_of_silence_and_the_first_flow_does_not_co
     produce(east.bootstrap, topic, numbers("first", 10))
     with there, back:
         there.wait_for("copied", lambda: values(west, topic) == texts("first", 10))
-        refused(back, f"{two}->{one}", f"{one}->{two}", f"round for ever: {topic} of {two} comes from {one}")
+        refused(back, f"{two}->{one}", f"{one}->{two}", f"in a cycle: {topic} of {two} comes from {one}")
         assert back.get("/readyz")[0] == 503 and state(back, two, one) == "waiting"
         failed = [c for c in answer("check", "-c", back.file, code=1)["checks"] if c["what"] == "other flows"]
         assert [(c["scope"], c["outcome"]) for c in failed] == [(f"{two}->{one}", "FAILED")]
         assert not [c for c in answer("check", "-c", there.file)["checks"] if c["outcome"] == "FAILED"]
         shown = mirror("plan", "-c", back.file)
-        assert f"REFUSED: flow {two}->{one} does not go with flow {one}->{two}" in shown.stdout, shown
+        assert f"REFUSED: flow {two}->{one} conflicts with flow {one}->{two}" in shown.stdout, shown
         assert values(east, topic) == texts("first", 10), "nothing came back"
 
         killed = time.monotonic()
@@ -119,7 +119,7 @@ def test_a_failback_waits_for_a_minute_of_silence_and_the_first_flow_does_not_co
         back.wait_for_event(GOES_ON, timeout=PATIENCE + ALIVE)
         assert time.monotonic() - killed > ALIVE / 2, "its last report was younger than a minute"
         (warned,) = back.find(DOUBTS)
-        assert "that one is silent" in warned["reason"] and f"{one}->{two}" in warned["reason"]
+        assert "that flow is silent" in warned["reason"] and f"{one}->{two}" in warned["reason"]
         group = configuration.group(two, one)
         back.wait_for("it begins", lambda: oracle.committed_position(east.bootstrap, group, topic, 1) is not None)
         # To a partition of their own: what the first flow has copied is none of this test's.
@@ -128,7 +128,7 @@ def test_a_failback_waits_for_a_minute_of_silence_and_the_first_flow_does_not_co
         back.wait_for("it copies back", lambda: values(east, topic, 1) == wanted)
 
         with Service(settings((one, east, two, west, topic, IDENTITY)), tmp_path) as again:
-            refused(again, f"{one}->{two}", f"{two}->{one}", f"round for ever: {topic} of {one} comes from {two}")
+            refused(again, f"{one}->{two}", f"{two}->{one}", f"in a cycle: {topic} of {one} comes from {two}")
             settle(again)
             assert values(east, topic, 1) == values(west, topic, 1) == wanted
             assert back.terminate() == 0, back.tail()
@@ -280,7 +280,7 @@ def test_a_circle_of_three_clusters_is_not_closed(
 
             service.wait_for("it knows the first cluster, too", lambda: origins() == sorted(ids))
             with Service(settings((c, third, a, east, topic, IDENTITY)), tmp_path) as closing:
-                why = f"round for ever: {topic} of {c} comes from {a}"
+                why = f"in a cycle: {topic} of {c} comes from {a}"
                 refused(closing, f"{c}->{a}", f"{b}->{c}", why)
                 settle(closing)
                 assert closing.terminate() == 0, closing.tail()
@@ -402,7 +402,7 @@ def test_what_can_not_be_told_is_a_doubt(
     assert not view.findings and not view.refusals
     first, second = sorted(ours(view.warnings, alias))
     assert first.startswith(f"an older version of mirror runs flow older{alias}->mine")
-    assert f"broken{alias}.internal of mine has no plan that can be decoded (topics is no object)" in second
+    assert f"broken{alias}.internal of mine has no plan that can be decoded (topics is not a JSON object)" in second
     assert view.lineage.origins == {f"mine.{alias}": (cluster_id(source_cluster.bootstrap),)}
     older.gone()
     broken.gone()

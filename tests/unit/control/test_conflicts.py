@@ -106,7 +106,7 @@ def test_a_refusal_names_both_flows_and_what_to_do() -> None:
     found = Finding(met, conflict(ONE_WAY, met))
     for note in (refusal(ONE_WAY, found), warning(ONE_WAY, found)):
         assert note.problem.startswith(
-            "flow a->b does not go with flow x->a (mirror-control.x.internal on a): records would"
+            "flow a->b conflicts with flow x->a (mirror-control.x.internal on a): records would"
         )
     assert "stop one of the two" in str(refusal(ONE_WAY, found)) and "silent" in str(warning(ONE_WAY, found))
 
