@@ -226,7 +226,7 @@ def test_a_quota_is_kept(broker: FakeBroker) -> None:
             Malformed,
             "offset 0 comes after offset 3",
         ),
-        (fake_broker.fetched("other", log(0, 4)), Malformed, "something else given"),
+        (fake_broker.fetched("other", log(0, 4)), Malformed, "does not have that partition"),
         (fake_broker.fetched(TOPIC, b"x" * 100), Malformed, "no record batch"),
         (fake_broker.fetched(TOPIC, b"", 29), WireError, "TOPIC_AUTHORIZATION_FAILED"),
         (fake_broker.fetched(TOPIC, b""), WireError, "nothing within 1 s: no records come"),
@@ -269,7 +269,7 @@ def test_old_formats_are_told_with_their_end(broker: FakeBroker) -> None:
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", Malformed, "is it a Kafka broker"),
         (struct.pack(">ii", 2**30, 1), Unavailable, "timed out"),  # and nothing comes
-        (struct.pack(">ii", 14, 99) + b"x" * 10, Malformed, "what was not asked"),
+        (struct.pack(">ii", 14, 99) + b"x" * 10, Malformed, "a request that was not sent"),
         (struct.pack(">iihi", 10, 1, 0, 2**31 - 1), Malformed, "ends before its 2147483647 items"),
         (struct.pack(">iihi", 10, 1, 0, 0), Unsupported, "does not have version 11 of Fetch"),
     ],
