@@ -1,25 +1,25 @@
 """Every error that mirror raises, and who has to act on it.
 
 MirrorError
-├── ConfigError        bad input: exit 2, nothing has been started
+├── ConfigError        bad input: exit 2 before anything is started
 ├── SetupError         Java or another prerequisite is missing: exit 2
-├── PartitionError     the partition fails alone, waits and tries again
+├── PartitionError     only this partition fails: it waits and tries again
 │   ├── TransactionAborted   the batch left no trace: retry it on the same producer
-│   ├── RecordsRefused       for the sake of one or more records: retry with fewer until the culprit is alone
-│   ├── PoisonRecord         one record that the target refuses: wait and try again, say which
-│   ├── ProducerFenced       a newer owner has the partition: let go unless the plan says it is ours
-│   ├── OutcomeUnknown       discard the producer, then fence, load, seek
-│   ├── PositionUnstable     a transaction still holds position or records: wait, fence and load again
-│   ├── SourceDataLost       the position is not on the source any more: stay failed, say what is lost
-│   └── DecisionNeeded       the position or the remote topic can't be believed: stay failed until somebody decides
+│   ├── RecordsRefused       the target refuses one or more records: retry with fewer until the culprit is alone
+│   ├── PoisonRecord         the target refuses this one record: log which, wait and try again
+│   ├── ProducerFenced       a newer owner has the partition: release it unless the plan says that it is ours
+│   ├── OutcomeUnknown       discard the producer, then fence, load and seek
+│   ├── PositionUnstable     an open transaction holds the position or records: wait, fence and load again
+│   ├── SourceDataLost       the source has lost records after the position: stay failed and log what is lost
+│   └── DecisionNeeded       the position or the remote topic can't be trusted: stay failed until an operator decides
 ├── TaskHung           a call into librdkafka does not return: the task ends, Spark starts it in another process
 ├── FlowError          the flow fails and is started again with back-off
-│   ├── Conflict             another flow does not go with it: nothing is copied until that one is stopped or silent
-│   └── ForeignPlan          another version of mirror wrote the plan: nothing is copied until it can be read
-├── WireError          Kafka's protocol without librdkafka: it can't go on
-│   ├── Unsupported          the cluster needs what only librdkafka has
-│   ├── Unavailable          a broker does not answer, or a leader moves: try again, with back-off
-│   └── Malformed            what was read is no answer, or no record batch, of Kafka
+│   ├── Conflict             another flow conflicts with it: copy nothing until that flow is stopped or silent
+│   └── ForeignPlan          another version of mirror wrote the plan: copy nothing until the plan can be read
+├── WireError          a request of our own protocol client (wire/) failed
+│   ├── Unsupported          the cluster requires something that only librdkafka can do
+│   ├── Unavailable          a broker does not answer, or a leader moves: try again with back-off
+│   └── Malformed            the data is not an answer or a record batch of Kafka
 ├── ClusterAway        a cluster does not answer: wait with back-off
 └── Superseded         another service leads the flow: this service stops, exit 3
 """
@@ -28,14 +28,14 @@ from __future__ import annotations
 
 
 class MirrorError(Exception):
-    """Base of all; its text is one line for people: where, what, what to do."""
+    """Base of all errors. The message is one line for people: where, what is wrong, what to do."""
 
     exit_code = 1
-    away = False  # does a cluster not answer? The leader tells that once, so nobody else has to
+    away = False  # True if a cluster is unreachable: the flow leader logs it once, so others stay quiet
 
 
 class ConfigError(MirrorError):
-    """The configuration can't be used. `problems` has one line each, with file, line and key."""
+    """The configuration cannot be used. `problems` has one line for each problem, with file, line and key."""
 
     exit_code = 2
 
@@ -45,21 +45,21 @@ class ConfigError(MirrorError):
 
 
 class SetupError(MirrorError):
-    """Something that must be on the machine is not, or is too old."""
+    """Something that must be installed on the machine is missing or too old."""
 
     exit_code = 2
 
 
 class PartitionError(MirrorError):
-    """Copying one partition failed; the others go on."""
+    """Copying one partition failed; the other partitions are not affected."""
 
 
 class TransactionAborted(PartitionError):
-    """The transaction was aborted as a whole and may be run again on the same producer."""
+    """The whole transaction was aborted and may be repeated on the same producer."""
 
 
 class RecordsRefused(PartitionError):
-    """The target refuses at least one record of the batch, however often it comes."""
+    """The target refuses at least one record of the batch, and would refuse it again."""
 
 
 class PoisonRecord(PartitionError):
@@ -67,11 +67,11 @@ class PoisonRecord(PartitionError):
 
 
 class ProducerFenced(PartitionError):
-    """A newer producer with the same transactional.id has taken over."""
+    """Our producer was fenced: a newer one has opened the same transactional.id."""
 
 
 class OutcomeUnknown(PartitionError):
-    """Nobody knows whether the transaction took effect; only the target can tell."""
+    """It is not known whether the transaction took effect. Loading the position from the target tells."""
 
     def __init__(self, message: str, away: bool = False) -> None:
         super().__init__(message)
@@ -79,15 +79,15 @@ class OutcomeUnknown(PartitionError):
 
 
 class PositionUnstable(PartitionError):
-    """The position (KIP-447) or the remote partition is held by a transaction that has not ended."""
+    """A transaction that has not ended holds the position (KIP-447) or the remote partition."""
 
 
 class SourceDataLost(PartitionError):
-    """Records between the position and what the source still has are gone, or it is another topic."""
+    """The source has lost records after the position, or its topic was recreated."""
 
 
 class DecisionNeeded(PartitionError):
-    """The position, or the topic that holds the copy, is not what it was: going on could lose or double records."""
+    """The position or the remote topic has changed from outside: to continue could lose or duplicate records."""
 
 
 class TaskHung(MirrorError):
@@ -95,11 +95,11 @@ class TaskHung(MirrorError):
 
 
 class FlowError(MirrorError):
-    """A flow can't go on as it is and is started again."""
+    """A flow cannot continue and is started again."""
 
 
 class Conflict(FlowError):
-    """Another flow would have records go round for ever, or come twice. `gave_way`: our tasks were told to stop."""
+    """Another flow would copy records in a cycle or twice. `gave_way` is True if our tasks were ordered to stop."""
 
     def __init__(self, message: str, gave_way: bool) -> None:
         super().__init__(message)
@@ -107,27 +107,27 @@ class Conflict(FlowError):
 
 
 class ForeignPlan(FlowError):
-    """The newest plan can't be decoded."""
+    """The newest plan cannot be decoded."""
 
 
 class WireError(MirrorError):
-    """A request of Kafka's protocol failed."""
+    """A request of our own protocol client (wire/) failed."""
 
 
 class Unsupported(WireError):
-    """The cluster asks for what only librdkafka can do."""
+    """The cluster requires something that only librdkafka can do."""
 
 
 class Unavailable(WireError):
-    """A broker can't be reached, closes the connection or does not answer in time; or a partition's leader moves."""
+    """A broker cannot be reached, closes the connection or answers too late, or a partition's leader moves."""
 
 
 class Malformed(WireError):
-    """What was read breaks the protocol."""
+    """The data that was read violates the protocol."""
 
 
 class ClusterAway(MirrorError):
-    """A cluster does not answer; tried again with back-off."""
+    """A cluster does not answer. The caller tries again with back-off."""
 
     away = True
 
@@ -137,6 +137,6 @@ class ClusterAway(MirrorError):
 
 
 class Superseded(MirrorError):
-    """Another service has taken the flow over (KIP-618's fencing of leaders)."""
+    """Another service has taken over the flow (fencing as in KIP-618)."""
 
     exit_code = 3
