@@ -22,7 +22,7 @@ from mirror.errors import ClusterAway, FlowError
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
 from mirror.settings import Flow
-from mirror.status.flow_status import SILENCE
+from mirror.timing import SILENCE
 
 WELL = (State.STARTING.value, State.PAUSED.value, State.RUNNING.value)
 # The worst first.

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 from mirror.control.plan import Lineage, Origins
 from mirror.kafka.clients import INTERNAL_MAX
+from mirror.timing import ALIVE
 
-ALIVE = 60.0  # seconds after its last sign of life during which a flow counts as alive
 NAME_MAX = 249  # characters: Kafka's limit for a topic's name, and more than any other name of ours needs
 ORIGINS_MAX = 100  # most clusters that one topic may come from
 

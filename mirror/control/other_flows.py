@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from mirror.control.cluster_plans import UNCHECKED, ClusterPlans, control_topic
 from mirror.control.conflicts import (
-    ALIVE,
     Finding,
     Key,
     Note,
@@ -33,6 +32,7 @@ from mirror.errors import Conflict, FlowError
 from mirror.logs import OnChange
 from mirror.model import Topic
 from mirror.settings import Flow
+from mirror.timing import ALIVE
 
 log = logging.getLogger(__name__)
 

@@ -21,6 +21,7 @@ from mirror.control.reports import Report
 from mirror.errors import ClusterAway, FlowError
 from mirror.kafka.clients import internal_consumer, internal_producer, is_away
 from mirror.settings import Flow
+from mirror.timing import RECENT_REPORTS
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +37,6 @@ NOT_YET = (
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
 )
-# Reports read for each partition. A task repeats each within ten seconds, and writes fewer than these in that time.
-RECENT = 25
 READ_TIMEOUT = 10.0  # seconds without progress after which reading one of these topics to its end is given up
 
 
@@ -154,7 +153,7 @@ class StatusReader:
     @staticmethod
     def recent(flow: Flow, partitions: int) -> list[DatedReport]:
         """The last reports of a flow with this number of `partitions`, the oldest first. Raises ClusterAway."""
-        with closing(StatusReader(flow, back=RECENT * (10 + partitions))) as reader:
+        with closing(StatusReader(flow, back=RECENT_REPORTS * (10 + partitions))) as reader:
             return reader.history()
 
     def poll(self, timeout: float) -> list[Report]:

@@ -23,9 +23,10 @@ from mirror.model import Partition, Topic
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
 from mirror.spark.session import SparkDriver
-from mirror.status.flow_status import SILENCE, FlowStatus
+from mirror.status.flow_status import FlowStatus
 from mirror.target import timestamps
 from mirror.target.renewal import Renewal
+from mirror.timing import SILENCE
 
 log = logging.getLogger(__name__)
 

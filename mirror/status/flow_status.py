@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from mirror.control.reports import Counters, Report
 from mirror.model import Partition
 from mirror.status.rates import Recent, Sample
+from mirror.timing import SILENCE
 
 PARTITION_STATES = ("unassigned", "starting", "running", "paused", "failed")  # unassigned: no task reports it
 FLOW_STATES = ("starting", "running", "waiting", "failed")
-SILENCE = 30.0  # seconds without a report after which a partition has no task; tasks report each within 10
 EVENTS = 30  # that are remembered
 _STARTING = "starting"
 

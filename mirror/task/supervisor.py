@@ -23,12 +23,11 @@ from mirror.source.end_offsets import SourceEnds
 from mirror.source.fetcher import Join, Leave, Move
 from mirror.task.assignment import Assignment, Start, find_starts
 from mirror.task.replicator import Owner, Replicator
+from mirror.timing import REPORT_ALL_INTERVAL, REPORT_INTERVAL
 
 log = logging.getLogger(__name__)
 
 FOLLOW_TIMEOUT = 0.2  # seconds; a new plan wakes it at once
-REPORT_INTERVAL = 1.0  # seconds
-REPORT_ALL_INTERVAL = 10.0  # seconds
 SLOW_AFTER = 5.0  # seconds that a step takes
 HUNG_AFTER = 5  # transaction time-outs: a step waits at most one for each of deliveries, flush, position, commit, abort
 HUNG_LEAST = 30.0  # seconds: what a take-over waits for does not depend on that time-out

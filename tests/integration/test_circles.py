@@ -16,11 +16,12 @@ from confluent_kafka import Consumer, Producer
 
 from mirror.config.load import load
 from mirror.control import cluster_plans
-from mirror.control.conflicts import ALIVE, Note
+from mirror.control.conflicts import Note
 from mirror.control.other_flows import OtherFlows, View
 from mirror.demo.brokers import LocalCluster
 from mirror.kafka.clients import internal_consumer
 from mirror.settings import Cluster
+from mirror.timing import ALIVE
 from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Made, produce

@@ -11,7 +11,7 @@ from mirror.control.plan import Plan
 from mirror.control.reports import Counters, Report
 from mirror.control.topics import DatedReport
 from mirror.model import Partition, Topic
-from mirror.status.flow_status import SILENCE
+from mirror.timing import SILENCE
 
 NOW = 1_800_000_000.0
 PLAN = Plan("us", 7, {"t": Topic("a.t", "id", 2, 2)}, (frozenset({Partition("t", 0)}), frozenset({Partition("t", 1)})))

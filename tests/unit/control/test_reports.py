@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from mirror.control.reports import LATENCY_BUCKETS, Counters, Report
 from mirror.decode import Malformed
 from mirror.model import Partition
-from mirror.status.flow_status import SILENCE, FlowStatus
+from mirror.status.flow_status import FlowStatus
+from mirror.timing import SILENCE
 
 NOW = 1_800_000_000_000
 
