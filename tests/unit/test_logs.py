@@ -69,7 +69,7 @@ def test_a_defects_traceback_is_kept() -> None:
 
 
 class Clock:
-    """Stands still until it is set."""
+    """A clock that moves only when it is set."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -99,7 +99,7 @@ def test_a_repeated_warning_is_counted_not_repeated() -> None:
     assert repetitions.filter(once_more) and not hasattr(once_more, "repeated")
 
 
-def test_what_is_no_warning_and_defects_are_always_said() -> None:
+def test_other_levels_and_tracebacks_are_never_dropped() -> None:
     repetitions = Repetitions(Clock())
     assert all(repetitions.filter(record("plan")) for _ in range(3))
     assert all(repetitions.filter(failed()) for _ in range(3))

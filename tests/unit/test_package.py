@@ -1,4 +1,4 @@
-"""What executors are sent: all that tasks import."""
+"""The package that executors receive contains everything that tasks import."""
 
 from __future__ import annotations
 

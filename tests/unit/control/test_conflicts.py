@@ -1,4 +1,4 @@
-"""Which flows go together, and that of those which don't never two copy: the judgement, and a model of its use."""
+"""Which flows conflict, and that two conflicting flows never both copy: the rules, and a model of their use."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ ONE_WAY = ours("t", "u")
 @pytest.mark.parametrize(
     ("flow", "met", "why"),
     [
-        # At the source: what comes back.
+        # At the source: records that come back.
         (ONE_WAY, other(plan((B, A), {"t": (B,)}, "t"), True), "t of a comes from b"),
         (ONE_WAY, other(plan((C, A), {"t": (C, B)}, "t"), True), "t of a comes from b"),
         (ONE_WAY, other(plan((C, A), {"t": (C, D)}, "t"), True), ""),
@@ -65,7 +65,7 @@ ONE_WAY = ours("t", "u")
         (ours("t", prefix="a."), other(plan((B, A), {"b.t": (B,)}, "t", prefix="b."), True), ""),
         (ONE_WAY, other(plan((), {}, "t"), True), ""),
         (ours("t", clusters=()), other(plan((B, A), {"t": (B,)}, "t"), True), ""),
-        # At the target: two that write one topic, and one cluster copied twice.
+        # At the target: two flows that write one topic, and one cluster that is copied twice.
         (ONE_WAY, other(plan((C, B), {"t": (C,)}, "t")), "both write to t on b"),
         (ours("b.t", prefix="a."), other(plan((C, B), {}, "t", prefix="a.b.")), "both write to a.b.t on b"),
         (ONE_WAY, other(plan((), {}, "t")), "both write to t on b"),
@@ -78,20 +78,20 @@ ONE_WAY = ours("t", "u")
         (ONE_WAY, other(plan((C, B), {}, "b")), ""),
     ],
 )
-def test_what_goes_together(flow: OwnFlow, met: OtherFlow, why: str) -> None:
+def test_which_flows_conflict(flow: OwnFlow, met: OtherFlow, why: str) -> None:
     found = conflict(flow, met)
     assert found.endswith(why) and bool(found) == bool(why)
     assert not found or is_relevant(flow, met)
 
 
-def test_only_an_older_plan_that_feeds_our_topics_is_unknown() -> None:
+def test_only_an_older_plan_for_our_topics_has_an_unknown_origin() -> None:
     assert has_unknown_origin(ONE_WAY, other(plan((), {}, "t"), True))
     assert not has_unknown_origin(ONE_WAY, other(plan((), {}, "v"), True))
     assert not has_unknown_origin(ONE_WAY, other(plan((), {}, "t")))
     assert not has_unknown_origin(ONE_WAY, other(plan((B, A), {}, "t"), True))
 
 
-def test_origins_are_those_of_the_source_and_of_all_that_feeds_it() -> None:
+def test_origins_are_the_source_and_whatever_is_copied_into_it() -> None:
     feeds = [
         other(plan((C, A), {"t": (C, D)}, "t"), True),
         replace(other(plan((B, A), {"u": (B,)}, "u"), True), alive=False),
@@ -128,7 +128,7 @@ def test_of_two_that_have_announced_the_smaller_key_waits_and_the_other_gives_wa
 
 @pytest.mark.parametrize("new", [True, False])
 @pytest.mark.parametrize("announced", [True, False])
-def test_who_copies_goes_before_all_who_have_announced(new: bool, announced: bool) -> None:
+def test_a_flow_that_copies_takes_precedence_over_flows_that_have_announced(new: bool, announced: bool) -> None:
     copies = rule(KEYS[0], [finding(KEYS[1], True)], new, announced)
     assert copies and copies.gives_way
     assert rule(KEYS[0], [finding(KEYS[1], True, alive=False)], new, announced) is None
@@ -136,10 +136,10 @@ def test_who_copies_goes_before_all_who_have_announced(new: bool, announced: boo
     assert rule(KEYS[0], [], new, announced) is None
 
 
-# What strangers write.
+# Plans that other programs write.
 
 
-def test_what_an_older_mirror_writes_is_read() -> None:
+def test_a_plan_of_an_older_mirror_is_decoded() -> None:
     raw = json.loads(plan((A, B), {"t": (A,)}, "t").encode())
     del raw["clusters"], raw["origins"]
     said = Statement.decode(json.dumps(raw).encode())
@@ -173,7 +173,7 @@ GOOD = json.loads(plan((A, B), {"t": (A,)}, "t").encode())
         {"origins": {"t": [str(n) for n in range(ORIGINS_MAX + 1)]}},
     ],
 )
-def test_what_is_no_plan_is_not_taken_for_one(changes: dict[str, Any]) -> None:
+def test_an_invalid_plan_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"."):
         Statement.decode(json.dumps(GOOD | changes).encode())
 
@@ -181,17 +181,17 @@ def test_what_is_no_plan_is_not_taken_for_one(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "value", [b"", b"\xff", b"7", b"[]", b"[" * 100_000, b'"' + b"x" * INTERNAL_MAX + b'"', b"1" * 9_999]
 )
-def test_what_is_no_object_is_not_taken_for_a_plan(value: bytes) -> None:
+def test_a_value_that_is_not_an_object_is_refused(value: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         Statement.decode(value)
 
 
-# How it is used: a model of flows that announce, look and copy, in any order of their steps.
+# A model of flows that announce, look and copy. Their steps interleave in any order.
 
 
 @dataclass
 class Topics:
-    """What all can read, at once."""
+    """The topics that all flows read. A write is visible at once."""
 
     plans: dict[int, Statement] = field(default_factory=dict)
     intents: dict[int, Statement] = field(default_factory=dict)
@@ -199,7 +199,7 @@ class Topics:
 
 @dataclass
 class Flow:
-    """Takes the steps of ConflictGuard and FlowLeader. At each yield others may come in between."""
+    """Takes the steps of ConflictGuard and FlowLeader. At each yield other flows may take theirs."""
 
     number: int
     leader: str
@@ -286,7 +286,7 @@ CYCLES: dict[str, Callable[[str], list[Flow]]] = {
     "of three": lambda leaders: world((A, B, ""), (B, C, ""), (C, A, ""), leaders=leaders),
     "of four": lambda leaders: world((A, B, ""), (B, C, ""), (C, D, ""), (D, A, ""), leaders=leaders),
 }
-# Who takes how many steps before somebody else does.
+# Which flow takes a step next.
 orders = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 10)), max_size=30).map(
     lambda turns: [who for who, count in turns for _ in range(count)]
 )
@@ -296,7 +296,7 @@ identities = st.permutations("1234").map("".join) | st.just("1111")
 @pytest.mark.parametrize("kind", PAIRS)
 @given(leaders=identities, order=orders)
 @example(leaders="1111", order=[0, 1] * 30)
-def test_of_two_that_do_not_go_together_never_both_copy(kind: str, leaders: str, order: list[int]) -> None:
+def test_two_conflicting_flows_never_both_copy(kind: str, leaders: str, order: list[int]) -> None:
     flows = PAIRS[kind](leaders)
     running = [flow.run() for flow in flows]
     for step in order:
@@ -307,12 +307,12 @@ def test_of_two_that_do_not_go_together_never_both_copy(kind: str, leaders: str,
 @pytest.mark.parametrize("kind", [*PAIRS, *CYCLES])
 @given(leaders=identities, order=orders)
 @example(leaders="1111", order=[])
-def test_all_but_one_go_on_and_no_circle_closes_for_good(kind: str, leaders: str, order: list[int]) -> None:
+def test_in_the_end_all_but_one_copy_and_no_cycle_closes(kind: str, leaders: str, order: list[int]) -> None:
     flows = {**PAIRS, **CYCLES}[kind](leaders)
     running = [flow.run() for flow in flows]
     for step in order:
         next(running[step % len(flows)])
-    for _ in range(40):  # each at its own pace, as back-off has it
+    for _ in range(40):  # each flow at its own pace, as with back-off
         for number, each in enumerate(running):
             for _ in range(7 + 2 * number):
                 next(each)
