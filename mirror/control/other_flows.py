@@ -189,4 +189,4 @@ class ConflictGuard:
     def _warn(self, view: View) -> None:
         """Log each warning once, and again if it went away and came back."""
         for note in self._warnings.added(view.warnings):
-            log.warning("other flows", extra={"flow": self._flow.name, "reason": str(note)})
+            log.warning("another flow may conflict", extra={"flow": self._flow.name, "reason": str(note)})

@@ -266,6 +266,6 @@ def test_where_the_source_hides_its_control_topics_circles_are_a_doubt(
             added = pair.topic("added")
             service.wait_for("it has looked again", lambda: len(service.find("plan")) > looked)
             pair.await_same(added)
-            (said,) = service.find("other flows")
+            (said,) = service.find("another flow may conflict")
             assert "cycles" in said["reason"] and "can't be ruled out" in said["reason"]
             assert service.terminate() == 0, service.tail()
