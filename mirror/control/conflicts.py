@@ -36,7 +36,7 @@ class Key(NamedTuple):
     Both flows know both keys, so they agree.
     """
 
-    leader: str
+    leader: str  # identity of the flow leader
     cluster: str  # id of the cluster that has the control topic
     topic: str
 
@@ -45,7 +45,7 @@ class Key(NamedTuple):
 class Statement:
     """What a flow publishes about itself: its plan, or its announcement (intent) of the next plan."""
 
-    leader: str
+    leader: str  # identity of the flow leader
     generation: int
     stop: bool
     remotes: Mapping[str, str]  # remote topics by source topic

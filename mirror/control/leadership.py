@@ -27,9 +27,9 @@ TIMEOUT = 10.0  # seconds for each step of a transaction
 class FlowLeader:
     """Leads one flow: call `take`, then `publish` at once, then `check` regularly.
 
-    Of two competing services, the one that published its plan last wins. A service that opens the leader's producer
-    fences the other service's producer, so it first reads the control topic to the end. If it was the leader and finds
-    a newer plan by another service, it ends with Superseded instead.
+    Of two competing services, the one that published its plan last wins. A service that opens the flow leader's
+    producer fences the other service's producer, so it first reads the control topic to the end. If it was the flow
+    leader and finds a newer plan by another service, it ends with Superseded instead.
     """
 
     def __init__(self, flow: Flow, identity: str) -> None:
@@ -44,7 +44,7 @@ class FlowLeader:
         self._writer = None if flow.exactly_once else ControlWriter(flow)
 
     def take(self) -> None:
-        """Fence the producer of the previous leader, then read the newest plan.
+        """Fence the producer of the previous flow leader, then read the newest plan.
 
         Raises ClusterAway, FlowError, Superseded.
         """
@@ -58,8 +58,8 @@ class FlowLeader:
     def _open_producer(self) -> Producer:
         """Open the flow leader's producer, which fences every earlier one."""
         properties = transactional_properties(self._flow, leader_id(self._flow))
-        # A plan lists every partition, so it may be large. Lost connections are not logged: unlike a task, the leader
-        # need not notice them, because it reads the control topic before it writes again.
+        # A plan lists every partition, so it may be large. Lost connections are not logged: unlike a task, the flow
+        # leader need not notice them, because it reads the control topic before it writes again.
         big = {"compression.type": "gzip", "message.max.bytes": INTERNAL_MAX, "log_level": DEFAULTS["log_level"]}
         producer = Producer({**properties, **big}, logger=LIBRDKAFKA)
         try:
@@ -83,7 +83,7 @@ class FlowLeader:
         """The slices whose task was lost and replaced since the last call: one entry for each such task of ours.
 
         Only take-overs that `check` has read are included. The first tasks of a Spark epoch take nothing over, whatever
-        ended the epoch before.
+        ended the previous one.
         """
         taken, take_overs = [], self.control.take_overs
         while take_overs:
@@ -222,7 +222,7 @@ class FlowLeader:
         cause = error.args[0]
         if cause.code() in FENCED:
             # Being fenced is not decisive: the other service may have died before publishing a plan. `check` decides.
-            return FlowError(f"flow {self._flow.name}: its leader was fenced by another service")
+            return FlowError(f"flow {self._flow.name}: its flow leader was fenced by another service")
         if cause.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
             return FlowError(
                 f"flow {self._flow.name}: transaction_timeout ({self._flow.transaction_timeout:g} s) is longer than "

@@ -84,7 +84,7 @@ class OtherFlows:
         ids = (self._source.cluster_id, self._target.cluster_id)
         clusters = ids if all(ids) else ()
         foreign = own is not None and own.leader != identity and _from_elsewhere(own, clusters)
-        # One configuration may copy a cluster twice on purpose. An earlier run of it is known by its leader's identity.
+        # One configuration may copy a cluster twice on purpose. An earlier run of it is known by its flow leader.
         self._siblings |= {identity} | ({own.leader} if own and not foreign else set())
         ours = OwnFlow(self._flow.source.alias, self._flow.target.alias, clusters, remotes, self._siblings)
         others = [self._with_life(other) for other in self._others() if is_relevant(ours, other)]

@@ -45,7 +45,7 @@ class Plan:
     again.
     """
 
-    leader: str
+    leader: str  # identity of the flow leader
     generation: int
     topics: Mapping[str, Topic]
     slices: tuple[Slice, ...]

@@ -211,11 +211,11 @@ class ControlReader:
     def _keep_claim(self, claim: Claim) -> None:
         """Store a claim, and note a take-over if its Spark epoch has had another task for the slice.
 
-        Spark starts one task for each slice of an epoch. A second one replaces a task that was lost.
+        Spark starts one task for each slice of a Spark epoch. A second one replaces a task that was lost.
         """
         self.claims[claim.slice] = claim.task
-        epoch, tasks = self._holders.get(claim.slice, ("", set()))
-        if not claim.spark_epoch or claim.spark_epoch != epoch:
+        spark_epoch, tasks = self._holders.get(claim.slice, ("", set()))
+        if not claim.spark_epoch or claim.spark_epoch != spark_epoch:
             self._holders[claim.slice] = claim.spark_epoch, {claim.task}
         elif claim.task not in tasks:  # a known claim is read again, from a recreated topic
             tasks.add(claim.task)
@@ -230,7 +230,7 @@ class ControlReader:
         self.orders = others if order is None else others | {scope: order}
 
     def _end_recreation(self) -> None:
-        """Switch to what the recreated topic says, now that the leader has written the lacking records and its plan."""
+        """Switch to what the recreated topic says, now that the flow leader has written the rest and its plan."""
         new, self._since_recreation = self._since_recreation, None
         if new is not None:
             self.orders = {scope: order for scope, order in new.orders.items() if order is not None}
