@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from mirror.config import model
 from mirror.config.load import json_schema
 from mirror.config.located_yaml import SECRET
-from mirror.control.reports import LOST, OUTCOMES
+from mirror.control.reports import LOST, TRANSACTION_OUTCOMES
 from mirror.kafka.clients import SOURCE_CONSUMER, TARGET_PRODUCER
 from mirror.kafka.throttling import SIDES
 from mirror.status.flow_status import FLOW_STATES, PARTITION_STATES
@@ -51,7 +51,7 @@ LABEL_VALUES = {
     ("mirror_flow_state", "state"): FLOW_STATES,
     ("mirror_partitions", "state"): PARTITION_STATES,
     ("mirror_throttled_partitions", "by"): SIDES,
-    ("mirror_transactions", "outcome"): OUTCOMES,
+    ("mirror_transactions", "outcome"): TRANSACTION_OUTCOMES,
     ("mirror_lost_offsets", "reason"): LOST,
 }
 MEANINGS = {

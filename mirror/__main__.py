@@ -1,4 +1,4 @@
-"""`python -m mirror`."""
+"""Runs the command line: `python -m mirror`."""
 
 from mirror.cli import main
 

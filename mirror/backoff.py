@@ -1,4 +1,4 @@
-"""How long to wait before trying again."""
+"""Exponential back-off: how long to wait before the next attempt."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 
 class Backoff:
-    """Exponential back-off with jitter: each wait is 50 to 100 % of a bound that doubles up to `most` seconds."""
+    """Exponential back-off with jitter: each wait is 50 to 100 % of a bound, which doubles up to `most` seconds."""
 
     def __init__(self, first: float = 0.05, most: float = 10.0) -> None:
         self._first = first
@@ -14,11 +14,11 @@ class Backoff:
         self._bound = first
 
     def next(self) -> float:
-        """Seconds to wait now."""
+        """The seconds to wait now; doubles the bound."""
         bound = self._bound
         self._bound = min(self._most, bound * 2)
         return bound * random.uniform(0.5, 1.0)
 
     def reset(self) -> None:
-        """It worked: begin small again."""
+        """Set the bound back to its first value, after a success."""
         self._bound = self._first

@@ -1,7 +1,7 @@
-"""Strict decoding of JSON that somebody has written to a topic: each value is checked by type and size before its use.
+"""Strict decoding of JSON from mirror's own topics: each value is checked by type and size before it is used.
 
-What is decoded stands in a table, from names to checks: another field is another line there. What a newer mirror adds
-is passed over, what an older one did not write may be missing if the table says so.
+A table of field names and checks says what is decoded; a new field is a new line there. Fields that a newer mirror has
+added are ignored. Fields that an older mirror did not write are optional if the table says so.
 """
 
 from __future__ import annotations
@@ -13,38 +13,38 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
-Check = Callable[[Any], T]  # gives the value as it is used; raises Malformed
+Check = Callable[[Any], T]  # converts a JSON value to the value that is used; raises Malformed
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 _LATEST = 253_402_300_799.0  # seconds since the Unix epoch: the end of the year 9999, where Python's calendar ends
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")  # Kafka's rule
 _NAME = re.compile(r"[ -~]{0,100}")
-_CUT = 2_000  # characters
+_CUT = 2_000  # most characters of a text
 
 
 class Malformed(ValueError):
-    """It is not what it should be. The text says where and why, and has nothing of what was read."""
+    """A value is not what it should be. The message says where and why, and never quotes what was read."""
 
 
 def parsed(value: bytes | str, most: int) -> Any:
-    """What JSON of at most so many bytes says; numbers are finite. Raises Malformed."""
+    """Parse JSON of `most` bytes at most, in which every number is finite. Raises Malformed."""
     if len(value) > most:
         raise Malformed(f"longer than {most:,} bytes")
     try:
         return json.loads(value.decode() if isinstance(value, bytes) else value, parse_constant=_not_finite)
-    except (ValueError, RecursionError):  # nested a thousand deep, or a number of thousands of digits
-        raise Malformed("no JSON that can be read") from None
+    except (ValueError, RecursionError):  # also nesting a thousand deep, and numbers of thousands of digits
+        raise Malformed("not valid JSON") from None
 
 
 def _not_finite(_: str) -> NoReturn:
-    raise Malformed("a number that is not finite")
+    raise Malformed("a number is not finite")
 
 
 def fields(raw: Any, wanted: Mapping[str, Check[Any]], optional: Mapping[str, Check[Any]] | None = None) -> Any:
-    """Those of an object's fields that the tables name, checked; without optional ones that are missing."""
+    """Check an object's fields that the tables name, and return them. Missing optional fields are left out."""
     if not isinstance(raw, dict):
-        raise Malformed("no object")
+        raise Malformed("not an object")
     for name in wanted:
         if name not in raw:
             raise Malformed(f"{name} is missing")
@@ -53,9 +53,9 @@ def fields(raw: Any, wanted: Mapping[str, Check[Any]], optional: Mapping[str, Ch
 
 
 def elements(raw: Any, wanted: Sequence[Check[Any]], optional: Sequence[Check[Any]] = ()) -> list[Any]:
-    """The same for a list that is told by places: the `wanted` come first, then `optional` ones as far as it goes."""
+    """Check a list whose elements have fixed places: first the `wanted` ones, then the `optional` ones that exist."""
     if not isinstance(raw, list) or len(raw) < len(wanted):
-        raise Malformed(f"no list of {len(wanted)} elements")
+        raise Malformed(f"not a list of {len(wanted)} elements")
     checks = [*wanted, *optional]
     return [_within(str(place), check, each) for place, (check, each) in enumerate(zip(checks, raw, strict=False))]
 
@@ -68,44 +68,44 @@ def _within(where: str, check: Check[T], raw: Any) -> T:
 
 
 def integer(least: int = 0, most: int = INT64_MAX) -> Check[int]:
-    """A whole number within bounds, as JSON writes one; true and false are none."""
+    """Check for an integer within bounds; true and false are not integers."""
 
     def check(raw: Any) -> int:
         if type(raw) is not int or not least <= raw <= most:
-            raise Malformed(f"no integer from {least} to {most}")
+            raise Malformed(f"not an integer from {least} to {most}")
         return raw
 
     return check
 
 
 def number(least: float = 0.0, most: float = 1e18) -> Check[float]:
-    """A number within bounds, finite."""
+    """Check for a finite number within bounds."""
 
     def check(raw: Any) -> float:
         if type(raw) not in (int, float) or not least <= raw <= most or not math.isfinite(raw):
-            raise Malformed(f"no number from {least:g} to {most:g}")
+            raise Malformed(f"not a number from {least:g} to {most:g}")
         return float(raw)
 
     return check
 
 
 def flag(raw: Any) -> bool:
-    """True or false."""
+    """Check for true or false."""
     if not isinstance(raw, bool):
         raise Malformed("neither true nor false")
     return raw
 
 
 def name(raw: Any) -> str:
-    """A short word of ours, such as an id or a state."""
-    return _matching(_NAME, raw, "no short word")
+    """Check for a short word that mirror writes, such as an id or a state."""
+    return _matching(_NAME, raw, "not a short word")
 
 
 def topic_name(raw: Any) -> str:
-    """What Kafka takes as a topic's name."""
+    """Check for a topic name that Kafka accepts."""
     if raw in (".", ".."):
-        raise Malformed("no topic's name")
-    return _matching(_TOPIC, raw, "no topic's name")
+        raise Malformed("not a topic's name")
+    return _matching(_TOPIC, raw, "not a topic's name")
 
 
 def _matching(pattern: re.Pattern[str], raw: Any, otherwise: str) -> str:
@@ -115,48 +115,48 @@ def _matching(pattern: re.Pattern[str], raw: Any, otherwise: str) -> str:
 
 
 def text(raw: Any) -> str:
-    """Something for people: cut, and without what would move a terminal's cursor or can't be encoded."""
+    """A text for people: shortened, and without characters that move a terminal's cursor or cannot be encoded."""
     if not isinstance(raw, str):
-        raise Malformed("no text")
+        raise Malformed("not a text")
     return "".join(each if each.isprintable() else " " for each in raw[:_CUT])
 
 
 def listed(check: Check[T], length: int | None = None) -> Check[list[T]]:
-    """A list, of this length if one is given, of such elements."""
+    """Check for a list whose elements pass `check`, of this `length` if one is given."""
 
     def checked(raw: Any) -> list[T]:
         if not isinstance(raw, list) or length not in (None, len(raw)):
-            raise Malformed("no list" if length is None else f"no list of {length} elements")
+            raise Malformed("not a list" if length is None else f"not a list of {length} elements")
         return [check(each) for each in raw]
 
     return checked
 
 
 def keyed(key: Check[str], check: Check[T]) -> Check[dict[str, T]]:
-    """An object with keys that nobody knows beforehand."""
+    """Check for an object whose keys are not known beforehand."""
 
     def checked(raw: Any) -> dict[str, T]:
         if not isinstance(raw, dict):
-            raise Malformed("no object")
+            raise Malformed("not an object")
         return {key(each): check(value) for each, value in raw.items()}
 
     return checked
 
 
 def among(known: Iterable[str]) -> Check[str]:
-    """One of these words."""
+    """Check for one of these words."""
     words = frozenset(known)
 
     def check(raw: Any) -> str:
         if not isinstance(raw, str) or raw not in words:
-            raise Malformed(f"none of {', '.join(sorted(words))}")
+            raise Malformed(f"not one of {', '.join(sorted(words))}")
         return raw
 
     return check
 
 
 def counts(names: Iterable[str]) -> Check[dict[str, int]]:
-    """A count for each of these names, 0 where it is missing; those of other names are passed over."""
+    """Check for a count for each of these names: 0 if it is missing. Other names are ignored."""
     table = dict.fromkeys(names, integer())
 
     def check(raw: Any) -> dict[str, int]:
@@ -167,7 +167,7 @@ def counts(names: Iterable[str]) -> Check[dict[str, int]]:
 
 
 def moment(least: float = 0.0) -> Check[float]:
-    """Seconds since the Unix epoch, as far as a calendar goes."""
+    """Check for seconds since the Unix epoch, up to the last year of Python's calendar."""
     return number(least, _LATEST)
 
 
@@ -175,7 +175,7 @@ partition_number = integer(0, INT32_MAX)
 
 
 def number_of_key(digits: str) -> int:
-    """A partition or slice that stands in a record's key, as `str` writes it."""
+    """Decode the number of a partition or slice in a record's key, which must be as `str` writes it."""
     if not re.fullmatch(r"0|[1-9][0-9]{0,9}", digits):
-        raise Malformed("no number in the key")
+        raise Malformed("the key has no number")
     return partition_number(int(digits))

@@ -7,23 +7,26 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from mirror.settings import Log
 
-REPEAT_AFTER = 60.0  # seconds in which the same warning is said once
-REMEMBERED = 1_000  # different warnings
+S = TypeVar("S", bound=Hashable)
+
+REPEAT_AFTER = 60.0  # seconds during which an equal warning is logged only once
+REMEMBERED = 1_000  # most different warnings that are remembered
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 def configure(log: Log) -> None:
-    """Send mirror's log to stderr; other libraries' only from WARNING on. May be called again."""
+    """Send mirror's log to stderr, and other libraries' logs from WARNING on. May be called again."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_formatter(log.format))
-    # py4j logs every lost connection of a JVM that ends, on its own logger and on the root; the service itself
-    # tells what that means.
+    # When a JVM ends, py4j logs every lost connection, on its own logger and on the root logger. The service logs what
+    # that means.
     handler.addFilter(lambda record: record.name != "root")
     handler.addFilter(Repetitions())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
@@ -32,7 +35,7 @@ def configure(log: Log) -> None:
 
 
 def say_last(error: str) -> None:
-    """Say on stderr why the command ends: as a log line if log lines are JSON, else as it is."""
+    """Write to stderr why the command ends: as a log line if log lines are JSON, otherwise as plain text."""
     handlers = logging.getLogger().handlers
     if any(isinstance(handler.formatter, JsonFormatter) for handler in handlers):
         logging.getLogger("mirror").error(error)
@@ -41,32 +44,60 @@ def say_last(error: str) -> None:
 
 
 class Repetitions(logging.Filter):
-    """Lets a warning or error through that was not said in the last minute; counts it in `repeated` otherwise.
+    """Drops a warning or error if an equal one was logged in the last minute. The next one has the count in `repeated`.
 
-    The same is what has the same words and fields. A defect is always said, with its traceback.
+    Records are equal if message and fields are equal. Records with a traceback are never dropped.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
         self._lock = threading.Lock()
-        self._said: dict[tuple[object, ...], tuple[float, int]] = {}  # when, and how often it came since
+        self._logged: dict[tuple[object, ...], tuple[float, int]] = {}  # when, and how many were dropped since
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Is it to be said?"""
+        """True if the record is to be logged."""
         if record.levelno < logging.WARNING or record.exc_info or hasattr(record, "repeated"):
             return True
         now = self._clock()
         key = (record.name, record.levelno, record.getMessage(), str(_fields(record)))
         with self._lock:
-            when, count = self._said.pop(key, (-REPEAT_AFTER, 0))
+            when, count = self._logged.pop(key, (-REPEAT_AFTER, 0))
             again = now - when < REPEAT_AFTER
-            self._said[key] = (when, count + 1) if again else (now, 0)
-            while len(self._said) > REMEMBERED:
-                del self._said[next(iter(self._said))]
+            self._logged[key] = (when, count + 1) if again else (now, 0)
+            while len(self._logged) > REMEMBERED:
+                del self._logged[next(iter(self._logged))]
         if count and not again:
             record.repeated = count
         return not again
+
+
+class OnChange:
+    """Remembers what was logged last, so that a condition which lasts is logged once and not on every pass.
+
+    Use either `is_new`, where each `subject` (a partition, a topic) has a value of its own, or `added`, where being
+    there is all that counts. Not safe for use by several threads.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[Hashable, object] = {}
+
+    def is_new(self, value: object, subject: Hashable = None) -> bool:
+        """True if `value` is not the last one of `subject`; remembers it."""
+        same = subject in self._last and self._last[subject] == value
+        self._last[subject] = value
+        return not same
+
+    def added(self, subjects: Iterable[S]) -> list[S]:
+        """The subjects that the last call did not have. One that was missing in between counts as added again."""
+        found = list(dict.fromkeys(subjects))
+        new = [subject for subject in found if subject not in self._last]
+        self._last = {subject: None for subject in found}
+        return new
+
+    def clear(self, subject: Hashable = None) -> bool:
+        """Forget the value of `subject`, so that any next one is new. True if there was one."""
+        return self._last.pop(subject, self) is not self
 
 
 def _formatter(name: str) -> logging.Formatter:
@@ -74,7 +105,7 @@ def _formatter(name: str) -> logging.Formatter:
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    """What was given as `extra`."""
+    """The fields that the caller gave as `extra`."""
     return {key: value for key, value in vars(record).items() if key not in _STANDARD and value is not None}
 
 
@@ -84,17 +115,17 @@ def _time(record: logging.LogRecord) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """`2026-01-31T12:00:00.000Z INFO message key=value key="two words"`."""
+    """Formats a record as `2026-01-31T12:00:00.000Z INFO message key=value key="two words"`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, but for a defect's traceback."""
+        """One line, followed by a traceback if there is one."""
         fields = "".join(f" {key}={_quoted(value)}" for key, value in _fields(record).items())
         line = f"{_time(record)} {record.levelname} {record.getMessage()}{fields}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line, with the field names of Spark's own JSON log."""
+    """Formats a record as one line of JSON, with the field names of Spark's own JSON log."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One line."""

@@ -1,4 +1,4 @@
-"""What every part of mirror speaks of: a partition, a topic, a position. Pure."""
+"""The values that every part of mirror uses: a partition, a topic, a position. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Partition(NamedTuple):
 
 
 def a_partition(raw: Any) -> Partition:
-    """As JSON has it: a list of topic and number. Raises Malformed."""
+    """Decode a partition from its JSON list of topic and number. Raises Malformed."""
     return Partition(*decode.elements(raw, [decode.topic_name, decode.partition_number]))
 
 
@@ -27,29 +27,30 @@ def a_partition(raw: Any) -> Partition:
 class Topic:
     """A source topic that is mirrored, and its remote topic.
 
-    `initial` counts the partitions that were there when the flow first ran: they begin at the flow's `start`.
-    Those that come later begin at the earliest offset, whatever `start` says: nobody has seen their records.
+    `initial` is the number of partitions that existed when the flow first ran: these begin at the flow's `start`. Later
+    partitions begin at the earliest offset, whatever `start` says, because nobody has seen their records yet.
     """
 
     remote: str
-    topic_id: str  # KIP-516: tells a deleted and recreated topic from the first one
+    topic_id: str  # KIP-516: a recreated topic of the same name has another id
     partitions: int
     initial: int
-    remote_id: str = ""  # the id of the remote topic that holds the copy; "" in plans from before it was recorded
-    remote_lost: bool = False  # the target has no topic with this id (any more): its partitions are blocked
+    remote_id: str = ""  # the id of the remote topic that has the copy; "" in the plans of older versions
+    remote_lost: bool = False  # the target has no topic with this id any more: an operator has to decide
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
     """The next upstream offset, and the ids of the source topic and the remote topic that it belongs to.
 
-    Without `topic_id` it is not one of ours: somebody else's tool has committed it. `remote_id` is "" in positions from
-    before it was recorded. `resets` counts how often somebody, or a policy, has set the position to where copying
-    had not led it: with the same `resets` a position never goes back.
+    A position without `topic_id` was committed by another tool. `remote_id` is "" in the positions of older versions.
+    `resets` counts how often an operator or a policy has moved the position other than by copying. While `resets` stays
+    the same, a position never goes back.
 
-    `epoch` is the leader epoch of the record before it (-1 if not known): by it a source tells whether its log still
-    has that record, or was cut and has grown again (KIP-320). Behind markers it is not known; then `since` is that of
-    the last record (-1 if not known), by which we tell who does not lead any more.
+    `epoch` is the leader epoch of the record before the position, -1 if not known. With it the source can tell whether
+    its log still has that record, or was truncated and has grown again (KIP-320). After transaction markers the epoch
+    is not known. Then `since` has the epoch of the last record before the markers (-1 if not known); it shows whether
+    the broker that answers is an outdated leader.
     """
 
     offset: int
@@ -61,20 +62,20 @@ class Position:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """What only grows from one position of a partition to the next, within one source topic."""
+        """A value that never decreases from one position of a partition to the next, within one source topic."""
         return self.resets, self.offset
 
     @property
     def newest_epoch(self) -> int:
-        """The newest leader epoch that is known of what stands before the position; -1: none."""
+        """The newest known leader epoch of the records before the position; -1 if none is known."""
         return max(self.epoch, self.since)
 
     def belongs_to(self, topic_id: str) -> bool:
-        """Is it a position in this topic, as far as anybody knows?"""
+        """True if the position is, or may be, one in the topic with this id."""
         return self.topic_id in ("", topic_id)
 
     def reset(self, offset: int, remote_id: str) -> Position:
-        """A position that somebody has chosen, in the same source topic."""
+        """The position at `offset` of the same source topic, as an operator or a policy has chosen it."""
         here = offset == self.offset
         epochs = (self.epoch if here else -1, self.newest_epoch)
         return Position(offset, self.topic_id, *epochs, remote_id, self.resets + 1)

@@ -1,4 +1,4 @@
-"""What is mirrored and under which name: MirrorMaker's topic filters and replication policies. Pure."""
+"""Which topics are mirrored, and under which names: MirrorMaker's topic filters and replication policies. Pure."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from typing import Protocol
 
 from mirror.settings import Flow
 
-# Composed of nothing but legal topic characters: a name. Anything else is a regular expression.
+# A pattern made of legal topic characters only is a name. Any other pattern is a regular expression.
 LITERAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 # Never mirrored, whatever the filters say (MirrorMaker's DefaultTopicFilter and ReplicationPolicy.isInternalTopic).
 INTERNAL = re.compile(r"__.*|\..*|.*[-.]internal")
 
-SOME = 10  # names that are told of a long list
+SOME = 10  # names of a long list that are shown
 
-LeftOut = Mapping[str, Sequence[str]]  # topics of the source by the reason why they are not copied
+LeftOut = Mapping[str, Sequence[str]]  # by reason: the source topics that are not copied
 
 
 def matcher(patterns: Collection[str]) -> Callable[[str], bool]:
-    """True for a topic that one of `patterns` names, or matches as a whole as a regular expression."""
+    """A function that is True for a topic if one of `patterns` is its name, or a regular expression for all of it."""
     literals = {pattern for pattern in patterns if LITERAL.fullmatch(pattern)}
-    # Each by itself: joined, a flag or a group number of one would reach into the others.
+    # Compiled one by one: in a joined expression a flag or a group number of one pattern would affect the others.
     expressions = [re.compile(pattern) for pattern in patterns if pattern not in literals]
     return lambda topic: topic in literals or any(e.fullmatch(topic) for e in expressions)
 
 
 class Rules(Protocol):
-    """A flow's own keys that decide."""
+    """The keys of a flow that decide which topics are mirrored and how they are named."""
 
     @property
     def topics(self) -> Collection[str]:
-        """Names and expressions."""
+        """Names and regular expressions of the topics to mirror."""
 
     @property
     def exclude(self) -> Collection[str]:
-        """Names and expressions."""
+        """Names and regular expressions of the topics to leave out."""
 
     @property
     def replication_policy(self) -> str:
-        """default or identity."""
+        """`default` or `identity`."""
 
     @property
     def separator(self) -> str:
-        """Between alias and topic."""
+        """The text between the alias and the topic's name."""
 
 
 class ReplicationPolicy:
@@ -61,38 +61,38 @@ class ReplicationPolicy:
 
     @staticmethod
     def of(flow: Flow) -> ReplicationPolicy:
-        """A flow's policy."""
+        """The policy of a flow."""
         return ReplicationPolicy(flow, flow.source.alias, flow.target.alias)
 
     def remote_topic(self, topic: str) -> str:
-        """`orders` -> `primary.orders`; with Identity `orders`."""
+        """The remote topic: `orders` becomes `primary.orders`, or stays `orders` with the identity policy."""
         return topic if self._identity else f"{self._source}{self._separator}{topic}"
 
     def is_cycle(self, topic: str) -> bool:
-        """Has the topic been on the target already? Told by the aliases before its name; Identity can't tell."""
-        # As text, not by parts: an alias may have the separator in it.
+        """True if the aliases before the topic's name show that it comes from the target. Never so with identity."""
+        # Compared as text, because an alias may contain the separator.
         separator = self._separator
         return not self._identity and f"{separator}{self._target}{separator}" in separator + topic
 
     def is_mirrored(self, topic: str) -> bool:
-        """Is the source's topic to be copied? Excludes win."""
+        """True if the source topic is to be mirrored; `exclude` takes precedence over `topics`."""
         return self._wanted(topic) and self._reason(topic) is None
 
     def left_out(self, topic: str) -> str | None:
-        """Why a topic that `topics` matches is not copied; None: it is copied, or `topics` does not match it."""
+        """The reason why a topic is not copied although `topics` matches it; None otherwise."""
         return self._reason(topic) if self._wanted(topic) else None
 
     def _reason(self, topic: str) -> str | None:
         if INTERNAL.fullmatch(topic):
-            return 'internal: such a name begins with "__" or ".", or ends in "-internal" or ".internal"'
+            return 'internal: the name begins with "__" or ".", or ends in "-internal" or ".internal"'
         if self.is_cycle(topic):
-            return f'a cycle: such a name has the target\'s alias "{self._target}" in it, so it has been there'
+            return f'a cycle: the name contains the target\'s alias "{self._target}", so the topic comes from there'
         excluding = next((pattern for pattern, matches in self._exclude if matches(topic)), None)
         return None if excluding is None else f'"{excluding}" in exclude matches it'
 
 
 def left_out_topics(policy: ReplicationPolicy, topics: Iterable[str]) -> dict[str, list[str]]:
-    """Those of the source's topics that `topics` matches but that are not copied: sorted names by the reason."""
+    """The source topics that `topics` matches but that are not copied: by reason, their sorted names."""
     found: dict[str, list[str]] = {}
     for topic in sorted(topics):
         reason = policy.left_out(topic)
@@ -102,6 +102,6 @@ def left_out_topics(policy: ReplicationPolicy, topics: Iterable[str]) -> dict[st
 
 
 def some_of(names: Sequence[str]) -> str:
-    """The first few of many names, and how many more there are."""
+    """The first names of a list, and how many more there are, as a text."""
     more = len(names) - SOME
     return ", ".join(names[:SOME]) + (f", and {more:,} more" if more > 0 else "")

@@ -1,7 +1,7 @@
-"""What a run is told: frozen settings, free of pydantic so that Spark tasks can carry them.
+"""The settings of a run: frozen dataclasses, free of pydantic so that Spark tasks can carry them.
 
-`config.py` makes them from YAML and is the one place that knows defaults and limits.
-Client properties may hold secrets, so no `repr` here shows them.
+mirror.config makes them from YAML and is the only place that knows defaults and limits. Client properties may contain
+secrets, so no `repr` here shows them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Start = Literal["earliest", "latest"] | int  # int: milliseconds since the Unix 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A Kafka cluster: its alias and the librdkafka properties that reach it."""
+    """A Kafka cluster: its alias and the librdkafka properties to connect to it."""
 
     alias: str
     properties: Mapping[str, str] = field(repr=False)  # for every client
@@ -43,26 +43,26 @@ class Flow:
     compression: str
     batch_max_records: int
     batch_max_bytes: int
-    transaction_linger_max: float  # a busy partition waits at most this before its next transaction
+    transaction_linger_max: float  # a busy partition waits this long at most before its next transaction
     transaction_timeout: float
     transaction_threads: int  # transactions at once in one task
     producers_max: int  # producers open at once in one task
     producer_idle_timeout: float
-    open_transaction_warn_after: float  # a transaction on the source that holds records back for longer is told
+    open_transaction_warn_after: float  # warn of a source transaction that holds records back for longer
     exactly_once: bool  # False: at least once, without transactions
-    append_to_existing: bool  # copy into remote partitions that have records, but no position of this flow
-    accept_log_append_time: bool  # may remote topics replace the records' timestamps by their own clock?
-    on_data_loss: Literal["fail", "skip"]  # when the source has no longer what comes after the position
+    append_to_existing: bool  # copy into remote partitions that have records but no position of this flow
+    accept_log_append_time: bool  # True if remote topics may replace the timestamps of records by their own clock
+    on_data_loss: Literal["fail", "skip"]  # when the source has lost records after the position
     on_poison_record: Literal["fail", "skip", "dead_letter"]  # when the target refuses a record
 
     @property
     def name(self) -> str:
-        """How people call the flow: `primary->backup`."""
+        """The name that people see: `primary->backup`."""
         return f"{self.source.alias}->{self.target.alias}"
 
     @property
     def control_topic(self) -> str:
-        """Compacted topic on the target that carries plans and claims."""
+        """Compacted topic on the target that carries plans, claims, orders and decisions."""
         return f"mirror-control.{self.source.alias}.internal"
 
     @property
@@ -72,7 +72,7 @@ class Flow:
 
     @property
     def dead_letter_topic(self) -> str:
-        """Topic on the target for records that it refuses, if that is the policy."""
+        """Topic on the target for records that it refuses, used if `on_poison_record` is dead_letter."""
         return f"mirror-dead-letters.{self.source.alias}.internal"
 
     @property
@@ -83,22 +83,22 @@ class Flow:
     @property
     def own_topics(self) -> tuple[str, ...]:
         """All of mirror's own topics on the target that the flow needs."""
-        letters = (self.dead_letter_topic,) if self.on_poison_record == "dead_letter" else ()
-        return (self.control_topic, self.status_topic, self.offset_syncs_topic, *letters)
+        dead_letters = (self.dead_letter_topic,) if self.on_poison_record == "dead_letter" else ()
+        return (self.control_topic, self.status_topic, self.offset_syncs_topic, *dead_letters)
 
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """Where Spark runs and what it is told."""
+    """Where Spark runs, and its configuration."""
 
     master: str
     conf: Mapping[str, str] = field(repr=False)
-    references: frozenset[str] = frozenset()  # keys of `conf` whose values come from ${...}: never to be shown
+    references: frozenset[str] = frozenset()  # keys of `conf` whose values come from ${...}; they are never shown
 
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """Where the status page, `/metrics`, `/livez` and `/readyz` are served; port 0 picks a free one."""
+    """The address of the status page, `/metrics`, `/livez` and `/readyz`; port 0 picks a free port."""
 
     host: str
     port: int
@@ -106,14 +106,14 @@ class Http:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """How much `/metrics` tells: a series for each partition, or one for each topic."""
+    """The detail of `/metrics`: a series for each partition, or for each topic."""
 
     labels: Literal["partition", "topic"]
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """How log lines look."""
+    """The level and the format of log lines."""
 
     level: Literal["debug", "info", "warning", "error"]
     format: Literal["text", "json"]

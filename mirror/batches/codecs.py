@@ -1,4 +1,4 @@
-"""Unpacks the records of a batch piece by piece: a small batch that unpacks to gigabytes needs no such memory."""
+"""Decompresses a batch piece by piece, so that a small batch which decompresses to gigabytes needs little memory."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import pyarrow as pa
 
 from mirror.errors import Malformed
 
-NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)  # as a batch's attributes number them
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)  # the codes in a batch's attributes
 _STREAMS = {GZIP: "gzip", LZ4: "lz4", ZSTD: "zstd"}
 
 PIECE = 2**20  # bytes
 
-_XERIAL = b"\x82SNAPPY\x00"  # Java's clients cut into blocks and begin with this, a version and a compatible one
+_XERIAL = b"\x82SNAPPY\x00"  # Java's clients write this, two version numbers, and then blocks
 _XERIAL_HEADER = len(_XERIAL) + 8
 _BLOCK = struct.Struct(">i")
-_SNAPPY_RATIO = 32  # no block unpacks to more: a copy of 64 bytes takes 3
+_SNAPPY_RATIO = 32  # no block has a higher ratio, because a copy of 64 bytes is encoded in 3 bytes
 
 
 def unpacked(codec: int, payload: memoryview) -> Iterator[bytes]:
-    """The records of a batch, uncompressed, in pieces. Raises Malformed."""
+    """The decompressed records of a batch, in pieces. Raises Malformed."""
     if codec == NONE:
         yield bytes(payload)
     elif codec == SNAPPY:
@@ -62,7 +62,7 @@ def _snappy(payload: memoryview) -> Iterator[bytes]:
 
 
 def _block(data: memoryview) -> bytes:
-    """One block; it begins with its size as a number of variable length."""
+    """Decompress one block, which begins with its decompressed size as a varint."""
     size = shift = 0
     for byte in data[:5]:
         size |= (byte & 0x7F) << shift

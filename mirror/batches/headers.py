@@ -1,4 +1,4 @@
-"""The headers of record batches: what each batch has, and whether read_committed consumers see it."""
+"""The headers of record batches: what a batch contains, and whether read_committed consumers see it."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from crc32c import crc32c
 from mirror.batches import varints
 from mirror.errors import Malformed
 
-# Offset, length, leader epoch, format; in the same places in every format.
+# First offset, length, leader epoch, format; at the same places in every format.
 _START = struct.Struct(">qiib")
 # CRC, attributes, last offset delta, base and largest timestamp, producer id, epoch and sequence, records.
 _REST = struct.Struct(">IhiqqqhiI")
-_LENGTH_FROM = 12  # the length counts what comes after itself
-_OLD = struct.Struct(">Ib")  # in old formats: CRC, format
+_LENGTH_FROM = 12  # the length counts the bytes from here on
+_OLD = struct.Struct(">Ib")  # CRC and format of the old formats
 _OLD_CRC_FROM = 16
-_CRC_FROM = 21  # the CRC covers all from the attributes on
+_CRC_FROM = 21  # the CRC covers the bytes from here (the attributes) on
 HEADER = _START.size + _REST.size  # bytes
 
 FORMAT = 2
-CODEC, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20  # of the attributes
-_ABORT = b"\x00\x00"  # the type within a marker's key, after the key's version
+CODEC, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20  # bits of the attributes
+_ABORT = b"\x00\x00"  # the type in a marker's key, after the version
 _OLD_MIN, _OFFSET_MAX = 14, 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """One batch. Offsets are of its first and last record, also of those that compaction has removed.
+class RecordBatch:
+    """One record batch. The offsets `first` and `last` do not change when compaction removes records.
 
-    Of the old formats 0 and 1 only `format` and the offset `last` are known.
+    For the old formats 0 and 1 only `format` and `last` are known.
     """
 
     format: int
@@ -43,20 +43,20 @@ class Batch:
     max_timestamp: int  # ms
     producer_id: int
     records: int
-    payload: memoryview  # the records, perhaps compressed
+    payload: memoryview  # the records, compressed or not
 
     @property
     def is_old(self) -> bool:
-        """Format 0 or 1, of producers before Kafka 0.11: without headers, and nothing of it is unpacked here."""
+        """True for format 0 or 1, of producers before Kafka 0.11. Its records have no headers and are not read here."""
         return self.format < FORMAT
 
 
-def walk(data: memoryview) -> list[Batch]:
-    """The whole batches in the records of a Fetch answer; a last one may be cut off.
+def walk(data: memoryview) -> list[RecordBatch]:
+    """The complete batches in the records of a Fetch answer. An incomplete last batch is left out.
 
-    Raises Malformed for what is no batch, and for a wrong checksum.
+    Raises Malformed for data that is not a batch, and for a wrong checksum.
     """
-    found: list[Batch] = []
+    found: list[RecordBatch] = []
     at, end = 0, len(data)
     while end - at >= _START.size:
         first, length, _, version = _START.unpack_from(data, at)
@@ -66,7 +66,8 @@ def walk(data: memoryview) -> list[Batch]:
             or not 0 <= version <= FORMAT
             or length < (HEADER - _LENGTH_FROM if version == FORMAT else _OLD_MIN)
         ):
-            raise Malformed(f"what follows offset {found[-1].last if found else 'asked for'} is no record batch")
+            where = f"after offset {found[-1].last}" if found else "at the fetched offset"
+            raise Malformed(f"no record batch {where}")
         if total > end - at:
             break
         if found and first <= found[-1].last:
@@ -77,30 +78,30 @@ def walk(data: memoryview) -> list[Batch]:
     return found
 
 
-def _batch(data: memoryview, first: int) -> Batch:
+def _batch(data: memoryview, first: int) -> RecordBatch:
     crc, attributes, delta, base, most, producer, _, _, records = _REST.unpack_from(data, _START.size)
     if crc32c(data[_CRC_FROM:]) != crc:
         raise Malformed(f"the batch at offset {first} has a wrong checksum")
     last = first + delta
-    # A batch keeps its last offset when compaction removes records, and when it removes all of them.
+    # A batch keeps its last offset when compaction removes records, even if it removes all of them.
     if delta < 0 or records > delta + 1 or last > _OFFSET_MAX:
         raise Malformed(f"the batch at offset {first} has {records} records up to offset {last}")
-    return Batch(FORMAT, first, last, attributes, base, most, producer, records, data[HEADER:])
+    return RecordBatch(FORMAT, first, last, attributes, base, most, producer, records, data[HEADER:])
 
 
-def _old(data: memoryview, offset: int) -> Batch:
-    """An entry of an old format has the offset of its last message. Its checksum covers all from the format on."""
+def _old(data: memoryview, offset: int) -> RecordBatch:
+    """Parse an entry of an old format, which has the offset of its last message. The CRC starts at the format."""
     crc, version = _OLD.unpack_from(data, _LENGTH_FROM)
     if crc32(data[_OLD_CRC_FROM:]) != crc:
         raise Malformed(f"the message at offset {offset} has a wrong checksum")
-    return Batch(version, offset, offset, 0, -1, -1, -1, 0, memoryview(b""))
+    return RecordBatch(version, offset, offset, 0, -1, -1, -1, 0, memoryview(b""))
 
 
-def committed(batches: Iterable[Batch], aborted: Sequence[tuple[int, int]]) -> Iterator[Batch]:
-    """Those with records that read_committed consumers see (KIP-98): no markers, and nothing of an aborted transaction.
+def committed(batches: Iterable[RecordBatch], aborted: Sequence[tuple[int, int]]) -> Iterator[RecordBatch]:
+    """The batches that read_committed consumers see (KIP-98): no markers, and nothing of aborted transactions.
 
-    `aborted` is the Fetch answer's own list, a producer id and a first offset each: from there up to the producer's
-    next abort marker its transactional batches don't count.
+    `aborted` is the list in the Fetch answer, a producer id and a first offset each. From that offset up to the
+    producer's next abort marker, its transactional batches are left out.
     """
     coming = sorted(aborted, key=lambda each: each[1], reverse=True)
     aborting: set[int] = set()
@@ -114,8 +115,8 @@ def committed(batches: Iterable[Batch], aborted: Sequence[tuple[int, int]]) -> I
             yield batch
 
 
-def _aborts(control: Batch) -> bool:
-    """Is it an abort marker? The key of its one record says so; an empty one (KIP-534) says nothing."""
+def _aborts(control: RecordBatch) -> bool:
+    """True for an abort marker, by the key of its only record. Compaction may have removed that record (KIP-534)."""
     if not control.records:
         return False
     _, at = varints.read(control.payload, 0)

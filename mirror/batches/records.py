@@ -1,4 +1,4 @@
-"""The records of a batch, one by one, in one loop without an object for each: millions a minute are read with it."""
+"""Reads the records of a batch in one loop without an object for each, because it reads millions a minute."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import NamedTuple
 
 from mirror.batches import varints
 from mirror.batches.codecs import unpacked
-from mirror.batches.headers import CODEC, LOG_APPEND_TIME, Batch
+from mirror.batches.headers import CODEC, LOG_APPEND_TIME, RecordBatch
 from mirror.errors import Malformed
 
 RECORD_MAX = 2**30  # bytes
-_LENGTH_MAX = 10  # bytes of a record's length at most
-_KEY_AND_VALUE = 2  # parts of a record before its headers
-_NULL = 1  # -1, the length of null, as it is encoded
+_LENGTH_MAX = 10  # most bytes of the varint that is a record's length
+_KEY_AND_VALUE = 2  # the parts of a record before its headers
+_NULL = 1  # the encoding of -1, which is the length of null
 
-Header = tuple[bytes | None, bytes | None]  # a name is null only where somebody has written what no client writes
+Header = tuple[bytes | None, bytes | None]  # the name is null only in records that no regular client writes
 
 
 class Content(NamedTuple):
-    """Key, value and headers; null is not the same as empty."""
+    """The key, value and headers of a record; null and empty differ."""
 
     key: bytes | None
     value: bytes | None
@@ -27,9 +27,9 @@ class Content(NamedTuple):
 
 
 def encode(content: Content) -> bytes:
-    """A record's content as it stands in a batch, behind length, attributes, timestamp and offset.
+    """Encode a record's content as in a batch, without length, attributes, timestamp and offset.
 
-    Each number is in its shortest encoding, so that the results are equal if and only if the contents are.
+    Every number has its shortest encoding, so two results are equal if and only if the contents are.
     """
     parts = [_encoded(content.key), _encoded(content.value), varints.write(len(content.headers))]
     for name, value in content.headers:
@@ -42,7 +42,7 @@ def _encoded(part: bytes | None) -> bytes:
 
 
 def decode(data: bytes) -> Content:
-    """The content of a record, whose numbers need not be in their shortest encoding. Raises Malformed."""
+    """Decode a record's content. Its numbers need not have their shortest encoding. Raises Malformed."""
     at, end = 0, len(data)
 
     def part() -> bytes | None:
@@ -63,8 +63,8 @@ def decode(data: bytes) -> Content:
     return Content(key, value, headers)
 
 
-def records(batch: Batch) -> Iterator[tuple[int, int, bytes]]:
-    """Offset, timestamp (ms) and encoded content of each record. Raises Malformed."""
+def records(batch: RecordBatch) -> Iterator[tuple[int, int, bytes]]:
+    """The offset, timestamp (ms) and encoded content of each record. Raises Malformed."""
     appended = batch.max_timestamp if batch.attributes & LOG_APPEND_TIME else None
     base, before = batch.base_timestamp, -1
     try:
@@ -90,7 +90,10 @@ def records(batch: Batch) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _split(pieces: Iterator[bytes], count: int) -> Iterator[tuple[bytes, int, int]]:
-    """Each record: the buffer that holds it, and where it is there, without length and attributes (without meaning)."""
+    """For each record, the buffer that contains it, and its begin and end there.
+
+    The begin is after the length and the attributes, which have no meaning.
+    """
     data, size, at = b"", 0, 0
     for _ in range(count):
         if size - at < _LENGTH_MAX:
@@ -119,7 +122,7 @@ def _split(pieces: Iterator[bytes], count: int) -> Iterator[tuple[bytes, int, in
 
 
 def _filled(data: bytes, wanted: int, pieces: Iterator[bytes]) -> bytes:
-    """At least so many bytes, if there are as many."""
+    """`data` and as many further pieces as are needed for `wanted` bytes; fewer if the pieces end."""
     parts, size = [data], len(data)
     while size < wanted and (piece := next(pieces, b"")):
         parts.append(piece)
@@ -128,7 +131,10 @@ def _filled(data: bytes, wanted: int, pieces: Iterator[bytes]) -> bytes:
 
 
 def _is_plain(data: bytes, at: int, end: int) -> bool:
-    """Does the content fill its place, with each number in its shortest encoding? A quick look."""
+    """True if the content fills its place and every number has its shortest encoding: then no re-encoding is needed.
+
+    It is False for some contents of that kind, too, because it only makes a quick check.
+    """
     try:
         at = _after(data, at, _KEY_AND_VALUE)
         twice = data[at]  # a small number is encoded as its double; each header has two parts
@@ -138,7 +144,7 @@ def _is_plain(data: bytes, at: int, end: int) -> bool:
 
 
 def _after(data: bytes, at: int, parts: int) -> int:
-    """The place after so many parts. Raises Malformed for a number that is not in its shortest encoding."""
+    """The place after `parts` parts. Raises Malformed for a number that does not have its shortest encoding."""
     for _ in range(parts):
         length = data[at]
         if length < 0x80:

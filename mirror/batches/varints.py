@@ -1,14 +1,14 @@
-"""Zigzag-encoded integers of variable length, as records have them: seven bits a byte, the lowest first."""
+"""Zigzag-encoded varints, as in records: seven bits in each byte, the lowest bits first."""
 
 from __future__ import annotations
 
 from mirror.errors import Malformed
 
-_BITS = 64  # no number in a record has more
+_BITS = 64  # most bits of a number in a record
 
 
 def read(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """The number at this place, and the place after it. Raises Malformed."""
+    """Decode the number at `at`. Returns it and the place after it. Raises Malformed."""
     value = shift = 0
     while shift < _BITS + 6 and at < len(data):
         byte = data[at]
@@ -21,7 +21,7 @@ def read(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def write(number: int) -> bytes:
-    """The shortest encoding."""
+    """Encode a number in the shortest way."""
     number = (number << 1) ^ (number >> (_BITS - 1))
     encoded = bytearray()
     while number >= 0x80:

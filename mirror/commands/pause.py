@@ -14,7 +14,7 @@ from mirror.control.decisions import LOST_KINDS, POSITION_KINDS, Action, Decisio
 from mirror.control.orders import Scope, changes
 from mirror.control.reader import ControlReader
 from mirror.control.state import State
-from mirror.control.topics import ChannelWriter, StatusReader
+from mirror.control.topics import ControlWriter, StatusReader
 from mirror.errors import ConfigError
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
@@ -72,7 +72,7 @@ def give(flow: Flow, scope: Scope, paused: bool, timeout: float) -> Outcome:
     TopicMonitor(flow).ensure_internal_topics()
     with closing(ControlReader(flow, follow=True)) as control, closing(StatusReader(flow)) as status:
         control.read_to_end()
-        ChannelWriter(flow).order(changes(control.orders, scope, paused))
+        ControlWriter(flow).order(changes(control.orders, scope, paused))
         return _await(flow, scope, paused, timeout, control, status)
 
 
@@ -95,7 +95,7 @@ def decide(flow: Flow, scope: Scope, action: Action, offset: int = -1) -> list[s
     decisions = [Decision(Partition(p.topic, p.partition), incident, action, offset) for p, incident in waiting]
     if action == "at":
         _check_offset(flow, [decision.partition for decision in decisions], offset)
-    ChannelWriter(flow).decide(decisions)
+    ControlWriter(flow).decide(decisions)
     words = WORDS[action] + (f" {offset}" if action == "at" else "")
     # Of the reason what has happened, without what to do: that is done now.
     return [f"{flow.name}: {p.topic}-{p.partition} {words}: {p.reason.partition('; ')[0]}" for p, _ in waiting]

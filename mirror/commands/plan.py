@@ -13,7 +13,7 @@ from confluent_kafka.admin import OffsetSpec
 from mirror.commands.tables import Cell, figure, table
 from mirror.control.decisions import doubt, explain, is_accepted, remote_topic
 from mirror.control.orders import Orders, is_paused
-from mirror.control.other_flows import Neighbours
+from mirror.control.other_flows import OtherFlows
 from mirror.control.plan import Plan, merge_initial
 from mirror.control.reader import ControlReader
 from mirror.control.reported_positions import reported_positions
@@ -78,7 +78,7 @@ def preview(flow: Flow) -> Preview:
     changes = TopicMonitor(flow).changes()
     plan, orders = _control(flow, changes)
     policy = ReplicationPolicy.of(flow)
-    others = Neighbours(flow).look({name: policy.remote_topic(name) for name in changes.mirrored})
+    others = OtherFlows(flow).look({name: policy.remote_topic(name) for name in changes.mirrored})
     source = ClusterAdmin(flow.source)
     topics = merge_initial(_topics(flow, changes, source, plan), plan)
     wanted = {Partition(name, n): topic for name, topic in topics.items() for n in range(topic.partitions)}

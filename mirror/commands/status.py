@@ -17,12 +17,12 @@ from mirror.control.plan import Plan
 from mirror.control.reader import ControlReader
 from mirror.control.reports import Report
 from mirror.control.state import State
-from mirror.control.topics import Heard, StatusReader
+from mirror.control.topics import DatedReport, StatusReader
 from mirror.errors import ClusterAway, FlowError
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
 from mirror.settings import Flow
-from mirror.status.flow_status import SILENCE
+from mirror.timing import SILENCE
 
 WELL = (State.STARTING.value, State.PAUSED.value, State.RUNNING.value)
 # The worst first.
@@ -102,9 +102,9 @@ def _but(nothing: FlowView, state: str, reason: str) -> FlowView:
     return FlowView(nothing.flow, state, reason, "", 0, (), ())
 
 
-def view(flow: str, plan: Plan, orders: tuple[str, ...], heard: Iterable[Heard], now: float) -> FlowView:
+def view(flow: str, plan: Plan, orders: tuple[str, ...], heard: Iterable[DatedReport], now: float) -> FlowView:
     """What plan and reports, oldest first, say together. `now`: seconds since the Unix epoch."""
-    reports: dict[Partition, list[Heard]] = {}
+    reports: dict[Partition, list[DatedReport]] = {}
     for each in heard:
         reports.setdefault(each.report.partition, []).append(each)
     wanted = sorted(partition for part in plan.slices for partition in part)
@@ -123,7 +123,7 @@ def view(flow: str, plan: Plan, orders: tuple[str, ...], heard: Iterable[Heard],
     return FlowView(flow, state, reason, plan.leader, plan.generation, orders, partitions)
 
 
-def _partition(partition: Partition, plan: Plan, heard: list[Heard], now: float) -> PartitionView:
+def _partition(partition: Partition, plan: Plan, heard: list[DatedReport], now: float) -> PartitionView:
     remote = plan.topics[partition.topic].remote
     if not heard:
         return PartitionView(
@@ -155,7 +155,7 @@ def _behind(report: Report, now: float) -> float | None:
     return max(0.0, now - report.behind_since) if report.behind_since else 0.0
 
 
-def _rate(heard: list[Heard]) -> float | None:
+def _rate(heard: list[DatedReport]) -> float | None:
     """Records per second, from the newest two reports that are more than a second apart."""
     newest = heard[-1]
     for older in reversed(heard[:-1]):

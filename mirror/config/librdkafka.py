@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -14,15 +13,13 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from mirror.config.located_yaml import SECRET, Location, Problem
 from mirror.config.model import SERVER
 from mirror.kafka.clients import DEFAULTS, SOURCE_CONSUMER, TARGET_PRODUCER, TARGET_PRODUCER_DEFAULTS
+from mirror.kafka.librdkafka_log import NOT_CREATED, UNKNOWN_PROPERTY, why_not_created
 
 # A logger that nobody reads, or else `debug` in the file would print while the file is being checked.
 _SILENT = logging.Logger("mirror.config")
 _SILENT.addHandler(logging.NullHandler())
 
 _DOCUMENTATION = "https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md"
-# How librdkafka begins when properties don't go together, and when it does not know one.
-_CREATION = "Failed to create "
-_UNKNOWN = "No such configuration property"
 _BROKERS = ("bootstrap.servers", "metadata.broker.list")  # without both no client connects to anything
 
 # Java's names, and what to write instead.
@@ -152,12 +149,12 @@ def _single(role: _Role, given: _Property) -> Problem | None:
     if given.name in _BROKERS:
         return Problem(given.location, "brokers must be given by bootstrap.servers of the cluster itself")
     # The Python client has a `logger`, and would quietly take ours for the user's.
-    said = _UNKNOWN if given.name == "logger" else _refusal(role, {given.name: given.value})
-    if said is None or said.startswith(_CREATION):
+    said = UNKNOWN_PROPERTY if given.name == "logger" else _refusal(role, {given.name: given.value})
+    if said is None or said.startswith(NOT_CREATED):
         return None
     if given.name in _JAVA:
         return Problem(given.location, f"Java's name; librdkafka's names are used: {_JAVA[given.name]}")
-    if said.startswith(_UNKNOWN):
+    if said.startswith(UNKNOWN_PROPERTY):
         near = get_close_matches(given.name, _COMMON, n=1)
         meant = f'did you mean "{near[0]}"? ' if near else ""
         return Problem(given.location, f"unknown property; {meant}librdkafka's names are used, see {_DOCUMENTATION}")
@@ -171,7 +168,7 @@ def _together(at: Location, role: _Role, properties: Mapping[str, _Property]) ->
     said = _refusal(role, {name: given.value for name, given in properties.items()})
     if said is None:
         return None
-    text = re.sub(rf"^{_CREATION}\w+: ", "", said)
+    text = why_not_created(said)
     named = max((name for name in properties if name in text), key=len, default=None)
     secrets = [given.value for given in properties.values() if given.hidden]
     return Problem(properties[named].location if named else at, f"librdkafka: {_redacted(text, secrets)}")

@@ -1,1 +1,1 @@
-"""What a flow's service and tasks tell each other: plans, claims, orders and reports, on topics of the target."""
+"""How a flow's service and its tasks communicate: plans, claims, orders and reports on topics of the target."""

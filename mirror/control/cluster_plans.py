@@ -1,7 +1,7 @@
-"""The control topics of one cluster, whoever writes them: what stands there, and who still shows signs of life.
+"""Reads the control topics of all flows on one cluster: their plans, their announcements, and signs of life.
 
-All of it was written by others, who may be another version of mirror, broken or hostile: what can't be read or decoded
-is left out, and told as a doubt; it never ends the flow that reads.
+Other services wrote these topics; they may run another version of mirror, be broken or be hostile. So a record that
+cannot be read or decoded is left out and listed as a doubt. It never stops the flow that reads.
 """
 
 from __future__ import annotations
@@ -15,33 +15,37 @@ from dataclasses import dataclass, field
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.control.circles import Note, Statement
+from mirror.control.conflicts import Note, Statement
 from mirror.control.topics import INTENT_KEY, NOT_YET, PLAN_KEY, READ_TIMEOUT
 from mirror.kafka.clients import internal_consumer
-from mirror.kafka.cluster import TIMEOUT, ClusterAdmin, Refusals, given
+from mirror.kafka.cluster import TIMEOUT, ClusterAdmin, Refusals, checked_offset
 from mirror.settings import Cluster
 
 CONTROL = re.compile(r"mirror-control\.(.+)\.internal")
-TOPICS_MAX = 1_000  # control topics that are read; nobody has so many flows into one cluster
-CIRCLES = "circles, and flows that write to the same topics, can't be excluded"
-LONG_AGO = -1e9  # monotonic
-DOUBTS_MAX = 20  # that are told
-TRY_AGAIN = 60.0  # seconds after which what could not be read is tried again
-NEWEST = 10  # reports of which the newest counts: of several tasks none need be the last
+TOPICS_MAX = 1_000  # most control topics that are read; nobody has so many flows into one cluster
+UNCHECKED = "replication cycles, and flows that write to the same topics, can't be ruled out"
+LONG_AGO = -1e9  # a monotonic time that is before everything
+DOUBTS_MAX = 20  # most doubts that are reported
+TRY_AGAIN = 60.0  # seconds before a topic that could not be read is tried again
+# Last reports of a status topic whose newest timestamp counts: several tasks write it, so the last need not be newest.
+NEWEST = 10
 
 
 @dataclass(slots=True)
-class Posted:
-    """What stands on one control topic."""
+class ControlTopic:
+    """What has been read from one control topic."""
 
-    reached: int = 0  # offset
-    written: float = LONG_AGO  # monotonic: when the newest plan or intent was
-    said: dict[bytes, Statement] = field(default_factory=dict)  # by key
-    doubts: dict[bytes, str] = field(default_factory=dict)  # by key: why what stands there can't be decoded
+    reached: int = 0  # the offset to read from next
+    written: float = LONG_AGO  # monotonic: when the newest plan or intent was written
+    statements: dict[bytes, Statement] = field(default_factory=dict)  # by record key
+    doubts: dict[bytes, str] = field(default_factory=dict)  # by record key: why the value cannot be decoded
 
-    def standing(self) -> Iterator[tuple[Statement, bool]]:
-        """What others have to mind, and is it a plan? An intent that a plan has followed means nothing any more."""
-        plan, intent = self.said.get(PLAN_KEY), self.said.get(INTENT_KEY)
+    def effective(self) -> Iterator[tuple[Statement, bool]]:
+        """The statements that are in force, each with True for a plan and False for an intent.
+
+        An intent ends with the plan that follows it.
+        """
+        plan, intent = self.statements.get(PLAN_KEY), self.statements.get(INTENT_KEY)
         if plan and not plan.stop:
             yield plan, True
         if intent and (plan is None or intent.generation > plan.generation):
@@ -49,93 +53,96 @@ class Posted:
 
 
 @dataclass(slots=True)
-class Pulse:
-    """What is known of the reports on one status topic."""
+class StatusTopic:
+    """What is known about one status topic."""
 
-    end: int  # offset
-    beat: float  # monotonic: the last sign of life
+    end: int  # its end offset at the last look
+    alive_at: float  # monotonic: when its flow last showed a sign of life
 
 
-class Board(ClusterAdmin):
-    """Reads on from where the last reading ended, and opens a consumer only where there is something to read.
+class ClusterPlans(ClusterAdmin):
+    """Reads all control topics of a cluster but the flow's own; `control_topics` has them by the alias in their name.
 
-    `posted` has what stands on each control topic but `own`, by the alias in its name.
+    Each reading starts where the last one ended, and opens a consumer only if there is something new.
     """
 
     def __init__(self, cluster: Cluster, group: str, own: str, sample: str) -> None:
-        """`own` and `sample` are topics; all that are like `sample`, which need not exist, should be visible to us."""
+        """`own` is the control topic to leave out.
+
+        `sample` is the name of a control topic that need not exist; it shows whether we may see topics of such names.
+        """
         super().__init__(cluster)
         self.cluster_id = ""
-        self.posted: dict[str, Posted] = {}
+        self.control_topics: dict[str, ControlTopic] = {}
         self._cluster = cluster
         self._group = group
         self._own = own
         self._sample = sample
         self._topics: frozenset[str] = frozenset()
-        self._pulses: dict[str, Pulse] = {}
-        self._silent: dict[str, float] = {}  # by alias: seconds, at the last look
-        self._unread: dict[str, str] = {}  # topics, and why they can't be read
-        self._again: dict[str, float] = {}  # monotonic: when they are to be tried again
+        self._status_topics: dict[str, StatusTopic] = {}
+        self._silent: dict[str, float] = {}  # by alias: seconds of silence at the last look
+        self._unread: dict[str, str] = {}  # by topic: why it cannot be read
+        self._again: dict[str, float] = {}  # by topic: the monotonic time when it is tried again
 
     @property
     def doubts(self) -> list[Note]:
-        """What can't be told, and why."""
+        """What could not be read or decoded, and why."""
         remedy = "allow Describe and Read on mirror-*.internal there"
         unread = [
-            Note(f"{name} of {self.alias} can't be read ({reason})", f"{CIRCLES}: {remedy}")
+            Note(f"{name} of {self.alias} can't be read ({reason})", f"{UNCHECKED}: {remedy}")
             for name, reason in sorted(self._unread.items())
         ]
         strange = [
             Note(
                 f"{control_topic(alias)} of {self.alias} has no {key.decode()} that can be decoded ({reason})",
-                f"another version of mirror wrote it, or somebody else: {CIRCLES}",
+                f"another version of mirror or another program wrote it: {UNCHECKED}",
             )
-            for alias, posted in self.posted.items()
-            for key, reason in posted.doubts.items()
+            for alias, topic in self.control_topics.items()
+            for key, reason in topic.doubts.items()
         ]
         return (unread + strange)[:DOUBTS_MAX]
 
     def read(self) -> None:
-        """Take what has been written since the last reading. Raises ClusterAway."""
+        """Read what was written since the last reading. Raises ClusterAway."""
         self._list()
-        ends = self._ends(map(control_topic, self.posted))
+        ends = self._ends(map(control_topic, self.control_topics))
         spans: dict[str, tuple[int, int]] = {}
         for name, end in ends.items():
-            if end < self.posted[_alias(name)].reached:  # another topic of this name
-                self.posted[_alias(name)] = Posted()
-            spans[name] = self.posted[_alias(name)].reached, end
+            if end < self.control_topics[_alias(name)].reached:  # the topic was recreated
+                self.control_topics[_alias(name)] = ControlTopic()
+            spans[name] = self.control_topics[_alias(name)].reached, end
         newest: dict[tuple[str, bytes], Message] = {}
         for message in self._fetch(spans):
             name, key = str(message.topic()), message.key() or b""
-            self.posted[_alias(name)].reached = int(message.offset() or 0) + 1
+            self.control_topics[_alias(name)].reached = int(message.offset() or 0) + 1
             if key in (PLAN_KEY, INTENT_KEY):
                 newest[name, key] = message
         for name, (_, end) in spans.items():
-            if name not in self._unread:  # a marker may be the last
-                self.posted[_alias(name)].reached = max(end, self.posted[_alias(name)].reached)
+            if name not in self._unread:  # the last offset may be a transaction marker
+                self.control_topics[_alias(name)].reached = max(end, self.control_topics[_alias(name)].reached)
         for (name, key), message in newest.items():
-            _keep(self.posted[_alias(name)], key, message)
+            _keep(self.control_topics[_alias(name)], key, message)
 
     def silence(self, alias: str) -> float:
         """Seconds since the last sign of life of the flow whose control topic has this alias. Raises ClusterAway.
 
-        At the first look by what records say of their time. Clocks differ, so later a topic that grows is one, too; and
-        a time in the future says that a clock is wrong, but not that nobody is there.
+        The first look uses the timestamps of records. Clocks differ, so from then on a status topic that grows is a
+        sign of life, too. A timestamp in the future counts as now: that clock is wrong, but somebody is alive.
         """
         name = f"mirror-status.{alias}.internal"
         ends = self._ends([name] if name in self._topics else [])
         if name in ends:
-            before, end = self._pulses.get(name), ends[name]
+            before, end = self._status_topics.get(name), ends[name]
             if before is None or end < before.end:
                 ages = [_age(message) for message in self._fetch({name: (max(0, end - NEWEST), end)})]
                 if name not in self._unread:
-                    self._pulses[name] = Pulse(end, time.monotonic() - min(ages, default=-LONG_AGO))
+                    self._status_topics[name] = StatusTopic(end, time.monotonic() - min(ages, default=-LONG_AGO))
             elif end > before.end:
-                self._pulses[name] = Pulse(end, time.monotonic())
-        if name not in self._unread:  # else what was known last; of whom nothing ever was counts
-            beat = self._pulses[name].beat if name in self._pulses else LONG_AGO
-            written = self.posted[alias].written if alias in self.posted else LONG_AGO
-            self._silent[alias] = time.monotonic() - max(written, beat)
+                self._status_topics[name] = StatusTopic(end, time.monotonic())
+        if name not in self._unread:  # otherwise the last known silence counts; 0 if there never was one: alive
+            alive_at = self._status_topics[name].alive_at if name in self._status_topics else LONG_AGO
+            written = self.control_topics[alias].written if alias in self.control_topics else LONG_AGO
+            self._silent[alias] = time.monotonic() - max(written, alive_at)
         return self._silent.get(alias, 0.0)
 
     def _list(self) -> None:
@@ -146,12 +153,18 @@ class Board(ClusterAdmin):
         names = sorted(name for name in self._topics if CONTROL.fullmatch(name) and name != self._own)
         for name in names[TOPICS_MAX : TOPICS_MAX + 1]:
             self._unread[name] = f"there are {len(names)} control topics, of which {TOPICS_MAX} are read"
-        self.posted = {alias: self.posted.get(alias) or Posted() for alias in map(_alias, names[:TOPICS_MAX])}
+        self.control_topics = {
+            alias: self.control_topics.get(alias) or ControlTopic() for alias in map(_alias, names[:TOPICS_MAX])
+        }
         if self._sample not in self._topics and time.monotonic() >= self._again.get(self._sample, 0.0):
             self._look_for_sample()
 
     def _look_for_sample(self) -> None:
-        """A topic that may not be described is not listed, as if it were not there; only who names it is refused."""
+        """Find out whether control topics are hidden from us, by describing one by its name.
+
+        A listing omits topics that we may not describe, as if they did not exist. Only a request that names one of
+        them is refused.
+        """
         asked = self._admin.describe_topics(TopicCollection([self._sample]), request_timeout=TIMEOUT)
         refused: Refusals = {}
         self._results(asked, refused)
@@ -166,13 +179,13 @@ class Board(ClusterAdmin):
         self._again[name] = time.monotonic() + TRY_AGAIN
 
     def _ends(self, topics: Iterable[str]) -> dict[str, int]:
-        """Where each topic ends for a reader of what is committed; without those that can't be asked now."""
+        """The end of each topic for a read_committed reader, without topics whose leader does not answer now."""
         found: dict[str, int] = {}
         now = time.monotonic()
         wanted, deadline = {name for name in topics if self._again.get(name, 0.0) <= now}, now + READ_TIMEOUT
         while wanted:
             failed = self._ask_ends(wanted, found)
-            # A leader that is not there yet is waited for once.
+            # Wait for a missing leader, but only once: the next reading does not wait for the same topic again.
             wanted = {name for name, error in failed.items() if error.code() in NOT_YET and name not in self._unread}
             if time.monotonic() > deadline:
                 wanted = set()
@@ -190,7 +203,7 @@ class Board(ClusterAdmin):
         deadline = time.monotonic() + 2 * TIMEOUT  # for all: librdkafka can forget a request
         for tp, future in asked.items():
             try:
-                found[tp.topic] = given(future.result(max(0.0, deadline - time.monotonic())))
+                found[tp.topic] = checked_offset(future.result(max(0.0, deadline - time.monotonic())))
             except KafkaException as error:
                 failed[tp.topic] = error.args[0]
             except TimeoutError:
@@ -198,7 +211,7 @@ class Board(ClusterAdmin):
         return failed
 
     def _fetch(self, spans: Mapping[str, tuple[int, int]]) -> Iterator[Message]:
-        """Records of each topic from the first offset to before the second, and perhaps some that came since."""
+        """The records of each topic from the first offset to before the second, and perhaps newer ones."""
         left = {name: end for name, (begin, end) in spans.items() if begin < end}
         if not left:
             return
@@ -218,11 +231,11 @@ class Board(ClusterAdmin):
                     if name in left and (error is not None or int(message.offset() or 0) + 1 >= left[name]):
                         del left[name]
         for name in left:
-            self._give_up(name, "its records don't come")
+            self._give_up(name, "its records do not arrive")
 
 
 def control_topic(alias: str) -> str:
-    """Of flows whose source is called so."""
+    """The name of the control topic of flows whose source has this alias."""
     return f"mirror-control.{alias}.internal"
 
 
@@ -232,20 +245,20 @@ def _alias(topic: str) -> str:
     return found[1]
 
 
-def _keep(posted: Posted, key: bytes, message: Message) -> None:
-    posted.said.pop(key, None)
-    posted.doubts.pop(key, None)
+def _keep(topic: ControlTopic, key: bytes, message: Message) -> None:
+    topic.statements.pop(key, None)
+    topic.doubts.pop(key, None)
     value = message.value()
-    if value is None:  # taken back
+    if value is None:  # withdrawn
         return
-    posted.written = max(posted.written, time.monotonic() - _age(message))
+    topic.written = max(topic.written, time.monotonic() - _age(message))
     try:
-        posted.said[key] = Statement.decode(value)
+        topic.statements[key] = Statement.decode(value)
     except ValueError as error:
-        posted.doubts[key] = str(error)[:200]
+        topic.doubts[key] = str(error)[:200]
 
 
 def _age(message: Message) -> float:
-    """Seconds; 0 of what is from the future."""
+    """Seconds since the record's timestamp; 0 if that is in the future."""
     timestamp: int = message.timestamp()[1]
     return max(0.0, time.time() - timestamp / 1000)

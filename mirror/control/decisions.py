@@ -1,4 +1,4 @@
-"""What keeps a partition blocked until somebody decides, and what they have decided. Pure."""
+"""Incidents, which block a partition until an operator decides, and the operators' decisions. Pure."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from mirror.settings import Flow
 
 KEY = "decision/"
 
-# What can't be copied: `mirror resume --skip-lost` goes on after it.
+# Records that cannot be copied: `mirror resume --skip-lost` continues after them.
 LOST_KINDS = ("deleted", "truncated", "recreated", "corrupt", "refused")
-# Why a position can't be believed: `mirror resume` with --continue, --from-start or --at decides.
+# Reasons to distrust a position: `mirror resume` with --continue, --from-start or --at decides.
 POSITION_KINDS = ("remote_topic", "position_missing", "position_foreign", "position_back", "unknown_records")
 
 Action = Literal["skip", "continue", "start", "at"]
 
 
 class Incident(NamedTuple):
-    """What has happened to one partition. A decision names it, and so ends with it.
+    """What has happened to one partition. A decision names its incident, so it never applies to a later one.
 
-    `offset` and `resets` are those of the newest position that is known; -1 and 0 where there is none, or where the id
-    of the topic is enough.
+    `offset` and `resets` come from the newest known position. They are -1 and 0 if there is none, or if the topic's id
+    is enough to identify the incident.
     """
 
     kind: str
     topic_id: str  # of the source topic
-    remote_id: str = ""  # of the remote topic that held the copy
+    remote_id: str = ""  # of the remote topic that had the copy
     offset: int = -1
     resets: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What somebody has decided about one incident of a partition; `offset` only counts for the action `at`."""
+    """An operator's decision about one incident of a partition. `offset` is used by the action `at` only."""
 
     partition: Partition
     incident: Incident
@@ -46,7 +46,7 @@ class Decision:
     offset: int = -1
 
     def key(self) -> bytes:
-        """The record key: one for each partition."""
+        """The record key: a partition's newest decision replaces the older ones."""
         return f"{KEY}{self.partition.topic}/{self.partition.partition}".encode()
 
     def encode(self) -> bytes:
@@ -62,7 +62,7 @@ class Decision:
 
 
 def an_incident(raw: Any) -> Incident:
-    """As JSON has it: a list. Raises Malformed."""
+    """Decode an incident from its JSON list. Raises Malformed."""
     return Incident(*decode.elements(raw, _INCIDENT))
 
 
@@ -83,10 +83,10 @@ _DECIDED: Mapping[str, decode.Check[Any]] = {
 def doubt(
     found: Position | None, newest: Position | None, topic: Topic, has_records: Callable[[], bool]
 ) -> Incident | None:
-    """Why a loaded position must not be believed; None: it may be.
+    """The incident that makes the loaded position `found` untrustworthy; None if it can be trusted.
 
-    `newest` is the newest one that we, or the partition's last report, know of. `has_records` tells whether the remote
-    partition has records that a read_committed consumer sees; it is asked only if there is no position at all.
+    `newest` is the newest position that we, or the partition's last report, know of. `has_records` is True if the
+    remote partition has records that a read_committed consumer sees; it is called only if there is no position at all.
     """
     known = newest or found
     before = next((each.remote_id for each in (found, newest) if each and each.remote_id), "")
@@ -105,15 +105,15 @@ def doubt(
 
 
 def remote_topic(topic: Topic, before: str) -> Incident:
-    """The remote topic with the id `before`, which had the copy, is gone, or another one has its name."""
+    """The incident that the remote topic with the copy (id `before`) is gone, or another topic has its name."""
     return Incident("remote_topic", topic.topic_id, before)
 
 
 def explain(incident: Incident, found: Position | None, topic: Topic, group: str) -> str:
-    """For people: what has happened, and what to do."""
+    """Say what has happened and what to do, for people."""
     choices = "decide with mirror resume --continue, --from-start or --at"
     if incident.kind == "remote_topic":
-        now = "it was deleted" if topic.remote_lost else "another one has its name"
+        now = "it was deleted" if topic.remote_lost else "another topic has its name"
         return f"{topic.remote} on the target is not the topic that had the copy: {now}; {choices}"
     if incident.kind == "position_missing":
         return f"the position in group {group} is gone, it was {incident.offset}; {choices}"
@@ -127,23 +127,23 @@ def explain(incident: Incident, found: Position | None, topic: Topic, group: str
 
 
 def is_accepted(incident: Incident, flow: Flow) -> bool:
-    """Has the configuration decided that copying goes on all the same, from the newest position that is known?"""
+    """True if the configuration accepts the incident: copying then continues from the newest known position."""
     if incident.kind == "remote_topic":
         return flow.on_data_loss == "skip"
     return incident.kind == "unknown_records" and flow.append_to_existing
 
 
 def decided(incident: Incident, decision: Decision | None) -> Action | None:
-    """What has been decided about this incident; None: nothing."""
+    """The action that was decided for this incident; None if nothing was."""
     return decision.action if decision is not None and decision.incident == incident else None
 
 
 def chosen(
     action: Action, offset: int, found: Position | None, newest: Position | None, topic: Topic
 ) -> Position | None:
-    """The position from which the partition goes on; None: where a partition begins that was never copied.
+    """The position from which the partition continues; None to begin like a partition that was never copied.
 
-    `offset` counts for `start` and `at`: the source's first one, and the one that was chosen.
+    `offset` is used by two actions: for `start` it is the source's first offset, for `at` the chosen one.
     """
     known = [each for each in (newest, found) if each is not None]
     if action == "continue":

@@ -1,4 +1,4 @@
-"""Leadership of a flow: one service at a time may write plans (KIP-618's way of fencing)."""
+"""Leadership of a flow: one service at a time may write plans (fencing as in KIP-618)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from mirror.control.orders import Scope
 from mirror.control.plan import Lineage, Plan, assign, merge_initial, retire, slice_count
 from mirror.control.reader import ControlReader
-from mirror.control.topics import INTENT_KEY, PLAN_KEY, ChannelWriter
+from mirror.control.topics import INTENT_KEY, PLAN_KEY, ControlWriter
 from mirror.errors import ClusterAway, FlowError, Superseded
 from mirror.kafka.clients import DEFAULTS, FENCED, INTERNAL_MAX, LIBRDKAFKA, is_lasting, transactional_properties
 from mirror.kafka.transactional_ids import leader_id
@@ -24,36 +24,42 @@ log = logging.getLogger(__name__)
 TIMEOUT = 10.0  # seconds for each step of a transaction
 
 
-class Leader:
-    """Leads one flow: `take`, then `publish` at once, then `check` now and then.
+class FlowLeader:
+    """Leads one flow: call `take`, then `publish` at once, then `check` regularly.
 
-    Before it opens a producer, which fences all others, it reads the control topic to the end: somebody else's plan
-    that is newer than what it knew as leader ends it. So of two services the one whose plan came last goes on.
+    Of two competing services, the one that published its plan last wins. A service that opens the flow leader's
+    producer fences the other service's producer, so it first reads the control topic to the end. If it was the flow
+    leader and finds a newer plan by another service, it ends with Superseded instead.
     """
 
     def __init__(self, flow: Flow, identity: str) -> None:
         self._flow = flow
         self._identity = identity
         self._producer: Producer | None = None
-        self._generation: int | None = None  # of the newest plan while we led; None: never led
-        self._slots = 0  # that the newest plan was made for
-        self._intent: bytes | None = None  # that we have announced, and no plan has followed yet
-        self._renewals = 0  # of the control topic, when we last led
+        self._generation: int | None = None  # of the newest plan while we led; None if we have never led
+        self._slots = 0  # cores that the newest plan was made for
+        self._intent: bytes | None = None  # our announcement, until a plan follows it
+        self._recreations = 0  # how often the control topic had been recreated when we last led
         self.control = ControlReader(flow)
-        self._writer = None if flow.exactly_once else ChannelWriter(flow)
+        self._writer = None if flow.exactly_once else ControlWriter(flow)
 
     def take(self) -> None:
-        """Fence whoever led before, then read the newest plan. Raises ClusterAway, FlowError, Superseded."""
+        """Fence the producer of the previous flow leader, then read the newest plan.
+
+        Raises ClusterAway, FlowError, Superseded.
+        """
         self.check()
         if self._writer is None:
-            self._producer = self._fence()
+            self._producer = self._open_producer()
             self.control.read_to_end()
         self._generation = self.control.plan.generation if self.control.plan else 0
-        self._renewals = self.control.renewals
+        self._recreations = self.control.recreations
 
-    def _fence(self) -> Producer:
+    def _open_producer(self) -> Producer:
+        """Open the flow leader's producer, which fences every earlier one."""
         properties = transactional_properties(self._flow, leader_id(self._flow))
-        # A plan has every partition. And a disturbed leader needs no telling: it reads before it writes again.
+        # A plan lists every partition, so it may be large. Lost connections are not logged: unlike a task, the flow
+        # leader need not notice them, because it reads the control topic before it writes again.
         big = {"compression.type": "gzip", "message.max.bytes": INTERNAL_MAX, "log_level": DEFAULTS["log_level"]}
         producer = Producer({**properties, **big}, logger=LIBRDKAFKA)
         try:
@@ -63,20 +69,21 @@ class Leader:
         return producer
 
     def check(self) -> None:
-        """Read the control topic to its end. Raises Superseded if another service has led since, ClusterAway."""
+        """Read the control topic to its end. Raises Superseded if another service leads by now, ClusterAway."""
         self.control.read_to_end()
         plan = self.control.plan
         if plan is None or self._generation is None or plan.leader == self._identity:
             return
-        # In a topic that was made anew generations may begin anew as well.
-        anew = self.control.renewals != self._renewals and not self.control.is_unplanned
+        # On a recreated topic the generations may start from the beginning, too.
+        anew = self.control.recreations != self._recreations and not self.control.awaits_plan
         if plan.generation > self._generation or anew:
             raise Superseded(f"flow {self._flow.name}: another service leads it now (generation {plan.generation})")
 
     def lost_tasks(self) -> list[int]:
-        """The slices, once for each task of ours that was lost and taken over since this was last asked.
+        """The slices whose task was lost and replaced since the last call: one entry for each such task of ours.
 
-        As far as `check` has seen it. The first tasks of an epoch take nothing over, whatever ended the one before.
+        Only take-overs that `check` has read are included. The first tasks of a Spark epoch take nothing over, whatever
+        ended the previous one.
         """
         taken, take_overs = [], self.control.take_overs
         while take_overs:
@@ -85,11 +92,11 @@ class Leader:
 
     @property
     def identity(self) -> str:
-        """Of this service."""
+        """The identity of this service."""
         return self._identity
 
-    def states(self, remotes: Mapping[str, str], lineage: Lineage) -> bool:
-        """Does our standing plan say that we copy `remotes` (remote topics by source topic), of this lineage?"""
+    def has_planned(self, remotes: Mapping[str, str], lineage: Lineage) -> bool:
+        """True if our current plan copies all of `remotes` (remote topics by source topic) and has all of `lineage`."""
         plan = self.control.plan
         if plan is None or not self._is_ours(plan) or plan.clusters != lineage.clusters:
             return False
@@ -97,10 +104,10 @@ class Leader:
         return remotes.items() <= known.items() and plan.lineage.covers(lineage)
 
     def announce(self, topics: dict[str, Topic], lineage: Lineage) -> None:
-        """Say what the next plan is going to copy; returns when all can read it.
+        """Announce what the next plan is going to copy, and wait until everybody can read it.
 
-        Raises ClusterAway, FlowError, Superseded. A commit is over before its marker is written, and without that no
-        read_committed reader sees the record.
+        The wait is needed because a commit returns before its marker is written, and read_committed readers see the
+        record only after the marker. Raises ClusterAway, FlowError, Superseded.
         """
         plan = self.control.plan
         generation = plan.generation + 1 if plan else 1
@@ -110,7 +117,7 @@ class Leader:
         deadline = time.monotonic() + TIMEOUT
         while self.control.intent != self._intent:
             if time.monotonic() > deadline:
-                reason = "what was announced can't be read, or another service has announced something since"
+                reason = "its announcement cannot be read back, or another service has announced something since"
                 raise FlowError(f"flow {self._flow.name}: {reason}")
             self.control.read_to_end()
 
@@ -123,12 +130,15 @@ class Leader:
         remote_ids: Mapping[str, str],
         renew_interval: float,
     ) -> Plan:
-        """Write a plan for `topics` on `slots` cores, unless the newest says the same; returns the newest.
+        """Write a plan for `topics` on `slots` cores, unless our newest plan says the same. Returns the newest plan.
 
-        To a control topic that was made anew it is written in any case, after the orders and decisions that stood.
-        `remote_ids` are those of the target's topics, `renew_interval` is in seconds. Raises as `check`, FlowError.
+        On a recreated control topic the plan is always written, after the orders and decisions that were in force.
+        `remote_ids` has the ids of the target's topics by name, `renew_interval` is in seconds. Raises ClusterAway,
+        FlowError, Superseded.
         """
-        self.check()  # again, for a look at both clusters may take long: a plan in a new topic ends what stood before
+        # Checked again, because the look at both clusters may have taken long, and because a plan on a recreated topic
+        # replaces all that was known before.
+        self.check()
         previous = self.control.plan
         ours = previous is not None and self._is_ours(previous)
         partitions = [Partition(name, n) for name, topic in topics.items() for n in range(topic.partitions)]
@@ -146,13 +156,13 @@ class Leader:
             clusters=lineage.clusters,
             origins=lineage.origins,
         )
-        stands = ours and not self.control.is_unplanned
-        if stands and previous is not None and replace(previous, generation=plan.generation) == plan:
+        in_force = ours and not self.control.awaits_plan
+        if in_force and previous is not None and replace(previous, generation=plan.generation) == plan:
             return previous
         return self._write(plan)
 
     def stop(self) -> None:
-        """Order every task to finish its transactions and return, and take back what was only announced.
+        """Order every task to finish its transactions and return, and withdraw an announcement without a plan.
 
         Raises ClusterAway, FlowError, Superseded.
         """
@@ -167,30 +177,30 @@ class Leader:
         return plan.leader == self._identity and not plan.stop
 
     def _write(self, plan: Plan) -> Plan:
-        self._send({**self._again(plan), PLAN_KEY: plan.encode()})
+        self._send({**self._lost_records(plan), PLAN_KEY: plan.encode()})
         self._intent = None
-        self._generation, self._renewals = plan.generation, self.control.renewals
+        self._generation, self._recreations = plan.generation, self.control.recreations
         self.control.read_to_end()
         return plan
 
     def _send(self, records: Mapping[bytes, bytes | None]) -> None:
         if self._writer is None:
             self._commit(records)
-        else:  # nobody is fenced: the one whose plan comes last leads, which the other reads
+        else:  # without transactions nobody is fenced: the service whose plan comes last leads, and the other reads it
             self._writer.write(records)
 
-    def _again(self, plan: Plan) -> dict[bytes, bytes | None]:
-        """What a control topic that was made anew has to have before the plan."""
-        if not self.control.is_unplanned:
+    def _lost_records(self, plan: Plan) -> dict[bytes, bytes | None]:
+        """The orders and decisions to write before the plan if the control topic was recreated, else nothing."""
+        if not self.control.awaits_plan:
             return {}
         orders, decisions = self.control.unwritten()
         where = {"flow": self._flow.name, "topic": self._flow.control_topic, "generation": plan.generation}
-        told = {
+        counts = {
             "orders": len(orders),
             "decisions": len(decisions),
             "ordered_since": _listed(self.control.ordered_since),
         }
-        log.warning("plan, orders and decisions are written again: the control topic was deleted", extra=where | told)
+        log.warning("control topic was deleted: plan, orders and decisions are written again", extra=where | counts)
         written = {scope.key(): order.encode() if order else None for scope, order in orders.items()}
         return written | {decision.key(): decision.encode() for decision in decisions}
 
@@ -211,8 +221,8 @@ class Leader:
     def _judge(self, error: KafkaException) -> ClusterAway | FlowError:
         cause = error.args[0]
         if cause.code() in FENCED:
-            # That proves nothing: who fenced us may be gone before its first plan. `check` decides, by the plan.
-            return FlowError(f"flow {self._flow.name}: fenced by another service")
+            # Being fenced is not decisive: the other service may have died before publishing a plan. `check` decides.
+            return FlowError(f"flow {self._flow.name}: its flow leader was fenced by another service")
         if cause.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
             return FlowError(
                 f"flow {self._flow.name}: transaction_timeout ({self._flow.transaction_timeout:g} s) is longer than "

@@ -1,4 +1,7 @@
-"""Orders that people give to a flow: pause, and copy again. Pure; they stand on the control topic by key."""
+"""Orders that operators give to a flow: pause, and resume. Pure.
+
+The control topic has one record for each scope; it is compacted, so the newest order of a scope stays.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,18 @@ from mirror import decode
 from mirror.model import Partition
 
 KEY = "order/"
-ALL = "*"  # no topic's name has this character
+ALL = "*"  # stands for every topic or partition: no topic's name has this character
 VALUE_MAX = 2**16  # bytes
 
 
 class Scope(NamedTuple):
-    """What an order is about: a partition, a topic (no partition), or the whole flow (no topic either)."""
+    """What an order applies to: one partition, a whole topic (no partition), or the whole flow (no topic either)."""
 
     topic: str | None = None
     partition: int | None = None
 
     def covers(self, other: Scope) -> bool:
-        """Is `other` a part of this, or the same?"""
+        """True if `other` is part of this scope, or equal to it."""
         return self.topic in (None, other.topic) and self.partition in (None, other.partition)
 
     def key(self) -> bytes:
@@ -32,7 +35,7 @@ class Scope(NamedTuple):
 
     @staticmethod
     def decode(key: bytes) -> Scope:
-        """The scope that `key` made. Raises Malformed for any other key."""
+        """Decode a key that `key` made. Raises Malformed for any other key."""
         if key == Scope().key():
             return Scope()
         topic, partition = key_parts(key, KEY)
@@ -46,9 +49,9 @@ class Scope(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What stands for a scope; of several that cover a partition the narrowest counts."""
+    """The order for a scope. If several scopes cover a partition, the order of the narrowest one applies."""
 
-    paused: bool  # False: copy, though a wider order says pause
+    paused: bool  # False: copy, although an order for a wider scope says pause
 
     def encode(self) -> bytes:
         """The record value, JSON."""
@@ -56,7 +59,7 @@ class Order:
 
     @staticmethod
     def decode(value: bytes) -> Order:
-        """The order that `encode` wrote. Raises Malformed."""
+        """Decode a value that `encode` made. Raises Malformed."""
         return Order(**decode.fields(decode.parsed(value, VALUE_MAX), {"paused": decode.flag}))
 
 
@@ -64,23 +67,23 @@ Orders = Mapping[Scope, Order]
 
 
 def key_parts(key: bytes, kind: str) -> tuple[str, str]:
-    """Topic and what follows it in a record's key that begins with `kind`. Raises Malformed."""
+    """Split a record key `<kind><topic>/<rest>` into topic and rest. Raises Malformed."""
     if not key.startswith(kind.encode()):
-        raise decode.Malformed("another key")
+        raise decode.Malformed(f"the key does not begin with {kind}")
     topic, _, rest = key.removeprefix(kind.encode()).decode("latin-1").rpartition("/")
     return decode.topic_name(topic), rest
 
 
 def is_paused(orders: Orders, partition: Partition) -> bool:
-    """Is the partition not to be copied now?"""
+    """True if the orders pause the partition."""
     scopes = (Scope(*partition), Scope(partition.topic), Scope())
     return next((orders[scope].paused for scope in scopes if scope in orders), False)
 
 
 def changes(orders: Orders, scope: Scope, paused: bool) -> dict[Scope, Order | None]:
-    """What to write so that all of `scope` is paused, or none of it; None lifts an order.
+    """The records to write so that all of `scope` is paused, or none of it; None removes an order.
 
-    Nothing outside of `scope` changes, and what comes into it later follows it too.
+    Nothing outside of `scope` changes. Topics and partitions that appear in `scope` later obey the new order, too.
     """
     lifted: dict[Scope, Order | None] = {each: None for each in orders if scope.covers(each)}
     wider = [each for each in orders if each != scope and each.covers(scope)]
@@ -88,16 +91,19 @@ def changes(orders: Orders, scope: Scope, paused: bool) -> dict[Scope, Order | N
     return lifted | {scope: None if inherited == paused else Order(paused)}
 
 
-def replayed(orders: Orders, given: Mapping[Scope, Order | None]) -> Orders:
-    """What stands after people who did not know of `orders` have `given` others, the newest last; None lifts one."""
-    stand = dict(orders)
-    for scope, order in given.items():
-        for each, change in changes(stand, scope, order is not None and order.paused).items():
+def replayed(orders: Orders, newer: Mapping[Scope, Order | None]) -> Orders:
+    """The orders that result when `newer` ones, the oldest first, are applied to `orders`; None removes an order.
+
+    Whoever gave the newer ones did not know of `orders`.
+    """
+    result = dict(orders)
+    for scope, order in newer.items():
+        for each, change in changes(result, scope, order is not None and order.paused).items():
             if change is None:
-                stand.pop(each, None)
+                result.pop(each, None)
             else:
-                stand[each] = change
-    return stand
+                result[each] = change
+    return result
 
 
 def _narrowness(scope: Scope) -> int:

@@ -1,4 +1,7 @@
-"""The other flows on a flow's two clusters: looked at before it copies, and while it does. How it works: circles.py."""
+"""Looks for conflicting flows on a flow's two clusters, before it copies and while it does.
+
+conflicts.py explains the rules.
+"""
 
 from __future__ import annotations
 
@@ -6,182 +9,184 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from mirror.control.circles import (
-    ALIVE,
+from mirror.control.cluster_plans import UNCHECKED, ClusterPlans, control_topic
+from mirror.control.conflicts import (
     Finding,
     Key,
     Note,
-    Other,
-    Ours,
+    OtherFlow,
+    OwnFlow,
     Statement,
-    clash,
+    conflict,
+    has_unknown_origin,
     is_relevant,
     lineage,
     refusal,
     rule,
-    unknown,
     warning,
 )
-from mirror.control.cluster_plans import CIRCLES, Board, control_topic
-from mirror.control.leadership import Leader
+from mirror.control.leadership import FlowLeader
 from mirror.control.plan import Lineage
 from mirror.control.topics import PLAN_KEY
 from mirror.errors import Conflict, FlowError
+from mirror.logs import OnChange
 from mirror.model import Topic
 from mirror.settings import Flow
+from mirror.timing import ALIVE
 
 log = logging.getLogger(__name__)
 
-ROUNDS = 10  # of announcing what has changed since it was announced; each needs another flow to change its own
+ROUNDS = 10  # most announcements in a row; each further one needs another flow to have changed its own meanwhile
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the others mean for a flow."""
+    """What the other flows mean for ours."""
 
-    ours: Ours
+    ours: OwnFlow
     findings: tuple[Finding, ...]
     lineage: Lineage
-    doubts: tuple[Note, ...]  # what can't be told, and why
+    doubts: tuple[Note, ...]  # what cannot be determined, and why
 
     @property
     def refusals(self) -> list[Note]:
-        """Why the flow would not be run."""
+        """The reasons why the flow would not run."""
         return [refusal(self.ours, finding) for finding in self.findings if finding.other.alive]
 
     @property
     def warnings(self) -> list[Note]:
-        """Who would be in the way, but is silent; and what can't be told."""
+        """Conflicting flows that are silent, and what cannot be determined."""
         silent = [warning(self.ours, finding) for finding in self.findings if not finding.other.alive]
         return [*silent, *self.doubts]
 
 
-class Neighbours:
-    """Reads what other flows say on both clusters; goes on where the last look ended."""
+class OtherFlows:
+    """Reads the other flows' statements on both clusters; each look continues where the last one ended."""
 
     def __init__(self, flow: Flow, own: bool = True) -> None:
-        """`own`: read the flow's own control topic, too; a leader reads that itself."""
+        """If `own`, read the flow's own control topic, too. A flow leader passes False: it reads that topic itself."""
         self._flow = flow
         sample = control_topic(flow.target.alias)
-        self._source = Board(flow.source, flow.group, "", sample)
-        self._target = Board(flow.target, flow.group, "" if own else flow.control_topic, sample)
-        self._kin: set[str] = set()
+        self._source = ClusterPlans(flow.source, flow.group, "", sample)
+        self._target = ClusterPlans(flow.target, flow.group, "" if own else flow.control_topic, sample)
+        self._siblings: set[str] = set()
 
     def look(self, remotes: Mapping[str, str], own: Statement | None = None, identity: str = "") -> View:
-        """What stands in the way of copying `remotes`: remote topics by source topic. Raises ClusterAway.
+        """Find what prevents us from copying `remotes` (remote topics by source topic). Raises ClusterAway.
 
-        `own`: the newest plan on the flow's own control topic, from who reads that, its topics don't matter;
-        `identity`: our own as its leader.
+        `own` is the newest plan on the flow's own control topic, if the caller reads that; its topics may be empty.
+        `identity` is our identity as the flow leader.
         """
         self._source.read()
         self._target.read()
-        if self._flow.source.alias in self._target.posted:
-            own = self._target.posted[self._flow.source.alias].said.get(PLAN_KEY)
+        if self._flow.source.alias in self._target.control_topics:
+            own = self._target.control_topics[self._flow.source.alias].statements.get(PLAN_KEY)
         ids = (self._source.cluster_id, self._target.cluster_id)
         clusters = ids if all(ids) else ()
         foreign = own is not None and own.leader != identity and _from_elsewhere(own, clusters)
-        # One configuration may copy a cluster twice. Of an earlier run of it only the leader's name is known.
-        self._kin |= {identity} | ({own.leader} if own and not foreign else set())
-        ours = Ours(self._flow.source.alias, self._flow.target.alias, clusters, remotes, self._kin)
+        # One configuration may copy a cluster twice on purpose. An earlier run of it is known by its flow leader.
+        self._siblings |= {identity} | ({own.leader} if own and not foreign else set())
+        ours = OwnFlow(self._flow.source.alias, self._flow.target.alias, clusters, remotes, self._siblings)
         others = [self._with_life(other) for other in self._others() if is_relevant(ours, other)]
-        findings = [Finding(other, why) for other in others if (why := clash(ours, other))]
+        findings = [Finding(other, why) for other in others if (why := conflict(ours, other))]
         if own is not None and foreign and not own.stop:
             findings.append(self._namesake(own))
         doubts = self._source.doubts + self._target.doubts
-        doubts += [] if clusters else [Note(f"the clusters of flow {ours.name} don't tell their ids", CIRCLES)]
-        doubts += [_older(ours, other) for other in others if other.alive and unknown(ours, other)]
+        doubts += [] if clusters else [Note(f"the clusters of flow {ours.name} do not report their ids", UNCHECKED)]
+        doubts += [_older(ours, other) for other in others if other.alive and has_unknown_origin(ours, other)]
         return View(ours, tuple(findings), lineage(ours, others), tuple(doubts))
 
     def key(self, identity: str) -> Key:
-        """Ours."""
+        """Our own key."""
         return Key(identity, self._target.cluster_id, self._flow.control_topic)
 
-    def _others(self) -> Iterator[Other]:
-        for board, at_source in ((self._target, False), (self._source, True)):
-            for alias, posted in board.posted.items():
-                if board is self._target and alias == self._flow.source.alias:
+    def _others(self) -> Iterator[OtherFlow]:
+        for cluster, at_source in ((self._target, False), (self._source, True)):
+            for alias, topic in cluster.control_topics.items():
+                if cluster is self._target and alias == self._flow.source.alias:
                     continue
-                for said, copies in posted.standing():
-                    key = Key(said.leader, board.cluster_id, control_topic(alias))
-                    yield Other(key, f"{alias}->{board.alias}", board.alias, at_source, said, copies)
+                for statement, copies in topic.effective():
+                    key = Key(statement.leader, cluster.cluster_id, control_topic(alias))
+                    yield OtherFlow(key, f"{alias}->{cluster.alias}", cluster.alias, at_source, statement, copies)
 
-    def _with_life(self, other: Other) -> Other:
-        board = self._source if other.at_source else self._target
-        alias = other.name.removesuffix(f"->{board.alias}")
-        return replace(other, alive=board.silence(alias) < ALIVE)
+    def _with_life(self, other: OtherFlow) -> OtherFlow:
+        cluster = self._source if other.at_source else self._target
+        alias = other.name.removesuffix(f"->{cluster.alias}")
+        return replace(other, alive=cluster.silence(alias) < ALIVE)
 
     def _namesake(self, own: Statement) -> Finding:
-        """A flow of the same name, and with the same control topic, from another cluster."""
+        """The finding that the plan on our control topic belongs to a flow of our name that copies another cluster."""
         alias, target = self._flow.source.alias, self._flow.target.alias
         key = Key(own.leader, self._target.cluster_id, self._flow.control_topic)
         alive = self._target.silence(alias) < ALIVE
-        other = Other(key, self._flow.name, target, False, own, True, alive)
-        return Finding(other, f"that one copies from another cluster that is called {alias}, too: {own.clusters[0]}")
+        other = OtherFlow(key, self._flow.name, target, False, own, True, alive)
+        return Finding(other, f"that flow copies another cluster that has the alias {alias}, too: {own.clusters[0]}")
 
 
 def _from_elsewhere(plan: Statement, clusters: tuple[str, ...]) -> bool:
     return bool(plan.clusters and clusters) and plan.clusters[:1] != clusters[:1]
 
 
-def _older(ours: Ours, other: Other) -> Note:
-    said = (
-        f"an older version of mirror runs flow {other.name}, and does not say where what {ours.name} copies comes from"
+def _older(ours: OwnFlow, other: OtherFlow) -> Note:
+    problem = (
+        f"an older version of mirror runs flow {other.name}, and does not publish which clusters its records come from"
     )
-    return Note(said, CIRCLES)
+    return Note(problem, UNCHECKED)
 
 
-class Gate:
-    """Lets a flow copy only what goes with others: `permit` before anything is made, `agree` before each plan."""
+class ConflictGuard:
+    """Lets a flow copy only while no other flow conflicts with it.
 
-    def __init__(self, flow: Flow, leader: Leader) -> None:
+    Call `permit` before anything is created on the target, and `agree` before each plan.
+    """
+
+    def __init__(self, flow: Flow, leader: FlowLeader) -> None:
         self._flow = flow
         self._leader = leader
-        self._neighbours = Neighbours(flow, own=False)
+        self._others = OtherFlows(flow, own=False)
         self._view: View | None = None
-        self._warned: set[Note] = set()
+        self._warnings = OnChange()
 
     def permit(self, remotes: Mapping[str, str]) -> None:
-        """Look at the others. Raises Conflict if one is in the way, ClusterAway, and what stopping our tasks raises."""
+        """Look at the other flows. Raises Conflict if one is in the way, and what FlowLeader.stop raises."""
         self._look(remotes, announced=False)
 
     def agree(self, topics: dict[str, Topic]) -> Lineage:
-        """Announce what of `topics` others don't know of yet, and look at them again; returns what the plan has to say.
+        """Announce what our plan lacks of `topics`, then look at the other flows again. Returns the plan's lineage.
 
-        Raises as `permit`.
+        Raises Conflict, ClusterAway, FlowError, and what FlowLeader.stop raises.
         """
         remotes = {name: topic.remote for name, topic in topics.items()}
-        said: Lineage | None = None
+        announced: Lineage | None = None
         for _ in range(ROUNDS):
             view = self._view
             assert view is not None
-            now = view.lineage.of(set(remotes.values()))
-            if self._leader.states(remotes, now) or (said and said.covers(now)):
-                return now
-            said = now
-            self._leader.announce(topics, now)
+            found = view.lineage.of(set(remotes.values()))
+            if self._leader.has_planned(remotes, found) or (announced and announced.covers(found)):
+                return found
+            announced = found
+            self._leader.announce(topics, found)
             self._look(remotes, announced=True)
-        raise FlowError(f"flow {self._flow.name}: where its topics come from changes all the time")
+        raise FlowError(f"flow {self._flow.name}: other flows keep changing where its topics come from")
 
     def _look(self, remotes: Mapping[str, str], announced: bool) -> None:
         leader = self._leader
         plan = leader.control.plan
         own = Statement(plan.leader, plan.generation, plan.stop, {}, plan.clusters, {}) if plan else None
-        self._view = view = self._neighbours.look(remotes, own, leader.identity)
+        self._view = view = self._others.look(remotes, own, leader.identity)
         ours = view.ours
         if ours.clusters and ours.clusters[0] == ours.clusters[1]:
             leader.stop()
             raise Conflict(f"flow {ours.name}: source and target are the same cluster: correct bootstrap.servers", True)
         self._warn(view)
-        new = not leader.states(remotes, view.lineage)
-        ruling = rule(self._neighbours.key(leader.identity), view.findings, new, announced)
+        new = not leader.has_planned(remotes, view.lineage)
+        ruling = rule(self._others.key(leader.identity), view.findings, new, announced)
         if ruling:
             if ruling.gives_way:
                 leader.stop()
             raise Conflict(str(refusal(ours, ruling.finding)), ruling.gives_way)
 
     def _warn(self, view: View) -> None:
-        """Of each once."""
-        for note in view.warnings:
-            if note not in self._warned:
-                log.warning("other flows", extra={"flow": self._flow.name, "reason": str(note)})
-        self._warned = set(view.warnings)
+        """Log each warning once, and again if it went away and came back."""
+        for note in self._warnings.added(view.warnings):
+            log.warning("another flow may conflict", extra={"flow": self._flow.name, "reason": str(note)})

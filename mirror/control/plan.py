@@ -1,4 +1,4 @@
-"""The plan: which slice copies which partitions. Pure; it travels as JSON on the control topic."""
+"""The plan: which slice copies which partitions. Pure; the control topic carries it as JSON."""
 
 from __future__ import annotations
 
@@ -11,48 +11,52 @@ from mirror import decode
 from mirror.model import Partition, Topic
 
 Slice = frozenset[Partition]
-RENEW_INTERVAL = 24 * 3600.0  # seconds, where the target does not tell for how long it keeps positions
+RENEW_INTERVAL = 24 * 3600.0  # seconds; used if the target does not report how long it keeps positions
 
-Origins = Mapping[str, tuple[str, ...]]  # ids of the clusters that each remote topic comes from, over any way
+Origins = Mapping[str, tuple[str, ...]]  # by remote topic: ids of the clusters its records come from, over any route
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Between which clusters a flow copies, and where its records come from: see circles.py. Empty: not known."""
+    """The clusters between which a flow copies, and where its records come from. Empty if not known.
+
+    conflicts.py uses it to find replication cycles.
+    """
 
     clusters: tuple[str, ...] = ()  # ids of source and target
     origins: Origins = field(default_factory=dict)
 
     def of(self, remotes: Collection[str]) -> Lineage:
-        """The part about these remote topics."""
+        """The part of the lineage that is about these remote topics."""
         return Lineage(self.clusters, {remote: ids for remote, ids in self.origins.items() if remote in remotes})
 
     def covers(self, other: Lineage) -> bool:
-        """Does this say all that `other` says of where records come from?"""
+        """True if this lineage has every origin that `other` has."""
         known = self.origins
         return all(remote in known and set(ids) <= set(known[remote]) for remote, ids in other.origins.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the leader wants. A newer plan has a higher generation, whoever leads.
+    """What the flow leader wants the tasks to do. A newer plan has a higher generation, whoever leads.
 
-    `retired` has the topics that left the plan while their remote topics stay: their positions are kept alive, for
-    they may come back. `renew_interval` is how often each position is committed again, in seconds.
+    `retired` has the topics that left the plan while their remote topics still exist. They may come back, so their
+    positions are kept from expiring. `renew_interval` is the time in seconds after which each position is committed
+    again.
     """
 
-    leader: str
+    leader: str  # identity of the flow leader
     generation: int
     topics: Mapping[str, Topic]
     slices: tuple[Slice, ...]
     stop: bool = False
     retired: Mapping[str, Topic] = field(default_factory=dict)
     renew_interval: float = RENEW_INTERVAL
-    clusters: tuple[str, ...] = ()  # ids of source and target; none: not known
+    clusters: tuple[str, ...] = ()  # ids of source and target; empty if not known
     origins: Origins = field(default_factory=dict)
 
     def encode(self) -> bytes:
-        """JSON, compact: a plan of 10,000 partitions is about 50 kB."""
+        """The record value, compact JSON: a plan of 10,000 partitions has about 50 kB."""
         return json.dumps(
             {
                 "leader": self.leader,
@@ -70,7 +74,7 @@ class Plan:
 
     @staticmethod
     def decode(value: bytes) -> Plan:
-        """The plan that `encode` wrote, without what a newer mirror has added. Raises Malformed."""
+        """Decode a value that `encode` made, without fields that a newer mirror has added. Raises Malformed."""
         plan = Plan(**decode.fields(decode.parsed(value, PLAN_MAX), _REQUIRED, _ADDED_LATER))
         if any(partition.topic not in plan.topics for each in plan.slices for partition in each):
             raise decode.Malformed("a slice has a topic that the plan does not have")
@@ -78,12 +82,12 @@ class Plan:
 
     @property
     def known(self) -> dict[str, Topic]:
-        """The topics that it has or remembers."""
+        """All topics of the plan, including the retired ones."""
         return {**self.retired, **self.topics}
 
     @property
     def lineage(self) -> Lineage:
-        """What it says to other flows."""
+        """What the plan says to other flows."""
         return Lineage(self.clusters, self.origins)
 
     def stopped(self) -> Plan:
@@ -91,7 +95,7 @@ class Plan:
         return replace(self, stop=True)
 
 
-PLAN_MAX = 2**26  # bytes; brokers take fewer
+PLAN_MAX = 2**26  # bytes; no broker accepts a record as large as this
 _TOPIC: Sequence[decode.Check[Any]] = [
     decode.topic_name,
     decode.name,
@@ -137,9 +141,10 @@ def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
 
 
 def merge_initial(topics: Mapping[str, Topic], previous: Plan | None) -> dict[str, Topic]:
-    """`topics` with `initial` carried over from the last plan; a flow's first plan takes them as they are.
+    """`topics` with `initial` carried over from the previous plan; a flow's first plan keeps its own values.
 
-    Not to a remote topic of another name, which has nothing yet: at `start: latest` it would begin with a gap.
+    A source topic whose id or remote topic has changed gets 0: its remote topic has no records yet, and with
+    `start: latest` the copy would begin with a gap.
     """
     if previous is None:
         return dict(topics)
@@ -153,9 +158,9 @@ def merge_initial(topics: Mapping[str, Topic], previous: Plan | None) -> dict[st
 
 
 def retire(topics: Mapping[str, Topic], previous: Plan | None, remote_ids: Mapping[str, str]) -> dict[str, Topic]:
-    """What `previous` had, or had retired, that `topics` has not, while its remote topic is still the same one.
+    """The topics that `previous` had or had retired and `topics` lacks, if their remote topics still exist.
 
-    `remote_ids` has the ids of the target's topics by name.
+    A remote topic with another id than in the plan is another topic. `remote_ids` has the target's topic ids by name.
     """
     before = previous.known if previous else {}
     return {
@@ -168,8 +173,8 @@ def retire(topics: Mapping[str, Topic], previous: Plan | None, remote_ids: Mappi
 def slice_count(slots: int, tasks_max: int | None, partitions: int, current: int) -> int:
     """How many slices to run on `slots` free cores.
 
-    An epoch ends when the count changes, which pauses every partition. So with the same cores a running count
-    (`current`, else 0) is kept unless it could at least double.
+    A change of the count ends the Spark epoch and interrupts every partition. So while the cores stay the same, the
+    `current` count (0 if none runs) is kept unless it could at least double.
     """
     most = max(1, min(slots, tasks_max or slots))
     wanted = min(most, max(partitions, 2))
@@ -184,10 +189,10 @@ def assign(
     previous: tuple[Slice, ...],
     weight: Mapping[Partition, float],
 ) -> tuple[Slice, ...]:
-    """Deal `partitions` to `count` slices: who has one keeps it (KIP-429's idea), new ones go to the lightest.
+    """Assign `partitions` to `count` slices. A partition stays in its slice (KIP-429); new ones go to the lightest.
 
-    `weight` is bytes per second where known; a partition always weighs something, so that idle ones spread too.
-    With another count than before, all are dealt anew, heaviest first.
+    `weight` has the bytes per second of partitions where known. Every partition weighs something, so that idle ones are
+    spread, too. If the count has changed, all partitions are assigned anew, the heaviest first.
     """
     wanted = set(partitions)
     slices: list[set[Partition]] = [set() for _ in range(count)]

@@ -1,4 +1,4 @@
-"""Following the control topic: what the newest plan, claims and orders are."""
+"""Follows the control topic and keeps the newest plan, claims, orders and decisions."""
 
 from __future__ import annotations
 
@@ -24,79 +24,81 @@ from mirror.model import Partition
 from mirror.settings import Flow
 
 log = logging.getLogger(__name__)
-log.addHandler(logging.NullHandler())  # in Spark's planner nobody has set up a log: the service says it, and the tasks
+# Spark's planner process has no log set up: without this handler Python would print there. Service and tasks log it.
+log.addHandler(logging.NullHandler())
 
-REMEMBERED = 1_000  # take-overs that nobody has taken out
-STRAGGLE = 0.1  # seconds in which answers still come to a reader that fetches no more
-NOT_READ = "another version of mirror wrote it: run one version only, and give orders again with its pause and resume"
+REMEMBERED = 1_000  # most take-overs that are kept until somebody removes them
+STRAGGLE = 0.1  # seconds during which answers may still arrive after the reader has stopped fetching
+NOT_READ = "another version of mirror wrote it: run one version only, and repeat orders with its pause and resume"
 
 
 @dataclass
-class Unplanned:
-    """What a control topic says to which no leader has written its plan yet: it was deleted, and made again."""
+class SinceRecreation:
+    """Orders and decisions on a recreated control topic, until the flow leader writes a plan there."""
 
-    orders: dict[Scope, Order | None] = field(default_factory=dict)  # None: lifted
+    orders: dict[Scope, Order | None] = field(default_factory=dict)  # None: removed
     decisions: dict[Partition, Decision] = field(default_factory=dict)
 
 
 class ControlReader:
     """Follows a flow's control topic from its beginning; `plan`, `claims` and `orders` are the newest it has seen.
 
-    Orders, decisions and claims that can't be decoded are ignored, with a warning. Without the newest plan nobody must
-    go on, or generations and `initial` would begin anew: as long as it can't be decoded every reading raises
-    ForeignPlan, and `plan` is None.
+    It ignores orders, decisions and claims that cannot be decoded, and logs a warning. A plan that cannot be decoded is
+    never ignored, or generations and `initial` would start from the beginning: while the newest plan cannot be decoded,
+    `plan` is None and every reading raises ForeignPlan.
 
-    A topic that was deleted and made again has another id (KIP-516), and is read from its beginning, whatever its end
-    is. What was known stands until the leader has written its plan there, with all that it knew: see `unwritten`.
+    A topic that was deleted and created again has another id (KIP-516) and is read from its beginning, whatever its end
+    is. All that was known stays in force until the flow leader has written a plan there, after what the new topic
+    lacks: see `unwritten`.
 
-    Only with `follow` may it be polled, and then without end: of records that were fetched and that nobody takes
-    librdkafka keeps the broker that gave them, though that has restarted since, with a thread that looks for its end a
-    thousand times a second. Others fetch nothing between two readings.
+    Poll only with `follow=True`, and then keep polling: while fetched records are unread, librdkafka keeps the broker
+    that they came from, even one that has restarted since, and a thread that checks a thousand times a second. A reader
+    without `follow` fetches nothing between two readings.
 
-    Safe to be used by several threads.
+    Several threads may use a reader.
     """
 
     def __init__(self, flow: Flow, follow: bool = False) -> None:
         self.plan: Plan | None = None
         self.intent: bytes | None = None
         self.claims: dict[int, str] = {}
-        self.take_overs: deque[Claim] = deque(maxlen=REMEMBERED)  # for whoever takes them out
+        self.take_overs: deque[Claim] = deque(maxlen=REMEMBERED)  # the user of the reader removes them
         self.orders: Mapping[Scope, Order] = {}  # replaced as a whole by every change
-        self.decisions: Mapping[Partition, Decision] = {}  # the same
-        self.renewals = 0  # how often the topic was found to be another one
-        self._unplanned: Unplanned | None = None
+        self.decisions: Mapping[Partition, Decision] = {}  # replaced as a whole by every change
+        self.recreations = 0  # how often the topic was found to have another id
+        self._since_recreation: SinceRecreation | None = None
         self._flow = flow
         self._cluster = flow.target.alias
         self._topic = flow.control_topic
-        self._holders: dict[int, tuple[str, set[str]]] = {}  # by slice: the newest epoch, and the tasks that it had
-        self._newest_plan: bytes | None = None  # while it is not decoded
+        self._holders: dict[int, tuple[str, set[str]]] = {}  # by slice: the newest Spark epoch, and its tasks so far
+        self._newest_plan: bytes | None = None  # until it is decoded
         self._reached = 0
         self._follow = follow
         self._fetches = False
         self._lock = threading.Lock()
         self._known = KnownIds()
-        # Who fetches on hears of another id by itself; others ask for it.
+        # A consumer that keeps fetching learns of another topic id by itself; without `follow` we ask for the id.
         self._ids = TopicIds()
         self._admin = None if follow else ClusterAdmin(flow.target)
         self._consumer = internal_consumer(flow.target, flow.group, "earliest", self._ids if follow else None)
 
     @property
-    def is_unplanned(self) -> bool:
-        """Has the topic been made anew, and no leader written its plan there?"""
-        return self._unplanned is not None
+    def awaits_plan(self) -> bool:
+        """True if the topic was recreated and no flow leader has written a plan there yet."""
+        return self._since_recreation is not None
 
     @property
     def ordered_since(self) -> list[Scope]:
-        """What people have given orders for since the topic was made anew, as long as it has no plan."""
-        return list(self._unplanned.orders) if self._unplanned is not None else []
+        """The scopes of orders that were given after the topic was recreated; empty once it has a plan."""
+        return list(self._since_recreation.orders) if self._since_recreation is not None else []
 
     def unwritten(self) -> tuple[dict[Scope, Order | None], list[Decision]]:
-        """What has to be written to a topic that was made anew: orders, None lifts one, and decisions.
+        """The orders (None removes one) and decisions that a recreated topic lacks.
 
-        So that all stands that was known, and what people have ordered since.
+        Once they are written, all that was known is in force again, changed by what operators have ordered since.
         """
         with self._lock:
-            new = self._unplanned
+            new = self._since_recreation
             if new is None:
                 return {}, []
             wanted = replayed(self.orders, new.orders)
@@ -105,24 +107,24 @@ class ControlReader:
             return {scope: order for scope, order in changes.items() if order != new.orders.get(scope)}, decisions
 
     def poll(self, timeout: float) -> bool:
-        """Take what comes within `timeout` seconds; True if something changed. Raises ForeignPlan."""
+        """Read what arrives within `timeout` seconds; True if something changed. Raises ForeignPlan."""
         with self._lock:
             changed = self._take(timeout) is None
             self._decode_plan()
             return changed
 
     def read_to_end(self) -> None:
-        """Take everything up to the topic's end as it is now.
+        """Read everything up to the topic's current end.
 
-        Raises ClusterAway when it does not answer, ForeignPlan for a plan of another version of mirror.
+        Raises ClusterAway when the target does not answer, ForeignPlan for a plan of another version of mirror.
         """
         with self._lock:
             try:
                 if self._admin is not None:
                     self._notice(self._admin.ids_now([self._topic])[0].get(self._topic))
-                renewals = -1
-                while renewals != self.renewals:
-                    renewals = self.renewals
+                recreations = -1
+                while recreations != self.recreations:
+                    recreations = self.recreations
                     self._take_all(end_of(self._consumer, self._topic, self._cluster))
             finally:
                 self._rest()
@@ -137,20 +139,20 @@ class ControlReader:
         if self._fetches and not self._follow:
             self._consumer.unassign()
             self._fetches = False
-            self._consumer.poll(STRAGGLE)  # lets go of what came meanwhile
+            self._consumer.poll(STRAGGLE)  # discards records that arrived meanwhile, so that none stays unread
 
     def _take_all(self, end: int) -> None:
-        deadline, renewals = time.monotonic() + READ_TIMEOUT, self.renewals
-        while (before := self._reached) < end and renewals == self.renewals:
+        deadline, recreations = time.monotonic() + READ_TIMEOUT, self.recreations
+        while (before := self._reached) < end and recreations == self.recreations:
             error = self._take(0.1)
-            if self._reached != before:  # however long the topic and slow the link
+            if self._reached != before:  # progress extends the deadline: the topic may be long and the link slow
                 deadline = time.monotonic() + READ_TIMEOUT
             elif time.monotonic() > deadline:
                 reason = f"{self._topic} can't be read to its end: {error or 'no answer in time'}"
                 raise ClusterAway(self._cluster, reason)
 
     def _take(self, timeout: float) -> str | None:
-        """None if something changed; else why not ("" for nothing new)."""
+        """Read one record. Returns None if something changed, else why not ("" if there is nothing new)."""
         if not self._fetches:
             self._consumer.assign([TopicPartition(self._topic, 0, self._reached)])
             self._fetches = True
@@ -170,23 +172,23 @@ class ControlReader:
         try:
             return None if self._keep(key, value) else ""
         except Exception as error:  # whatever decoding raises
-            if value is not None:  # what has gone by now needs no warning
+            if value is not None:  # a deleted record needs no warning
                 reason = f"{NOT_READ} ({error!r})"
                 where = {"flow": self._flow.name, "topic": self._topic, "key": key.decode(errors="replace")}
                 log.warning("record that can't be decoded is ignored", extra={**where, "reason": reason})
             return ""
 
     def _notice(self, topic_id: str | None) -> bool:
-        """Begin anew if the topic has another id than before."""
+        """Start again from the beginning if the topic has another id than before; True if so."""
         if topic_id is None or not self._known.is_another(self._topic, topic_id):
             return False
         self._reached, self._fetches, self._newest_plan = 0, False, None
-        self._unplanned = Unplanned()
-        self.renewals += 1
+        self._since_recreation = SinceRecreation()
+        self.recreations += 1
         return True
 
     def _keep(self, key: bytes, value: bytes | None) -> bool:
-        """False if it changes nothing. Raises whatever decoding raises."""
+        """Store one record; False if it changes nothing. Raises whatever decoding raises."""
         if key.startswith(ORDER_KEY):
             self._keep_order(Scope.decode(key), None if value is None else Order.decode(value))
         elif key == INTENT_KEY:
@@ -195,11 +197,11 @@ class ControlReader:
             return False
         elif key == PLAN_KEY:
             self._newest_plan = value
-            self._turn_over()
+            self._end_recreation()
         elif key.startswith(DECISION_KEY.encode()):
             decision = Decision.decode(key, value)
-            if self._unplanned is not None:
-                self._unplanned.decisions[decision.partition] = decision
+            if self._since_recreation is not None:
+                self._since_recreation.decisions[decision.partition] = decision
             else:
                 self.decisions = {**self.decisions, decision.partition: decision}
         elif key.startswith(CLAIM_KEY):
@@ -207,32 +209,35 @@ class ControlReader:
         return True
 
     def _keep_claim(self, claim: Claim) -> None:
-        """Spark starts one task for each slice of an epoch: another one stands in for one that was lost."""
+        """Store a claim, and note a take-over if its Spark epoch has had another task for the slice.
+
+        Spark starts one task for each slice of a Spark epoch. A second one replaces a task that was lost.
+        """
         self.claims[claim.slice] = claim.task
-        epoch, tasks = self._holders.get(claim.slice, ("", set()))
-        if not claim.epoch or claim.epoch != epoch:
-            self._holders[claim.slice] = claim.epoch, {claim.task}
-        elif claim.task not in tasks:  # one that is known is read a second time
+        spark_epoch, tasks = self._holders.get(claim.slice, ("", set()))
+        if not claim.spark_epoch or claim.spark_epoch != spark_epoch:
+            self._holders[claim.slice] = claim.spark_epoch, {claim.task}
+        elif claim.task not in tasks:  # a known claim is read again, from a recreated topic
             tasks.add(claim.task)
             self.take_overs.append(claim)
 
     def _keep_order(self, scope: Scope, order: Order | None) -> None:
-        if self._unplanned is not None:
-            self._unplanned.orders.pop(scope, None)  # the newest comes last
-            self._unplanned.orders[scope] = order
+        if self._since_recreation is not None:
+            self._since_recreation.orders.pop(scope, None)  # keeps the newest order last
+            self._since_recreation.orders[scope] = order
             return
         others = {each: order for each, order in self.orders.items() if each != scope}
         self.orders = others if order is None else others | {scope: order}
 
-    def _turn_over(self) -> None:
-        """The leader has written its plan, and before it what stood: from now on what the new topic says counts."""
-        new, self._unplanned = self._unplanned, None
+    def _end_recreation(self) -> None:
+        """Switch to what the recreated topic says, now that the flow leader has written the rest and its plan."""
+        new, self._since_recreation = self._since_recreation, None
         if new is not None:
             self.orders = {scope: order for scope, order in new.orders.items() if order is not None}
             self.decisions = new.decisions
 
     def _decode_plan(self) -> None:
-        """Only the newest plan counts: thousands may be on the way to the end."""
+        """Decode the newest plan only: there may be thousands of older ones before the end of the topic."""
         if self._newest_plan is None:
             return
         try:
@@ -240,7 +245,7 @@ class ControlReader:
         except Exception as error:  # whatever decoding raises
             self.plan = None
             raise ForeignPlan(
-                f"flow {self._flow.name}: the plan on {self._topic} is of another version of mirror and can't be "
+                f"flow {self._flow.name}: another version of mirror wrote the plan on {self._topic}, and it can't be "
                 f"decoded ({error!r}): run the version that wrote it, or a newer one"
             ) from error
         self._newest_plan = None

@@ -1,4 +1,4 @@
-"""The positions that tasks have reported last: what is known of a position that has vanished, or was changed."""
+"""The positions that tasks reported last, to compare with a position that has vanished or was changed."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from mirror.settings import Flow
 
 
 def reported_positions(flow: Flow, wanted: Collection[Partition], partitions: int) -> dict[Partition, Position]:
-    """The newest reported position of each wanted partition, of a flow with so many `partitions`.
+    """The newest reported position of each wanted partition; the flow has `partitions` partitions in all.
 
-    Only the end of the status topic is read, where every running task has reported each of its partitions. Raises
-    ClusterAway.
+    It reads only the end of the status topic, because every running task keeps reporting each of its partitions.
+    Raises ClusterAway.
     """
-    reports = (heard.report for heard in StatusReader.recent(flow, partitions))
+    reports = (dated.report for dated in StatusReader.recent(flow, partitions))
     return newest_positions(report for report in reports if report.partition in wanted)
 
 
 def newest_positions(reports: Iterable[Report]) -> dict[Partition, Position]:
-    """By partition. An older task may still report: of the same topic the position that is further counts."""
+    """The newest position of each partition. Within one topic the furthest counts: a replaced task may still report."""
     newest: dict[Partition, Position] = {}
     for report in reports:
         if report.topic_id and report.position >= 0:
@@ -31,7 +31,7 @@ def newest_positions(reports: Iterable[Report]) -> dict[Partition, Position]:
 
 
 def newer(positions: dict[Partition, Position], others: Mapping[Partition, Position]) -> dict[Partition, Position]:
-    """`positions` with those of `others` that are further, or of another topic of the name: these came later."""
+    """Update `positions` with the `others` that are further, or that belong to a recreated topic: these came later."""
     for partition, position in others.items():
         before = positions.get(partition)
         if before is None or before.topic_id != position.topic_id or before.progress <= position.progress:

@@ -1,4 +1,4 @@
-"""Reports: what a task says of each partition on the status topic, once a second."""
+"""Reports: the state and the counters of each partition, which its task writes to the status topic once a second."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ LATENCY_BUCKETS = (
 _BOUNDS_MS = [bound * 1000 for bound in LATENCY_BUCKETS]
 SIZE_BUCKETS = (1, 10, 100, 1_000, 10_000, 100_000)  # records in a transaction
 
-OUTCOMES = ("committed", "aborted", "unknown")  # of transactions
-# Why upstream offsets were passed over; remote_topic: what was copied before was deleted with the remote topic.
+TRANSACTION_OUTCOMES = ("committed", "aborted", "unknown")
+# Reasons why upstream offsets were skipped. remote_topic: the copy was deleted together with the remote topic.
 LOST = (
     "deleted",
     "truncated",
@@ -36,12 +36,12 @@ LOST = (
 
 @dataclass(slots=True)
 class Counters:
-    """What one incarnation of a partition has done since it began; only ever grows."""
+    """What one incarnation (one replicator) of a partition has done since it began. Counters never decrease."""
 
     records: int = 0
     bytes: int = 0  # keys, values and headers
-    transactions: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
-    fenced: int = 0  # producers that a newer one has fenced
+    transactions: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TRANSACTION_OUTCOMES, 0))
+    fenced: int = 0  # producers of ours that were fenced by a newer one
     retries: int = 0  # attempts after a failure
     lost: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LOST, 0))  # offsets, by reason
     latency_buckets: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BUCKETS) + 1))
@@ -52,17 +52,17 @@ class Counters:
     size_buckets: list[int] = field(default_factory=lambda: [0] * (len(SIZE_BUCKETS) + 1))
 
     def committed(self, records: int, duration: float) -> None:
-        """Count a committed transaction of so many records, perhaps none, that took `duration` seconds."""
+        """Count a committed transaction of `records` records (0 is possible) that took `duration` seconds."""
         self.transactions["committed"] += 1
         self.duration_buckets[bisect_left(LATENCY_BUCKETS, duration)] += 1
         self.duration_sum += duration
         self.size_buckets[bisect_left(SIZE_BUCKETS, records)] += 1
 
     def copied(self, timestamps: Sequence[int], size: int, now: int, duration: float = 0.0) -> None:
-        """Count a batch of `size` bytes, with its replication latency: `now` minus record timestamp, ms.
+        """Count a batch of `size` bytes and the replication latency of its records: `now` minus timestamp, ms.
 
-        Its transaction took `duration` seconds. Clocks of producers may be ahead of ours; such a record's latency
-        counts as 0. A record without a timestamp has none.
+        Its transaction took `duration` seconds. A producer's clock may be ahead of ours; the latency of such a record
+        counts as 0. A record without a timestamp has no latency.
         """
         self.records += len(timestamps)
         self.bytes += size
@@ -72,7 +72,7 @@ class Counters:
         latency = (now * len(past) - sum(past)) / 1000
         self.latency_sum += latency
         self.age_sum += max(0.0, latency - (len(known) - begin) * duration)
-        younger = len(known)  # before it stands what is not counted yet
+        younger = len(known)  # records before this index are not counted yet
         for index, bound in enumerate(_BOUNDS_MS):
             before = bisect_left(known, now - bound, lo=begin, hi=younger)
             self.latency_buckets[index] += younger - before
@@ -82,15 +82,15 @@ class Counters:
         self.latency_buckets[-1] += younger - begin
 
     def plus(self, other: Counters) -> Counters:
-        """Both together."""
+        """The sum of both."""
         return self._combined(other, 1)
 
     def minus(self, other: Counters) -> Counters:
-        """What was counted since `other`, an earlier state of the same."""
+        """What was counted since `other`, an earlier state of the same counters."""
         return self._combined(other, -1)
 
     def precedes(self, other: Counters) -> bool:
-        """Is this an earlier state than `other` of the same incarnation?"""
+        """True if this is an earlier state than `other`, given that both are of the same incarnation."""
         progress = [(each.records, each.retries, *each.transactions.values()) for each in (self, other)]
         return any(mine < theirs for mine, theirs in zip(*progress, strict=True))
 
@@ -111,10 +111,10 @@ def _added(a: Any, b: Any, sign: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A partition's state and cumulative counters, as its owner sees them."""
+    """A partition's state and cumulative counters, as the task that owns it sees them."""
 
     leader: str
-    incarnation: str  # counters of another incarnation begin at zero again
+    incarnation: str  # id of the replicator that counts; the counters of another one start at zero
     generation: int
     partition: Partition
     remote: str
@@ -122,17 +122,17 @@ class Report:
     reason: str
     position: int  # next upstream offset; -1 before it is known
     lag: int  # records up to the source's last stable offset; -1 before it is known
-    behind_since: float  # seconds since the Unix epoch: when the next record came; 0: no lag, -1: not known
-    last_commit: float  # seconds since the Unix epoch; 0: none yet
+    behind_since: float  # seconds since the Unix epoch: timestamp of the next record; 0: no lag, -1: not known
+    last_commit: float  # seconds since the Unix epoch; 0 before the first commit
     counters: Counters
     topic_id: str = ""  # of the position; "" while nothing has been committed
     remote_id: str = ""  # of the position
     resets: int = 0  # of the position
-    incident: Incident | None = None  # what the partition is blocked by, if `mirror resume` can decide about it
-    throttled_by: Sequence[Side] = ()  # whose quotas slow it down
-    # Seconds since the Unix epoch: when the source's last stable offset came to stand still below the high watermark.
-    stuck_since: float = 0.0  # 0: it does not
-    held_back: int = 0  # offsets behind a transaction that is open on the source for longer than it should be
+    incident: Incident | None = None  # set if the partition is blocked until an operator decides
+    throttled_by: Sequence[Side] = ()  # the clusters whose quotas slow it down
+    # Seconds since the Unix epoch: when the source's last stable offset stopped moving below the high watermark.
+    stuck_since: float = 0.0  # 0: it moves
+    held_back: int = 0  # offsets that wait for a transaction that has been open on the source for too long
 
     def key(self) -> bytes:
         """The record key: the newest report of a partition replaces the older ones."""
@@ -146,7 +146,7 @@ class Report:
 
     @staticmethod
     def decode(value: bytes) -> Report:
-        """The report that `encode` wrote, without what a newer mirror has added. Raises Malformed."""
+        """Decode a value that `encode` made, without fields that a newer mirror has added. Raises Malformed."""
         report = Report(**decode.fields(decode.parsed(value, REPORT_MAX), _REQUIRED, _ADDED_LATER))
         return report if report.state != _FAILED else replace(report, state=_state_of_failed(report).value)
 
@@ -159,12 +159,12 @@ def _state_of_failed(report: Report) -> State:
 
 
 _REPORT = [each.name for each in fields(Report)]
-REPORT_MAX = 2**18  # bytes; a usual one has 2,000
+REPORT_MAX = 2**18  # bytes; a usual report has 2,000
 _BUCKETS = decode.listed(decode.integer(), len(LATENCY_BUCKETS) + 1)
 _COUNTED: Mapping[str, decode.Check[Any]] = {
     "records": decode.integer(),
     "bytes": decode.integer(),
-    "transactions": decode.counts(OUTCOMES),
+    "transactions": decode.counts(TRANSACTION_OUTCOMES),
     "fenced": decode.integer(),
     "retries": decode.integer(),
     "lost": decode.counts(LOST),

@@ -1,6 +1,6 @@
 """The control topic (plans, claims, orders) and the status topic (reports), both compacted and on the target.
 
-What follows the control topic is in control.py.
+This module writes both and reads the status topic; reader.py reads the control topic.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from mirror.control.reports import Report
 from mirror.errors import ClusterAway, FlowError
 from mirror.kafka.clients import internal_consumer, internal_producer, is_away, is_lasting
 from mirror.settings import Flow
+from mirror.timing import RECENT_REPORTS
 
 log = logging.getLogger(__name__)
 
 PLAN_KEY = b"plan"
-INTENT_KEY = b"intent"  # what the next plan is going to copy: see circles.py
+INTENT_KEY = b"intent"  # the announcement of what the next plan is going to copy: see conflicts.py
 CLAIM_KEY = b"claim/"
 ORDER_KEY = KEY.encode()
-# What a broker says of a topic that was just created, or whose leader moves.
+# Errors that pass: the topic was just created, or its leader is moving.
 NOT_YET = (
     KafkaError._UNKNOWN_PARTITION,
     KafkaError._UNKNOWN_TOPIC,
@@ -36,40 +37,40 @@ NOT_YET = (
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
 )
-RECENT = 25  # reports of each partition that are read: more than in the ten seconds in which each is repeated
-READ_TIMEOUT = 10.0  # seconds without anything new in which a channel that is read to its end is waited for
+READ_TIMEOUT = 10.0  # seconds without progress after which reading one of these topics to its end is given up
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A task says that a slice is now its own; an older task of the same slice gives way to it."""
+    """A task's statement that it owns a slice from now on. An older task of the slice gives way to it."""
 
     slice: int
     task: str
-    leader: str = ""  # whose service has started the task
-    epoch: str = ""  # the same for all tasks that Spark has started for one epoch; "": an older mirror's claim
+    leader: str = ""  # the identity of the service that has started the task
+    spark_epoch: str = ""  # the same for all tasks of one Spark epoch; "": an older mirror wrote the claim
 
     def key(self) -> bytes:
-        """The record key: one per slice, so the newest claim stands."""
+        """The record key: a slice's newest claim replaces the older ones."""
         return CLAIM_KEY + str(self.slice).encode()
 
     def encode(self) -> bytes:
         """The record value, JSON."""
-        return json.dumps({"task": self.task, "leader": self.leader, "epoch": self.epoch}).encode()
+        return json.dumps({"task": self.task, "leader": self.leader, "epoch": self.spark_epoch}).encode()
 
     @staticmethod
     def decode(key: bytes, value: bytes) -> Claim:
-        """The claim that `key` and `encode` made. Raises Malformed."""
+        """Decode what `key` and `encode` made. Raises Malformed."""
         number = decode.number_of_key(key.removeprefix(CLAIM_KEY).decode("latin-1"))
         later = {"leader": decode.name, "epoch": decode.name}
-        return Claim(number, **decode.fields(decode.parsed(value, VALUE_MAX), {"task": decode.name}, later))
+        found = decode.fields(decode.parsed(value, VALUE_MAX), {"task": decode.name}, later)
+        return Claim(number, found["task"], found.get("leader", ""), found.get("epoch", ""))
 
 
-class ChannelWriter:
-    """Writes claims and orders to the control topic, reports to the status topic.
+class ControlWriter:
+    """Writes claims, orders and decisions to the control topic, and reports to the status topic.
 
-    The leader's plans are in transactions of its own producer, which these plain writes do not disturb; where there
-    are no transactions they are plain writes, too.
+    The flow leader writes its plans in transactions of its own producer, which these plain writes do not disturb. A
+    flow without transactions writes its plans with this class, too.
     """
 
     def __init__(self, flow: Flow) -> None:
@@ -77,51 +78,57 @@ class ChannelWriter:
         self._producer: Producer = internal_producer(flow.target)
 
     def claim(self, claim: Claim) -> None:
-        """Write a claim and wait until it stands. Raises ClusterAway, FlowError when the target refuses it."""
+        """Write a claim and wait until it is acknowledged. Raises ClusterAway, FlowError when the target refuses it."""
         self.write({claim.key(): claim.encode()})
 
     def order(self, changes: Mapping[Scope, Order | None]) -> None:
-        """Write orders, None lifts one, and wait until they stand. Raises ClusterAway, FlowError."""
+        """Write orders (None removes one) and wait until they are acknowledged. Raises ClusterAway, FlowError."""
         self.write({scope.key(): order.encode() if order else None for scope, order in changes.items()})
 
     def decide(self, decisions: Iterable[Decision]) -> None:
-        """Write these decisions and wait until they stand. Raises ClusterAway, FlowError."""
+        """Write decisions and wait until they are acknowledged. Raises ClusterAway, FlowError."""
         self.write({decision.key(): decision.encode() for decision in decisions})
 
     def write(self, records: Mapping[bytes, bytes | None]) -> None:
-        """Write records of the control topic in this order and wait until they stand. Raises ClusterAway, FlowError."""
+        """Write records to the control topic, in this order, and wait until they are acknowledged.
+
+        Raises ClusterAway, FlowError when the target refuses them.
+        """
         topic, failed = self._flow.control_topic, list[KafkaError]()
         try:
             for key, value in records.items():
                 self._producer.produce(topic, value, key, 0, lambda error, _: failed.append(error) if error else None)
-        except KafkaException as error:  # a topic that is gone, as far as the client has heard
+        except KafkaException as error:  # the client believes that the topic does not exist
             failed.append(error.args[0])
         left = self._producer.flush(READ_TIMEOUT)
         if left:
             self._producer.purge()
-        reason = f"{topic} takes no record: {failed[0].str() if failed else 'no answer in time'}"
+        reason = f"{topic} accepts no records: {failed[0].str() if failed else 'no answer in time'}"
         if failed and not is_away(failed[0]) and failed[0].code() != KafkaError._MSG_TIMED_OUT:
             raise FlowError(f"flow {self._flow.name}: {reason}", is_lasting(failed[0]))
         if left or failed:
             raise ClusterAway(self._flow.target.alias, reason)
 
     def report(self, reports: Iterable[Report]) -> None:
-        """Queue reports. One that is lost is replaced by the next: counters are cumulative."""
+        """Queue reports. A lost one does no harm: counters are cumulative, so the next one replaces it."""
         for report in reports:
             try:
                 self._producer.produce(self._flow.status_topic, report.encode(), report.key(), 0)
-            except (BufferError, KafkaException):  # the latter while the topic is gone
+            except (BufferError, KafkaException):  # KafkaException while the topic does not exist
                 break
         self._producer.poll(0)
 
     def close(self, timeout: float) -> None:
-        """Send what is queued, within `timeout` seconds."""
+        """Send what is queued, waiting `timeout` seconds at most."""
         self._producer.flush(timeout)
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """A report, and when it was written: seconds since the Unix epoch, by the clock of the task or the broker."""
+class DatedReport:
+    """A report, and the time `at` which it was written: seconds since the Unix epoch.
+
+    The clock is the task's, or the broker's if the topic has log append time.
+    """
 
     report: Report
     at: float
@@ -131,7 +138,7 @@ class StatusReader:
     """Follows a flow's status topic from its end, or from `back` records before it."""
 
     def __init__(self, flow: Flow, back: int = 0) -> None:
-        self.ignored = 0  # reports so far that could not be decoded
+        self.ignored = 0  # number of reports that could not be decoded
         self._flow = flow.name
         self._cluster, self._topic = flow.target.alias, flow.status_topic
         self._consumer: Consumer = internal_consumer(flow.target, flow.group)
@@ -144,28 +151,31 @@ class StatusReader:
         self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
 
     @staticmethod
-    def recent(flow: Flow, partitions: int) -> list[Heard]:
-        """The last reports of a flow with so many partitions, oldest first. Raises ClusterAway."""
-        with closing(StatusReader(flow, back=RECENT * (10 + partitions))) as reader:
+    def recent(flow: Flow, partitions: int) -> list[DatedReport]:
+        """The last reports of a flow with this number of `partitions`, the oldest first. Raises ClusterAway."""
+        with closing(StatusReader(flow, back=RECENT_REPORTS * (10 + partitions))) as reader:
             return reader.history()
 
     def poll(self, timeout: float) -> list[Report]:
-        """Reports that come within `timeout` seconds."""
-        return [heard.report for heard in self._hear(timeout)]
+        """The reports that arrive within `timeout` seconds."""
+        return [dated.report for dated in self._poll(timeout)]
 
-    def history(self) -> list[Heard]:
-        """All reports up to the topic's end as it was at the start, oldest first. Raises ClusterAway."""
-        found: list[Heard] = []
+    def history(self) -> list[DatedReport]:
+        """All reports up to the end that the topic had when this reader was created, the oldest first.
+
+        Raises ClusterAway.
+        """
+        found: list[DatedReport] = []
         deadline = time.monotonic() + READ_TIMEOUT
         while (before := self._next) < self._end:
-            found += self._hear(0.1)
+            found += self._poll(0.1)
             if self._next != before:
                 deadline = time.monotonic() + READ_TIMEOUT
             elif time.monotonic() > deadline:
                 raise ClusterAway(self._cluster, f"{self._topic} can't be read to its end")
         return found
 
-    def _hear(self, timeout: float) -> list[Heard]:
+    def _poll(self, timeout: float) -> list[DatedReport]:
         found = []
         for message in self._consumer.consume(1000, timeout):
             error = message.error()
@@ -173,7 +183,7 @@ class StatusReader:
                 self._next = message.offset() + 1
                 report = self._decoded(message.value())
                 if report is not None:
-                    found.append(Heard(report, message.timestamp()[1] / 1000))
+                    found.append(DatedReport(report, message.timestamp()[1] / 1000))
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._next = message.offset()
         return found
@@ -195,7 +205,7 @@ class StatusReader:
 
 
 def end_of(consumer: Consumer, topic: str, cluster: str) -> int:
-    """The end of a channel as it is now. Raises ClusterAway."""
+    """The current end offset of one of these topics. Raises ClusterAway."""
     deadline = time.monotonic() + READ_TIMEOUT
     while True:
         left = deadline - time.monotonic()
@@ -205,4 +215,4 @@ def end_of(consumer: Consumer, topic: str, cluster: str) -> int:
             cause: KafkaError = error.args[0]
             if cause.code() not in NOT_YET or left <= 0:
                 raise ClusterAway(cluster, f"{topic} can't be read: {cause.str()}") from error
-            time.sleep(0.1)  # a poll would take a record that nobody sees again
+            time.sleep(0.1)  # not poll: that could take a record which the caller would then never see

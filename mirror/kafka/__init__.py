@@ -1,1 +1,1 @@
-"""Kafka through its client library, librdkafka: clients, admin requests, and what the library does not say."""
+"""Kafka through its client library, librdkafka: clients, admin requests, and what the library only logs."""

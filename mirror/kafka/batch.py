@@ -1,4 +1,4 @@
-"""Records of one partition, as the consumer gave them and the producer takes them."""
+"""A batch: records of one partition, as the consumer delivers them and the producer takes them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from confluent_kafka import Message
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records of one partition that go in one transaction."""
+    """Records of one partition that are copied in one transaction."""
 
     messages: list[Message]
     offsets: list[int]  # upstream, ascending
     timestamps: list[int]  # ms since the Unix epoch
-    weight: int  # bytes, see headers.weights
+    weight: int  # bytes in memory, see headers.weights
 
     @property
     def next_offset(self) -> int:

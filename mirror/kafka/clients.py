@@ -1,7 +1,7 @@
-"""librdkafka clients: the user's properties, our defaults under them, what exactly-once fixes over them.
+"""Creates librdkafka clients: our defaults, then the user's properties, then what exactly-once requires.
 
-No client is called in an `except` block. If it raises, its KafkaError keeps the exception that is being handled for
-ever (confluent-kafka 2.16), with the frames of its traceback and what they have: so producers that were given up stay.
+Never call a client inside an `except` block. In confluent-kafka 2.16 the KafkaError that it raises keeps the handled
+exception, and every object in its frames, alive for ever. Discarded producers would never be freed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from mirror.settings import Cluster, Flow
 
 Properties = Mapping[str, Any]
 
-INTERNAL_MAX = 8 * 2**20  # bytes of a record on mirror's own topics
-FETCH_MAX = 8 * 2**20  # bytes in one answer of the source
-QUEUE_RECORDS = 100  # that librdkafka holds while it asks for more
+INTERNAL_MAX = 8 * 2**20  # most bytes of a record on mirror's own topics
+FETCH_MAX = 8 * 2**20  # most bytes in one answer of the source
+QUEUE_RECORDS = 100  # librdkafka fetches more while it holds fewer records than these
 AWAY = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE})
 # What lasts until a person changes a permission, a policy or a setting.
 LASTING = frozenset(
@@ -35,9 +35,10 @@ LASTING = frozenset(
 )
 OnError = Callable[[KafkaError], None]
 
-# librdkafka's own lines go here; by default only what `log_level` or `debug` of the user asks for.
+# The logger for librdkafka's own lines: by default only those that the user's `log_level` or `debug` asks for.
 LIBRDKAFKA = logging.getLogger("mirror.librdkafka")
-# What a broker, or librdkafka for it, tells a producer whose transactional id somebody else has opened since.
+# The errors of a producer that was fenced: another producer has opened its transactional id since. A broker reports
+# them, or librdkafka for it.
 FENCED = frozenset(
     {
         KafkaError._FENCED,
@@ -46,19 +47,20 @@ FENCED = frozenset(
     }
 )
 
-# Under the user's properties. Away clusters are reported once by us, so librdkafka itself keeps still.
+# The user's properties override these. mirror reports an unreachable cluster once, so librdkafka's log is off.
 DEFAULTS: Properties = {
     "client.id": "mirror",
     "log_level": 0,
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 2000,
     "enable.metrics.push": False,
-    # A lone broker that restarts may answer that there are no brokers: librdkafka drops the last one, and only
-    # bootstraps again (KIP-1102) once this is over, by default five minutes.
+    # A lone broker that restarts may answer that there are no brokers. librdkafka then drops the last one, and
+    # bootstraps again (KIP-1102) only after this time, by default five minutes.
     "metadata.recovery.rebootstrap.trigger.ms": 5000,
 }
 
-# Over the user's properties: the position lives on the target, and truncation must never be a silent jump.
+# These override the user's properties: the position is stored on the target, and a truncated log must never make the
+# consumer jump silently.
 SOURCE_CONSUMER: Properties = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -67,29 +69,30 @@ SOURCE_CONSUMER: Properties = {
     "enable.partition.eof": True,
 }
 
-# A broker hands on what its disk gives. Without a look at the checksum the target would get it with a new, valid one.
+# A broker sends what its disk returns. Without this check a corrupt batch would get a new, valid checksum on the
+# target.
 CONSUMER_DEFAULTS: Properties = {"check.crcs": True}
 
-# The short retry back-off is for CONCURRENT_TRANSACTIONS, which each transaction meets while the last one's markers are
-# written.
+# The retry back-off is short because each transaction may meet CONCURRENT_TRANSACTIONS, while the markers of the
+# previous one are being written.
 TARGET_PRODUCER_DEFAULTS: Properties = {
     "retry.backoff.ms": 1,
     "retry.backoff.max.ms": 50,
-    "message.max.bytes": 1_000_000_000,  # what is too large is the target topic's to say
-    "batch.size": 1_000_000,  # librdkafka's own defaults: the pacing of deliveries has to know them
+    "message.max.bytes": 1_000_000_000,  # the target topic decides what is too large
+    "batch.size": 1_000_000,  # librdkafka's own defaults, set here because the pacing of deliveries has to know them
     "batch.num.messages": 10_000,
 }
 
-# An idempotent client asks for a producer id, which nobody has to allow an admin client.
+# Removed for admin clients: an idempotent client requests a producer id, which an admin client may not be allowed.
 PRODUCER_ONLY = frozenset({"transactional.id", "enable.idempotence"})
 
-# Idempotence is what keeps the order over retries. A topic that was deleted is ours to make again, with what it needs:
-# brokers that make topics of themselves (auto.create.topics.enable) would give it their defaults.
+# Idempotence keeps the order of records when requests are retried. Only mirror creates a deleted topic again, with the
+# configuration that it needs; a broker that creates topics itself (auto.create.topics.enable) uses its defaults.
 TARGET_PRODUCER: Properties = {"enable.idempotence": True, "acks": "all", "allow.auto.create.topics": False}
 
 
 def is_away(error: KafkaError) -> bool:
-    """Does the error say that a cluster does not answer now, rather than that it refuses?"""
+    """True if the error means that a cluster does not answer now, and not that it refuses."""
     return error.code() in AWAY or error.retriable()
 
 
@@ -103,21 +106,21 @@ def _base(cluster: Cluster) -> dict[str, Any]:
 
 
 def source_consumer(flow: Flow, logger: Any, throttle: Throttle) -> Consumer:
-    """A consumer on the source that is only ever given explicit offsets.
+    """A consumer on the source. It only ever reads from offsets that it is given explicitly.
 
-    Its `group.id` is the position's group, never joined or committed to on the source: it is there because
-    `consumer_group_metadata()` of a consumer is what `send_offsets_to_transaction` takes. `logger` is told about
-    metadata: it is the only word that librdkafka has for a topic that was created again.
+    Its `group.id` is the position's group. The consumer never joins it or commits to it on the source; it has the group
+    because `send_offsets_to_transaction` takes a consumer's `consumer_group_metadata()`. `logger` gets the debug lines
+    about metadata: librdkafka reports a recreated topic in no other way.
     """
     user = {**_base(flow.source), **flow.source.consumer}
     config = {
         **CONSUMER_DEFAULTS,
         "fetch.queue.backoff.ms": 10,
-        # librdkafka asks for the same again if an answer is not there, whole, within `socket.timeout.ms`: over a slow
-        # link 50 MiB are not. It refuses less than a message may have.
+        # librdkafka repeats a request whose whole answer does not arrive within `socket.timeout.ms`. The default answer
+        # of 50 MiB takes longer on a slow link. librdkafka refuses a value below `message.max.bytes`.
         "fetch.max.bytes": max(FETCH_MAX, int(user.get("message.max.bytes", 0))),
-        # Of all partitions in one queue. It bounds the queue's memory, for librdkafka counts no bytes of headers; and
-        # live records wait behind those that catch up.
+        # All partitions share one queue. A small value bounds its memory, because librdkafka does not count the bytes
+        # of headers, and lets live records pass soon, because they queue after those of partitions that catch up.
         "queued.min.messages": QUEUE_RECORDS,
         **user,
         **SOURCE_CONSUMER,
@@ -130,7 +133,7 @@ def source_consumer(flow: Flow, logger: Any, throttle: Throttle) -> Consumer:
 
 
 def batch_reader(flow: Flow) -> Consumer:
-    """A consumer on the source with the user's properties that gets no more than one batch with each answer."""
+    """A consumer on the source with the user's properties. Each answer that it gets has at most one record batch."""
     config = {
         **CONSUMER_DEFAULTS,
         **_base(flow.source),
@@ -144,19 +147,19 @@ def batch_reader(flow: Flow) -> Consumer:
 
 
 def position_reader(cluster: Cluster, group: str, isolation: str) -> Consumer:
-    """A consumer that only asks for committed offsets of `group`; with read_committed for stable ones (KIP-447).
+    """A consumer that only reads committed offsets of `group`; with read_committed, stable ones (KIP-447).
 
-    Not an admin client: librdkafka's `ListConsumerGroupOffsets` dereferences a null pointer when the coordinator
-    moves or loads, or waits for it for ever (librdkafka 2.16.1).
+    It is not an admin client, because librdkafka's `ListConsumerGroupOffsets` dereferences a null pointer when the
+    coordinator moves or loads, or waits for it for ever (librdkafka 2.16.1).
     """
     config = {**_base(cluster), **SOURCE_CONSUMER, "isolation.level": isolation, "group.id": group}
     return Consumer(config, logger=LIBRDKAFKA)
 
 
 def internal_consumer(cluster: Cluster, group: str, reset: str = "earliest", metadata: Any = None) -> Consumer:
-    """A consumer for one of mirror's own topics; says when it has read to the end.
+    """A consumer for one of mirror's own topics. It reports when it has reached the end.
 
-    The logger `metadata` is told about metadata, as that of `source_consumer`.
+    The logger `metadata` gets the debug lines about metadata, which report a recreated topic.
     """
     config = {**_base(cluster), **SOURCE_CONSUMER, "auto.offset.reset": reset, "group.id": group}
     if metadata is not None:
@@ -167,19 +170,19 @@ def internal_consumer(cluster: Cluster, group: str, reset: str = "earliest", met
 def transactional_properties(flow: Flow, transactional_id: str) -> dict[str, Any]:
     """The target producer's properties for one `transactional.id`.
 
-    A batch is flushed by its commit, so lingering delays no lone record. With less of it a busy partition's records go
-    in requests of a hundred, which cost both sides more than the records, and librdkafka polls without pause while
-    records that have lingered wait for the request before them (see TransactionalProducer.keep_down). More of it would
-    stall a batch whose requests were taken for full and are not.
+    The commit flushes a batch, so lingering never delays a lone record. With a shorter linger time a busy partition's
+    records go in requests of a hundred, which cost both sides more than the records do. librdkafka also polls without
+    pause while records that have lingered wait for the previous request (see TransactionalProducer.keep_down). A longer
+    one would stall a batch whose requests look full to us but are not.
     """
     return _target_properties(flow, transactional_id, linger=100)
 
 
 def idempotent_properties(flow: Flow) -> dict[str, Any]:
-    """The target producer's properties where there are no transactions.
+    """The target producer's properties for a flow without transactions.
 
-    After a record that fails none is sent, and none fails for its age: what is delivered is a batch's beginning.
-    Its end is not flushed, see IdempotentProducer.flush, but lingers.
+    After a record that fails, no later record is sent, and no record fails because of its age. So the delivered records
+    are always the first ones of a batch. The last records of a batch linger, see IdempotentProducer.flush.
     """
     properties = _target_properties(flow, "", linger=5) | {"enable.gapless.guarantee": True, "message.timeout.ms": 0}
     del properties["transactional.id"]
@@ -187,9 +190,10 @@ def idempotent_properties(flow: Flow) -> dict[str, Any]:
 
 
 def request_limits(flow: Flow) -> tuple[int, int]:
-    """When a request of the target's producers is full: bytes of keys and values, and records.
+    """How much fills one request of a target producer: bytes of keys and values, and number of records.
 
-    At least a megabyte, or uneven records would too often be taken for a full one. Three have to fit into the queue.
+    The bytes are at least a megabyte, because with less, records of uneven size would too often look like a full
+    request. Three full requests have to fit into the producer's queue.
     """
     properties = _target_properties(flow, "", linger=0)
     size = max(int(properties["batch.size"]), TARGET_PRODUCER_DEFAULTS["batch.size"])
@@ -206,7 +210,7 @@ def _target_properties(flow: Flow, transactional_id: str, linger: int) -> dict[s
         **_fixed_producer(flow),
         "transactional.id": transactional_id,
     }
-    # librdkafka refuses a transaction that is shorter than one request.
+    # librdkafka refuses a transaction timeout that is shorter than the timeout of one request.
     if "socket.timeout.ms" in properties:
         longest = properties["transaction.timeout.ms"] - 100
         properties["socket.timeout.ms"] = min(int(properties["socket.timeout.ms"]), longest)
@@ -219,21 +223,21 @@ def _fixed_producer(flow: Flow) -> dict[str, Any]:
         **TARGET_PRODUCER,
         "transaction.timeout.ms": timeout,
         "message.timeout.ms": timeout,
-        # Batches are paced, so that the queue never has more than a few requests and a batch's offset syncs. A smaller
-        # one would refuse the same batch again and again.
+        # Batches are paced, so the queue never holds more than a few requests and a batch's offset syncs. A smaller
+        # queue would refuse the same batch at every attempt.
         "queue.buffering.max.messages": max(100_000, 2 * flow.batch_max_records),
         "queue.buffering.max.kbytes": 1048576,
-        # When the group's coordinator goes away at the wrong moment, librdkafka waits in send_offsets_to_transaction
-        # for any connection of the producer to change, without a limit. An idle one that is closed is such a change.
+        # If the group's coordinator goes away at the wrong moment, librdkafka waits in send_offsets_to_transaction
+        # without a limit until any connection of the producer changes. Closing an idle connection is such a change.
         "connections.max.idle.ms": timeout,
-        # A lost connection is only logged, and must be noticed: see producer.Disturbances.
+        # A lost connection must be noticed, and librdkafka only logs it: see producer.Disturbances.
         "log_level": 6,
         "log.connection.close": True,
     }
 
 
 def internal_producer(cluster: Cluster) -> Producer:
-    """An idempotent producer for mirror's own topics (claims and reports)."""
+    """An idempotent producer for mirror's own topics (claims, orders, decisions and reports)."""
     config = {
         **_base(cluster),
         **cluster.producer,
@@ -241,20 +245,20 @@ def internal_producer(cluster: Cluster) -> Producer:
         "linger.ms": 0,
         "compression.type": "gzip",
         "message.max.bytes": INTERNAL_MAX,
-        "message.timeout.ms": 10_000,  # an old report is worth nothing
+        "message.timeout.ms": 10_000,  # after this time a report is outdated
     }
     config.pop("transactional.id", None)
     return Producer(config, logger=LIBRDKAFKA)
 
 
 def admin(cluster: Cluster, on_error: OnError | None = None, features: logging.Logger | None = None) -> AdminClient:
-    """An admin client; librdkafka makes it of a producer, which must not be a transactional one.
+    """An admin client. librdkafka builds it from a producer, which must not be transactional.
 
-    What each broker can do librdkafka tells nobody but a logger: `features`.
+    The logger `features` gets the lines about what each broker supports: librdkafka only logs that.
     """
     config = {key: value for key, value in _base(cluster).items() if key not in PRODUCER_ONLY}
-    # Otherwise a request that waits for a broker that is down has librdkafka connect to it thousands of times a
-    # second: each failure makes it ask again, which takes back the back-off (librdkafka 2.16).
+    # Otherwise librdkafka connects thousands of times a second to a broker that is down while a request waits for it:
+    # each failure makes it ask for a connection again, which resets the back-off (librdkafka 2.16).
     config["enable.sparse.connections"] = False
     if on_error:
         config["error_cb"] = on_error
@@ -264,7 +268,7 @@ def admin(cluster: Cluster, on_error: OnError | None = None, features: logging.L
 
 
 def overridden(flow: Flow) -> list[str]:
-    """One line for each of the user's properties that exactly-once replaces, for the log."""
+    """Lines for the log, one for each of the user's properties that exactly-once overrides."""
     fixed_consumer = {**SOURCE_CONSUMER, "group.id": flow.group}
     fixed_producer = {**_fixed_producer(flow), "transactional.id": "one per partition"}
     pairs = [

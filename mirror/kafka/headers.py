@@ -1,4 +1,4 @@
-"""The headers of records: what the client library gives of them, and what records weigh with them in memory."""
+"""The headers of records: reading them safely, and the memory that records take with them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from confluent_kafka import Message
 
 from mirror.errors import RecordsRefused
 
-HEADER_WEIGHT = 150  # bytes that a header takes in memory beside its name and its value, however short they are
+HEADER_WEIGHT = 150  # bytes of memory that a header takes in addition to its name and value
 NO_HEADERS: list[Any] = []
 
 
 class Unreadable:
-    """Stands for headers that can't be read. Whoever asks for them is told, without a look at each record's."""
+    """Placeholder for headers that cannot be read. Testing it for truth raises RecordsRefused.
+
+    So code that uses headers finds out without a check of each record.
+    """
 
     def __bool__(self) -> bool:
         raise RecordsRefused("a header's name is not UTF-8, so the headers can't be read")
@@ -24,12 +27,12 @@ class Unreadable:
 UNREADABLE = Unreadable()
 
 
-def given(messages: Sequence[Message]) -> list[Any]:
-    """As `Message.headers` gives them, None where there are none; UNREADABLE for those with a name that is not UTF-8.
+def read_headers(messages: Sequence[Message]) -> list[Any]:
+    """The headers of each record: None if it has none, UNREADABLE if the name of one is not UTF-8.
 
-    The client library fails at these only once. From then on it gives a list with a hole in place of the name:
-    produced, that becomes "<NULL>", and taking it apart ends the process (confluent-kafka 2.16). So nobody may be given
-    it.
+    The client library raises for such headers only once. After that it returns a list with a hole in place of the name:
+    to produce it gives the name "<NULL>", and to unpack it crashes the process (confluent-kafka 2.16). So such headers
+    are replaced at once, and no other code sees them.
     """
     found: list[Any] = []
     unread = iter(messages)
@@ -43,15 +46,15 @@ def given(messages: Sequence[Message]) -> list[Any]:
 
 
 def readable(messages: Sequence[Message]) -> list[Any]:
-    """Of each record. Raises RecordsRefused if those of one can't be read."""
-    return [found or NO_HEADERS for found in given(messages)]
+    """The headers of each record. Raises RecordsRefused if those of one cannot be read."""
+    return [found or NO_HEADERS for found in read_headers(messages)]
 
 
 def weights(messages: Sequence[Message]) -> list[int]:
-    """What each record weighs: bytes of key, value and headers, and HEADER_WEIGHT for each header."""
-    # `map` spends no step of the interpreter on a record that has no headers.
+    """The weight of each record: bytes of key, value and headers, and HEADER_WEIGHT for each header."""
+    # `map` runs no interpreter step for a record without headers.
     plain = map(add, map(len, messages), map(length_hint, map(Message.key, messages)))
-    found = given(messages)
+    found = read_headers(messages)
     return list(plain) if found.count(None) == len(found) else list(map(add, plain, map(_weight, found)))
 
 
@@ -59,6 +62,6 @@ def _weight(headers: Any) -> int:
     if headers is None or headers is UNREADABLE:
         return 0
     weight = 0
-    for name, value in headers:  # faster than a sum over a generator, for there are few
+    for name, value in headers:  # faster than a sum over a generator, because a record has few headers
         weight += HEADER_WEIGHT + len(name) + (len(value) if value else 0)
     return weight

@@ -1,4 +1,4 @@
-"""Quotas: whether a cluster slows a task's clients down (KIP-13, KIP-124)."""
+"""Quotas: whether a cluster throttles a task's clients (KIP-13, KIP-124)."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from mirror.settings import Flow
 
 Side = Literal["source", "target"]
 SIDES: tuple[Side, ...] = get_args(Side)
-STILL = 5.0  # seconds after which the next answer would have said it again
+REPORTED_FOR = 5.0  # seconds: report throttling for this long after the last throttled answer
 
 
 class Throttle:
-    """A client's `throttle_cb`, called with each answer that a broker has held back."""
+    """A client's `throttle_cb`. librdkafka calls it with each answer that says for how long the client is throttled."""
 
     def __init__(self) -> None:
         self._until = 0.0  # monotonic
 
     def __call__(self, event: ThrottleEvent) -> None:
         if event.throttle_time > 0:  # seconds
-            self._until = max(self._until, time.monotonic() + event.throttle_time + STILL)
+            self._until = max(self._until, time.monotonic() + event.throttle_time + REPORTED_FOR)
 
     @property
     def active(self) -> bool:
-        """Do the cluster's quotas slow the client down?"""
+        """True while the cluster's quotas slow the client down."""
         return time.monotonic() < self._until
 
 
 class Throttles:
-    """Of all clients with which a task copies."""
+    """The throttles of all clients with which a task copies, one for each cluster."""
 
     def __init__(self, flow: Flow) -> None:
         self.source, self.target = Throttle(), Throttle()
@@ -39,9 +39,9 @@ class Throttles:
 
     @property
     def active(self) -> list[Side]:
-        """Whose quotas slow the task down."""
+        """The clusters whose quotas slow the task down."""
         return [side for side in SIDES if getattr(self, side).active]
 
     def reason(self, side: Side) -> str:
-        """For people."""
+        """The reason as a text for people."""
         return f"slowed down by a quota of {self._aliases[side]}"

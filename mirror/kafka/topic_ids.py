@@ -1,19 +1,17 @@
-"""The ids (KIP-516) of the topics that a consumer reads: a topic that was deleted and made again has another one."""
+"""The ids (KIP-516) of the topics that a consumer reads: a topic that was deleted and created again has a new id."""
 
 from __future__ import annotations
 
 import logging
-import re
 
 from mirror.kafka.clients import LIBRDKAFKA
-
-TOPIC_ID = re.compile(r"Topic (\S+) changed id from \S+ to (\S+)")  # from A...A: it was not known before
+from mirror.kafka.librdkafka_log import changed_topic
 
 
 class TopicIds(dict[str, str]):
-    """A consumer's logger: the ids of the topics that it reads, which need not be those that it read before.
+    """A consumer's logger that keeps the current ids of the topics that it reads, and which have `changed`.
 
-    When a topic is created again it goes on in the new one at the old offset. librdkafka only logs the change ("FIXME"
+    When a topic is recreated, librdkafka continues in the new topic at the old offset. It only logs the change ("FIXME"
     in its source), before it fetches from the new topic.
     """
 
@@ -22,23 +20,23 @@ class TopicIds(dict[str, str]):
         self.changed: set[str] = set()
 
     def log(self, level: int, text: str, *args: object) -> None:
-        """As logging.Logger.log: librdkafka gives facility, client and line."""
+        """The method of logging.Logger that librdkafka calls, with facility, client and line in `args`."""
         if level >= logging.INFO:
             LIBRDKAFKA.debug(text, *args)
-        elif args and args[0] == "METADATA" and (found := TOPIC_ID.search(str(args[-1]))):
-            self[found[1]] = found[2]
-            self.changed.add(found[1])
+        elif (found := changed_topic(args)) is not None:
+            topic, self[topic] = found
+            self.changed.add(topic)
 
 
 class KnownIds:
-    """Tells topics that were made anew, by their ids as brokers tell them."""
+    """Detects recreated topics by the ids that brokers report."""
 
     def __init__(self) -> None:
         self._now: dict[str, str] = {}
-        self._gone: set[str] = set()  # a broker that has not heard of the new topic may tell the old one's
+        self._gone: set[str] = set()  # a broker that does not know the new topic yet may still report the old id
 
     def is_another(self, topic: str, topic_id: str) -> bool:
-        """Has the topic another id than when it was last asked for? Then from now on that is the known one."""
+        """True if the topic has a new id since the last call. From now on that is the known one."""
         before = self._now.get(topic)
         if topic_id == before or topic_id in self._gone:
             return False

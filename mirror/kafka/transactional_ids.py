@@ -6,13 +6,13 @@ from mirror.settings import Flow
 
 
 def transactional_id(flow: Flow, remote: str, partition: int) -> str:
-    """The fixed id of whoever moves one position: it has the position's own key, so no other flow's is the same.
+    """The fixed id of the producer that moves one position. It contains the position's key, so no two flows share one.
 
-    Whoever opens it fences every earlier owner.
+    A producer that opens it fences the producers of all earlier owners.
     """
     return f"{flow.group}/{remote}/{partition}"
 
 
 def leader_id(flow: Flow) -> str:
-    """The fixed id of whoever leads the flow; the last part is no number, so it is no partition's."""
+    """The fixed id of the flow leader's producer. Its last part is not a number, so it is no partition's id."""
     return f"{flow.group}/leader"

@@ -15,17 +15,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from mirror.backoff import Backoff
-from mirror.control.leadership import Leader
-from mirror.control.other_flows import Gate
+from mirror.control.leadership import FlowLeader
+from mirror.control.other_flows import ConflictGuard
 from mirror.control.topics import StatusReader
 from mirror.errors import ClusterAway, Conflict, FlowError, MirrorError, Superseded
 from mirror.model import Partition, Topic
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
 from mirror.spark.session import SparkDriver
-from mirror.status.flow_status import SILENCE, FlowStatus
+from mirror.status.flow_status import FlowStatus
 from mirror.target import timestamps
 from mirror.target.renewal import Renewal
+from mirror.timing import SILENCE
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +52,10 @@ class FlowRunner(threading.Thread):
         self._share = share  # flows that share Spark's cores
         self._spark = spark
         self._stopping = stopping
-        self._leader = Leader(flow, leader)
+        self._leader = FlowLeader(flow, leader)
         self._monitor = TopicMonitor(flow)
         self._renewal = Renewal(flow)
-        self._gate = Gate(flow, self._leader)
+        self._gate = ConflictGuard(flow, self._leader)
         self._query: StreamingQuery | None = None
         self._epoch_ended = threading.Event()
         self._epoch_ended.set()
@@ -156,7 +157,7 @@ class FlowRunner(threading.Thread):
             slots, before = self._slots(), slots
             has_decided = self._leader.control.decisions is not decisions
             decisions = self._leader.control.decisions
-            due = slots != before or has_decided or self._leader.control.is_unplanned or self._monitor.in_doubt
+            due = slots != before or has_decided or self._leader.control.awaits_plan or self._monitor.in_doubt
             if due or self.beat - refreshed >= self._flow.refresh_topics_interval:
                 self._publish(self._look(), slots)
                 refreshed = time.monotonic()

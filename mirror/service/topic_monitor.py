@@ -14,7 +14,7 @@ from mirror.control.decisions import Decision
 from mirror.control.plan import Plan
 from mirror.errors import FlowError
 from mirror.kafka.clients import INTERNAL_MAX, is_lasting
-from mirror.kafka.cluster import NAMES, ClusterAdmin, Refusals, portions
+from mirror.kafka.cluster import NAMES, ClusterAdmin, Refusals, chunks
 from mirror.kafka.topic_ids import KnownIds
 from mirror.model import Partition, Topic
 from mirror.naming import LeftOut, ReplicationPolicy, left_out_topics, some_of
@@ -200,7 +200,7 @@ class TopicMonitor:
     def _lacking(self, mirrored: Mapping[str, int], existing: Mapping[str, int]) -> Iterator[Wanted]:
         """What the target has to create, some at a time: what is made of it stays, should the source go away then."""
         remote = self._policy.remote_topic
-        for some in portions((name for name in mirrored if remote(name) not in existing), NAMES):
+        for some in chunks((name for name in mirrored if remote(name) not in existing), NAMES):
             configs = self._configs(some)
             yield {remote(name): (mirrored[name], configs.get(name, {})) for name in some}
 

@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from mirror.kafka.cluster import given, refresh_metadata
+from mirror.kafka.cluster import checked_offset, refresh_metadata
 from mirror.model import Partition
 
 REFRESH_TIMEOUT = 0.2  # seconds
@@ -136,6 +136,6 @@ class _Latest:
 
 def _offset(answer: Future[Any]) -> int | None:
     try:
-        return given(answer.result(0))
+        return checked_offset(answer.result(0))
     except (KafkaException, TimeoutError):  # librdkafka has ways to forget a request
         return None

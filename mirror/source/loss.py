@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,14 +9,12 @@ from confluent_kafka.admin import OffsetSpec
 
 from mirror.errors import PartitionError
 from mirror.kafka.cluster import ClusterAdmin
+from mirror.kafka.librdkafka_log import truncated_at
 from mirror.model import Partition, Position, Topic
 
 # What a person can do about a loss.
 PASS_OVER = "pass them over with mirror resume --skip-lost"
 MEND = f"have the source mended, or {PASS_OVER}"
-
-# librdkafka has looked where the source's log parted from the position's leader epoch (KIP-320), and only logs it.
-PARTED = re.compile(r"truncation detected .* broker end offset is (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +81,8 @@ def find(source: ClusterAdmin, partition: Partition, topic: Topic, position: Pos
         return Loss("recreated", position.offset, first)
     if position.offset < first:
         return Loss("deleted", position.offset, first)
-    parted = PARTED.search(said)  # of what was fetched, which may be ahead of the position
-    kept = min(end, int(parted[1])) if parted else end
+    cut = truncated_at(said)  # of what was fetched, which may be ahead of the position
+    kept = end if cut is None else min(end, cut)
     if position.offset <= kept:
         return None
     # A leader that was deposed without hearing of it has a shorter log, too, and what follows would be copied again.

@@ -12,13 +12,13 @@ from mirror.control.reports import Counters, Report
 from mirror.control.state import STOPPED_BY_ERROR
 from mirror.model import Partition
 from mirror.status.rates import Recent, Sample
+from mirror.timing import SILENCE
 
 # unassigned: no task reports it. Of the others see control/state.py.
 PARTITION_STATES = ("unassigned", "starting", "running", "paused", "retrying", "blocked")
 # retrying and blocked as for a partition: the flow goes on by itself, or waits for a person. stopped: this service does
 # not run it any more.
 FLOW_STATES = ("starting", "running", "retrying", "blocked", "stopped")
-SILENCE = 30.0  # seconds without a report after which a partition has no task; tasks report each within 10
 EVENTS = 30  # that are remembered
 _STARTING = "starting"
 

@@ -19,6 +19,7 @@ from mirror.errors import (
     TransactionAborted,
 )
 from mirror.kafka.clients import FENCED, LIBRDKAFKA, is_away, is_lasting, transactional_properties
+from mirror.kafka.librdkafka_log import is_connection_fault
 from mirror.kafka.throttling import Throttle
 from mirror.settings import Flow
 
@@ -51,7 +52,7 @@ class Disturbances(list[object]):
 
     def log(self, level: int, text: str, *args: object) -> None:
         """As logging.Logger.log: librdkafka gives facility, client and line."""
-        if args and args[0] in ("FAIL", "REQTMOUT"):
+        if is_connection_fault(args):
             self.append(args[-1])
         if level >= logging.WARNING:
             LIBRDKAFKA.debug(text, *args)

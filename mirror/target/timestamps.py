@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from confluent_kafka import KafkaError
 
-from mirror.kafka.cluster import NAMES, ClusterAdmin, Refusals, portions
+from mirror.kafka.cluster import NAMES, ClusterAdmin, Refusals, chunks
 from mirror.settings import Flow
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class TimestampCheck:
         wanted = set(existing)
         asked = due(wanted, self._kept)
         found: set[str] = set()
-        for some in portions(asked, NAMES):
+        for some in chunks(asked, NAMES):
             configs, hidden = self._target.topic_configs(some, own=False)
             found |= {name for name, config in configs.items() if config.get(TYPE) == REPLACED}
             self._tell_hidden(hidden)

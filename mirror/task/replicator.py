@@ -65,7 +65,7 @@ LOST_RETRY = 30.0  # seconds before a partition that is blocked by a loss or a d
 FOREIGN = "the position belongs to a topic that was deleted"
 
 
-OUTCOMES: dict[type[MirrorError], str] = {
+OUTCOME_OF_ERROR: dict[type[MirrorError], str] = {
     TransactionAborted: "aborted",
     OutcomeUnknown: "unknown",
 }
@@ -542,7 +542,7 @@ class Replicator:
     def _recover(self, error: MirrorError) -> None:
         """Decide what an error means for the partition; see the tree in errors.py."""
         self._turn.not_before = time.monotonic() + self._backoff.next()
-        outcome = OUTCOMES.get(type(error))
+        outcome = OUTCOME_OF_ERROR.get(type(error))
         if outcome:
             self.counters.transactions[outcome] += 1
         self.counters.fenced += isinstance(error, ProducerFenced)

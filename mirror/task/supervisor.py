@@ -15,7 +15,7 @@ from mirror.control.reader import ControlReader
 from mirror.control.reported_positions import newer, reported_positions
 from mirror.control.reports import Report
 from mirror.control.state import State
-from mirror.control.topics import ChannelWriter
+from mirror.control.topics import ControlWriter
 from mirror.errors import ClusterAway, MirrorError, PartitionError, TaskHung
 from mirror.kafka import clients
 from mirror.model import Partition, Position, Topic
@@ -23,12 +23,11 @@ from mirror.source.end_offsets import SourceEnds
 from mirror.source.fetcher import Join, Leave, Move
 from mirror.task.assignment import Assignment, Start, find_starts
 from mirror.task.replicator import Owner, Replicator
+from mirror.timing import REPORT_ALL_INTERVAL, REPORT_INTERVAL
 
 log = logging.getLogger(__name__)
 
 FOLLOW_TIMEOUT = 0.2  # seconds; a new plan wakes it at once
-REPORT_INTERVAL = 1.0  # seconds
-REPORT_ALL_INTERVAL = 10.0  # seconds
 SLOW_AFTER = 5.0  # seconds that a step takes
 HUNG_AFTER = 5  # transaction time-outs: a step waits at most one for each of deliveries, flush, position, commit, abort
 HUNG_LEAST = 30.0  # seconds: what a take-over waits for does not depend on that time-out
@@ -42,7 +41,7 @@ class Supervisor(threading.Thread):
         owner: Owner,
         assignment: Assignment,
         control: ControlReader,
-        writer: ChannelWriter,
+        writer: ControlWriter,
         claimant: Claimant,
         moves: queue.SimpleQueue[Move[Replicator]],
     ) -> None:

@@ -13,7 +13,7 @@ from mirror.control.claims import Claimant
 from mirror.control.decisions import Decision
 from mirror.control.reader import ControlReader
 from mirror.control.state import State
-from mirror.control.topics import ChannelWriter, Claim
+from mirror.control.topics import Claim, ControlWriter
 from mirror.errors import FlowError, TaskHung
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.throttling import Throttles
@@ -59,7 +59,7 @@ class SliceTask:
         self.group_metadata = self._fetcher.group_metadata
         self.positions = Positions(flow.target, flow.group, flow.control_topic)
         self.source = ClusterAdmin(flow.source)
-        self._writer = ChannelWriter(flow)
+        self._writer = ControlWriter(flow)
         self._control = ControlReader(flow, follow=True)
         self._assignment = Assignment(flow, self._control, leader, index, count, self._identity)
         self._claimant = Claimant(flow, self._control, self._writer, Claim(index, self._identity, leader, epoch))

@@ -1,4 +1,5 @@
-"""Kafka's protocol, spoken without librdkafka: what that keeps from Python has to be asked for here.
+"""A small client for Kafka's protocol, for requests and answers that librdkafka does not offer to Python.
 
-Versions are fixed, each the newest that is not yet "flexible" (KIP-482): brokers from 2.3 on answer them (KIP-896).
+Each request has a fixed version, the newest that is not yet "flexible" (KIP-482). Brokers from Kafka 2.3 on answer
+these versions (KIP-896).
 """

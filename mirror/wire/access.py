@@ -1,4 +1,4 @@
-"""What librdkafka's properties say about reaching a cluster: addresses, TLS and login."""
+"""Derives from librdkafka's properties how to connect to a cluster: addresses, TLS and login."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ Address = tuple[str, int]  # host, port
 _PORT = 9092
 _SERVER = re.compile(r"(?:[a-z_]+://)?(?P<host>\[[^]]+\]|[^:/]+)(?::(?P<port>\d{1,5}))?", re.IGNORECASE)
 _TRUE = frozenset({"true", "t", "1"})
-# By prefix, properties that decide how a cluster is reached. What stands here and is not known is not passed over.
+# Prefixes of properties that decide how a cluster is reached. An unknown property with such a prefix is refused, not
+# ignored.
 _DECISIVE = ("ssl.", "enable.ssl.", "broker.address.", "client.dns.", "plugin.", "proxy.")
 _KNOWN = frozenset(
     {
@@ -34,7 +35,7 @@ _WITHOUT_EFFECT = {"client.dns.lookup": "use_all_dns_ips", "broker.address.famil
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How brokers are reached. `tls` and `login` (mechanism, user, password) are None where there is none."""
+    """How to connect to brokers. `tls` and `login` (mechanism, user, password) are None if they are not used."""
 
     servers: tuple[Address, ...]
     client: str
@@ -43,7 +44,10 @@ class Access:
 
 
 def access(properties: Mapping[str, str]) -> Access:
-    """As librdkafka's properties say. Raises Unsupported for what only librdkafka has, or when a file can't be used."""
+    """The access that librdkafka's properties describe.
+
+    Raises Unsupported for a property that only librdkafka supports, and if a file cannot be used.
+    """
     protocol = properties.get("security.protocol", "plaintext").lower()
     if protocol not in ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"):
         raise Unsupported(f"security.protocol is {protocol}")
@@ -92,7 +96,7 @@ def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
         else:
             context.load_default_certs()
         if certificate := properties.get("ssl.certificate.location"):
-            # A password that is None would be asked for on the terminal.
+            # With None, OpenSSL would ask for the password on the terminal.
             password = properties.get("ssl.key.password", "")
             context.load_cert_chain(certificate, properties.get("ssl.key.location"), password)
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Logins with SASL, without input and output: each is a generator that yields what to send and is sent the answers."""
+"""SASL logins without input and output: each is a generator that yields the messages and receives the answers."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from mirror.errors import WireError
 
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS = ("PLAIN", *_HASHES)
-_NO_BINDING = b"n,,"  # no channel binding, no other identity
-_ITERATIONS = range(4096, 1_000_001)  # fewer are too weak (as Java's client says), more would keep us busy
+_NO_BINDING = b"n,,"  # neither channel binding nor another identity
+_ITERATIONS = range(4096, 1_000_001)  # fewer are too weak (the limit of Java's client), more would take too long
 
 Exchange = Generator[bytes, bytes, None]
 
 
 def login(mechanism: str, user: str, password: str) -> Exchange:
-    """The exchange of one of MECHANISMS."""
+    """The exchange for one of MECHANISMS."""
     return plain(user, password) if mechanism == "PLAIN" else scram(mechanism, user, password)
 
 
 def plain(user: str, password: str) -> Exchange:
-    """PLAIN (RFC 4616); the answer has nothing in it."""
+    """PLAIN (RFC 4616). The broker's answer is empty."""
     yield b"\0" + user.encode() + b"\0" + password.encode()
 
 
 def scram(mechanism: str, user: str, password: str, nonce: str | None = None) -> Exchange:
-    """SCRAM (RFC 5802, 7677); `nonce` is made unless a test gives one.
+    """SCRAM (RFC 5802, 7677). `nonce` is random unless a test gives one.
 
-    Raises WireError for an answer that is none, and for a broker that does not know the password itself.
+    Raises WireError for an invalid answer, and for a broker that does not prove that it knows the password.
     """
     algorithm = _HASHES[mechanism]
     nonce = nonce or secrets.token_urlsafe(24)
@@ -48,17 +48,17 @@ def scram(mechanism: str, user: str, password: str, nonce: str | None = None) ->
         raise WireError(f"{mechanism}: the broker's challenge is not for us, or has {iterations} iterations")
     salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, iterations)
     final = b"c=" + base64.b64encode(_NO_BINDING) + b",r=" + both.encode()
-    told = b",".join((first, challenge, final))
+    exchanged = b",".join((first, challenge, final))
     client_key = hmac.digest(salted, b"Client Key", algorithm)
-    signature = hmac.digest(hashlib.new(algorithm, client_key).digest(), told, algorithm)
+    signature = hmac.digest(hashlib.new(algorithm, client_key).digest(), exchanged, algorithm)
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
     verdict = yield final + b",p=" + base64.b64encode(proof)
-    expected = hmac.digest(hmac.digest(salted, b"Server Key", algorithm), told, algorithm)
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", algorithm), exchanged, algorithm)
     if not hmac.compare_digest(_fields(verdict).get("v", "").encode(), base64.b64encode(expected)):
         raise WireError(f"{mechanism}: the broker does not prove that it knows the password")
 
 
 def _fields(message: bytes) -> dict[str, str]:
-    """`r=...,s=...,i=...`"""
+    """Parse `r=...,s=...,i=...`."""
     parts = (part.partition("=") for part in message.decode(errors="replace").split(","))
     return {name: value for name, _, value in parts}

@@ -1,4 +1,4 @@
-"""A cluster's brokers: which one leads a partition, and a connection to it."""
+"""Connections to a cluster's brokers, and which broker leads a partition."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from mirror.wire.connection import Connection
 
 
 class Brokers:
-    """Connections are kept, one for each broker. Every method raises WireError."""
+    """Keeps one connection for each broker. Every method raises WireError."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
         self._servers = list(access.servers)
-        self._used: Address | None = None  # last
+        self._used: Address | None = None  # the broker that was used last
         self._connections: dict[Address, Connection] = {}
         self._leaders: dict[tuple[str, int], Address] = {}
 
     def leader(self, topic: str, partition: int) -> Connection:
-        """A connection to the partition's leader. Raises Unavailable while nobody leads it, or is known to."""
+        """A connection to the partition's leader. Raises Unavailable while it has no leader, or none is known."""
         address = self._leaders.get((topic, partition))
         if address is None:
             address = self._leaders[topic, partition] = self._find(topic, partition)
         return self._connection(address)
 
     def forget(self, topic: str, partition: int) -> None:
-        """Somebody else may lead it now, and the connections may be broken: next time all is asked anew.
+        """Forget the partition's leader and close all connections, because both may be outdated after an error.
 
-        The broker that was used last comes last: it may hang.
+        The broker that was used last may hang, so it is asked last from now on.
         """
         self._leaders.pop((topic, partition), None)
         self._servers.sort(key=lambda address: address == self._used)
@@ -53,7 +53,7 @@ class Brokers:
         raise Unavailable("; ".join(reasons))
 
     def _addresses(self) -> Sequence[Address]:
-        """First those to which there is a connection."""
+        """The addresses to try: first those with an open connection."""
         return [*self._connections, *self._servers]
 
     def _connection(self, address: Address) -> Connection:
@@ -77,5 +77,5 @@ class Brokers:
 
 
 def failure(error: int) -> WireError:
-    """Of an error code: Unavailable for what passes."""
+    """The error for an error code: Unavailable if it passes by itself."""
     return (Unavailable if error in messages.PASSING else WireError)(messages.error_name(error))

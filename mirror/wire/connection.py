@@ -1,4 +1,4 @@
-"""One connection to a broker: requests are sent, and their answers read, each within a time-out."""
+"""One connection to a broker: sends requests and reads their answers, each within a time-out."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from mirror.wire.cursor import Cursor
 from mirror.wire.messages import Api
 
 TIMEOUT = 10.0  # seconds to connect, and for the next piece of an answer
-PIECE = 2**18  # bytes of an answer that have to come within that time: of a slow link not much is asked
-ANSWER_MAX = 2**30  # bytes; no batch that a broker takes is larger
-THROTTLE_MAX = 60.0  # seconds; quotas ask for a few
+PIECE = 2**18  # bytes of an answer that have to arrive within TIMEOUT; a slow link can do that
+ANSWER_MAX = 2**30  # bytes; no batch that a broker accepts is larger
+THROTTLE_MAX = 60.0  # seconds; brokers throttle for a few
 
-_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # with TLS, a connection that is closed
+_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # what a closed TLS connection raises
 
 _SIZE = struct.Struct(">i")
 _CORRELATION = struct.Struct(">i")
 
 
 class Connection:
-    """To one broker, logged in. Every method raises WireError; after that it is closed."""
+    """A connection to one broker, logged in. Every method raises WireError, and then the connection is closed."""
 
     def __init__(self, address: Address, access: Access) -> None:
         self._name = f"{address[0]}:{address[1]}"
@@ -46,11 +46,11 @@ class Connection:
             raise
 
     def close(self) -> None:
-        """Close it; what is asked for will not be answered."""
+        """Close the connection. Open requests get no answer."""
         self._socket.close()
 
     def ask(self, api: Api, body: bytes) -> int:
-        """Send a request, later if the broker wants that. Returns the number by which its answer is fetched."""
+        """Send a request, after a wait if the broker throttles us. Returns the number that `answer` needs."""
         time.sleep(max(0.0, self._quiet_until - time.monotonic()))
         self._sent += 1
         request = messages.header(api, self._sent, self._client) + body
@@ -60,7 +60,7 @@ class Connection:
         return self._sent
 
     def answer(self, number: int) -> Cursor:
-        """The answer to a request; those to earlier ones, for which nobody waits any more, are dropped."""
+        """Wait for the answer to a request. Answers to earlier requests are dropped: nobody waits for them any more."""
         with self._closing("does not answer"):
             while True:
                 (size,) = _SIZE.unpack(self._read(_SIZE.size))
@@ -68,13 +68,13 @@ class Connection:
                     raise Malformed(f"{self._name} answers with {size} bytes: is it a Kafka broker?")
                 (found,) = _CORRELATION.unpack(self._read(_CORRELATION.size))
                 if not 0 < found <= number:
-                    raise Malformed(f"{self._name} answers what was not asked")
+                    raise Malformed(f"{self._name} answers a request that was not sent")
                 body = self._read(size - _CORRELATION.size)
                 if found == number:
                     return Cursor(body)
 
     def throttled(self, milliseconds: int) -> None:
-        """The broker asks to be left alone for so long (KIP-219)."""
+        """Send no request for this time, because the broker has throttled us (KIP-219)."""
         self._quiet_until = time.monotonic() + min(max(0, milliseconds) / 1000, THROTTLE_MAX)
 
     def request(self, api: Api, body: bytes) -> Cursor:
@@ -89,7 +89,7 @@ class Connection:
                 self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
 
     def _look(self, access: Access) -> None:
-        """Can the broker do what is needed?"""
+        """Check that the broker supports the needed request versions. Raises Unsupported."""
         versions = messages.api_versions(self.request(messages.API_VERSIONS, b""))
         needed = [messages.FETCH, messages.METADATA]
         needed += [messages.SASL_HANDSHAKE, messages.SASL_AUTHENTICATE] if access.login else []
@@ -110,10 +110,10 @@ class Connection:
         with contextlib.suppress(StopIteration):
             while True:
                 answer = self.request(messages.SASL_AUTHENTICATE, messages.sasl_authenticate(message))
-                error, words, told = messages.sasl_authenticate_answer(answer)
+                error, words, reply = messages.sasl_authenticate_answer(answer)
                 if error:
                     raise WireError(f"{self._name} refuses the login: {words or messages.error_name(error)}")
-                message = exchange.send(told)
+                message = exchange.send(reply)
 
     def _read(self, count: int) -> bytes:
         pieces = []
@@ -138,14 +138,14 @@ class Connection:
 
     @contextlib.contextmanager
     def _closing(self, what: str) -> Iterator[None]:
-        """Whatever goes wrong, nobody knows where the next answer begins."""
+        """Close the connection after any error, because it is not known where the next answer begins."""
         try:
             yield
         except OSError as error:
             self.close()
             refused = isinstance(error, ssl.SSLError) and not isinstance(error, _ENDED)
             raise (WireError if refused else Unavailable)(f"{self._name} {what}: {error}") from error
-        except ValueError as error:  # of the host's name, which a broker may have given
+        except ValueError as error:  # the host's name is invalid; a broker may have sent it
             self.close()
             raise Malformed(f"{self._name} {what}: {error}") from error
         except BaseException:

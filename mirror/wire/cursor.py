@@ -1,4 +1,4 @@
-"""Takes an answer apart. Every length and count is checked against what is there before anything is made of it."""
+"""Parses answers. Every length and count is checked against the remaining data before anything is allocated."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ class Cursor:
         self._at = 0
 
     def int8(self) -> int:
-        """INT8."""
+        """Read an INT8."""
         return self._number(_INT8)
 
     def int16(self) -> int:
-        """INT16."""
+        """Read an INT16."""
         return self._number(_INT16)
 
     def int32(self) -> int:
-        """INT32."""
+        """Read an INT32."""
         return self._number(_INT32)
 
     def int64(self) -> int:
-        """INT64."""
+        """Read an INT64."""
         return self._number(_INT64)
 
     def string(self) -> str:
-        """STRING, or NULLABLE_STRING: null is empty."""
+        """Read a STRING or NULLABLE_STRING; null is empty."""
         text = bytes(self._take(max(0, self.int16())))
         try:
             return text.decode()
@@ -45,18 +45,18 @@ class Cursor:
             raise Malformed("a text in the answer is not UTF-8") from error
 
     def bytes(self) -> memoryview:
-        """BYTES, NULLABLE_BYTES or RECORDS: null is empty."""
+        """Read BYTES, NULLABLE_BYTES or RECORDS; null is empty."""
         return self._take(max(0, self.int32()))
 
     def array(self, item: Callable[[Cursor], T], least: int) -> list[T]:
-        """ARRAY of what `item` reads, each of at least so many bytes; null is empty."""
+        """Read an ARRAY of items that `item` reads, each of `least` bytes at least; null is empty."""
         count = max(0, self.int32())
         if count * least > len(self._data) - self._at:
             raise Malformed(f"the answer ends before its {count} items")
         return [item(self) for _ in range(count)]
 
     def end(self) -> None:
-        """Nothing may be left."""
+        """Check that the whole answer has been read."""
         if self._at != len(self._data):
             raise Malformed(f"the answer has {len(self._data) - self._at} bytes too many")
 
@@ -72,11 +72,11 @@ class Cursor:
 
 
 def string(text: str | None) -> bytes:
-    """STRING or NULLABLE_STRING."""
+    """Encode a STRING or NULLABLE_STRING."""
     encoded = b"" if text is None else text.encode()
     return _INT16.pack(-1 if text is None else len(encoded)) + encoded
 
 
 def sized(data: bytes) -> bytes:
-    """BYTES."""
+    """Encode BYTES."""
     return _INT32.pack(len(data)) + data

@@ -1,7 +1,7 @@
-"""What brokers can do and librdkafka does not tell: the features (KIP-584) in their answer to ApiVersions.
+"""Asks brokers for their features (KIP-584), which librdkafka does not report.
 
-That is the one request that a broker answers before authentication (KIP-35, KIP-43), so it takes no password. All that
-comes back is checked by its size.
+Features are part of the answer to ApiVersions. A broker answers that request before authentication (KIP-35, KIP-43), so
+no password is needed. Every size in the answer is checked.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 TIMEOUT = 5.0  # seconds to connect, and for each part of the answer
-ANSWER_MAX = 2**20  # bytes; brokers send about a thousand
+ANSWER_MAX = 2**20  # bytes; brokers send about 1,000
 
-API_VERSIONS, VERSION = 18, 3  # the first version with features, and the last that needs no newer broker
+API_VERSIONS, VERSION = 18, 3  # the first version with features; a later one would need a newer broker
 CORRELATION = 1
 SUPPORTED_TAG, EPOCH_TAG, FINALIZED_TAG = 0, 1, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Of one broker, by the feature's name. Without what stands at level 0."""
+    """The features of one broker by name, without those at level 0."""
 
-    supported: Mapping[str, int]  # the highest level that its software has
-    finalized: Mapping[str, int]  # the level at which the cluster works
+    supported: Mapping[str, int]  # the highest level that the broker's software supports
+    finalized: Mapping[str, int]  # the level that the cluster uses
 
 
 def ask(host: str, port: int, properties: Mapping[str, str]) -> Features:
-    """Ask a broker, reached as librdkafka's `properties` of the cluster say; none are known of one before Kafka 2.4.
+    """Ask a broker for its features, connecting as librdkafka's `properties` say. Empty for a broker before Kafka 2.4.
 
-    Raises OSError if it is not reached so, ValueError if it answers something else.
+    Raises OSError if the connection fails, ValueError if the answer is invalid.
     """
     with _connection(host, port, properties) as connection:
         connection.sendall(_request())
         (size,) = struct.unpack(">i", _exactly(connection, 4))
         if not 0 < size <= ANSWER_MAX:
-            raise ValueError(f"an answer of {size} bytes")
+            raise ValueError(f"the answer has {size} bytes")
         return decode(_exactly(connection, size))
 
 
@@ -71,23 +71,23 @@ def _connection(host: str, port: int, properties: Mapping[str, str]) -> socket.s
 
 
 def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
-    """Of PEM files or texts; a key store is for librdkafka alone."""
+    """TLS with PEM files or texts. Key stores are not supported: only librdkafka can read them."""
     context = ssl.create_default_context(cafile=properties.get("ssl.ca.location"), cadata=properties.get("ssl.ca.pem"))
     if properties.get("ssl.endpoint.identification.algorithm") == "none":
         context.check_hostname = False
     certificate = properties.get("ssl.certificate.location")
     if certificate:
         key, password = properties.get("ssl.key.location"), properties.get("ssl.key.password")
-        context.load_cert_chain(certificate, key, password or "")  # without one it would ask at the terminal
+        context.load_cert_chain(certificate, key, password or "")  # with None, OpenSSL would ask on the terminal
     return context
 
 
 def decode(answer: bytes) -> Features:
-    """An answer's features, given all behind its size. Raises ValueError if it is none."""
+    """Decode the features from an answer without its size field. Raises ValueError if it is invalid."""
     reader = _Reader(answer)
     if reader.number(">i") != CORRELATION:
-        raise ValueError("an answer to something else")
-    if reader.number(">h"):  # it is too old: then the rest has the form of version 0
+        raise ValueError("the answer is to another request")
+    if reader.number(">h"):  # an error: the broker is too old, and the rest has the format of version 0
         return Features({}, {})
     for _ in range(reader.count()):
         reader.take(6)
@@ -99,7 +99,9 @@ def decode(answer: bytes) -> Features:
         if tag in (SUPPORTED_TAG, FINALIZED_TAG):
             # (min, max) in the first, (max, min) in the second.
             found[tag] = _levels(_Reader(content), last=tag == SUPPORTED_TAG)
-        elif tag == EPOCH_TAG and _Reader(content).number(">q") < 0:  # not known: so is what comes next
+        elif (
+            tag == EPOCH_TAG and _Reader(content).number(">q") < 0
+        ):  # an unknown epoch: the finalized features that follow are unknown, too
             return Features(found.get(SUPPORTED_TAG, {}), {})
     return Features(found.get(SUPPORTED_TAG, {}), found.get(FINALIZED_TAG, {}))
 
@@ -115,7 +117,7 @@ def _levels(reader: _Reader, last: bool) -> dict[str, int]:
 
 
 class _Reader:
-    """Kafka's flexible encoding (KIP-482). Everything raises ValueError where the bytes end."""
+    """Reads Kafka's flexible encoding (KIP-482). Every method raises ValueError at the end of the data."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -138,10 +140,10 @@ class _Reader:
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return value
-        raise ValueError("a number without an end")
+        raise ValueError("a number has no end")
 
     def count(self) -> int:
-        """A compact length: one more than it is, 0 for nothing."""
+        """Read a compact length, which is encoded as the length plus one, or 0 for null."""
         return max(0, self.varint() - 1)
 
     def skip_tags(self) -> None:

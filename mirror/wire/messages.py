@@ -1,4 +1,4 @@
-"""The requests that reading needs, and their answers. Pure; names are those of Kafka's own message definitions."""
+"""Encodes the requests that reading needs, and decodes their answers. Pure; names are those of Kafka's messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mirror.wire.cursor import Cursor, sized, string
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One kind of request, in one version."""
+    """One type of request in one version."""
 
     name: str
     key: int
@@ -28,8 +28,8 @@ SASL_AUTHENTICATE = Api("SaslAuthenticate", 36, 0)
 # Error codes.
 NONE, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE = 0, 1, 3, 5
 REPLICA_NOT_AVAILABLE, UNSUPPORTED_SASL_MECHANISM = 9, 33
-# Those that pass by themselves: leaders that move, a topic or a leader that a broker has not heard of yet, a broker
-# that starts, is slow, or has lost a disk.
+# Errors that pass by themselves: a leader moves, a broker does not know a topic or a leader yet, or a broker is
+# starting, is slow or has lost a disk.
 PASSING: Mapping[int, str] = {
     UNKNOWN_TOPIC_OR_PARTITION: "UNKNOWN_TOPIC_OR_PARTITION",
     LEADER_NOT_AVAILABLE: "LEADER_NOT_AVAILABLE",
@@ -58,17 +58,17 @@ _NAMES = {
 
 
 def error_name(code: int) -> str:
-    """An error code as Kafka's documentation writes it."""
+    """The name of an error code in Kafka's documentation."""
     return _NAMES.get(code, f"error code {code}")
 
 
 def header(api: Api, correlation: int, client: str) -> bytes:
-    """A request's header, version 1."""
+    """The header of a request, version 1."""
     return struct.pack(">hhi", api.key, api.version, correlation) + string(client)
 
 
 def api_versions(answer: Cursor) -> dict[int, tuple[int, int]]:
-    """The first and last version of each request that a broker answers."""
+    """The first and the last version of each request that the broker supports."""
     error = answer.int16()
     found = answer.array(lambda each: (each.int16(), each.int16(), each.int16()), 6)
     if error != NONE:
@@ -77,28 +77,28 @@ def api_versions(answer: Cursor) -> dict[int, tuple[int, int]]:
 
 
 def sasl_handshake(mechanism: str) -> bytes:
-    """Which mechanism follows."""
+    """Announce the mechanism of the login that follows."""
     return string(mechanism)
 
 
 def sasl_handshake_answer(answer: Cursor) -> tuple[int, list[str]]:
-    """An error code, and the mechanisms that the broker has."""
+    """An error code, and the mechanisms that the broker supports."""
     return answer.int16(), answer.array(Cursor.string, 2)
 
 
 def sasl_authenticate(message: bytes) -> bytes:
-    """One message of the mechanism."""
+    """Send one message of the mechanism."""
     return sized(message)
 
 
 def sasl_authenticate_answer(answer: Cursor) -> tuple[int, str, bytes]:
-    """An error code and its words, and the mechanism's own answer."""
+    """An error code, its message, and the mechanism's own answer."""
     return answer.int16(), answer.string(), bytes(answer.bytes())
 
 
 @dataclass(frozen=True, slots=True)
 class Leaders:
-    """Of one topic: addresses of brokers by node, and of each partition an error code and its leader's node."""
+    """A topic: brokers' addresses by node id, and by partition an error code and the node id of its leader."""
 
     error: int
     brokers: Mapping[int, tuple[str, int]]
@@ -106,19 +106,19 @@ class Leaders:
 
 
 def metadata(topic: str) -> bytes:
-    """Ask for one topic, which is not to be created."""
+    """Ask for the metadata of one topic, without creating it."""
     return struct.pack(">i", 1) + string(topic) + b"\0\0\0"
 
 
 def metadata_answer(answer: Cursor, topic: str) -> tuple[int, Leaders]:
-    """For how long the broker throttles us (ms), and the leaders."""
+    """The time for which the broker throttles us (ms), and the leaders."""
     throttled = answer.int32()
     brokers = {node: (host, port) for node, host, port in answer.array(_broker, 12)}
     answer.string(), answer.int32()  # cluster id, controller
     topics = dict(answer.array(_topic, 9))
     answer.int32()
     if topic not in topics:
-        raise Malformed(f"Metadata of {topic} were asked for, and others given")
+        raise Malformed(f"the answer to a Metadata request for {topic} does not have that topic")
     error, partitions = topics[topic]
     return throttled, Leaders(error, brokers, partitions)
 
@@ -146,7 +146,7 @@ def _partition(answer: Cursor) -> tuple[int, int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a leader gave of one partition: an error code, or batches and the transactions in them that were aborted."""
+    """A leader's answer for one partition: an error code, or record batches and the aborted transactions in them."""
 
     error: int
     aborted: Sequence[tuple[int, int]]  # producer id, first offset
@@ -154,20 +154,23 @@ class Fetched:
 
 
 def fetch(topic: str, partition: int, offset: int, wait: int, most: int) -> bytes:
-    """Ask for what is committed from an offset on: about `most` bytes, but a whole batch; waits `wait` ms for some."""
-    head = struct.pack(">iiiibii", -1, wait, 1, most, 1, 0, -1)  # no session
+    """Ask for committed records from `offset` on. The broker waits up to `wait` ms for some.
+
+    The answer has about `most` bytes, and at least one whole batch.
+    """
+    head = struct.pack(">iiiibii", -1, wait, 1, most, 1, 0, -1)  # without a fetch session
     where = struct.pack(">iiiqqi", 1, partition, -1, offset, -1, most)
     return head + struct.pack(">i", 1) + string(topic) + where + struct.pack(">i", 0) + string("")
 
 
 def fetch_answer(answer: Cursor, topic: str, partition: int) -> tuple[int, Fetched]:
-    """For how long the broker throttles us (ms), and what it gave."""
+    """The time for which the broker throttles us (ms), and the fetched data."""
     throttled, error, _ = answer.int32(), answer.int16(), answer.int32()
     found = [(name, each) for name, some in answer.array(_fetched_topic, 6) for each in some]
     if error != NONE:
         return throttled, Fetched(error, (), memoryview(b""))
     if len(found) != 1 or (found[0][0], found[0][1][0]) != (topic, partition):
-        raise Malformed(f"{topic}-{partition} was asked for, and something else given")
+        raise Malformed(f"the answer to a Fetch request for {topic}-{partition} does not have that partition")
     return throttled, found[0][1][1]
 
 
@@ -180,5 +183,5 @@ def _fetched_partition(answer: Cursor) -> tuple[int, Fetched]:
     for _ in ("high watermark", "last stable offset", "log start"):
         answer.int64()
     aborted = answer.array(lambda each: (each.int64(), each.int64()), 16)
-    answer.int32()  # preferred replica: only for clients that name their rack
+    answer.int32()  # preferred read replica: set only for clients with a rack id
     return number, Fetched(error, aborted, answer.bytes())

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.kafka.cluster import given, refresh_metadata
+from mirror.kafka.cluster import checked_offset, refresh_metadata
 from tests.checker.history import Record, Sample
 from tests.harness import oracle, topics
 from tests.harness.pair import Pair
@@ -180,4 +180,4 @@ class Watch:
         asked = {TopicPartition(self._remote, number): OffsetSpec.latest() for number in range(self._wanted)}
         admin = topics.admin(self._pair.target)
         futures = admin.list_offsets(asked, isolation_level=isolation, request_timeout=TIMEOUT)
-        return {tp.partition: given(future.result(2 * TIMEOUT)) for tp, future in futures.items()}
+        return {tp.partition: checked_offset(future.result(2 * TIMEOUT)) for tp, future in futures.items()}

@@ -16,11 +16,12 @@ from confluent_kafka import Consumer, Producer
 
 from mirror.config.load import load
 from mirror.control import cluster_plans
-from mirror.control.circles import ALIVE, Note
-from mirror.control.other_flows import Neighbours, View
+from mirror.control.conflicts import Note
+from mirror.control.other_flows import OtherFlows, View
 from mirror.demo.brokers import LocalCluster
 from mirror.kafka.clients import internal_consumer
 from mirror.settings import Cluster
+from mirror.timing import ALIVE
 from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Made, produce
@@ -29,7 +30,7 @@ from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
 
-GOES_ON, DOUBTS = "flow goes on", "other flows"
+GOES_ON, DOUBTS = "flow goes on", "another flow may conflict"
 SETTLED = 5.0  # seconds in which a circle would have copied each record some thousand times
 IDENTITY = {"replication_policy": "identity"}
 
@@ -69,10 +70,10 @@ def refused(service: Service, flow: str, other: str, why: str) -> Event:
     """Its one event that says so, with both names."""
 
     def found() -> list[Event]:
-        return [e for e in service.find(FLOW_BLOCKED, flow=flow) if "does not go with" in e["reason"]]
+        return [e for e in service.find(FLOW_BLOCKED, flow=flow) if "conflicts with" in e["reason"]]
 
     event = service.wait_for(f"{flow} is refused", found)[0]
-    assert event["reason"].startswith(f"flow {flow} does not go with flow {other} ("), event
+    assert event["reason"].startswith(f"flow {flow} conflicts with flow {other} ("), event
     assert why in event["reason"] and "stop one of the two" in event["reason"], event
     assert len(found()) == 1, "said more than once"
     return event
@@ -105,13 +106,13 @@ def test_a_failback_waits_for_a_minute_of_silence_and_the_first_flow_does_not_co
     produce(east.bootstrap, topic, numbers("first", 10))
     with there, back:
         there.wait_for("copied", lambda: values(west, topic) == texts("first", 10))
-        refused(back, f"{two}->{one}", f"{one}->{two}", f"round for ever: {topic} of {two} comes from {one}")
+        refused(back, f"{two}->{one}", f"{one}->{two}", f"in a cycle: {topic} of {two} comes from {one}")
         assert back.get("/readyz")[0] == 503 and state(back, two, one) == "blocked"
         failed = [c for c in answer("check", "-c", back.file, code=1)["checks"] if c["what"] == "other flows"]
         assert [(c["scope"], c["outcome"]) for c in failed] == [(f"{two}->{one}", "FAILED")]
         assert not [c for c in answer("check", "-c", there.file)["checks"] if c["outcome"] == "FAILED"]
         shown = mirror("plan", "-c", back.file)
-        assert f"REFUSED: flow {two}->{one} does not go with flow {one}->{two}" in shown.stdout, shown
+        assert f"REFUSED: flow {two}->{one} conflicts with flow {one}->{two}" in shown.stdout, shown
         assert values(east, topic) == texts("first", 10), "nothing came back"
 
         killed = time.monotonic()
@@ -119,7 +120,7 @@ def test_a_failback_waits_for_a_minute_of_silence_and_the_first_flow_does_not_co
         back.wait_for_event(GOES_ON, timeout=PATIENCE + ALIVE)
         assert time.monotonic() - killed > ALIVE / 2, "its last report was younger than a minute"
         (warned,) = back.find(DOUBTS)
-        assert "that one is silent" in warned["reason"] and f"{one}->{two}" in warned["reason"]
+        assert "that flow is silent" in warned["reason"] and f"{one}->{two}" in warned["reason"]
         group = configuration.group(two, one)
         back.wait_for("it begins", lambda: oracle.committed_position(east.bootstrap, group, topic, 1) is not None)
         # To a partition of their own: what the first flow has copied is none of this test's.
@@ -128,7 +129,7 @@ def test_a_failback_waits_for_a_minute_of_silence_and_the_first_flow_does_not_co
         back.wait_for("it copies back", lambda: values(east, topic, 1) == wanted)
 
         with Service(settings((one, east, two, west, topic, IDENTITY)), tmp_path) as again:
-            refused(again, f"{one}->{two}", f"{two}->{one}", f"round for ever: {topic} of {one} comes from {two}")
+            refused(again, f"{one}->{two}", f"{two}->{one}", f"in a cycle: {topic} of {one} comes from {two}")
             settle(again)
             assert values(east, topic, 1) == values(west, topic, 1) == wanted
             assert back.terminate() == 0, back.tail()
@@ -280,7 +281,7 @@ def test_a_circle_of_three_clusters_is_not_closed(
 
             service.wait_for("it knows the first cluster, too", lambda: origins() == sorted(ids))
             with Service(settings((c, third, a, east, topic, IDENTITY)), tmp_path) as closing:
-                why = f"round for ever: {topic} of {c} comes from {a}"
+                why = f"in a cycle: {topic} of {c} comes from {a}"
                 refused(closing, f"{c}->{a}", f"{b}->{c}", why)
                 settle(closing)
                 assert closing.terminate() == 0, closing.tail()
@@ -324,20 +325,20 @@ def _ms(ago: float) -> int:
     return int((time.time() - ago) * 1000)
 
 
-def neighbours(one: LocalCluster, other: LocalCluster, alias: str, directory: Path) -> Neighbours:
+def other_flows(one: LocalCluster, other: LocalCluster, alias: str, directory: Path) -> OtherFlows:
     """Of a flow from one to the other."""
     file = directory / f"{uuid.uuid4().hex}.yaml"
     file.write_text(yaml.safe_dump(configuration.one_flow(one.bootstrap, other.bootstrap, ["t"], alias=alias)))
-    return Neighbours(load(file).flows[0])
+    return OtherFlows(load(file).flows[0])
 
 
 def refusals(view: View) -> list[str]:
-    return [note.said for note in view.refusals]
+    return [note.problem for note in view.refusals]
 
 
 def ours(notes: list[Note], alias: str) -> list[str]:
     """Of those that tests beside this one may have left, only what has this name."""
-    return [note.said for note in notes if alias in str(note)]
+    return [note.problem for note in notes if alias in str(note)]
 
 
 LONG_AGO = 10 * ALIVE
@@ -347,12 +348,12 @@ def test_a_plan_counts_while_it_shows_signs_of_life(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     alias = f"x{uuid.uuid4().hex[:6]}"
-    known = neighbours(source_cluster, target_cluster, "mine", tmp_path)
+    known = other_flows(source_cluster, target_cluster, "mine", tmp_path)
     stranger = Stranger(target_cluster, alias, ["elsewhere", cluster_id(target_cluster.bootstrap)], t=f"{alias}.t")
 
     def alive() -> bool:
         """To one who has looked before and to one who has not."""
-        new = neighbours(source_cluster, target_cluster, "mine", tmp_path)
+        new = other_flows(source_cluster, target_cluster, "mine", tmp_path)
         views = [each.look({"t": f"{alias}.t"}) for each in (known, new)]
         for view in views:
             assert len(ours([*view.refusals, *view.warnings], alias)) == 1
@@ -385,7 +386,7 @@ def test_at_the_first_look_the_newest_report_says_it(
     stranger = Stranger(target_cluster, alias, None, t=f"{alias}.t")
     stranger.plan(ago=LONG_AGO)
     stranger.report(ago=report)
-    view = neighbours(source_cluster, target_cluster, "mine", tmp_path).look({"t": f"{alias}.t"})
+    view = other_flows(source_cluster, target_cluster, "mine", tmp_path).look({"t": f"{alias}.t"})
     assert [finding.other.alive for finding in view.findings] == [alive]
     stranger.gone()
 
@@ -398,11 +399,11 @@ def test_what_can_not_be_told_is_a_doubt(
     older.plan()
     broken = Stranger(source_cluster, f"broken{alias}", None, t=alias)
     broken.plan(topics=[], leader="someone")
-    view = neighbours(source_cluster, target_cluster, "mine", tmp_path).look({alias: f"mine.{alias}"})
+    view = other_flows(source_cluster, target_cluster, "mine", tmp_path).look({alias: f"mine.{alias}"})
     assert not view.findings and not view.refusals
     first, second = sorted(ours(view.warnings, alias))
     assert first.startswith(f"an older version of mirror runs flow older{alias}->mine")
-    assert f"broken{alias}.internal of mine has no plan that can be decoded (topics is no object)" in second
+    assert f"broken{alias}.internal of mine has no plan that can be decoded (topics is not a JSON object)" in second
     assert view.lineage.origins == {f"mine.{alias}": (cluster_id(source_cluster.bootstrap),)}
     older.gone()
     broken.gone()
@@ -416,7 +417,7 @@ def test_an_alias_that_another_configuration_gave_to_another_cluster(
     namesake = Stranger(target_cluster, alias, ["elsewhere", there], t=f"{alias}.t")
     namesake.plan()
     namesake.report()
-    known = neighbours(source_cluster, target_cluster, alias, tmp_path)
+    known = other_flows(source_cluster, target_cluster, alias, tmp_path)
     (said,) = refusals(known.look({"u": f"{alias}.u"}))
     assert f"copies from another cluster that is called {alias}, too: elsewhere" in said
     namesake.plan(clusters=[here, there])
@@ -443,7 +444,7 @@ def test_where_nothing_has_changed_nothing_is_fetched(
     writer.begin_transaction()
     writer.produce(stranger.control, plan, b"plan", 0)
     writer.commit_transaction(PATIENCE)
-    known = neighbours(source_cluster, target_cluster, "mine", tmp_path)
+    known = other_flows(source_cluster, target_cluster, "mine", tmp_path)
     until("it is read", lambda: known.look({"t": f"{alias}.t"}).refusals)
     opened.clear()
     assert known.look({"t": f"{alias}.t"}).refusals and not opened

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from mirror.config.load import load as load_config
-from mirror.control.leadership import Leader
+from mirror.control.leadership import FlowLeader
 from mirror.demo.brokers import LocalCluster
 from mirror.errors import FlowError, ProducerFenced
 from mirror.kafka.throttling import Throttle
@@ -160,7 +160,7 @@ def test_a_producer_that_was_fenced_says_so_and_ends(net: Net, tmp_path: Path) -
 def test_a_transaction_timeout_that_the_target_does_not_allow(net: Net, tmp_path: Path) -> None:
     flow = flow_of(net.service, tmp_path, transaction_timeout="25s")
     TopicMonitor(flow).ensure_internal_topics()
-    leader = Leader(flow, "somebody")
+    leader = FlowLeader(flow, "somebody")
     with pytest.raises(FlowError) as caught:
         leader.take()
     assert str(caught.value) == (

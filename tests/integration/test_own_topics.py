@@ -21,7 +21,7 @@ from tests.harness.waiting import until
 
 pytestmark = pytest.mark.slow
 
-WRITTEN_AGAIN = "plan, orders and decisions are written again: the control topic was deleted"
+WRITTEN_AGAIN = "control topic was deleted: plan, orders and decisions are written again"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from mirror.config.load import load
 from mirror.control.plan import Plan
-from mirror.control.topics import PLAN_KEY, ChannelWriter, Claim
+from mirror.control.topics import PLAN_KEY, Claim, ControlWriter
 from mirror.settings import Log
 from mirror.spark.data_source import EpochReader, Offset
 from tests.harness import topics
@@ -25,7 +25,7 @@ def test_the_planner_fetches_nothing_between_two_plans(pair: Pair, tmp_path: Pat
     file.write_text(yaml.safe_dump(pair.settings()))
     flow = load(file, {}).flows[0]
     topics.create(pair.target, flow.control_topic)
-    writer, reader = ChannelWriter(flow), EpochReader(flow, LEADER, Log("info", "text"))
+    writer, reader = ControlWriter(flow), EpochReader(flow, LEADER, Log("info", "text"))
 
     def publish(plan: Plan) -> None:
         writer.write({PLAN_KEY: plan.encode()})

@@ -1,4 +1,4 @@
-"""Back-off: it grows, it is bounded, and it begins small again."""
+"""Back-off: it grows, it is bounded, and it starts small again after a success."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_each_wait_is_half_to_all_of_a_bound_that_doubles(first: float, most: fl
         assert 0.5 * bound <= backoff.next() <= bound
 
 
-def test_after_a_success_it_begins_small() -> None:
+def test_after_a_success_it_starts_small_again() -> None:
     backoff = Backoff(1.0, 100.0)
     for _ in range(5):
         backoff.next()

@@ -1,4 +1,4 @@
-"""What stands on mirror's own topics may be anything: it is decoded to what was declared, or refused."""
+"""mirror's own topics may contain anything: a value is decoded to its declared type, or refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirror.control.decisions import Decision, Incident
 from mirror.control.orders import Order, Scope
 from mirror.control.plan import Plan
 from mirror.control.reports import Report
-from mirror.control.topics import Claim, Heard
+from mirror.control.topics import Claim, DatedReport
 from mirror.decode import Malformed
 from mirror.model import Partition, Position, Topic
 from mirror.status.flow_status import FlowStatus
@@ -35,7 +35,7 @@ DECODERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     "order": (Order.decode, Order(True).encode()),
     "decision": (lambda value: Decision.decode(b"decision/topic/1", value), DECISION.encode()),
 }
-# What one would not think of.
+# Values that are easily forgotten.
 NASTY: list[Any] = [
     None, True, False, 0, -1, 1.5, -0.0, 2**31, 2**63, 10**400, 1e18, 1e300, float("inf"), float("-inf"), float("nan"),
     "", "text", "12", "\ud800", "\x00", "\x1b[2J", "..", "x" * 3_000, [], [[]], [0], {}, {"": 0}, {"\udfff": {}},
@@ -48,13 +48,13 @@ values = st.recursive(
 
 
 def places(value: Any) -> list[tuple[Any, ...]]:
-    """Paths to all that stands in a JSON value, itself included."""
+    """The paths to all parts of a JSON value, including the value itself."""
     keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
     return [(), *((key, *path) for key in keys for path in places(value[key]))]
 
 
 def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
-    """The same with something else at one place."""
+    """The same value with another part at one place."""
     if not path:
         return new
     key, *rest = path
@@ -64,12 +64,12 @@ def put(value: Any, path: tuple[Any, ...], new: Any) -> Any:
 
 
 def dumped(value: Any) -> bytes:
-    """As a hostile writer might: what is no JSON by its standard is written too."""
+    """Encode a value as a hostile writer might: also numbers that are not valid JSON."""
     return json.dumps(value).encode()
 
 
 def decoded(kind: str, value: bytes) -> object | None:
-    """None: it was refused."""
+    """Decode the value; None if it was refused."""
     try:
         return DECODERS[kind][0](value)
     except Malformed as error:
@@ -78,7 +78,7 @@ def decoded(kind: str, value: bytes) -> object | None:
 
 
 def show(found: Report, at: float = 1_800_000_000.0) -> None:
-    """Do with a report all that anybody does with it."""
+    """Use a report in every way in which mirror uses reports."""
     status = FlowStatus("primary", "backup", found.leader)
     status.absorb([found])
     status.recent.take([])  # as if the next sample were due
@@ -88,7 +88,7 @@ def show(found: Report, at: float = 1_800_000_000.0) -> None:
     for family in Metrics([status]).collect():
         assert all(float(sample.value) == sample.value for sample in family.samples), family
     status.bytes_per_second()
-    seen = view("a->b", PLAN, (), [Heard(found, at), Heard(found, at + 2)], at + 3)
+    seen = view("a->b", PLAN, (), [DatedReport(found, at), DatedReport(found, at + 2)], at + 3)
     assert json.dumps(seen.as_dict(), allow_nan=False).isascii()
     assert all(line.isprintable() for line in f"{shown(seen, True)}\n{shown(seen, False)}".splitlines())
 
@@ -119,7 +119,7 @@ def test_one_value_of_another_kind_is_decoded_or_refused(kind: str, data: st.Dat
 
 
 @pytest.mark.parametrize("kind", DECODERS)
-def test_what_is_nested_a_hundred_thousand_deep_is_refused(kind: str) -> None:
+def test_a_value_nested_a_hundred_thousand_deep_is_refused(kind: str) -> None:
     for deep in (b"[" * 100_000, b'{"a":' * 100_000, b'{"position":' + b"[" * 100_000):
         assert decoded(kind, deep) is None
 
@@ -171,7 +171,7 @@ def test_a_record_that_is_too_large_is_not_even_parsed() -> None:
     assert decoded("order", Order(True).encode() + b" " * 2**16) is None
 
 
-def test_numbers_of_another_mirror_may_be_missing() -> None:
+def test_counts_of_another_mirror_may_be_missing() -> None:
     raw = json.loads(report(7).encode())
     for name in ("topic_id", "remote_id", "resets", "incident", "stuck_since", "held_back", "throttled_by"):
         del raw[name]
@@ -194,7 +194,7 @@ def test_any_key_is_decoded_or_refused(rest: bytes, kind: str) -> None:
 
 @given(values | st.text())
 def test_a_position_without_metadata_of_ours_is_an_offset_alone(value: Any) -> None:
-    written = str(value).encode(errors="replace").decode().replace("\0", "")  # as the client library hands it on
+    written = str(value).encode(errors="replace").decode().replace("\0", "")  # as the client library returns it
     for metadata in (json.dumps(value), written, "[" * 4_000):
         found = from_committed(TopicPartition("topic", 0, 5, metadata))
         assert found == Position(5, "")

@@ -19,7 +19,7 @@ DEFAULTS = FlowModel.model_validate(
 
 
 def flow(**changes: Any) -> Flow:
-    """From `primary` to `backup` with the configuration's defaults, but for `changes`."""
+    """A flow from `primary` to `backup` with the configuration's defaults, except for `changes`."""
     empty: dict[str, str] = {}
     values = DEFAULTS.model_dump() | {
         "source": Cluster("primary", empty, empty, empty),
@@ -30,7 +30,7 @@ def flow(**changes: Any) -> Flow:
 
 
 def policy(**changes: Any) -> ReplicationPolicy:
-    """The policy of such a flow."""
+    """The policy of a flow with these `changes`."""
     return ReplicationPolicy.of(flow(**changes))
 
 
@@ -40,7 +40,7 @@ def policy(**changes: Any) -> ReplicationPolicy:
         ("orders", "orders", True),
         ("orders", "orders2", False),
         ("a.b", "a.b", True),
-        ("a.b", "axb", False),  # of legal characters only: a name, so the dot is a dot
+        ("a.b", "axb", False),  # legal characters only: it is a name, so the dot is a dot
         ("a.b|c", "axb", True),
         ("a.*", "abc", True),
         ("a.*", "ba", False),
@@ -53,7 +53,7 @@ def test_a_name_is_a_name_and_an_expression_matches_the_whole(pattern: str, topi
     assert matcher([pattern])(topic) is matches
 
 
-def test_several_patterns_are_each_by_itself() -> None:
+def test_patterns_do_not_affect_each_other() -> None:
     chosen = matcher(["a|b", "c", "d.*"])
     assert [name for name in ("a", "b", "c", "d", "dx", "ab", "e") if chosen(name)] == ["a", "b", "c", "d", "dx"]
 
@@ -90,14 +90,14 @@ def test_the_default_filters(name: str, mirrored: bool) -> None:
         ("orders.replica", '".*\\.replica" in exclude'),
     ],
 )
-def test_what_is_left_out_has_a_reason(topic: str, word: str | None) -> None:
+def test_a_topic_that_is_left_out_has_a_reason(topic: str, word: str | None) -> None:
     some = policy(topics=(".*orders.*",))
     reason = some.left_out(topic)
     assert (word in reason) if word and reason else reason is word
     assert some.is_mirrored(topic) is (topic == "orders")
 
 
-def test_what_is_left_out_is_told_by_reason() -> None:
+def test_topics_that_are_left_out_are_listed_by_reason() -> None:
     found = left_out_topics(policy(), ["b.internal", "a-internal", "orders", "backup.orders"])
     assert sorted(found.values()) == [["a-internal", "b.internal"], ["backup.orders"]]
     assert some_of(["a", "b"]) == "a, b"
@@ -134,13 +134,13 @@ def test_remote_names() -> None:
         ("third.orders", False),
     ],
 )
-def test_what_has_been_on_the_target_does_not_go_back(topic: str, cycle: bool) -> None:
+def test_a_topic_that_comes_from_the_target_is_not_copied_back(topic: str, cycle: bool) -> None:
     assert policy().is_cycle(topic) is cycle
     assert policy().is_mirrored(topic) is not cycle
     assert not policy(replication_policy="identity").is_cycle(topic), "identity can't tell"
 
 
-def test_a_cycle_is_told_by_the_flows_separator() -> None:
+def test_a_cycle_is_recognised_by_the_flows_separator() -> None:
     assert policy(separator="_").is_cycle("backup_orders") and not policy(separator="_").is_cycle("backup.orders")
 
 

@@ -1,4 +1,4 @@
-"""What the image installs: each dependency at one version, known by hash, within the range that pyproject.toml has."""
+"""What the image installs: each dependency in one version, checked by its hash, in the range of pyproject.toml."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def needed(requirements: list[str]) -> dict[str, Requirement]:
 
 
 def project() -> dict[str, list[str]]:
-    """Its dependencies, and what it is built with. Lists of text look the same in TOML and Python."""
+    """The project's dependencies, and those of its build. Lists of text look the same in TOML and Python."""
     text = (ROOT / "pyproject.toml").read_text()
 
     def listed(key: str) -> list[str]:
@@ -50,7 +50,7 @@ def test_what_the_project_asks_for_is_pinned_within_its_range(file: str) -> None
 
 
 def test_build_tools_are_apart() -> None:
-    """They are removed from the image when all is built."""
+    """They are removed from the image after the build."""
     assert not pinned("requirements.txt").keys() & pinned("requirements-build.txt").keys()
 
 

@@ -13,7 +13,7 @@ from mirror.commands.check.inspection import Description, Probe
 from mirror.commands.check.safety import Finding
 from mirror.commands.check.target import TargetChecks
 from mirror.commands.plan import preview
-from mirror.control.other_flows import Neighbours
+from mirror.control.other_flows import OtherFlows
 from mirror.errors import ClusterAway, FlowError, PartitionError, SetupError
 from mirror.naming import ReplicationPolicy, left_out_topics, some_of
 from mirror.settings import Cluster, Flow, Settings, Spark
@@ -322,7 +322,7 @@ class _FlowChecks:
             yield self._check("clocks", "OK", "no record is from the future (a clock that is behind can't be seen)")
 
     def _other_flows(self) -> Iterator[Check]:
-        found = Neighbours(self._flow).look(self._remotes)
+        found = OtherFlows(self._flow).look(self._remotes)
         for note in found.refusals:
             yield self._check("other flows", "FAILED", *note)
         for note in found.warnings:

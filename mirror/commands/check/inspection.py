@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,12 +20,10 @@ from confluent_kafka.admin import (
 
 from mirror.kafka import clients
 from mirror.kafka.cluster import TIMEOUT, ClusterAdmin
+from mirror.kafka.librdkafka_log import api_version
 from mirror.settings import Cluster
 from mirror.wire import features
 from mirror.wire.features import Features
-
-# As librdkafka logs it with debug=feature.
-VERSION = re.compile(r"ApiKey \w+ \((\d+)\) Versions \d+\.\.(\d+)")
 
 ASKED_AT_ONCE = 16  # brokers
 
@@ -141,9 +138,9 @@ class _Versions(logging.Logger):
 
     def log(self, level: int, msg: object, *args: object, **_: object) -> None:
         """librdkafka gives facility, client and line."""
-        found = VERSION.search(str(args[-1] if args else msg))
+        found = api_version(str(args[-1] if args else msg))
         if found:
-            key, version = int(found[1]), int(found[2])
+            key, version = found
             self.highest[key] = min(version, self.highest.get(key, version))
 
 

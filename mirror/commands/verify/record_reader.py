@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import takewhile
 
 from mirror.backoff import Backoff
-from mirror.batches.headers import Batch, committed, walk
+from mirror.batches.headers import RecordBatch, committed, walk
 from mirror.batches.records import records
 from mirror.errors import Malformed, Unavailable, WireError
 from mirror.wire import messages
@@ -74,7 +74,7 @@ class RecordReader:
             else:
                 yield from (record for record in records(batch) if start <= record[0] < stop)
 
-    def _batches(self, topic: str, partition: int, start: int, stop: int) -> Iterator[Batch]:
+    def _batches(self, topic: str, partition: int, start: int, stop: int) -> Iterator[RecordBatch]:
         """The batches from the one with `start` on. While they are worked on, the next answer is on its way."""
         fetches = _Fetches(self._brokers, topic, partition)
         position = start

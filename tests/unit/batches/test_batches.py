@@ -1,4 +1,4 @@
-"""Record batches: what was written is read, and what is damaged is refused with the reader's own error."""
+"""Record batches: written records are read back, and damaged ones are refused with the reader's own error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mirror.batches import varints
 from mirror.batches.codecs import GZIP, LZ4, NONE, SNAPPY, ZSTD
-from mirror.batches.headers import LOG_APPEND_TIME, TRANSACTIONAL, Batch, committed, walk
+from mirror.batches.headers import LOG_APPEND_TIME, TRANSACTIONAL, RecordBatch, committed, walk
 from mirror.batches.records import Content, decode, encode, records
 from mirror.errors import Malformed
 from tests.harness import batches
@@ -47,7 +47,7 @@ def simple(count: int, first: int = 0) -> list[Made]:
 
 
 @given(made(), st.integers(1, 9), st.sampled_from(CODECS), st.booleans())
-def test_what_was_written_is_read(whole: list[Made], size: int, codec: int, xerial: bool) -> None:
+def test_written_records_are_read_back(whole: list[Made], size: int, codec: int, xerial: bool) -> None:
     some = [whole[at : at + size] for at in range(0, len(whole), size)]
     data = b"".join(batches.batch(each, codec, xerial=xerial) for each in some)
     assert read(data) == [(offset, at, encode(content)) for each in some for offset, at, content in each]
@@ -69,11 +69,11 @@ def test_numbers(number: int) -> None:
 def test_a_flipped_bit_is_noticed(at: int, bit: int, codec: int) -> None:
     data = bytearray(batches.batch(simple(20), codec))
     data[at % len(data)] ^= 1 << bit
-    # The offset (bytes 0 to 7) and the leader's epoch (12 to 15) are the broker's, and no checksum has them.
+    # The broker sets the offset (bytes 0 to 7) and the leader epoch (12 to 15), so the checksum does not cover them.
     if 8 <= at % len(data) < 12:
         length = struct.unpack_from(">i", data, 8)[0]
         if length + 12 > len(data):
-            assert walk(memoryview(data)) == []  # as a batch that is cut off
+            assert walk(memoryview(data)) == []  # like a batch that is cut off
             return
     elif at % len(data) < 16:
         return
@@ -82,8 +82,8 @@ def test_a_flipped_bit_is_noticed(at: int, bit: int, codec: int) -> None:
 
 
 @given(st.integers(0, 10**6), st.binary(min_size=1, max_size=4), st.sampled_from(CODECS), st.booleans())
-def test_nonsense_with_a_right_checksum_is_refused(at: int, nonsense: bytes, codec: int, cut: bool) -> None:
-    """Whatever comes out is either an error of ours or records within the batch."""
+def test_nonsense_with_a_correct_checksum_is_refused(at: int, nonsense: bytes, codec: int, cut: bool) -> None:
+    """The result is either an error of ours, or records within the batch."""
     payload = bytearray(batches.packed(b"".join(batches.record(n, n, encode(c)) for n, _, c in simple(20)), codec))
     at %= len(payload)
     payload[at:] = b"" if cut else nonsense + payload[at + len(nonsense) :]
@@ -101,7 +101,7 @@ def test_any_bytes(data: bytes) -> None:
         read(data)
 
 
-def test_a_number_that_is_longer_than_need_be_makes_no_other_content() -> None:
+def test_a_longer_encoding_of_a_number_does_not_change_the_content() -> None:
     plain = encode(Content(b"key", b"value", [(b"name", b"x")]))
     assert plain.startswith(b"\x06key\x0avalue\x02\x08name\x02x")
     longer = b"\x86\x00key\x8a\x80\x00value\x82\x00\x88\x00name\x82\x00x"
@@ -119,7 +119,7 @@ def test_a_batch_that_compaction_has_emptied() -> None:
     assert (batch.first, batch.last, list(records(batch))) == (10, 19, [])
 
 
-def test_an_old_format_is_only_told() -> None:
+def test_an_old_format_is_recognised_but_not_read() -> None:
     message = b"\1\0" + struct.pack(">qii", 1, -1, -1)  # format 1: attributes, timestamp, null, null
     entry = struct.pack(">qiI", 7, 4 + len(message), zlib.crc32(message)) + message
     (batch,) = walk(memoryview(entry))
@@ -142,9 +142,9 @@ def test_aborted_transactions_and_markers_are_left_out() -> None:
         of(2, 16),  # aborted: in the list once more
     ]
     aborted = [(2, 16), (1, 0)]
-    seen: list[Batch] = list(committed(walk(memoryview(b"".join(log))), aborted))
+    seen: list[RecordBatch] = list(committed(walk(memoryview(b"".join(log))), aborted))
     assert [batch.first for batch in seen] == [2, 4, 8, 14]
-    # The answer begins within the transaction, as the next one does: the list has it again.
+    # The answer begins within the transaction, and so does the next one: the list has it in both.
     rest = b"".join(log[3:])
     assert [batch.first for batch in committed(walk(memoryview(rest)), aborted)] == [8, 14]
 
@@ -166,6 +166,6 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
-def test_a_batch_that_unpacks_to_much_needs_no_such_memory() -> None:
+def test_a_batch_that_unpacks_to_much_needs_little_memory() -> None:
     ended = subprocess.run([sys.executable, "-c", BOMB], capture_output=True, text=True, check=True, timeout=120)
     assert int(ended.stdout) < 250 * 1024, "KiB, for 600 MiB"

@@ -9,9 +9,9 @@ import pytest
 from mirror.commands.status import FlowView, shown, view
 from mirror.control.plan import Plan
 from mirror.control.reports import Counters, Report
-from mirror.control.topics import Heard
+from mirror.control.topics import DatedReport
 from mirror.model import Partition, Topic
-from mirror.status.flow_status import SILENCE
+from mirror.timing import SILENCE
 
 NOW = 1_800_000_000.0
 PLAN = Plan("us", 7, {"t": Topic("a.t", "id", 2, 2)}, (frozenset({Partition("t", 0)}), frozenset({Partition("t", 1)})))
@@ -24,7 +24,7 @@ def report(partition: int, state: str = "running", records: int = 0, leader: str
 
 
 def seen(*heard: tuple[Report, float], plan: Plan = PLAN) -> FlowView:
-    return view("a->b", plan, (), [Heard(each, NOW - age) for each, age in heard], NOW)
+    return view("a->b", plan, (), [DatedReport(each, NOW - age) for each, age in heard], NOW)
 
 
 def test_a_flow_that_is_well() -> None:

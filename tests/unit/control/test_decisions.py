@@ -1,4 +1,4 @@
-"""Which positions are believed, and what a decision does."""
+"""Which positions are trusted, and what a decision does."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from mirror.model import Partition, Position, Topic
 
 TOPIC = Topic("us.orders", "source-1", 1, 1, "remote-1")
 HERE = Position(100, "source-1", remote_id="remote-1")
-BEFORE = Position(100, "source-1")  # by a mirror that did not record the remote topic's id
+BEFORE = Position(100, "source-1")  # of a mirror that did not record the remote topic's id
 FOREIGN = Position(5, "")
 
-# found, newest known, has the remote partition records, what is wrong
+# found position, newest known position, whether the remote partition has records, kind of incident
 CASES: list[tuple[Position | None, Position | None, bool, str | None]] = [
     (None, None, False, None),
     (None, None, True, "unknown_records"),
@@ -44,18 +44,20 @@ CASES: list[tuple[Position | None, Position | None, bool, str | None]] = [
 
 
 @pytest.mark.parametrize(("found", "newest", "records", "wrong"), CASES)
-def test_what_is_believed(found: Position | None, newest: Position | None, records: bool, wrong: str | None) -> None:
+def test_which_positions_are_trusted(
+    found: Position | None, newest: Position | None, records: bool, wrong: str | None
+) -> None:
     incident = doubt(found, newest, TOPIC, lambda: records)
     assert (incident.kind if incident else None) == wrong
     if incident is not None:
         assert "mirror resume" in explain(incident, found, TOPIC, "group")
 
 
-def test_every_kind_is_met() -> None:
+def test_every_kind_of_incident_occurs() -> None:
     assert {wrong for *_, wrong in CASES} == {None, *POSITION_KINDS}
 
 
-def test_a_plan_without_ids_proves_nothing() -> None:
+def test_a_plan_without_ids_blocks_nothing() -> None:
     """It was made by an older leader."""
     assert doubt(HERE, None, replace(TOPIC, remote_id=""), lambda: True) is None
 
@@ -66,7 +68,7 @@ positions = st.builds(
 
 
 @given(st.none() | positions, st.none() | positions, st.booleans(), st.sampled_from(["continue", "start", "at"]))
-def test_a_decision_ends_with_what_it_is_about(
+def test_a_decision_applies_to_its_own_incident_only(
     found: Position | None, newest: Position | None, records: bool, action: Action
 ) -> None:
     incident = doubt(found, newest, TOPIC, lambda: records)
@@ -82,7 +84,7 @@ def test_a_decision_ends_with_what_it_is_about(
         assert decided(again, decision) is None or incident.kind == "unknown_records", "it was for the first incident"
 
 
-def test_where_copying_goes_on() -> None:
+def test_where_copying_continues_after_a_decision() -> None:
     newest, older = replace(HERE, resets=2), replace(HERE, offset=90, resets=2)
     assert chosen("continue", -1, older, newest, TOPIC) == replace(newest, resets=3)
     assert chosen("continue", -1, FOREIGN, newest, TOPIC) == replace(newest, resets=3)
@@ -98,7 +100,7 @@ incidents = st.builds(Incident, words, words, words, st.integers(-1, 2**63 - 1),
 
 
 @given(st.builds(Partition, st.sampled_from(["a", "b.c"]), st.integers(0, 9)), incidents, st.integers(-1, 2**63 - 1))
-def test_a_decision_survives_its_travel(partition: Partition, incident: Incident, offset: int) -> None:
+def test_a_decision_survives_encoding(partition: Partition, incident: Incident, offset: int) -> None:
     decision = Decision(partition, incident, "at", offset)
     assert Decision.decode(decision.key(), decision.encode()) == decision
 
@@ -114,7 +116,7 @@ def test_a_decision_survives_its_travel(partition: Partition, incident: Incident
         (b"decision/a/3", b'{"position":1}'),
     ],
 )
-def test_what_is_no_decision(key: bytes, value: bytes) -> None:
+def test_an_invalid_decision_is_refused(key: bytes, value: bytes) -> None:
     with pytest.raises((ValueError, KeyError, TypeError)):
         Decision.decode(key, value)
 
@@ -128,14 +130,14 @@ def report(offset: int, topic_id: str = "source-1", resets: int = 0, number: int
 
 
 def test_the_newest_report_of_a_position() -> None:
-    """An older task may still report; and what was never committed is no position."""
+    """An older task may still report, and an offset that was never committed is no position."""
     reports = [report(10), report(30), report(20), report(5, topic_id="", number=1), report(-1, number=2)]
     assert newest_positions(reports) == {Partition("orders", 0): Position(30, "source-1", remote_id="remote-1")}
     assert newest_positions([*reports, report(3, resets=1)])[Partition("orders", 0)].progress == (1, 3)
     assert newest_positions([*reports, report(3, topic_id="source-2")])[Partition("orders", 0)].offset == 3
 
 
-def test_what_left_the_plan_is_remembered_while_its_remote_topic_stays() -> None:
+def test_a_topic_that_left_the_plan_is_retired_while_its_remote_topic_exists() -> None:
     gone, other = replace(TOPIC, remote="us.gone"), replace(TOPIC, remote="us.other", remote_id="remote-2")
     plan = Plan("us", 1, {"orders": TOPIC, "gone": gone, "other": other}, ())
     ids = {"us.orders": "remote-1", "us.other": "remote-3"}

@@ -1,4 +1,4 @@
-"""Orders: the newest one counts for all that it names, and for nothing else."""
+"""Orders: the newest one counts for its whole scope, and for nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVERY = [Partition(topic, number) for topic in ("a", "b", "new") for number in r
 
 
 @given(st.lists(st.tuples(scopes, st.booleans()), max_size=8))
-def test_for_each_partition_the_newest_order_that_covers_it_counts(given: list[tuple[Scope, bool]]) -> None:
+def test_the_newest_order_that_covers_a_partition_counts(given: list[tuple[Scope, bool]]) -> None:
     orders: dict[Scope, Order] = {}
     for scope, paused in given:
         for each, order in changes(orders, scope, paused).items():
@@ -30,11 +30,11 @@ def test_for_each_partition_the_newest_order_that_covers_it_counts(given: list[t
 
 
 @given(scopes)
-def test_a_scope_survives_its_travel(scope: Scope) -> None:
+def test_a_scope_survives_encoding(scope: Scope) -> None:
     assert Scope.decode(scope.key()) == scope
 
 
-def test_what_travels() -> None:
+def test_the_encoding_of_orders() -> None:
     assert [Scope().key(), Scope("a.b").key(), Scope("a.b", 3).key()] == [b"order/*/*", b"order/a.b/*", b"order/a.b/3"]
     assert Order.decode(Order(True).encode()) == Order(True)
 
@@ -42,15 +42,15 @@ def test_what_travels() -> None:
 @pytest.mark.parametrize(
     "key", [b"order/", b"order/a", b"order/3", b"order//3", b"order/*/3", b"order/a/", b"order/a/+3", b"order/\xff/3"]
 )
-def test_another_key_is_no_scope(key: bytes) -> None:
+def test_a_key_that_is_not_an_orders_is_refused(key: bytes) -> None:
     with pytest.raises(ValueError):
         Scope.decode(key)
 
 
-def test_what_a_newer_mirror_adds_is_passed_over() -> None:
+def test_fields_of_a_newer_mirror_are_ignored() -> None:
     assert Order.decode(b'{"paused":true,"until":1}') == Order(True)
 
 
-def test_resuming_everything_leaves_no_order_behind() -> None:
+def test_resuming_everything_removes_every_order() -> None:
     orders = {Scope(): Order(True), Scope("a"): Order(False), Scope("a", 1): Order(True)}
     assert changes(orders, Scope(), paused=False) == dict.fromkeys(orders)

@@ -1,4 +1,4 @@
-"""Plans: what travels, how partitions are dealt, where they begin."""
+"""Plans: their encoding, how partitions are assigned to slices, where partitions begin."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ weights = st.dictionaries(partitions, st.floats(0, 1e9))
 
 
 def known(slices: tuple[Slice, ...]) -> dict[str, Topic]:
-    """Topics for all that is dealt."""
+    """The topics of all these partitions."""
     return {partition.topic: topic(1) for each in slices for partition in each}
 
 
 @given(plans)
-def test_a_plan_survives_its_travel(plan: Plan) -> None:
+def test_a_plan_survives_encoding(plan: Plan) -> None:
     assert Plan.decode(plan.encode()) == plan
 
 
 def changed(plan: Plan, **changes: Any) -> bytes:
-    """What another version of mirror might have made of the plan; None leaves a field out."""
+    """The plan as another version of mirror might write it; None leaves a field out."""
     raw = json.loads(plan.encode()) | changes
     return json.dumps({name: each for name, each in raw.items() if each is not None}).encode()
 
 
 @given(plans)
-def test_what_a_newer_mirror_adds_to_a_plan_is_passed_over(plan: Plan) -> None:
+def test_fields_of_a_newer_mirror_in_a_plan_are_ignored(plan: Plan) -> None:
     more = {name: [*fields, "more", 1] for name, fields in json.loads(plan.encode())["topics"].items()}
     assert Plan.decode(changed(plan, topics=more, added=[1])) == plan
     assert Plan.decode(changed(plan, stop=None)) == replace(plan, stop=False)
@@ -77,8 +77,8 @@ def test_a_plan_of_an_older_mirror_does_not_say_where_its_records_come_from(plan
         {"slices": [{"b": [0]}]},
     ],
 )
-def test_a_plan_without_what_every_plan_has_is_none(changes: dict[str, Any]) -> None:
-    """Not one with another generation, or other partitions that begin at the flow's `start`."""
+def test_a_plan_without_a_required_field_is_refused(changes: dict[str, Any]) -> None:
+    """Defaults would make it a plan of another generation, or partitions would begin at the flow's `start` again."""
     with pytest.raises(Malformed):
         Plan.decode(changed(plan({"a": topic(2)}), **changes))
 
@@ -93,7 +93,7 @@ lineages = st.builds(Lineage, ids, origins)
 
 
 @given(lineages, lineages)
-def test_a_lineage_covers_what_it_says_itself_and_no_more(one: Lineage, other: Lineage) -> None:
+def test_a_lineage_covers_its_own_origins_and_no_more(one: Lineage, other: Lineage) -> None:
     both = {name: (*one.origins.get(name, ()), *other.origins.get(name, ())) for name in {*one.origins, *other.origins}}
     assert one.covers(one) and Lineage((), both).covers(one) and one.covers(one.of(set(other.origins)))
     same = {name: set(each) for name, each in both.items()} == {n: set(each) for n, each in one.origins.items()}
@@ -101,7 +101,7 @@ def test_a_lineage_covers_what_it_says_itself_and_no_more(one: Lineage, other: L
 
 
 @given(plans)
-def test_a_stopped_plan_says_nothing_else_than_before(plan: Plan) -> None:
+def test_a_stopped_plan_differs_in_nothing_else(plan: Plan) -> None:
     stopped = Plan.decode(plan.stopped().encode())
     assert stopped.stop
     assert (stopped.slices, stopped.topics, stopped.generation) == (plan.slices, plan.topics, plan.generation)
@@ -118,7 +118,7 @@ def test_each_partition_is_in_exactly_one_slice(
 
 
 @given(st.sets(partitions, max_size=40), st.sets(partitions, max_size=10), st.integers(2, 5), weights, st.data())
-def test_who_has_a_partition_keeps_it(
+def test_a_partition_stays_in_its_slice(
     before: set[Partition], new: set[Partition], count: int, weight: dict[Partition, float], data: st.DataObject
 ) -> None:
     dealt = assign(before, count, (), weight)
@@ -131,7 +131,7 @@ def test_who_has_a_partition_keeps_it(
 @given(st.dictionaries(partitions, st.none() | st.integers(0, 10**9), min_size=1, max_size=40), st.integers(1, 5))
 def test_slices_are_balanced(wanted: dict[Partition, int | None], count: int) -> None:
     weight = {partition: float(rate) for partition, rate in wanted.items() if rate is not None}
-    # Dealing the heaviest first to the lightest: no slice is heavier than the lightest by more than one partition.
+    # The heaviest partition goes to the lightest slice: so no slice exceeds the lightest by more than one partition.
     dealt = assign(wanted, count, (), weight)
     known = [w for w in weight.values() if w > 0]
     floor = sum(known) / len(known) / 10 if known else 1.0

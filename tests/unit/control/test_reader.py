@@ -1,4 +1,4 @@
-"""What a reader of the control topic makes of its records: those that it can't decode, and those that come slowly."""
+"""The reader of the control topic: records that it cannot decode, slow topics, and recreated ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FOREIGN = b'{"leader":"them","generation":9,"topics":{"t":{"remote":"a.t"}},"sli
 
 @dataclass
 class Message:
-    """A record as a consumer hands it out."""
+    """A record as a consumer returns it."""
 
     entry: Entry
     at: int
@@ -57,18 +57,18 @@ class Log:
     """The control topic, and the consumer that reads it: each record takes `pace` seconds of a clock of its own."""
 
     entries: list[Entry] = field(default_factory=list)
-    held_back: int = 0  # records of the end that never come
+    held_back: int = 0  # last records that never arrive
     pace: float = 0.0
-    unready: int = 0  # how often the topic's leader is not known yet
+    unready: int = 0  # how often the topic's leader is still unknown when it is asked for
     at: int | None = None  # None: nothing is fetched
     topic_id: str = "first"
     topic: str = ""
-    told: str = ""  # the id that who fetches on has heard of
+    known_id: str = ""  # the topic id that librdkafka has logged last
     ids: TopicIds = field(default_factory=TopicIds)
     now: float = 0.0
 
     def recreate(self, *entries: Entry) -> None:
-        """Another topic of the name, with these records."""
+        """Delete the topic and create it again, with these records."""
         self.topic_id += "-next"
         self.entries = list(entries)
 
@@ -88,10 +88,10 @@ class Log:
         return 0, len(self.entries)
 
     def poll(self, timeout: float) -> Message | None:
-        if self.at is not None and self.told != self.topic_id:  # librdkafka's line, before it fetches from there
-            line = f"[thrd:main]: Topic {self.topic} changed id from {self.told or 'AAAA'} to {self.topic_id}"
+        if self.at is not None and self.known_id != self.topic_id:  # librdkafka's line, before it fetches from there
+            line = f"[thrd:main]: Topic {self.topic} changed id from {self.known_id or 'AAAA'} to {self.topic_id}"
             self.ids.log(logging.DEBUG, "", "METADATA", "client", line)
-            self.told = self.topic_id
+            self.known_id = self.topic_id
         if self.at is None or self.at >= len(self.entries) - self.held_back:
             self.now += timeout
             return None
@@ -115,7 +115,7 @@ def flow(tmp_path: Path) -> Flow:
 
 @pytest.fixture
 def topic(monkeypatch: pytest.MonkeyPatch) -> Log:
-    """What readers made in this test read."""
+    """The control topic that readers in this test read."""
     topic = Log()
     monkeypatch.setattr(reader, "internal_consumer", lambda *_: topic)
     monkeypatch.setattr(reader, "ClusterAdmin", lambda *_: topic)
@@ -159,7 +159,7 @@ GOOD: list[Entry] = [
         (b"decision/t/1", DECISION.encode().replace(b"5", b"1e999")),
     ],
 )
-def test_a_record_that_cannot_be_decoded_is_told_and_ignored(
+def test_a_record_that_cannot_be_decoded_is_logged_and_ignored(
     flow: Flow, topic: Log, caplog: pytest.LogCaptureFixture, key: bytes, value: bytes
 ) -> None:
     topic.entries += [*GOOD, (key, value), *plans(NEXT)]
@@ -176,7 +176,7 @@ def test_a_record_that_cannot_be_decoded_is_told_and_ignored(
 @pytest.mark.parametrize(
     "key", [b"order/", b"order/t", b"order/*/3", b"claim/", b"decision/", b"plan", b"what comes later"]
 )
-def test_a_tombstone_of_what_nobody_understands_needs_no_word(
+def test_a_tombstone_with_an_unknown_key_is_not_logged(
     flow: Flow, topic: Log, caplog: pytest.LogCaptureFixture, key: bytes
 ) -> None:
     topic.entries += [*GOOD, (key, None)]
@@ -187,8 +187,8 @@ def test_a_tombstone_of_what_nobody_understands_needs_no_word(
 
 
 @pytest.mark.parametrize("value", [FOREIGN, b"not json", b"[]", b"null", b'{"generation":1}', b"\xff"])
-def test_without_the_newest_plan_nobody_goes_on(flow: Flow, topic: Log, value: bytes) -> None:
-    """Neither with the one before it: it is over. Nor with none: the next one would be the flow's first."""
+def test_without_the_newest_plan_every_reading_fails(flow: Flow, topic: Log, value: bytes) -> None:
+    """The plan before it is outdated, and without any plan the next one would be taken for the flow's first."""
     topic.entries += [*GOOD, (PLAN_KEY, value)]
     reader = ControlReader(flow, follow=True)
     for reading in (reader.read_to_end, reader.read_to_end, lambda: reader.poll(0)):
@@ -203,7 +203,7 @@ def test_without_the_newest_plan_nobody_goes_on(flow: Flow, topic: Log, value: b
     assert reader.plan == NEXT
 
 
-def test_a_plan_that_cannot_be_decoded_comes_while_others_wait_for_a_change(flow: Flow, topic: Log) -> None:
+def test_polling_finds_a_plan_that_cannot_be_decoded(flow: Flow, topic: Log) -> None:
     topic.entries += GOOD
     reader = ControlReader(flow, follow=True)
     reader.read_to_end()
@@ -221,7 +221,7 @@ def test_of_many_plans_only_the_newest_is_decoded(flow: Flow, topic: Log) -> Non
     assert not reader.poll(0) and reader.plan == NEXT
 
 
-def test_a_long_topic_is_read_to_its_end_however_slowly_it_comes(flow: Flow, topic: Log) -> None:
+def test_a_long_topic_is_read_to_its_end_however_slow_it_is(flow: Flow, topic: Log) -> None:
     topic.entries += plans(*(replace(PLAN, generation=n) for n in range(1, 101)))
     topic.pace, topic.unready = 0.9 * READ_TIMEOUT, 3
     reader = ControlReader(flow)
@@ -229,14 +229,14 @@ def test_a_long_topic_is_read_to_its_end_however_slowly_it_comes(flow: Flow, top
     assert reader.plan is not None and reader.plan.generation == 100
 
 
-def test_a_cluster_that_answers_no_more_is_not_waited_for(flow: Flow, topic: Log) -> None:
+def test_reading_fails_when_the_cluster_stops_answering(flow: Flow, topic: Log) -> None:
     topic.entries += plans(PLAN, NEXT, NEXT)
     topic.held_back, topic.pace = 1, 1.0
     reader = ControlReader(flow)
     with pytest.raises(ClusterAway, match="backup does not answer"):
         reader.read_to_end()
     assert READ_TIMEOUT < topic.now < READ_TIMEOUT + 3
-    assert reader.plan == NEXT, "the newest that it has seen"
+    assert reader.plan == NEXT, "the newest plan that was read"
 
 
 def test_no_record_is_lost_while_the_topics_end_is_not_known(flow: Flow, topic: Log) -> None:
@@ -248,7 +248,7 @@ def test_no_record_is_lost_while_the_topics_end_is_not_known(flow: Flow, topic: 
 
 
 def test_nothing_is_fetched_between_two_readings(flow: Flow, topic: Log) -> None:
-    """Each begins where the one before has ended."""
+    """Each reading begins where the last one ended."""
     topic.entries += GOOD
     reader = ControlReader(flow)
     for _ in range(2):
@@ -259,7 +259,7 @@ def test_nothing_is_fetched_between_two_readings(flow: Flow, topic: Log) -> None
     assert reader.plan == NEXT and topic.at is None
 
 
-def test_who_follows_fetches_on(flow: Flow, topic: Log) -> None:
+def test_a_following_reader_keeps_fetching(flow: Flow, topic: Log) -> None:
     topic.entries += GOOD
     reader = ControlReader(flow, follow=True)
     reader.read_to_end()
@@ -276,10 +276,8 @@ def order(scope: Scope, said: Order | None) -> Entry:
 
 @pytest.mark.parametrize("follow", [False, True])
 @pytest.mark.parametrize("longer", [False, True])
-def test_a_topic_that_was_made_anew_is_read_from_its_beginning(
-    flow: Flow, topic: Log, follow: bool, longer: bool
-) -> None:
-    """Told by its id: its end may be before what was read of the old one, or behind it."""
+def test_a_recreated_topic_is_read_from_its_beginning(flow: Flow, topic: Log, follow: bool, longer: bool) -> None:
+    """Its id shows that it is new: its end may be before or after the end of the old topic."""
     topic.entries += GOOD
     reader = ControlReader(flow, follow)
     reader.read_to_end()
@@ -289,31 +287,31 @@ def test_a_topic_that_was_made_anew_is_read_from_its_beginning(
         reader.poll(0)
     if not follow:
         reader.read_to_end()
-    assert (reader.plan, reader.renewals, reader.is_unplanned) == (NEXT, 1, False)
+    assert (reader.plan, reader.recreations, reader.awaits_plan) == (NEXT, 1, False)
     assert reader.orders == {Scope("u"): PAUSED} and not reader.decisions
     assert reader.claims == {1: claims[-1][1].decode().split('"')[3]}
 
 
-def test_what_was_known_stands_until_there_is_a_plan_again(flow: Flow, topic: Log) -> None:
+def test_what_was_known_stays_in_force_until_there_is_a_plan_again(flow: Flow, topic: Log) -> None:
     topic.entries += GOOD
     reader = ControlReader(flow)
     reader.read_to_end()
     topic.recreate()
     for _ in range(2):
         reader.read_to_end()
-        assert (reader.plan, reader.renewals, reader.is_unplanned) == (PLAN, 1, True)
+        assert (reader.plan, reader.recreations, reader.awaits_plan) == (PLAN, 1, True)
         assert (reader.claims, reader.orders) == ({1: "task"}, {Scope("t"): PAUSED})
         assert reader.unwritten() == ({Scope("t"): PAUSED}, [DECISION])
     orders, decisions = reader.unwritten()
     topic.entries += [order(scope, said) for scope, said in orders.items()]
     topic.entries += [(decision.key(), decision.encode()) for decision in decisions] + plans(NEXT)
     reader.read_to_end()
-    assert (reader.plan, reader.is_unplanned, reader.unwritten()) == (NEXT, False, ({}, []))
+    assert (reader.plan, reader.awaits_plan, reader.unwritten()) == (NEXT, False, ({}, []))
     assert (reader.orders, reader.decisions) == ({Scope("t"): PAUSED}, {DECISION.partition: DECISION})
 
 
 @pytest.mark.parametrize(
-    ("given", "stands"),
+    ("given", "expected"),
     [
         ([], {Scope("t"): PAUSED}),
         ([order(Scope("u"), PAUSED)], {Scope("t"): PAUSED, Scope("u"): PAUSED}),
@@ -323,8 +321,8 @@ def test_what_was_known_stands_until_there_is_a_plan_again(flow: Flow, topic: Lo
         ([order(Scope("t", 1), None)], {Scope("t"): PAUSED, Scope("t", 1): COPIED}),
     ],
 )
-def test_what_people_order_before_the_leader_has_written_again_counts(
-    flow: Flow, topic: Log, given: list[Entry], stands: dict[Scope, Order]
+def test_orders_given_between_recreation_and_plan_count(
+    flow: Flow, topic: Log, given: list[Entry], expected: dict[Scope, Order]
 ) -> None:
     topic.entries += GOOD
     reader = ControlReader(flow)
@@ -336,10 +334,10 @@ def test_what_people_order_before_the_leader_has_written_again_counts(
     orders, _ = reader.unwritten()
     topic.entries += [*(order(scope, said) for scope, said in orders.items()), *plans(NEXT)]
     reader.read_to_end()
-    assert reader.orders == stands and not reader.ordered_since
+    assert reader.orders == expected and not reader.ordered_since
 
 
-def test_a_broker_that_still_tells_the_old_id_makes_nobody_begin_anew(flow: Flow, topic: Log) -> None:
+def test_a_broker_that_still_reports_the_old_id_causes_no_new_reading(flow: Flow, topic: Log) -> None:
     topic.entries += GOOD
     reader = ControlReader(flow)
     reader.read_to_end()
@@ -349,4 +347,4 @@ def test_a_broker_that_still_tells_the_old_id_makes_nobody_begin_anew(flow: Flow
     for topic_id in ("first", newest, "first", newest):
         topic.topic_id = topic_id
         reader.read_to_end()
-    assert (reader.plan, reader.renewals) == (NEXT, 1)
+    assert (reader.plan, reader.recreations) == (NEXT, 1)

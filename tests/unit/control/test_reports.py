@@ -1,4 +1,4 @@
-"""Reports and their counters, and what the service makes of them."""
+"""Reports and their counters, and what the service concludes from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from mirror.control.decisions import Incident
 from mirror.control.reports import LATENCY_BUCKETS, Counters, Report
 from mirror.decode import Malformed
 from mirror.model import Partition
-from mirror.status.flow_status import SILENCE, FlowStatus
+from mirror.status.flow_status import FlowStatus
+from mirror.timing import SILENCE
 
 NOW = 1_800_000_000_000
 
@@ -44,7 +45,7 @@ def report(records: int = 0, partition: int = 0, incarnation: str = "one", leade
     )
 
 
-def test_a_report_survives_its_travel() -> None:
+def test_a_report_survives_encoding() -> None:
     sent = report(7)
     assert Report.decode(sent.encode()) == sent
     assert sent.key() == b"topic/0"
@@ -96,7 +97,7 @@ def test_partitions_that_left_the_plan_are_forgotten() -> None:
     status.absorb([report(1), report(1, partition=1)])
     status.planned(2, [[Partition("topic", 1)]])
     assert [tally.report.partition for tally in status.tallies()] == [Partition("topic", 1)]
-    status.absorb([replace(report(1), state="released")])  # the last word of its task
+    status.absorb([replace(report(1), state="released")])  # its task's last report
     assert [tally.report.partition for tally in status.tallies()] == [Partition("topic", 1)]
 
 
@@ -110,7 +111,7 @@ def test_partitions_without_a_report_are_silent(monkeypatch: pytest.MonkeyPatch)
     assert status.silent() == 1
 
 
-def test_only_its_last_word_counts_for_an_incarnation_that_ended() -> None:
+def test_only_the_last_report_of_an_ended_incarnation_counts() -> None:
     status = FlowStatus("primary", "backup", "us")
     status.absorb([report(10), report(25), report(3, incarnation="two")])
     assert [tally.total.records for tally in status.tallies()] == [28]
@@ -118,8 +119,8 @@ def test_only_its_last_word_counts_for_an_incarnation_that_ended() -> None:
     assert [tally.total.records for tally in status.tallies()] == [30]
 
 
-def test_a_reader_that_begins_anew_takes_nothing_back() -> None:
-    """As after a topic's tail was lost: the reports of a task come once more, from the first."""
+def test_reading_from_the_beginning_again_decreases_nothing() -> None:
+    """As after the end of a topic was lost: the reports of a task come once more, from the first one."""
     status = FlowStatus("primary", "backup", "us")
     for number, known in ((10, 10), (25, 25), (10, 25), (25, 25), (26, 26)):
         status.absorb([report(number)])
@@ -127,7 +128,7 @@ def test_a_reader_that_begins_anew_takes_nothing_back() -> None:
 
 
 @given(st.lists(ages, min_size=1, max_size=4))
-def test_what_was_counted_since(batches: list[list[int]]) -> None:
+def test_the_difference_of_two_counters(batches: list[list[int]]) -> None:
     earlier, later = Counters(), Counters()
     for number, batch in enumerate(batches):
         for counters in (earlier, later) if number == 0 else (later,):
@@ -185,7 +186,7 @@ def test_a_report_of_an_older_mirror_that_failed_is_retrying_or_waits_for_the_de
     assert Report.decode(blocked.encode()) == replace(blocked, state="blocked")
 
 
-def test_what_happens_to_many_is_one_event() -> None:
+def test_an_incident_of_many_partitions_is_one_event() -> None:
     status = FlowStatus("primary", "backup", "us")
     status.absorb([replace(failed("the target does not answer"), partition=Partition("t", n)) for n in range(50)])
     (event,) = status.events()
@@ -223,7 +224,7 @@ def test_a_state_has_a_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     assert status.tallies()[0].since == 1_010.0
 
 
-def test_a_report_of_an_older_mirror_says_nothing_of_open_transactions() -> None:
+def test_a_report_of_an_older_mirror_has_no_open_transactions() -> None:
     sent = replace(report(7), stuck_since=12.5, held_back=9)
     assert Report.decode(sent.encode()) == sent
     older = json.loads(report(7).encode())
@@ -231,14 +232,14 @@ def test_a_report_of_an_older_mirror_says_nothing_of_open_transactions() -> None
     assert Report.decode(json.dumps(older).encode()) == report(7)
 
 
-def test_what_a_newer_mirror_adds_to_a_report_is_passed_over() -> None:
+def test_fields_of_a_newer_mirror_in_a_report_are_ignored() -> None:
     raw = json.loads(report(7).encode())
     more = {**raw, "unheard": [1], "counters": {**raw["counters"], "unheard": 1}}
     assert Report.decode(json.dumps(more).encode()) == report(7)
 
 
 @pytest.mark.parametrize("name", ["leader", "partition", "state", "position", "counters"])
-def test_a_report_without_what_we_need_is_passed_over(name: str) -> None:
+def test_a_report_without_a_required_field_is_ignored(name: str) -> None:
     raw = json.loads(report(7).encode())
     del raw[name]
     with pytest.raises(Malformed, match=f"{name} is missing"):
@@ -246,12 +247,12 @@ def test_a_report_without_what_we_need_is_passed_over(name: str) -> None:
 
 
 @pytest.mark.parametrize("changes", [{"partition": ["topic"]}, {"counters": []}, {"counters": None}])
-def test_a_report_in_another_form_is_passed_over(changes: dict[str, object]) -> None:
+def test_a_report_with_a_wrong_value_is_ignored(changes: dict[str, object]) -> None:
     with pytest.raises(Malformed):
         Report.decode(json.dumps(json.loads(report(7).encode()) | changes).encode())
 
 
 @pytest.mark.parametrize("value", [b"", b"not json", b"[]", b"null", b"\xff"])
-def test_what_is_no_report_at_all_is_passed_over(value: bytes) -> None:
+def test_a_value_that_is_no_report_is_ignored(value: bytes) -> None:
     with pytest.raises(Malformed):
         Report.decode(value)

@@ -1,4 +1,4 @@
-"""Which claims on the control topic tell of a task that was lost."""
+"""Which claims on the control topic mean that a task was lost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_another_epoch_takes_nothing_over(flow: Flow, topic: Log) -> None:  # no
     assert taken_over(flow, topic, *FIRST, next_, theirs) == []
 
 
-def test_what_an_older_mirror_claims_says_nothing(flow: Flow, topic: Log) -> None:  # noqa: F811
+def test_claims_of_an_older_mirror_are_no_take_overs(flow: Flow, topic: Log) -> None:  # noqa: F811
     older = [(Claim(0, "").key(), b'{"task":"a"}'), (Claim(0, "").key(), b'{"task":"b"}')]
     topic.entries += older
     reader = ControlReader(flow)
@@ -42,11 +42,11 @@ def test_what_an_older_mirror_claims_says_nothing(flow: Flow, topic: Log) -> Non
 
 
 def test_a_claim_that_is_read_again_counts_once(flow: Flow, topic: Log) -> None:  # noqa: F811
-    """As after the topic's tail was lost: a reader begins at its first record."""
+    """As after the end of the topic was lost: a reader starts again at its first record."""
     once = [FIRST[0], Claim(0, "c", "us", "one")]
     assert taken_over(flow, topic, *once, *once) == ["c"]
 
 
-def test_what_nobody_takes_out_is_bounded(flow: Flow, topic: Log) -> None:  # noqa: F811
+def test_take_overs_that_nobody_removes_are_bounded(flow: Flow, topic: Log) -> None:  # noqa: F811
     claims = [Claim(0, str(number), "us", "one") for number in range(REMEMBERED + 10)]
     assert len(taken_over(flow, topic, *claims)) == REMEMBERED

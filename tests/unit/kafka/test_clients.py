@@ -1,4 +1,4 @@
-"""What clients are told that mirror relies on."""
+"""Properties of clients that mirror relies on."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from mirror.kafka import clients
 from tests.harness.configuration import one_flow
 
 
-def test_no_producer_has_brokers_make_topics(tmp_path: Path) -> None:
-    """One of mirror's own topics that was deleted would come back with a broker's defaults, which are not compacted."""
+def test_no_producer_makes_brokers_create_topics(tmp_path: Path) -> None:
+    """A broker would create a deleted topic of mirror's own with its defaults, which do not compact it."""
     settings = one_flow("source:9092", "target:9092", ["t"], alias="primary")
     settings["clusters"]["backup"]["producer"] = {"allow.auto.create.topics": True}
     file = tmp_path / "mirror.yaml"

@@ -1,4 +1,4 @@
-"""Kafka's protocol: what brokers say is checked before it is used, and nothing waits for ever."""
+"""Kafka's protocol: answers of brokers are checked before they are used, and no call waits for ever."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def log(first: int, count: int) -> bytes:
 
 
 def serve(broker: FakeBroker, fetch: Callable[[int], bytes]) -> None:
-    """Have it lead the topic; `fetch` gives the answer for an offset."""
+    """Make the broker lead the topic; `fetch` gives the answer for an offset."""
 
     def answers(api: int, body: bytes) -> bytes:
         if api == METADATA:
@@ -74,7 +74,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"bootstrap.servers": "a:b:c"}, "bootstrap.servers has a:b:c"),
     ],
 )
-def test_what_only_librdkafka_has_is_told(properties: dict[str, str], reason: str) -> None:
+def test_properties_that_only_librdkafka_supports_are_refused(properties: dict[str, str], reason: str) -> None:
     assert (obstacle({"bootstrap.servers": "127.0.0.1:1", **properties}) or "").startswith(reason)
 
 
@@ -130,8 +130,8 @@ def test_a_broker_without_the_password_gets_nothing(answers: list[bytes], reason
 
 
 @given(st.integers(0, 10**6), st.binary(min_size=1, max_size=8), st.booleans())
-def test_answers_that_are_none(at: int, nonsense: bytes, cut: bool) -> None:
-    """Counts and lengths of any size included: an error of ours, or another answer."""
+def test_invalid_answers_are_refused(at: int, nonsense: bytes, cut: bool) -> None:
+    """With counts and lengths of any size the result is an error of ours, or another valid answer."""
     for answer, parse in (
         (fake_broker.fetched(TOPIC, b"records"), lambda cursor: messages.fetch_answer(cursor, TOPIC, 0)),
         (fake_broker.metadata(TOPIC, 1, {1: 9092, 2: 9093}), lambda cursor: messages.metadata_answer(cursor, TOPIC)),
@@ -149,7 +149,7 @@ def test_records_are_read_to_the_end(broker: FakeBroker) -> None:
 
 
 def test_a_reader_that_stopped_half_way_reads_again(broker: FakeBroker) -> None:
-    """The answer that was on its way is not taken for the next one."""
+    """The answer that was on its way is not mistaken for the next one."""
     serve(broker, lambda offset: fake_broker.fetched(TOPIC, log(offset, 4)))
     reader = RecordReader(broker.properties)
     assert next(reader.read(TOPIC, 0, 0, 100))[0] == 0
@@ -176,8 +176,8 @@ def test_it_follows_the_leader(broker: FakeBroker) -> None:
         assert other.count(FETCH) == 2
 
 
-def test_it_comes_back_when_the_connection_was_closed(broker: FakeBroker) -> None:
-    """As brokers do with those that were idle."""
+def test_it_connects_again_after_the_connection_was_closed(broker: FakeBroker) -> None:
+    """Brokers close connections that are idle."""
     serve(broker, lambda offset: fake_broker.fetched(TOPIC, log(offset, 4)))
     reader = RecordReader(broker.properties)
     assert len(list(reader.read(TOPIC, 0, 0, 4))) == 4
@@ -203,7 +203,7 @@ def test_a_leader_that_hangs_is_left(broker: FakeBroker) -> None:
 
 @pytest.mark.parametrize("host", ["", "\0", "a" * 300, "é" * 100])
 @pytest.mark.usefixtures("impatient")
-def test_an_address_that_is_none(broker: FakeBroker, host: str) -> None:
+def test_an_invalid_address_is_refused(broker: FakeBroker, host: str) -> None:
     broker.answers = lambda _, __: fake_broker.metadata(TOPIC, 1, {1: 1}, host)
     with pytest.raises(WireError):
         read(broker)
@@ -219,14 +219,14 @@ def test_a_quota_is_kept(broker: FakeBroker) -> None:
 @pytest.mark.parametrize(
     ("answer", "error", "reason"),
     [
-        (fake_broker.fetched(TOPIC, log(0, 4)), Malformed, "nothing of offset 4"),  # again and again the same
+        (fake_broker.fetched(TOPIC, log(0, 4)), Malformed, "nothing of offset 4"),  # the same records again and again
         (fake_broker.fetched(TOPIC, log(0, 4)[:-1]), Malformed, "nothing of offset 0"),
         (
             fake_broker.fetched(TOPIC, log(0, 4) + batches.message(0, 1, b"", b"")),
             Malformed,
             "offset 0 comes after offset 3",
         ),
-        (fake_broker.fetched("other", log(0, 4)), Malformed, "something else given"),
+        (fake_broker.fetched("other", log(0, 4)), Malformed, "does not have that partition"),
         (fake_broker.fetched(TOPIC, b"x" * 100), Malformed, "no record batch"),
         (fake_broker.fetched(TOPIC, b"", 29), WireError, "TOPIC_AUTHORIZATION_FAILED"),
         (fake_broker.fetched(TOPIC, b""), WireError, "nothing within 1 s: no records come"),
@@ -236,7 +236,7 @@ def test_a_quota_is_kept(broker: FakeBroker) -> None:
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
 )
 @pytest.mark.usefixtures("impatient")
-def test_what_keeps_it_from_reading_is_told(
+def test_the_error_says_what_prevents_reading(
     broker: FakeBroker, answer: bytes, error: type[WireError], reason: str
 ) -> None:
     serve(broker, lambda _: answer)
@@ -246,14 +246,14 @@ def test_what_keeps_it_from_reading_is_told(
     assert time.monotonic() - begun < 10
 
 
-def test_records_that_are_gone_are_told_as_ever(broker: FakeBroker) -> None:
+def test_deleted_records_raise_the_usual_error(broker: FakeBroker) -> None:
     serve(broker, lambda _: fake_broker.fetched(TOPIC, b"", 1))
     scanner = Scanner({"a": Cluster("a", broker.properties, {}, {})})
     with pytest.raises(MirrorError, match="topic-0 on a: records were removed meanwhile"):
         scanner.chunks(Stretch("a", TOPIC, 0, 0, 10, 10, True))
 
 
-def test_old_formats_are_told_with_their_end(broker: FakeBroker) -> None:
+def test_old_formats_are_reported_with_their_end(broker: FakeBroker) -> None:
     old = b"".join(batches.message(n, 1, b"", b"") for n in range(4, 7))
     serve(broker, lambda offset: fake_broker.fetched(TOPIC, log(0, 4) + old + log(7, 4) if offset < 4 else old))
     found = []
@@ -268,14 +268,14 @@ def test_old_formats_are_told_with_their_end(broker: FakeBroker) -> None:
     ("answer", "error", "reason"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", Malformed, "is it a Kafka broker"),
-        (struct.pack(">ii", 2**30, 1), Unavailable, "timed out"),  # and nothing comes
-        (struct.pack(">ii", 14, 99) + b"x" * 10, Malformed, "what was not asked"),
+        (struct.pack(">ii", 2**30, 1), Unavailable, "timed out"),  # and nothing follows
+        (struct.pack(">ii", 14, 99) + b"x" * 10, Malformed, "a request that was not sent"),
         (struct.pack(">iihi", 10, 1, 0, 2**31 - 1), Malformed, "ends before its 2147483647 items"),
         (struct.pack(">iihi", 10, 1, 0, 0), Unsupported, "does not have version 11 of Fetch"),
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
 )
 @pytest.mark.usefixtures("impatient")
-def test_what_is_no_broker(answer: bytes, error: type[WireError], reason: str) -> None:
+def test_something_that_is_not_a_broker_is_refused(answer: bytes, error: type[WireError], reason: str) -> None:
     with FakeBroker(greeting=answer) as broker, pytest.raises(error, match=reason):
         Connection(("127.0.0.1", broker.port), access(broker.properties))

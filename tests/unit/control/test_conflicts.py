@@ -1,4 +1,4 @@
-"""Which flows go together, and that of those which don't never two copy: the judgement, and a model of its use."""
+"""Which flows conflict, and that two conflicting flows never both copy: the rules, and a model of their use."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mirror.control.circles import (
+from mirror.control.conflicts import (
     ORIGINS_MAX,
     Finding,
     Key,
-    Other,
-    Ours,
+    OtherFlow,
+    OwnFlow,
     Statement,
-    clash,
+    conflict,
+    has_unknown_origin,
     is_relevant,
     lineage,
     refusal,
     rule,
-    unknown,
     warning,
 )
 from mirror.control.plan import Lineage, Plan
@@ -34,8 +34,8 @@ from mirror.model import Topic
 A, B, C, D = "id-a", "id-b", "id-c", "id-d"
 
 
-def ours(*topics: str, prefix: str = "", clusters: tuple[str, ...] = (A, B), kin: tuple[str, ...] = ()) -> Ours:
-    return Ours("a", "b", clusters, {topic: prefix + topic for topic in topics}, kin)
+def ours(*topics: str, prefix: str = "", clusters: tuple[str, ...] = (A, B), siblings: tuple[str, ...] = ()) -> OwnFlow:
+    return OwnFlow("a", "b", clusters, {topic: prefix + topic for topic in topics}, siblings)
 
 
 def plan(clusters: tuple[str, ...], origins: dict[str, tuple[str, ...]], *topics: str, prefix: str = "") -> Plan:
@@ -43,10 +43,10 @@ def plan(clusters: tuple[str, ...], origins: dict[str, tuple[str, ...]], *topics
     return Plan("them", 7, known, (), clusters=clusters, origins=origins)
 
 
-def other(made: Plan, at_source: bool = False) -> Other:
+def other(made: Plan, at_source: bool = False) -> OtherFlow:
     on = "a" if at_source else "b"
     key = Key("them", A if at_source else B, "mirror-control.x.internal")
-    return Other(key, f"x->{on}", on, at_source, Statement.decode(made.encode()), True)
+    return OtherFlow(key, f"x->{on}", on, at_source, Statement.decode(made.encode()), True)
 
 
 ONE_WAY = ours("t", "u")
@@ -55,7 +55,7 @@ ONE_WAY = ours("t", "u")
 @pytest.mark.parametrize(
     ("flow", "met", "why"),
     [
-        # At the source: what comes back.
+        # At the source: records that come back.
         (ONE_WAY, other(plan((B, A), {"t": (B,)}, "t"), True), "t of a comes from b"),
         (ONE_WAY, other(plan((C, A), {"t": (C, B)}, "t"), True), "t of a comes from b"),
         (ONE_WAY, other(plan((C, A), {"t": (C, D)}, "t"), True), ""),
@@ -65,33 +65,33 @@ ONE_WAY = ours("t", "u")
         (ours("t", prefix="a."), other(plan((B, A), {"b.t": (B,)}, "t", prefix="b."), True), ""),
         (ONE_WAY, other(plan((), {}, "t"), True), ""),
         (ours("t", clusters=()), other(plan((B, A), {"t": (B,)}, "t"), True), ""),
-        # At the target: two that write one topic, and one cluster copied twice.
+        # At the target: two flows that write one topic, and one cluster that is copied twice.
         (ONE_WAY, other(plan((C, B), {"t": (C,)}, "t")), "both write to t on b"),
         (ours("b.t", prefix="a."), other(plan((C, B), {}, "t", prefix="a.b.")), "both write to a.b.t on b"),
         (ONE_WAY, other(plan((), {}, "t")), "both write to t on b"),
         (ONE_WAY, other(plan((C, B), {}, "t", prefix="c.")), ""),
         (ONE_WAY, other(plan((A, B), {}, "t", prefix="x.")), "both copy t from one cluster (id-a), under two aliases"),
-        (ours("t", kin=("them",)), other(plan((A, B), {}, "t", prefix="x.")), ""),
-        (ours("t", kin=("them",)), other(plan((A, B), {}, "t")), "both write to t on b"),
+        (ours("t", siblings=("them",)), other(plan((A, B), {}, "t", prefix="x.")), ""),
+        (ours("t", siblings=("them",)), other(plan((A, B), {}, "t")), "both write to t on b"),
         (ONE_WAY, other(plan((A, B), {}, "v", prefix="x.")), ""),
         (ONE_WAY, other(plan((), {}, "t", prefix="x.")), ""),
         (ONE_WAY, other(plan((C, B), {}, "b")), ""),
     ],
 )
-def test_what_goes_together(flow: Ours, met: Other, why: str) -> None:
-    found = clash(flow, met)
+def test_which_flows_conflict(flow: OwnFlow, met: OtherFlow, why: str) -> None:
+    found = conflict(flow, met)
     assert found.endswith(why) and bool(found) == bool(why)
     assert not found or is_relevant(flow, met)
 
 
-def test_only_an_older_plan_that_feeds_our_topics_is_unknown() -> None:
-    assert unknown(ONE_WAY, other(plan((), {}, "t"), True))
-    assert not unknown(ONE_WAY, other(plan((), {}, "v"), True))
-    assert not unknown(ONE_WAY, other(plan((), {}, "t")))
-    assert not unknown(ONE_WAY, other(plan((B, A), {}, "t"), True))
+def test_only_an_older_plan_for_our_topics_has_an_unknown_origin() -> None:
+    assert has_unknown_origin(ONE_WAY, other(plan((), {}, "t"), True))
+    assert not has_unknown_origin(ONE_WAY, other(plan((), {}, "v"), True))
+    assert not has_unknown_origin(ONE_WAY, other(plan((), {}, "t")))
+    assert not has_unknown_origin(ONE_WAY, other(plan((B, A), {}, "t"), True))
 
 
-def test_origins_are_those_of_the_source_and_of_all_that_feeds_it() -> None:
+def test_origins_are_the_source_and_whatever_is_copied_into_it() -> None:
     feeds = [
         other(plan((C, A), {"t": (C, D)}, "t"), True),
         replace(other(plan((B, A), {"u": (B,)}, "u"), True), alive=False),
@@ -103,10 +103,10 @@ def test_origins_are_those_of_the_source_and_of_all_that_feeds_it() -> None:
 
 def test_a_refusal_names_both_flows_and_what_to_do() -> None:
     met = other(plan((B, A), {"t": (B,)}, "t"), True)
-    found = Finding(met, clash(ONE_WAY, met))
+    found = Finding(met, conflict(ONE_WAY, met))
     for note in (refusal(ONE_WAY, found), warning(ONE_WAY, found)):
-        assert note.said.startswith(
-            "flow a->b does not go with flow x->a (mirror-control.x.internal on a): records would"
+        assert note.problem.startswith(
+            "flow a->b conflicts with flow x->a (mirror-control.x.internal on a): records would"
         )
     assert "stop one of the two" in str(refusal(ONE_WAY, found)) and "silent" in str(warning(ONE_WAY, found))
 
@@ -128,7 +128,7 @@ def test_of_two_that_have_announced_the_smaller_key_waits_and_the_other_gives_wa
 
 @pytest.mark.parametrize("new", [True, False])
 @pytest.mark.parametrize("announced", [True, False])
-def test_who_copies_goes_before_all_who_have_announced(new: bool, announced: bool) -> None:
+def test_a_flow_that_copies_takes_precedence_over_flows_that_have_announced(new: bool, announced: bool) -> None:
     copies = rule(KEYS[0], [finding(KEYS[1], True)], new, announced)
     assert copies and copies.gives_way
     assert rule(KEYS[0], [finding(KEYS[1], True, alive=False)], new, announced) is None
@@ -136,10 +136,10 @@ def test_who_copies_goes_before_all_who_have_announced(new: bool, announced: boo
     assert rule(KEYS[0], [], new, announced) is None
 
 
-# What strangers write.
+# Plans that other programs write.
 
 
-def test_what_an_older_mirror_writes_is_read() -> None:
+def test_a_plan_of_an_older_mirror_is_decoded() -> None:
     raw = json.loads(plan((A, B), {"t": (A,)}, "t").encode())
     del raw["clusters"], raw["origins"]
     said = Statement.decode(json.dumps(raw).encode())
@@ -173,7 +173,7 @@ GOOD = json.loads(plan((A, B), {"t": (A,)}, "t").encode())
         {"origins": {"t": [str(n) for n in range(ORIGINS_MAX + 1)]}},
     ],
 )
-def test_what_is_no_plan_is_not_taken_for_one(changes: dict[str, Any]) -> None:
+def test_an_invalid_plan_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"."):
         Statement.decode(json.dumps(GOOD | changes).encode())
 
@@ -181,17 +181,17 @@ def test_what_is_no_plan_is_not_taken_for_one(changes: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "value", [b"", b"\xff", b"7", b"[]", b"[" * 100_000, b'"' + b"x" * INTERNAL_MAX + b'"', b"1" * 9_999]
 )
-def test_what_is_no_object_is_not_taken_for_a_plan(value: bytes) -> None:
+def test_a_value_that_is_not_an_object_is_refused(value: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         Statement.decode(value)
 
 
-# How it is used: a model of flows that announce, look and copy, in any order of their steps.
+# A model of flows that announce, look and copy. Their steps interleave in any order.
 
 
 @dataclass
-class Board:
-    """What all can read, at once."""
+class Topics:
+    """The topics that all flows read. A write is visible at once."""
 
     plans: dict[int, Statement] = field(default_factory=dict)
     intents: dict[int, Statement] = field(default_factory=dict)
@@ -199,7 +199,7 @@ class Board:
 
 @dataclass
 class Flow:
-    """Takes the steps of mirror.neighbours.Gate and mirror.leader.Leader. At each yield others may come in between."""
+    """Takes the steps of ConflictGuard and FlowLeader. At each yield other flows may take theirs."""
 
     number: int
     leader: str
@@ -207,7 +207,7 @@ class Flow:
     target: str
     prefix: str
     flows: list[Flow]
-    board: Board
+    shared: Topics
     copies: bool = False
 
     @property
@@ -217,20 +217,20 @@ class Flow:
     def topics(self) -> dict[str, str]:
         return {topic: self.prefix + topic for topic in ("t",)}
 
-    def view(self) -> tuple[Ours, list[Finding], Lineage]:
-        mine = Ours(self.source, self.target, (self.source, self.target), self.topics())
+    def view(self) -> tuple[OwnFlow, list[Finding], Lineage]:
+        mine = OwnFlow(self.source, self.target, (self.source, self.target), self.topics())
         others = []
         for each in self.flows:
-            for posted, copies in ((self.board.plans, True), (self.board.intents, False)):
+            for posted, copies in ((self.shared.plans, True), (self.shared.intents, False)):
                 if each is not self and each.number in posted:
                     said = posted[each.number]
                     sides = [(self.target, False), (self.source, True)]
-                    others += [Other(each.key, "", "", s, said, copies) for on, s in sides if on == each.target]
-        findings = [Finding(each, why) for each in others if (why := clash(mine, each))]
+                    others += [OtherFlow(each.key, "", "", s, said, copies) for on, s in sides if on == each.target]
+        findings = [Finding(each, why) for each in others if (why := conflict(mine, each))]
         return mine, findings, lineage(mine, others)
 
     def states(self, says: Lineage) -> bool:
-        mine = self.board.plans.get(self.number)
+        mine = self.shared.plans.get(self.number)
         return mine is not None and Lineage(mine.clusters, mine.origins).covers(says)
 
     def says(self, says: Lineage) -> Statement:
@@ -248,31 +248,31 @@ class Flow:
             while not refused and not self.states(says) and not (said and said.covers(says)):
                 said = says
                 yield
-                self.board.intents[self.number] = self.says(says)
+                self.shared.intents[self.number] = self.says(says)
                 yield
                 _, findings, says = self.view()
                 yield
                 refused = self.refused(findings, says, announced=True)
             if not refused:
                 yield
-                self.board.plans[self.number] = self.says(says)
-                self.board.intents.pop(self.number, None)
+                self.shared.plans[self.number] = self.says(says)
+                self.shared.intents.pop(self.number, None)
                 self.copies = True
 
     def refused(self, findings: list[Finding], says: Lineage, announced: bool) -> bool:
         ruling = rule(self.key, findings, not self.states(says), announced)
         if ruling and ruling.gives_way:
-            self.board.intents.pop(self.number, None)
-            self.board.plans.pop(self.number, None)
+            self.shared.intents.pop(self.number, None)
+            self.shared.plans.pop(self.number, None)
             self.copies = False
         return ruling is not None
 
 
 def world(*ways: tuple[str, str, str], leaders: str = "") -> list[Flow]:
     flows: list[Flow] = []
-    board = Board()
+    shared = Topics()
     for number, (source, target, prefix) in enumerate(ways):
-        flows.append(Flow(number, (leaders or "xxxx")[number], source, target, prefix, flows, board))
+        flows.append(Flow(number, (leaders or "xxxx")[number], source, target, prefix, flows, shared))
     return flows
 
 
@@ -281,12 +281,12 @@ PAIRS: dict[str, Callable[[str], list[Flow]]] = {
     "one topic": lambda leaders: world((A, C, ""), (B, C, ""), leaders=leaders),
     "twice": lambda leaders: world((A, B, "x."), (A, B, "y."), leaders=leaders),
 }
-CIRCLES: dict[str, Callable[[str], list[Flow]]] = {
+CYCLES: dict[str, Callable[[str], list[Flow]]] = {
     "of two": PAIRS["circle"],
     "of three": lambda leaders: world((A, B, ""), (B, C, ""), (C, A, ""), leaders=leaders),
     "of four": lambda leaders: world((A, B, ""), (B, C, ""), (C, D, ""), (D, A, ""), leaders=leaders),
 }
-# Who takes how many steps before somebody else does.
+# Which flow takes a step next.
 orders = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 10)), max_size=30).map(
     lambda turns: [who for who, count in turns for _ in range(count)]
 )
@@ -296,7 +296,7 @@ identities = st.permutations("1234").map("".join) | st.just("1111")
 @pytest.mark.parametrize("kind", PAIRS)
 @given(leaders=identities, order=orders)
 @example(leaders="1111", order=[0, 1] * 30)
-def test_of_two_that_do_not_go_together_never_both_copy(kind: str, leaders: str, order: list[int]) -> None:
+def test_two_conflicting_flows_never_both_copy(kind: str, leaders: str, order: list[int]) -> None:
     flows = PAIRS[kind](leaders)
     running = [flow.run() for flow in flows]
     for step in order:
@@ -304,15 +304,15 @@ def test_of_two_that_do_not_go_together_never_both_copy(kind: str, leaders: str,
         assert not all(flow.copies for flow in flows)
 
 
-@pytest.mark.parametrize("kind", [*PAIRS, *CIRCLES])
+@pytest.mark.parametrize("kind", [*PAIRS, *CYCLES])
 @given(leaders=identities, order=orders)
 @example(leaders="1111", order=[])
-def test_all_but_one_go_on_and_no_circle_closes_for_good(kind: str, leaders: str, order: list[int]) -> None:
-    flows = {**PAIRS, **CIRCLES}[kind](leaders)
+def test_in_the_end_all_but_one_copy_and_no_cycle_closes(kind: str, leaders: str, order: list[int]) -> None:
+    flows = {**PAIRS, **CYCLES}[kind](leaders)
     running = [flow.run() for flow in flows]
     for step in order:
         next(running[step % len(flows)])
-    for _ in range(40):  # each at its own pace, as back-off has it
+    for _ in range(40):  # each flow at its own pace, as with back-off
         for number, each in enumerate(running):
             for _ in range(7 + 2 * number):
                 next(each)

@@ -1,0 +1,259 @@
+"""Finds flows that conflict: they would copy records in a cycle, or copy the same records twice. Pure.
+
+No single configuration need contain all of these flows, so each flow publishes a `Statement` about itself, and every
+other flow judges it. A plan names the clusters that its topics come from. So the flow that would close a cycle, of any
+length, finds out from the plans on its own source.
+
+No arbiter decides who may copy. Before a flow copies, it does the following in this order:
+1. It announces what it is going to copy, and waits until everybody can read the announcement.
+2. It reads the other flows' announcements and plans.
+3. It copies only if no conflicting flow is alive.
+
+Two conflicting flows that can read each other's statements therefore never both copy: the one that announced last has
+read the other's announcement. A flow that is not allowed to read the other's statements copies without knowing, and the
+other one gives way. If both flows have only announced, the one with the smaller `Key` keeps its announcement and tries
+again, and the other withdraws. So one of the two gets to copy, and so does at least one flow of a cycle.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from mirror.control.plan import Lineage, Origins
+from mirror.kafka.clients import INTERNAL_MAX
+from mirror.timing import ALIVE
+
+NAME_MAX = 249  # characters: Kafka's limit for a topic's name, and more than any other name of ours needs
+ORIGINS_MAX = 100  # most clusters that one topic may come from
+
+
+class Key(NamedTuple):
+    """Ranks flows: of two conflicting flows that have only announced, the one with the smaller key goes first.
+
+    Both flows know both keys, so they agree.
+    """
+
+    leader: str  # identity of the flow leader
+    cluster: str  # id of the cluster that has the control topic
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What a flow publishes about itself: its plan, or its announcement (intent) of the next plan."""
+
+    leader: str  # identity of the flow leader
+    generation: int
+    stop: bool
+    remotes: Mapping[str, str]  # remote topics by source topic
+    clusters: tuple[str, ...]  # ids of source and target; empty if an older mirror wrote it
+    origins: Origins
+    written: frozenset[str] = field(init=False, compare=False)  # its remote topics
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "written", frozenset(self.remotes.values()))
+
+    @staticmethod
+    def decode(value: bytes) -> Statement:
+        """Decode a plan that anybody may have written. Raises ValueError with the reason if it is not a plan."""
+        if len(value) > INTERNAL_MAX:
+            raise ValueError(f"it has {len(value)} bytes, more than a plan may have")
+        try:
+            raw = json.loads(value)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        plan = _mapping(raw, "the plan")
+        generation, topics = plan.get("generation"), _mapping(plan.get("topics"), "topics")
+        if not isinstance(generation, int):
+            raise ValueError("generation is not a number")
+        remotes = {_text(name, "a topic"): _text(_list(t, name)[0], "a remote topic") for name, t in topics.items()}
+        origins = _mapping(plan.get("origins", {}), "origins")
+        return Statement(
+            _text(plan.get("leader"), "leader"),
+            generation,
+            plan.get("stop", False) is not False,
+            remotes,
+            _clusters(plan.get("clusters", [])),
+            {_text(name, "a topic"): _ids(ids) for name, ids in origins.items()},
+        )
+
+    def comes_from(self, remote: str) -> tuple[str, ...]:
+        """Ids of the clusters whose records are in a remote topic of this flow, according to the flow itself."""
+        return self.origins.get(remote, self.clusters[:1])
+
+
+def _mapping(raw: object, what: str) -> dict[str, Any]:
+    if not isinstance(raw, dict):
+        raise ValueError(f"{what} is not a JSON object")
+    return raw
+
+
+def _list(raw: object, what: str) -> list[Any]:
+    if not isinstance(raw, list) or not raw:
+        raise ValueError(f"{what:.50} is not a list, or is empty")
+    return raw
+
+
+def _text(raw: object, what: str) -> str:
+    if not isinstance(raw, str) or not 0 < len(raw) <= NAME_MAX or not raw.isprintable():
+        raise ValueError(f"{what} is not a name")
+    return raw
+
+
+def _ids(raw: object) -> tuple[str, ...]:
+    if not isinstance(raw, list) or len(raw) > ORIGINS_MAX:
+        raise ValueError("clusters is not a list, or is too long")
+    return tuple(_text(each, "a cluster id") for each in raw)
+
+
+def _clusters(raw: object) -> tuple[str, ...]:
+    ids = _ids(raw)
+    if len(ids) not in (0, 2):
+        raise ValueError("clusters are not two")
+    return ids
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFlow:
+    """The flow on whose behalf we look for conflicts."""
+
+    source: str  # aliases
+    target: str
+    clusters: tuple[str, ...]  # ids of source and target; empty if one of the clusters does not report its id
+    remotes: Mapping[str, str]  # remote topics by source topic
+    siblings: Collection[str] = ()  # flow leaders of the same configuration, which copies twice only on purpose
+    written: frozenset[str] = field(init=False, compare=False)  # its remote topics
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "written", frozenset(self.remotes.values()))
+
+    @property
+    def name(self) -> str:
+        """The name in the log: `primary->backup`."""
+        return f"{self.source}->{self.target}"
+
+
+@dataclass(frozen=True, slots=True)
+class OtherFlow:
+    """Another flow, as its statement on one of our clusters describes it."""
+
+    key: Key
+    name: str  # made of its own alias for the source and our alias for the target
+    on: str  # our alias for the cluster where the statement was found
+    at_source: bool
+    statement: Statement
+    copies: bool  # False if the flow has only announced what it is going to copy
+    alive: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A flow that conflicts with ours, and the reason as a text for people."""
+
+    other: OtherFlow
+    why: str
+
+
+def conflict(ours: OwnFlow, other: OtherFlow) -> str:
+    """The reason why the two flows conflict; "" if they do not, or if that cannot be known."""
+    if other.at_source:
+        back = _comes_back(ours, other.statement)
+        return f"records would be copied in a cycle: {back} of {ours.source} comes from {ours.target}" if back else ""
+    both = other.statement.written & ours.written
+    if both:
+        return f"both write to {min(both)} on {ours.target}"
+    twice = _copied_twice(ours, other.statement)
+    return f"both copy {twice} from one cluster ({ours.clusters[0]}), under two aliases" if twice else ""
+
+
+def _comes_back(ours: OwnFlow, statement: Statement) -> str | None:
+    if not ours.clusters:
+        return None
+    back = (
+        topic for topic in statement.written & ours.remotes.keys() if ours.clusters[1] in statement.comes_from(topic)
+    )
+    return min(back, default=None)
+
+
+def _copied_twice(ours: OwnFlow, statement: Statement) -> str | None:
+    if not ours.clusters or statement.clusters[:1] != ours.clusters[:1] or statement.leader in ours.siblings:
+        return None
+    return min(statement.remotes.keys() & ours.remotes.keys(), default=None)
+
+
+def is_relevant(ours: OwnFlow, other: OtherFlow) -> bool:
+    """True if it matters whether the other flow is alive: it writes topics that we copy, or it conflicts with ours."""
+    feeds = other.at_source and not other.statement.written.isdisjoint(ours.remotes)
+    return feeds or bool(conflict(ours, other))
+
+
+def has_unknown_origin(ours: OwnFlow, other: OtherFlow) -> bool:
+    """True if the other flow writes topics that we copy but does not say where they come from, as an older mirror."""
+    return other.at_source and not other.statement.clusters and not other.statement.written.isdisjoint(ours.remotes)
+
+
+def lineage(ours: OwnFlow, others: Iterable[OtherFlow]) -> Lineage:
+    """The clusters that each of our remote topics comes from.
+
+    These are our source and, for topics of the source that other live flows write, the clusters that those flows name.
+    """
+    if not ours.clusters:
+        return Lineage()
+    found = {topic: {ours.clusters[0]} for topic in ours.remotes}
+    for other in others:
+        if other.at_source and other.alive:
+            for topic in other.statement.written & found.keys():
+                found[topic].update(other.statement.comes_from(topic))
+    return Lineage(ours.clusters, {ours.remotes[topic]: tuple(sorted(ids)) for topic, ids in found.items()})
+
+
+class Ruling(NamedTuple):
+    """The conflict that keeps us from copying. If `gives_way`, we withdraw our announcement and stop our plan."""
+
+    finding: Finding
+    gives_way: bool
+
+
+def rule(ours: Key, findings: Sequence[Finding], new: bool, announced: bool) -> Ruling | None:
+    """Decide whether we may copy: None if we may, or if we have not `announced` yet and may do so.
+
+    `new` is True if our current plan lacks some of what we want to copy. If it lacks nothing, flows that have only
+    announced give way to us, because our plan counts for more than their announcement.
+    """
+    alive = [finding for finding in findings if finding.other.alive]
+    for finding in alive:
+        if finding.other.copies or (new and finding.other.key < ours):
+            return Ruling(finding, True)
+    return Ruling(alive[0], False) if alive and new and announced else None
+
+
+class Note(NamedTuple):
+    """A problem, or something that cannot be determined, and what to do about it. For people."""
+
+    problem: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.problem}; {self.remedy}"
+
+
+def refusal(ours: OwnFlow, finding: Finding) -> Note:
+    """The note that explains why our flow does not run."""
+    return Note(
+        _both(ours, finding),
+        f"nothing is copied until that flow is stopped, or has been silent for {ALIVE:.0f} s: stop one of the two for "
+        "good, or give them topics that do not overlap",
+    )
+
+
+def warning(ours: OwnFlow, finding: Finding) -> Note:
+    """The note about a conflicting flow that shows no sign of life."""
+    return Note(_both(ours, finding), "that flow is silent, so it is ignored: don't start it again")
+
+
+def _both(ours: OwnFlow, finding: Finding) -> str:
+    other = finding.other
+    return f"flow {ours.name} conflicts with flow {other.name} ({other.key.topic} on {other.on}): {finding.why}"

@@ -1,0 +1,23 @@
+"""Times that depend on each other, because one part of mirror waits for what another part does regularly.
+
+A task reports, and several readers conclude something from its silence. So each time below has a lower bound that
+follows from the ones above it. tests/unit/test_timing.py checks the bounds.
+"""
+
+from __future__ import annotations
+
+REPORT_INTERVAL = 1.0  # seconds between two looks of a task at what it has to report
+REPORT_ALL_INTERVAL = 10.0  # seconds after which a task reports every partition, whether changed or not
+
+# Reports of each partition that are read from the end of the status topic, so that every partition is among them. A
+# task writes at most REPORT_ALL_INTERVAL / REPORT_INTERVAL reports of a partition before it has reported all of them,
+# and two tasks may overlap.
+RECENT_REPORTS = 25
+
+# Seconds without a report after which a partition counts as having no task. A task may miss two rounds of reports: its
+# process may be suspended, and the target may be slow.
+SILENCE = 30.0
+
+# Seconds after its last sign of life during which a flow counts as alive for the flows that conflict with it. Longer
+# than SILENCE: nothing is reported while a service starts lost tasks again, and its flow must not count as gone then.
+ALIVE = 60.0
