@@ -31,8 +31,8 @@ def read_headers(messages: Sequence[Message]) -> list[Any]:
     """The headers of each record: None if it has none, UNREADABLE if the name of one is not UTF-8.
 
     The client library raises for such headers only once. After that it returns a list with a hole in place of the name:
-    to produce it gives the name "<NULL>", and to unpack it crashes the process (confluent-kafka 2.16). So such headers
-    are replaced at once, and no other code sees them.
+    producing that writes the name "<NULL>", and unpacking it crashes the process (confluent-kafka 2.16). So such
+    headers are replaced at once, and no other code sees them.
     """
     found: list[Any] = []
     unread = iter(messages)
