@@ -1,7 +1,7 @@
 """Draws which room of the package imports which, from the code: `python docs/rooms.py` writes docs/rooms.svg.
 
-A room is a folder of `mirror`, or a module beside them. The rows come from the contract in pyproject.toml, the lines from
-the imports, so the picture can't say anything else than the code. A test compares it with what is committed.
+A room is a folder of `mirror`, or a module beside the folders. The rows come from the contract in pyproject.toml, and
+the lines from the imports. A test compares the picture with what is committed.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ def picture(package: Path, pyproject: str) -> str:
 
 
 _HEAD = """\
-<svg xmlns="http://www.w3.org/2000/svg" viewBox="{x:g} {y:g} {width:g} {height:g}" width="{width:g}" height="{height:g}" \
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="{x:g} {y:g} {width:g} {height:g}" \
+width="{width:g}" height="{height:g}" \
 font-family="sans-serif" font-size="13" text-anchor="middle">
 <title>Rooms of mirror. A line goes down from a room to one that it imports.</title>
 <defs><marker id="tip" markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto"><path d="M0,0 L8,4 L0,8 z" \

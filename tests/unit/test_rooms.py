@@ -44,7 +44,7 @@ def test_an_import_is_found_wherever_it_stands(tmp_path: Path) -> None:
     files = {
         "cli.py": "def run():\n    from mirror import web\n",
         "web/__init__.py": "",
-        "web/server.py": "import mirror.errors\nfrom mirror.kafka.cluster import Cluster\nfrom mirror.web import page\n",
+        "web/server.py": "import mirror.errors\nfrom mirror.kafka.cluster import Admin\nfrom mirror.web import page\n",
         "kafka/cluster.py": "import json\nfrom mirror import errors\n",
         "errors.py": "from mirror import __version__\n",
     }
