@@ -251,7 +251,7 @@ class SparkDriver:
 
 
 def _package(directory: Path) -> Path:
-    """This package as a zip for executors; what it needs of others (see README) is theirs to have."""
+    """This package as a zip for executors; what it needs of others (docs/operations.md) is theirs to have."""
     here = Path(__file__).parents[1]
     archive = directory / "mirror.zip"
     with zipfile.ZipFile(archive, "w") as packed:

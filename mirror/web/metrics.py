@@ -44,7 +44,7 @@ class Metrics(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics; the README has them in a table."""
+        """All metrics; docs/metrics.md lists them."""
         info = InfoMetricFamily("mirror_build", "Version of mirror.")
         info.add_metric((), {"version": __version__})
         flows, topics, partitions = _Flows(), _Topics(), _Partitions(self._fine)
