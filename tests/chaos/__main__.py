@@ -21,7 +21,7 @@ from tests.chaos.disk import CannotRun
 from tests.chaos.matrix import Row
 from tests.chaos.recorder import Recorder
 from tests.chaos.rows import ROWS
-from tests.harness.service import PASSED_OVER, REFUSED
+from tests.harness.service import DECIDED, PASSED_OVER, REFUSED
 
 RANDOM = "random"
 ROUNDS_TOGETHER = 5  # in one recording
@@ -61,7 +61,7 @@ def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total) -> None:
     total.seeds.append(seed)
     defects, said_before = len(arena.defects()), len(arena.lines())
     try:
-        with rows[0].recorder(arena.pair) as recorder:
+        with rows[0].recorder.at(arena) as recorder:
             recorder.await_first()
             for row in rows:
                 time.sleep(rng.uniform(0, 0.5))
@@ -71,6 +71,8 @@ def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total) -> None:
             total.records += len(history.target)
             total.samples += len(history.samples)
             total.samples_in_faults += sum(sample.during_fault for sample in history.samples)
+            told = arena.find(DECIDED, topic=recorder.topic, partition=number)
+            history = recorder.chosen(history, number, [int(each["offset"]) for each in told])
             said = [f"seed {seed}, {recorder.topic}-{number}: {v.invariant} {v.what}" for v in recorder.judge(history)]
             total.violations += said[:20]
         total.violations += _false_alarms(arena, recorder, seed)
