@@ -67,12 +67,12 @@ def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total) -> None:
                 time.sleep(rng.uniform(0, 0.5))
                 total.rounds += _round(arena, row, rng, recorder)
             histories = recorder.finish()
-        for number, history in enumerate(histories):
+        for number, recorded in enumerate(histories):
+            told = arena.find(DECIDED, topic=recorder.topic, partition=number)
+            history = recorder.chosen(recorded, number, [int(each["offset"]) for each in told])
             total.records += len(history.target)
             total.samples += len(history.samples)
             total.samples_in_faults += sum(sample.during_fault for sample in history.samples)
-            told = arena.find(DECIDED, topic=recorder.topic, partition=number)
-            history = recorder.chosen(history, number, [int(each["offset"]) for each in told])
             said = [f"seed {seed}, {recorder.topic}-{number}: {v.invariant} {v.what}" for v in recorder.judge(history)]
             total.violations += said[:20]
         total.violations += _false_alarms(arena, recorder, seed)

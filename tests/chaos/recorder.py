@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
+from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaException
 
@@ -248,6 +249,28 @@ class Recorder:
             positions = self.watch.positions()
             return positions if len(positions) == len(self.senders) else None
         return None
+
+
+class OwnServiceRecorder(Recorder):
+    """Of a service with a configuration of its own, which stands in place of the arena's until the end."""
+
+    def __init__(self, arena: Arena, pair: Pair, **flow: Any) -> None:
+        self._arena, self._flow = arena, flow
+        assert arena.service.terminate() == 0, arena.service.tail()
+        super().__init__(pair)
+        self.start_service()
+
+    def start_service(self) -> None:
+        """Start it, for the first time or again."""
+        self._arena.start_service(pair=self.pair, **self._flow).await_plan()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        code = self._arena.service.terminate()
+        self._arena.start_service().await_plan()
+        assert code == 0 or error is not None, f"exit code {code}"
 
 
 class CompactedRecorder(Recorder):

@@ -13,7 +13,7 @@ from tests.chaos.recorder import CompactedRecorder, Recorder
 from tests.harness import oracle, topics
 from tests.harness.command import mirror
 from tests.harness.load import Made
-from tests.harness.service import DECIDED, PASSED_OVER, REFUSED
+from tests.harness.service import DECIDED, FAILED, NOT_MIRRORED, PASSED_OVER, REFUSED, Event
 from tests.harness.waiting import until
 
 
@@ -127,6 +127,23 @@ def positions(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
             return positions is not None and all(positions[number] > end for number, end in ends.items())
 
         until("decided", goes_on)
+
+
+@row("27 the remote topic is altered to replace timestamps, and back", everywhere=False)
+def replaced_timestamps(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    """No record may come with another time; who looks first finds it, the leader or the target's answer to a task."""
+    since = len(arena.service.events)
+    topics.configure(arena.pair.target, recorder.remote, message_timestamp_type="LogAppendTime")
+
+    def told() -> list[Event]:
+        found = [*arena.service.find(FAILED, since), *arena.service.find(NOT_MIRRORED, since)]
+        return [event for event in found if event.get("topic") == recorder.topic and "LogAppendTime" in event["reason"]]
+
+    arena.service.wait_for("told", told)
+    if rng.random() < 0.5:
+        worker(arena, rng, recorder)
+    time.sleep(rng.uniform(0, 3))
+    topics.configure(arena.pair.target, recorder.remote, message_timestamp_type="CreateTime")
 
 
 @row("18 records from the future and the past")

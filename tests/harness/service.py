@@ -31,7 +31,9 @@ from tests.harness.waiting import PATIENCE, TooLate, until
 PASSED_OVER = "source data is lost, copying goes on behind it"
 REFUSED = "record refused, copying goes on behind it"
 DECIDED = "position decided, copying goes on from it"
+WAITS = "flow waits and tries again"
 FAILED = "partition waits and tries again"
+NOT_MIRRORED = "topic is not mirrored any more"
 OWN_AGAIN = "own topic was deleted and made again"
 
 T = TypeVar("T")

@@ -23,12 +23,12 @@ from mirror.settings import Cluster
 from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Made, produce
-from tests.harness.service import Event, Service
+from tests.harness.service import WAITS, Event, Service
 from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
 
-WAITS, GOES_ON, DOUBTS = "flow waits and tries again", "flow goes on", "other flows"
+GOES_ON, DOUBTS = "flow goes on", "other flows"
 SETTLED = 5.0  # seconds in which a circle would have copied each record some thousand times
 IDENTITY = {"replication_policy": "identity"}
 
