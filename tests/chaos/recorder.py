@@ -54,6 +54,7 @@ class Recorder:
         self.watch = Watch(pair, self.topic, partitions)
         self.stalls: list[float] = []
         self.memory: list[Memory] = []
+        self._samples_anew = False  # were the samples forgotten since the last round?
         self.begins_anew = False  # is the remote topic another one now, with what came since a choice?
         self._forbidden: list[tuple[str, str]] = []  # bootstrap servers and topic: nothing may be copied there
         self._commits = Commits(pair, self.remote)
@@ -124,7 +125,7 @@ class Recorder:
 
     def remade(self) -> None:
         """The remote topic is another one now, and has what was copied since somebody, or a policy, has chosen."""
-        self.begins_anew = True
+        self.begins_anew = self._samples_anew = True
         self.watch.restart()
 
     def forbid(self, bootstrap: str, topic: str) -> None:
@@ -179,7 +180,9 @@ class Recorder:
 
     def await_samples(self, since: list[int]) -> None:
         """Wait until each partition has more than `since`: a round that nobody looked at shows nothing."""
-        until("samples", lambda: all(map(operator.gt, self.sampled(), since)), PATIENCE)
+        least = [0] * len(since) if self._samples_anew else since
+        until("samples", lambda: all(map(operator.gt, self.sampled(), least)), PATIENCE)
+        self._samples_anew = False
 
     def finish(self) -> list[History]:
         """Stop the load, wait until all is copied, and read everything once more."""
