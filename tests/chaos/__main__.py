@@ -69,7 +69,7 @@ def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total) -> None:
             histories = recorder.finish()
         for number, recorded in enumerate(histories):
             told = arena.find(DECIDED, topic=recorder.topic, partition=number)
-            history = recorder.chosen(recorded, number, [int(each["offset"]) for each in told])
+            history = recorder.chosen(recorded, number, told)
             total.records += len(history.target)
             total.samples += len(history.samples)
             total.samples_in_faults += sum(sample.during_fault for sample in history.samples)

@@ -25,6 +25,7 @@ from tests.checker.history import History, Memory, Record
 from tests.harness import oracle, topics
 from tests.harness.load import Factory, keyed, mixed
 from tests.harness.pair import Pair
+from tests.harness.service import ANOTHER_REMOTE, Event
 from tests.harness.waiting import PATIENCE, TooLate, until
 
 SETTLE_TIMEOUT = 150.0  # seconds until everything has to be copied
@@ -55,7 +56,6 @@ class Recorder:
         self.stalls: list[float] = []
         self.memory: list[Memory] = []
         self._samples_anew = False  # were the samples forgotten since the last round?
-        self.begins_anew = False  # is the remote topic another one now, with what came since a choice?
         self._forbidden: list[tuple[str, str]] = []  # bootstrap servers and topic: nothing may be copied there
         self._commits = Commits(pair, self.remote)
         self._healed: float | None = None  # monotonic
@@ -125,17 +125,17 @@ class Recorder:
 
     def remade(self) -> None:
         """The remote topic is another one now, and has what was copied since somebody, or a policy, has chosen."""
-        self.begins_anew = self._samples_anew = True
+        self._samples_anew = True
         self.watch.restart()
 
     def forbid(self, bootstrap: str, topic: str) -> None:
         """Nothing may be copied to this topic."""
         self._forbidden.append((bootstrap, topic))
 
-    def chosen(self, history: History, number: int, offsets: Sequence[int]) -> History:
-        """With what mirror has told of choices: the offsets at which a partition went on, in this order."""
-        begins = self._bases[number] + offsets[-1] if offsets and self.begins_anew else None
-        return replace(history, choices=len(offsets), chosen=begins)
+    def chosen(self, history: History, number: int, told: Sequence[Event]) -> History:
+        """With the choices that mirror has told of, in this order."""
+        anew = [int(event["offset"]) for event in told if ANOTHER_REMOTE in event["reason"]]
+        return replace(history, choices=len(told), chosen=self._bases[number] + anew[-1] if anew else None)
 
     def source_ends(self) -> dict[int, int]:
         """High watermarks of the source."""
