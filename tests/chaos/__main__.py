@@ -24,7 +24,7 @@ from tests.chaos.rows import ROWS
 from tests.harness.service import DECIDED, PASSED_OVER, REFUSED
 
 RANDOM = "random"
-ROUNDS_TOGETHER = 5  # in one recording
+ROUNDS_TOGETHER = 5  # at random, in one recording
 LONG = 15.0  # seconds without progress that one wants to know the reason of
 
 
@@ -117,8 +117,8 @@ def schedule(names: Sequence[str], rounds: int, randoms: int, seed: int) -> Iter
     """Name, seed and faults of each recording: some rounds of one row, or of the random schedule, share one."""
     together = [row for row in ROWS.values() if row.everywhere]
     for name in names:
-        for done in range(0, rounds, ROUNDS_TOGETHER):
-            yield name, seed, [ROWS[name]] * min(ROUNDS_TOGETHER, rounds - done)
+        for done in range(0, rounds, ROWS[name].together):
+            yield name, seed, [ROWS[name]] * min(ROWS[name].together, rounds - done)
             seed += 1
     for done in range(0, randoms, ROUNDS_TOGETHER):
         yield RANDOM, seed, random.Random(seed).sample(together, min(ROUNDS_TOGETHER, randoms - done))

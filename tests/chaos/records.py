@@ -90,7 +90,7 @@ def oversize(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     recorder.told[0] += 1
 
 
-@row("24 a remote topic is deleted, and perhaps a worker killed", everywhere=False)
+@row("24 a remote topic is deleted, and perhaps a worker killed", everywhere=False, together=1)
 def remote_topic(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     """By policy it is made again, and copying goes on at the position: from there on all has to be there."""
     since = len(arena.service.events)
