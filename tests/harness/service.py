@@ -34,7 +34,6 @@ DECIDED = "position decided, copying goes on from it"
 WAITS = "flow waits and tries again"
 ANOTHER_REMOTE = "is not the topic that had the copy"
 FAILED = "partition waits and tries again"
-NOT_MIRRORED = "topic is not mirrored any more"
 OWN_AGAIN = "own topic was deleted and made again"
 
 T = TypeVar("T")
