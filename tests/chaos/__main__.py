@@ -76,6 +76,7 @@ def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total) -> None:
             said = [f"seed {seed}, {recorder.topic}-{number}: {v.invariant} {v.what}" for v in recorder.judge(history)]
             total.violations += said[:20]
         total.violations += _false_alarms(arena, recorder, seed)
+        total.violations += [f"seed {seed}: {complaint}" for complaint in recorder.complaints]
         total.longest_stall = max([total.longest_stall, *recorder.stalls])
         if total.longest_stall > LONG:
             print("\n".join(["   what the service said:", *arena.lines()[said_before:]]), flush=True)

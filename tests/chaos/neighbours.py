@@ -74,24 +74,30 @@ def neighbour(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     assert isinstance(recorder, NeighboursRecorder)
     make, why = rng.choice(((_circle, "go round for ever"), (_same_topic, "both write to"), (_twice, "both copy")))
     settings = make(arena, recorder)
+    print(f"   {why}", flush=True)
     second = arena.start_beside(settings)
-    _await_refused(second, why)
+    _await_refused(second, why, recorder)
     if rng.random() < 0.5:
         arena.service.kill()
         recorder.start_service()
     else:
         second.kill()
         second = arena.start_beside(settings)
-        _await_refused(second, why)
+        _await_refused(second, why, recorder)
     recorder.heals()
     recorder.await_progress()
     assert second.terminate() == 0, second.tail()
-    assert not second.find("plan"), "it was not refused all the time"
+    if second.find("plan"):
+        recorder.complaints.append(f"it was not refused all the time, though {why}")
 
 
-def _await_refused(service: Service, why: str) -> None:
+def _await_refused(service: Service, why: str, recorder: Recorder) -> None:
+    """Should it copy all the same, what comes of that is judged."""
+
     def told() -> list[Event]:
         return [event for event in service.find(WAITS) if "does not go with" in event["reason"]]
 
-    said = service.wait_for("it is refused", told)[0]["reason"]
-    assert why in said and "stop one of the two" in said, said
+    service.wait_for("it is refused, or copies", lambda: told() or service.find("plan"))
+    reasons = [event["reason"] for event in told()]
+    if not reasons or why not in reasons[0] or "stop one of the two" not in reasons[0]:
+        recorder.complaints.append(f"what it says is not that {why}: {reasons}")

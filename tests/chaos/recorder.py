@@ -55,6 +55,7 @@ class Recorder:
         self.watch = Watch(pair, self.topic, partitions)
         self.stalls: list[float] = []
         self.memory: list[Memory] = []
+        self.complaints: list[str] = []  # what is wrong, but for what the checker judges
         self._samples_anew = False  # were the samples forgotten since the last round?
         self._forbidden: list[tuple[str, str]] = []  # bootstrap servers and topic: nothing may be copied there
         self._commits = Commits(pair, self.remote)
