@@ -21,10 +21,10 @@ from tests.chaos.disk import CannotRun
 from tests.chaos.matrix import Row
 from tests.chaos.recorder import Recorder
 from tests.chaos.rows import ROWS
-from tests.harness.service import PASSED_OVER, REFUSED
+from tests.harness.service import DECIDED, PASSED_OVER, REFUSED
 
 RANDOM = "random"
-ROUNDS_TOGETHER = 5  # in one recording
+ROUNDS_TOGETHER = 5  # at random, in one recording
 LONG = 15.0  # seconds without progress that one wants to know the reason of
 
 
@@ -61,19 +61,22 @@ def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total) -> None:
     total.seeds.append(seed)
     defects, said_before = len(arena.defects()), len(arena.lines())
     try:
-        with rows[0].recorder(arena.pair) as recorder:
+        with rows[0].recorder.at(arena) as recorder:
             recorder.await_first()
             for row in rows:
                 time.sleep(rng.uniform(0, 0.5))
                 total.rounds += _round(arena, row, rng, recorder)
             histories = recorder.finish()
-        for number, history in enumerate(histories):
+        for number, recorded in enumerate(histories):
+            told = arena.find(DECIDED, topic=recorder.topic, partition=number)
+            history = recorder.chosen(recorded, number, told)
             total.records += len(history.target)
             total.samples += len(history.samples)
             total.samples_in_faults += sum(sample.during_fault for sample in history.samples)
             said = [f"seed {seed}, {recorder.topic}-{number}: {v.invariant} {v.what}" for v in recorder.judge(history)]
             total.violations += said[:20]
         total.violations += _false_alarms(arena, recorder, seed)
+        total.violations += [f"seed {seed}: {complaint}" for complaint in recorder.complaints]
         total.longest_stall = max([total.longest_stall, *recorder.stalls])
         if total.longest_stall > LONG:
             print("\n".join(["   what the service said:", *arena.lines()[said_before:]]), flush=True)
@@ -115,8 +118,8 @@ def schedule(names: Sequence[str], rounds: int, randoms: int, seed: int) -> Iter
     """Name, seed and faults of each recording: some rounds of one row, or of the random schedule, share one."""
     together = [row for row in ROWS.values() if row.everywhere]
     for name in names:
-        for done in range(0, rounds, ROUNDS_TOGETHER):
-            yield name, seed, [ROWS[name]] * min(ROUNDS_TOGETHER, rounds - done)
+        for done in range(0, rounds, ROWS[name].together):
+            yield name, seed, [ROWS[name]] * min(ROWS[name].together, rounds - done)
             seed += 1
     for done in range(0, randoms, ROUNDS_TOGETHER):
         yield RANDOM, seed, random.Random(seed).sample(together, min(ROUNDS_TOGETHER, randoms - done))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from mirror.demo.brokers import Broker, LocalCluster, start_together
 from tests.chaos.disk import Disk
 from tests.failpoints.arm import Failpoints
 from tests.harness import credentials
+from tests.harness.configuration import Settings
 from tests.harness.pair import Pair
 from tests.harness.proxy import Proxy
 from tests.harness.service import Event, Service
@@ -77,23 +79,32 @@ class Arena:
         self._stack.close()
 
     def start_service(
-        self, environment: Mapping[str, str] | None = None, spark: Mapping[str, Any] | None = None, **flow: Any
+        self,
+        environment: Mapping[str, str] | None = None,
+        spark: Mapping[str, Any] | None = None,
+        pair: Pair | None = None,
+        **flow: Any,
     ) -> Service:
-        """Start another service and make it `service`; `flow` adds to the flow's keys."""
+        """Start another service and make it `service`; `flow` adds to the flow's keys, `pair` says what it mirrors."""
         own = {
             "transaction_timeout": f"{TRANSACTION_TIMEOUT}s",
             "on_data_loss": "skip",
             "on_poison_record": "skip",
             **flow,
         }
-        through = Pair(self.source_proxy.bootstrap, self.target_proxy.bootstrap, ALIAS, self.pair.prefix)
+        through = replace(pair or self.pair, source=self.source_proxy.bootstrap, target=self.target_proxy.bootstrap)
         settings = through.settings(own, **({"spark": spark} if spark else {}))
+        self.service = self.start_beside(settings, environment)
+        return self.service
+
+    def start_beside(self, settings: Settings, environment: Mapping[str, str] | None = None) -> Service:
+        """Start another service, which shows its credentials to all clusters; `service` stays the one it is."""
         for cluster in settings["clusters"].values():
             cluster.update(credentials.properties(USER))
         own_environment = {**self.failpoints.environment, "TMPDIR": str(self.temporary), **(environment or {})}
-        self.service = Service(settings, self.directory, own_environment)
-        self._services.append(self.service)
-        return self.service.start()
+        service = Service(settings, self.directory, own_environment)
+        self._services.append(service)
+        return service.start()
 
     def heal(self) -> None:
         """After a round that failed in the middle of its fault: everything as it was."""

@@ -9,12 +9,13 @@ from contextlib import closing
 
 from confluent_kafka import IsolationLevel
 
-from tests.checker.history import Record
+from tests.checker.history import Committed, Record
 from tests.harness import oracle, topics
 from tests.harness.pair import Pair
 
 TOPIC = "__consumer_offsets"
 TOPIC_ID = re.compile(rb'\{"topic_id":"([^"]*)"')
+RESETS = re.compile(rb'"resets":(\d+)')
 
 
 class Commits:
@@ -25,7 +26,7 @@ class Commits:
         there = topics.partitions(pair.target, TOPIC)
         self._begins = oracle.ends(pair.target, TOPIC, IsolationLevel.READ_COMMITTED) if there else {}
 
-    def read(self) -> Iterator[tuple[int, str, int]]:
+    def read(self) -> Iterator[tuple[int, str, Committed]]:
         """Partition, id of the source topic, and position of each."""
         with closing(oracle.Reader(self._pair.target, TOPIC, begins=self._begins)) as reader:
             for record in (record for records in reader.to_end().values() for record in records):
@@ -35,7 +36,9 @@ class Commits:
                     if found is None:  # a stranger's
                         continue
                     # INT16 version, INT64 offset; what follows differs from version to version.
-                    yield place[2], found[1].decode(), struct.unpack_from(">q", record.value, 2)[0]
+                    (offset,) = struct.unpack_from(">q", record.value, 2)
+                    resets = RESETS.search(record.value)
+                    yield place[2], found[1].decode(), Committed(offset, int(resets[1]) if resets else 0)
 
 
 def _place(record: Record) -> tuple[str, str, int] | None:

@@ -19,17 +19,20 @@ class Row(NamedTuple):
     fault: Fault
     everywhere: bool  # may it be combined with others?
     recorder: type[Recorder]
+    together: int  # most rounds in one recording
 
 
 ENTERED: dict[str, Row] = {}
 
 
-def row(name: str, everywhere: bool = True, recorder: type[Recorder] = Recorder) -> Callable[[Fault], Fault]:
-    """Enter a fault into the matrix."""
+def row(
+    name: str, everywhere: bool = True, recorder: type[Recorder] = Recorder, together: int = 5
+) -> Callable[[Fault], Fault]:
+    """Enter a fault into the matrix. Of rounds that leave nothing of what came before, only the last is judged."""
 
     def enter(fault: Fault) -> Fault:
         key = fault.__name__.replace("_", "-")
-        ENTERED[key] = Row(name, fault, everywhere, recorder)
+        ENTERED[key] = Row(name, fault, everywhere, recorder, together)
         return fault
 
     return enter

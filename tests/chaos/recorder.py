@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import operator
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
+from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaException
 
+from tests.chaos.arena import Arena
 from tests.chaos.commits import Commits
 from tests.chaos.sender import Sender
 from tests.chaos.watch import Watch
 from tests.checker.checker import Violation, check
 from tests.checker.compacted import check_compacted
-from tests.checker.history import History, Record
+from tests.checker.history import History, Memory, Record
 from tests.harness import oracle, topics
 from tests.harness.load import Factory, keyed, mixed
 from tests.harness.pair import Pair
+from tests.harness.service import ANOTHER_REMOTE, Event
 from tests.harness.waiting import PATIENCE, TooLate, until
 
 SETTLE_TIMEOUT = 150.0  # seconds until everything has to be copied
@@ -50,10 +54,19 @@ class Recorder:
         self.senders = [self._sender(number) for number in range(partitions)]
         self.watch = Watch(pair, self.topic, partitions)
         self.stalls: list[float] = []
+        self.memory: list[Memory] = []
+        self.complaints: list[str] = []  # what is wrong, but for what the checker judges
+        self._samples_anew = False  # were the samples forgotten since the last round?
+        self._forbidden: list[tuple[str, str]] = []  # bootstrap servers and topic: nothing may be copied there
         self._commits = Commits(pair, self.remote)
         self._healed: float | None = None  # monotonic
         self._bases = dict.fromkeys(range(partitions), 0)  # what is added to offsets: the ends of topics that are gone
         self._remembered: dict[int, dict[int, Record]] = {}  # by partition and offset
+
+    @classmethod
+    def at(cls, arena: Arena) -> Recorder:
+        """One in this place. What it alters of the place it puts back at its end."""
+        return cls(arena.pair)
 
     def _sender(self, number: int) -> Sender:
         return Sender(self.pair.source, self.topic, number, self._rate, self.make)
@@ -111,9 +124,19 @@ class Recorder:
             until("a longer topic", lambda: all(end > before[n] for n, end in self.source_ends().items()), PATIENCE)
         return old
 
-    def begins_at(self, number: int, offset: int) -> None:
-        """Somebody, or a policy, has chosen where the copy of a partition begins: before it nothing is asked."""
-        self.passed_over[number].update(range(self._bases[number] + offset))
+    def remade(self) -> None:
+        """The remote topic is another one now, and has what was copied since somebody, or a policy, has chosen."""
+        self._samples_anew = True
+        self.watch.restart()
+
+    def forbid(self, bootstrap: str, topic: str) -> None:
+        """Nothing may be copied to this topic."""
+        self._forbidden.append((bootstrap, topic))
+
+    def chosen(self, history: History, number: int, told: Sequence[Event]) -> History:
+        """With the choices that mirror has told of, in this order."""
+        anew = [int(event["offset"]) for event in told if ANOTHER_REMOTE in event["reason"]]
+        return replace(history, choices=len(told), chosen=self._bases[number] + anew[-1] if anew else None)
 
     def source_ends(self) -> dict[int, int]:
         """High watermarks of the source."""
@@ -158,7 +181,9 @@ class Recorder:
 
     def await_samples(self, since: list[int]) -> None:
         """Wait until each partition has more than `since`: a round that nobody looked at shows nothing."""
-        until("samples", lambda: all(map(operator.gt, self.sampled(), since)), PATIENCE)
+        least = [0] * len(since) if self._samples_anew else since
+        until("samples", lambda: all(map(operator.gt, self.sampled(), least)), PATIENCE)
+        self._samples_anew = False
 
     def finish(self) -> list[History]:
         """Stop the load, wait until all is copied, and read everything once more."""
@@ -172,6 +197,7 @@ class Recorder:
         positions = until("positions", self.positions, PATIENCE) or {}
         self.watch.stop()
         recorded = list(self._commits.read())
+        strays = list(self._strays())
         source_ends = oracle.ends(self.pair.source, self.topic, IsolationLevel.READ_COMMITTED)
         stable = oracle.ends(self.pair.target, self.remote, IsolationLevel.READ_COMMITTED)
         high = oracle.ends(self.pair.target, self.remote, IsolationLevel.READ_UNCOMMITTED)
@@ -183,8 +209,8 @@ class Recorder:
                 concurrent=list(self.watch.seen[number]),
                 samples=list(self.watch.samples[number]),
                 recorded=[
-                    offset + self.watch.bases.get((topic_id, number), 0)
-                    for partition, topic_id, offset in recorded
+                    position._replace(offset=position.offset + self.watch.bases.get((topic_id, number), 0))
+                    for partition, topic_id, position in recorded
                     if partition == number
                 ],
                 position=positions[number] if positions[number] >= 0 else None,
@@ -193,9 +219,16 @@ class Recorder:
                 high=high[number],
                 stalls=self.stalls,
                 passed_over=frozenset(self.passed_over[number]),
+                strays=strays if number == 0 else (),
+                memory=self.memory if number == 0 else (),
             )
             for number in range(len(self.senders))
         ]
+
+    def _strays(self) -> Iterator[Record]:
+        for bootstrap, topic in self._forbidden:
+            if topics.partitions(bootstrap, topic):
+                yield from itertools.chain.from_iterable(oracle.read(bootstrap, topic).values())
 
     @staticmethod
     def judge(history: History) -> list[Violation]:
@@ -220,6 +253,28 @@ class Recorder:
             positions = self.watch.positions()
             return positions if len(positions) == len(self.senders) else None
         return None
+
+
+class OwnServiceRecorder(Recorder):
+    """Of a service with a configuration of its own, which stands in place of the arena's until the end."""
+
+    def __init__(self, arena: Arena, pair: Pair, **flow: Any) -> None:
+        self._arena, self._flow = arena, flow
+        assert arena.service.terminate() == 0, arena.service.tail()
+        super().__init__(pair)
+        self.start_service()
+
+    def start_service(self) -> None:
+        """Start it, for the first time or again."""
+        self._arena.start_service(pair=self.pair, **self._flow).await_plan()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        code = self._arena.service.terminate()
+        self._arena.start_service().await_plan()
+        assert code == 0 or error is not None, f"exit code {code}"
 
 
 class CompactedRecorder(Recorder):

@@ -130,9 +130,7 @@ class Watch:
                 consumer.incremental_assign([TopicPartition(self._remote, number, OFFSET_BEGINNING)])
             for message in consumer.consume(1_000, 0.1):
                 if message.error() is None:
-                    headers = tuple(message.headers() or ())
-                    record = Record(message.offset(), message.key(), message.value(), headers, message.timestamp()[1])
-                    self.seen[message.partition()].append(record)
+                    self.seen[message.partition()].append(oracle.record(message))
                     self._arrived[message.partition()] = time.monotonic()
         consumer.close()
 

@@ -2,7 +2,8 @@
 
 I1 complete below the position; I2 no duplicate; I3 the source's order; I4 nothing aborted or foreign; I5 equal key,
 value, headers and timestamp; I6 the position and the visible records belong together at every moment; I7 the
-concurrent reader never contradicts the final one; I8 progress after each fault, and no transaction left open.
+concurrent reader never contradicts the final one; I8 progress after each fault, and no transaction left open; I9 a
+worker's memory stays under its bound.
 """
 
 from __future__ import annotations
@@ -27,15 +28,31 @@ class Violation(NamedTuple):
 
 def check(history: History) -> list[Violation]:
     """All violations of a history; none: it is right."""
-    wanted = [record for record in history.source if record.offset not in history.passed_over]
+    begin = _beginning(history)
+    wanted = [r for r in history.source if r.offset >= begin and r.offset not in history.passed_over]
     return [
         *_sending(history),
+        *_elsewhere(history),
         *_contents(history, wanted),
         *_positions(history, wanted),
         *commits(history),
         *_readers(history),
         *liveness(history),
+        *_memory(history),
     ]
+
+
+def _beginning(history: History) -> int:
+    """The upstream offset from which on all has to be there.
+
+    Of a remote topic that was made again what was chosen, or what comes first there if that was before it: who copied
+    when the old one was deleted writes to the new one until the choice comes, and that has to be whole as well.
+    """
+    if history.chosen is None:
+        return 0
+    offsets = {record.identity: record.offset for record in history.source}
+    first = next((offsets[record.identity] for record in history.target if record.identity in offsets), history.chosen)
+    return min(first, history.chosen)
 
 
 def _sending(history: History) -> Iterator[Violation]:
@@ -47,6 +64,15 @@ def _sending(history: History) -> Iterator[Violation]:
             yield Violation("I1", f"acknowledged, but not on the source: {sent}")
         if sent.fate == "aborted" and sent.identity in visible:
             yield Violation("I4", f"aborted, but on the target: {sent}")
+
+
+def _elsewhere(history: History) -> Iterator[Violation]:
+    """What two flows that don't go together would do: copy in a circle, or to where nothing may be copied."""
+    came_back = len(history.source) - len({record.identity for record in history.source})
+    if came_back:
+        yield Violation("I2", f"{came_back} records are on the source more than once")
+    if history.strays:
+        yield Violation("I4", f"{len(history.strays)} records where nothing may be, e.g. {history.strays[0]}")
 
 
 def _contents(history: History, wanted: Sequence[Record]) -> Iterator[Violation]:
@@ -98,7 +124,7 @@ def _rewinds(history: History, wanted: Sequence[Record], crashes: int) -> Iterat
 def _positions(history: History, wanted: Sequence[Record]) -> Iterator[Violation]:
     """Records and position are one transaction: what is visible is what is before a position."""
     offsets = [record.offset for record in wanted]
-    whole = {0, *(bisect_left(offsets, position) for position in history.recorded)}
+    whole = {0, *(bisect_left(offsets, position.offset) for position in history.recorded)}
     loose = history.crashes is not None  # at least once, the position follows the records
     for sample in history.samples:
         least = 0 if sample.before < 0 else bisect_left(offsets, sample.before)
@@ -126,10 +152,16 @@ def _readers(history: History) -> Iterator[Violation]:
 
 
 def commits(history: History) -> Iterator[Violation]:
-    """I6 of the positions themselves: none goes back, or beyond what the source has."""
-    for before, after in pairwise((*history.recorded, history.source_end)):
-        if after < before:
-            yield Violation("I6", f"position {before} was committed, then {after} (source's end {history.source_end})")
+    """I6 of the positions themselves: none goes back but by a choice that was told, or beyond what the source has."""
+    for before, after in pairwise(history.recorded):
+        if after.progress < before.progress:
+            yield Violation("I6", f"position {before} was committed, then {after}")
+    reached = max((position.offset for position in history.recorded), default=0)
+    if reached > history.source_end:
+        yield Violation("I6", f"position {reached} was committed, the source's end is {history.source_end}")
+    resets = max((position.resets for position in history.recorded), default=0)
+    if resets > history.choices:
+        yield Violation("I6", f"the position was set {resets} times, {history.choices} were told")
 
 
 def liveness(history: History) -> Iterator[Violation]:
@@ -139,3 +171,9 @@ def liveness(history: History) -> Iterator[Violation]:
             yield Violation("I8", f"no progress for {stall:.0f} s after a fault had ended")
     if history.stable != history.high:
         yield Violation("I8", f"a transaction is open: last stable offset {history.stable}, end {history.high}")
+
+
+def _memory(history: History) -> Iterator[Violation]:
+    for memory in history.memory:
+        if memory.grown > memory.bound:
+            yield Violation("I9", f"a worker has grown by {memory.grown:,} bytes, {memory.bound:,} are its bound")

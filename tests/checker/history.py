@@ -30,6 +30,25 @@ class Record(NamedTuple):
         return self[1:4]
 
 
+class Committed(NamedTuple):
+    """A position, as mirror has committed it."""
+
+    offset: int  # the next upstream one
+    resets: int = 0  # how often it was set to where copying had not led it
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """What only grows from one position of a partition to the next."""
+        return self.resets, self.offset
+
+
+class Memory(NamedTuple):
+    """By how much a worker's memory has grown at most, and may grow; bytes."""
+
+    grown: int
+    bound: int
+
+
 class Sent(NamedTuple):
     """What was sent to the source. Who sends can't always know what became of it."""
 
@@ -63,12 +82,16 @@ class History:
     target: Sequence[Record]
     concurrent: Sequence[Record]  # what a reader saw that followed the target all the time
     samples: Sequence[Sample]
-    recorded: Sequence[int]  # every position that was ever committed, in this order
+    recorded: Sequence[Committed]  # every position that mirror ever committed, in this order
     position: int | None
     source_end: int  # last stable offset
     stable: int  # the target's last stable offset and high watermark, when it is idle
     high: int
     stalls: Sequence[float] = ()  # seconds from the end of each fault until another record was visible
     passed_over: frozenset[int] = field(default_factory=frozenset)  # upstream offsets, told as lost or refused
+    choices: int = 0  # how often mirror has told that a position was set by a choice, somebody's or a policy's
+    chosen: int | None = None  # upstream offset that was chosen when the remote topic was made again
+    strays: Sequence[Record] = ()  # on topics to which nothing may be copied
+    memory: Sequence[Memory] = ()
     crashes: int | None = None  # None: exactly once; else what may have doubled records, at least once
     batch: int = 0  # most records that one crash may double

@@ -35,6 +35,7 @@ RETRYING = "partition is retrying"
 BLOCKED = "partition is blocked until a person acts"
 FLOW_RETRYING = "flow is retrying"
 FLOW_BLOCKED = "flow is blocked until a person acts"
+ANOTHER_REMOTE = "is not the topic that had the copy"
 OWN_AGAIN = "own topic was deleted and made again"
 
 T = TypeVar("T")

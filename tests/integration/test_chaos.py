@@ -26,6 +26,8 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
         pytest.param(("oversize", "oversize"), marks=pytest.mark.slow),
         pytest.param(("recreated", "recreated"), marks=pytest.mark.slow),
         pytest.param(("read-permission",), marks=pytest.mark.slow),
+        pytest.param(("remote-topic", "positions", "own-topics", "replaced-timestamps"), marks=pytest.mark.slow),
+        pytest.param(("neighbour",), marks=pytest.mark.slow),
     ],
     ids=" ".join,
 )

@@ -9,22 +9,13 @@ import pytest
 
 from tests.harness import oracle
 from tests.harness.load import Made
+from tests.harness.memory import MIB, bound, peak
 from tests.harness.pair import Pair
 
 pytestmark = pytest.mark.slow
 
-MIB = 2**20
 RECORDS, HEADER = 900, 500_000
 BATCH = MIB
-# As docs/design.md says, of a task with one partition and one broker of the source; allocators may keep half as much.
-QUEUE = 100 * HEADER + 8 * MIB  # in librdkafka, and once more where the buffer is overshot
-BOUND = 1.5 * (2 * BATCH + QUEUE + QUEUE + 2 * BATCH)
-
-
-def peak(pid: int) -> int:
-    """The most memory that a process has had so far, bytes."""
-    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
-    return int(line.split()[1]) * 1024
 
 
 def test_records_made_of_headers(pair: Pair, tmp_path: Path) -> None:
@@ -43,4 +34,4 @@ def test_records_made_of_headers(pair: Pair, tmp_path: Path) -> None:
         copied = len(b"keyfirst") + RECORDS * len(b"keyvaluename") + RECORDS * HEADER
         service.wait_for("counted", lambda: service.metric("mirror_source_bytes_total", topic=topic) == copied)
         grown = max(peak(worker) - rss for worker, rss in before.items())
-        assert grown < BOUND, f"by {grown / MIB:.0f} MiB"
+        assert grown < bound(HEADER, BATCH), f"by {grown / MIB:.0f} MiB"

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from confluent_kafka import IsolationLevel
 
 from mirror.demo.brokers import LocalCluster
 from tests.harness import oracle, topics
-from tests.harness.command import answer
-from tests.harness.load import Load
+from tests.harness.command import answer, mirror
+from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, OWN_AGAIN, RETRYING, Service
 from tests.harness.waiting import until
@@ -131,3 +133,33 @@ def test_the_others_come_back_too(running: Running, kind: str) -> None:
     if kind == "mm2-offset-syncs":
         until("offset syncs", lambda: oracle.count(oracle.read(running.pair.target, running.own(kind))))
     assert answer("status", "-c", running.service.file)["flows"][0]["well"]
+
+
+@pytest.mark.parametrize("kind", ["mm2-offset-syncs", "mirror-dead-letters"])
+def test_what_is_missing_is_named(pair: Pair, tmp_path: Path, kind: str) -> None:
+    """While the leader stands still, so that nobody makes it again. Its tasks go on, and their reports are read."""
+    missing = f"{kind}.{pair.alias}.internal"
+    topic = pair.topic("busy")
+    with pair.service(tmp_path, {"on_poison_record": "dead_letter", "transaction_timeout": "10s"}) as service:
+
+        def reason() -> str:
+            shown = json.loads(mirror("status", "-c", service.file, "--json").stdout)["flows"][0]["partitions"]
+            return next(str(each["reason"]) for each in shown if each["topic"] == topic)
+
+        pair.produce(topic, Made(None, b"first"))
+        pair.await_same(topic)
+        os.kill(service.pid, signal.SIGSTOP)
+        try:
+            topics.delete(pair.target, missing)
+            if kind == "mirror-dead-letters":
+                topics.configure(pair.target, pair.remote(topic), max_message_bytes=50_000)
+                pair.produce(topic, Made(None, random.randbytes(60_000)))
+            else:
+                pair.produce(topic, Made(None, b"second"))
+            said = until("told", reason)
+        finally:
+            os.kill(service.pid, signal.SIGCONT)
+        assert missing in said, said
+        service.wait_for_event(OWN_AGAIN, topic=missing)
+        pair.produce(topic, Made(None, b"last"))
+        service.wait_for("it goes on", lambda: [r.value for r in pair.copied(topic)[0]][-1:] == [b"last"])

@@ -69,10 +69,10 @@ HELD = """
 import sys
 from functools import partial
 from pathlib import Path
-from mirror import config
-from mirror.spark_job import SparkJobs
+from mirror.config.load import load
+from mirror.spark.job import SparkJobs
 
-settings = config.load(Path(sys.argv[1]))
+settings = load(Path(sys.argv[1]))
 with SparkJobs(settings) as jobs:
     jobs.map(partial(max, settings.flows[0].source.properties["sasl.password"]), [""], lambda done: None)
     context = jobs._driver.session.sparkContext

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.checker.checker import STALL_MAX, check
 from tests.checker.compacted import check_compacted
-from tests.checker.history import Fate, History, Record, Sample, Sent
+from tests.checker.history import Committed, Fate, History, Memory, Record, Sample, Sent
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def replays(draw: st.DrawFn, least: int = 3) -> Replay:
             target=target,
             concurrent=target[: draw(st.integers(0, len(target)))],
             samples=samples,
-            recorded=[last_offset(source, cut) + 1 for cut in cuts],
+            recorded=[Committed(last_offset(source, cut) + 1) for cut in cuts],
             position=draw(st.integers(source[-1].offset + 1, end)),
             source_end=end,
             stable=downstream + 2,
@@ -177,10 +177,10 @@ def test_a_position_that_moved_for_a_while(replay: Replay, data: st.DataObject) 
     recorded = list(replay.history.recorded)
     where = data.draw(st.integers(1, len(recorded)))
     for wrong in (
-        data.draw(st.integers(0, recorded[where - 1] - 1)),
+        data.draw(st.integers(0, recorded[where - 1].offset - 1)),
         replay.history.source_end + data.draw(st.integers(1, 9)),
     ):
-        moved = [*recorded[:where], wrong, *recorded[where:]]
+        moved = [*recorded[:where], Committed(wrong), *recorded[where:]]
         assert caught(replace(replay.history, recorded=moved)) == {"I6"}
 
 
@@ -216,6 +216,59 @@ def test_what_was_passed_over_is_not_missed_but_must_not_appear(replay: Replay, 
     without = replace(history, target=target, concurrent=(), samples=(), passed_over=told)
     assert check(without) == []
     assert "I4" in caught(replace(without, target=history.target))
+
+
+@given(replays(), st.data())
+def test_a_position_goes_back_by_a_choice_that_was_told_and_not_else(replay: Replay, data: st.DataObject) -> None:
+    recorded = list(replay.history.recorded)
+    where = data.draw(st.integers(1, len(recorded)))
+    back = Committed(data.draw(st.integers(0, recorded[where - 1].offset - 1)), resets=1)
+    reset = [*recorded[:where], back, *(each._replace(resets=1) for each in recorded[where:])]
+    history = replace(replay.history, recorded=reset, samples=())
+    assert check(replace(history, choices=1)) == []
+    assert caught(history) == {"I6"}, "nobody has told of it"
+    forgotten = [*recorded[:where], back, *recorded[where:]]
+    assert (where < len(recorded)) == ("I6" in caught(replace(history, recorded=forgotten, choices=1)))
+
+
+@given(replays(), st.data())
+def test_a_remote_topic_that_was_made_again_is_whole_from_a_choice_on(replay: Replay, data: st.DataObject) -> None:
+    history = replay.history
+    source, target = list(history.source), list(history.target)
+    # Who copied when it was deleted has written some records before the choice to the new one, or none.
+    first = data.draw(st.integers(0, len(target) - 2))
+    chosen = source[data.draw(st.integers(first, len(target) - 1))].offset
+    anew = replace(history, chosen=chosen, target=target[first:], concurrent=(), samples=())
+    assert check(anew) == []
+    assert not first or {"I1", "I6"} <= caught(replace(anew, chosen=None)), "without a choice all has to be there"
+    gap = data.draw(st.integers(first + 1, len(target) - 1))
+    assert {"I1", "I6"} <= caught(replace(anew, target=[*target[first:gap], *target[gap + 1 :]]))
+    late = data.draw(st.integers(0, len(source) - 2))
+    begins_late = replace(anew, chosen=source[late].offset, target=target[late + 1 :])
+    assert {"I1", "I6"} <= caught(begins_late), "what was chosen is missing"
+    assert "I2" in caught(replace(anew, target=[*target[first:], target[-1]]))
+
+
+@given(replays(), st.data())
+def test_a_circle(replay: Replay, data: st.DataObject) -> None:
+    """A record comes back to the source, and is copied once more."""
+    history = replay.history
+    again = data.draw(st.sampled_from(list(history.source)))._replace(offset=history.source_end)
+    source = [*history.source, again]
+    here = replace(history, source=source, source_end=again.offset + 1, position=again.offset + 1)
+    assert "I2" in caught(here)
+    assert "I2" in caught(replace(here, target=[*history.target, again], concurrent=()))
+
+
+@given(replays())
+def test_a_record_where_nothing_may_be_copied(replay: Replay) -> None:
+    assert caught(replace(replay.history, strays=replay.history.source[:1])) == {"I4"}
+
+
+@given(replays(), st.integers(0, 10**9))
+def test_a_worker_that_takes_more_memory_than_it_may(replay: Replay, bound: int) -> None:
+    assert check(replace(replay.history, memory=[Memory(bound, bound)])) == []
+    assert caught(replace(replay.history, memory=[Memory(0, bound), Memory(bound + 1, bound)])) == {"I9"}
 
 
 @pytest.mark.parametrize(("crashes", "caught_as"), [(0, {"I2"}), (1, set())])
