@@ -17,6 +17,7 @@ from mirror.config.load import load
 from mirror.errors import ConfigError, MirrorError
 from mirror.settings import Flow, Log, Settings
 from mirror.spark import security
+from mirror.text import plural
 
 CONFIG = click.option(
     "-c",
@@ -64,7 +65,7 @@ def validate(path: Path) -> None:
     """
     settings = load(path)
     flows = ", ".join(flow.name for flow in settings.flows)
-    click.echo(f"{path}: ok ({len(settings.flows)} flow{'s' * (len(settings.flows) != 1)}: {flows})")
+    click.echo(f"{path}: ok ({plural(len(settings.flows), 'flow')}: {flows})")
 
 
 @cli.command()

@@ -21,6 +21,7 @@ from mirror.model import Partition
 from mirror.naming import ReplicationPolicy
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
+from mirror.text import plural
 
 SILENCE = 15.0  # seconds without a report after which no service runs: tasks report everything within 10
 
@@ -58,7 +59,7 @@ class Outcome:
             )
         if not self.partitions:
             return f"{head}: no partition is copied there now; those that come will be {done}"
-        return f"{head}: {done} ({self.partitions} partition{'s' * (self.partitions != 1)})"
+        return f"{head}: {done} ({plural(self.partitions, 'partition')})"
 
 
 def give(flow: Flow, scope: Scope, paused: bool, timeout: float) -> Outcome:

@@ -10,7 +10,7 @@ from itertools import groupby
 
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.commands.tables import Cell, figure, table
+from mirror.commands.tables import Cell, table
 from mirror.control.decisions import doubt, explain, is_accepted, remote_topic
 from mirror.control.orders import Orders, is_paused
 from mirror.control.other_flows import Neighbours
@@ -27,6 +27,7 @@ from mirror.target.positions import Positions
 from mirror.target.remote_records import with_records
 from mirror.target.timestamps import KEEP, REASON
 from mirror.task.assignment import Start, find_starts
+from mirror.text import number, plural
 
 UNTOLD = ANY_TIME | KEEP  # of every remote topic
 
@@ -180,7 +181,7 @@ def shown(found: Preview) -> str:
         lines.append(f"  create {name}, 1 partition, compacted")
     for name, (count, config) in found.create.items():
         own = ", ".join(f"{key}={value}" for key, value in sorted(config.items()) if key not in UNTOLD)
-        lines.append(f"  create {name}, {_counted(count, 'partition')}" + (f", {own}" if own else ""))
+        lines.append(f"  create {name}, {plural(count, 'partition')}" + (f", {own}" if own else ""))
     for name, (before, after) in found.grow.items():
         lines.append(f"  add partitions to {name}: {before} -> {after}")
     if len(lines) == 2:
@@ -204,10 +205,6 @@ def shown(found: Preview) -> str:
     if found.replacing:
         lines.append(f"  not copied to {some_of(found.replacing)}: {REASON}")
     for reason, names in found.left_out.items():
-        lines.append(f"  not copied, {_counted(len(names), 'topic')}: {some_of(names)}: {reason}")
-    lines += ["", table(headers, rows), "", f"{figure(found.records)} records to copy (offsets, markers included)"]
+        lines.append(f"  not copied, {plural(len(names), 'topic')}: {some_of(names)}: {reason}")
+    lines += ["", table(headers, rows), "", f"{number(found.records)} records to copy (offsets, markers included)"]
     return "\n".join(lines)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"

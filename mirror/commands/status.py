@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
 from itertools import groupby
 from typing import Any
 
-from mirror.commands.tables import Cell, figure, table
+from mirror.commands.tables import Cell, table
 from mirror.control.decisions import Incident
 from mirror.control.plan import Plan
 from mirror.control.reader import ControlReader
@@ -23,6 +22,7 @@ from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
 from mirror.settings import Flow
 from mirror.status.flow_status import SILENCE
+from mirror.text import duration, moment
 
 WELL = (State.STARTING.value, State.PAUSED.value, State.RUNNING.value)
 # The worst first.
@@ -116,7 +116,7 @@ def view(flow: str, plan: Plan, orders: tuple[str, ...], heard: Iterable[Heard],
     elif not wanted:
         state, reason = "silent", "no topic that mirror may see matches: look at topics and exclude, and at Describe"
     elif age is None or age > SILENCE:
-        since = "ever" if age is None else f"for {_duration(age)}"
+        since = "ever" if age is None else f"for {duration(age)}"
         state, reason = "silent", f"no task has reported {since}: is the service running?"
     else:
         state, reason = "running", ""
@@ -132,7 +132,7 @@ def _partition(partition: Partition, plan: Plan, heard: list[Heard], now: float)
     report, age = heard[-1].report, max(0.0, now - heard[-1].at)
     state, reason = report.state, report.reason
     if age > SILENCE or report.leader != plan.leader:
-        state, reason = "unassigned", f"no task has reported it for {_duration(age)}; before: {state} {reason}".rstrip()
+        state, reason = "unassigned", f"no task has reported it for {duration(age)}; before: {state} {reason}".rstrip()
     return PartitionView(
         *partition,
         remote,
@@ -210,15 +210,8 @@ def _total(values: Iterable[float | int | None]) -> float | int | None:
 
 
 def _age(seconds: float | None) -> str | None:
-    return None if seconds is None else f"{_duration(seconds)} ago"
-
-
-def _duration(seconds: float) -> str:
-    for most, unit, name in ((120, 1, "s"), (7200, 60, "min"), (48 * 3600, 3600, "h")):
-        if seconds < most:
-            return f"{figure(int(seconds // unit))} {name}"
-    return f"{seconds / 86400:,.0f} days"
+    return None if seconds is None else f"{duration(seconds)} ago"
 
 
 def _moment(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%d %H:%M:%SZ")
+    return None if seconds is None else moment(seconds)

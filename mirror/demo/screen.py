@@ -11,6 +11,8 @@ from typing import TextIO
 
 import click
 
+from mirror.text import duration
+
 PLAIN_INTERVAL = 5.0  # seconds between the lines where nothing can be drawn in place
 MARGIN = " " * 7  # under the events' text
 
@@ -68,7 +70,9 @@ class Screen:
             if not self._plain_at:
                 self._draw([f"{MARGIN}from now on: state, and records on backup (lag, latency p50/p99) by topic"], [])
             self._plain_at = time.monotonic() + PLAIN_INTERVAL
-            topics = "  ".join(f"{r.topic} {r.copied:,} (lag {r.lag:,}, {_ms(r.p50)}/{_ms(r.p99)})" for r in rows)
+            topics = "  ".join(
+                f"{r.topic} {r.copied:,} (lag {r.lag:,}, {duration(r.p50)}/{duration(r.p99)})" for r in rows
+            )
             self._draw([f"{self.clock:>5}  {state:<8}  {topics}"], [])
 
     def clear(self) -> None:
@@ -78,7 +82,7 @@ class Screen:
     def _lines(self, state: str, rows: Sequence[Row]) -> list[tuple[str, bool]]:
         """The table's lines and whether each is a heading."""
         body = [
-            f"{MARGIN}{r.topic:<10}{r.written:>12,}{r.copied:>12,}{r.lag:>9,}{_ms(r.p50):>14}{_ms(r.p99):>10}"
+            f"{MARGIN}{r.topic:<10}{r.written:>12,}{r.copied:>12,}{r.lag:>9,}{duration(r.p50):>14}{duration(r.p99):>10}"
             for r in rows
         ]
         heads = f"{MARGIN}{'topic':<10}{'written':>12}{'on backup':>12}{'lag':>9}{'latency p50':>14}{'p99':>10}"
@@ -108,9 +112,3 @@ class Screen:
 
     def _styled(self, text: str, bold: bool = False, dim: bool = False, fg: str | None = None) -> str:
         return click.style(text, bold=bold or None, dim=dim or None, fg=fg) if self._colour and text else text
-
-
-def _ms(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

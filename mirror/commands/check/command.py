@@ -19,6 +19,7 @@ from mirror.naming import ReplicationPolicy, left_out_topics, some_of
 from mirror.settings import Cluster, Flow, Settings, Spark
 from mirror.spark import security
 from mirror.spark.java import java
+from mirror.text import plural
 
 Outcome = Literal["OK", "WARNING", "FAILED"]
 
@@ -117,7 +118,7 @@ def _reach(cluster: Cluster) -> Generator[Check, None, tuple[Probe, Description]
     if not count:
         yield Check(cluster.alias, "connection", "FAILED", "it names no broker: it may be starting", "try again")
         return None
-    said = f"reached and authenticated: {count} broker{'s' * (count != 1)}, cluster id {found.cluster_id}"
+    said = f"reached and authenticated: {plural(count, 'broker')}, cluster id {found.cluster_id}"
     yield Check(cluster.alias, "connection", "OK", said)
     return probe, found
 
@@ -157,7 +158,7 @@ class _FlowChecks:
         yield self._clusters_differ()
         yield self._topics_found()
         for reason, names in self._left_out.items():
-            yield self._check("topics left out", "OK", f"{_counted(len(names), 'topic')}: {some_of(names)}: {reason}")
+            yield self._check("topics left out", "OK", f"{plural(len(names), 'topic')}: {some_of(names)}: {reason}")
         target = TargetChecks(self._flow, self._target, self._target_is, self._remote)
         for what, checks in (
             ("permissions on the source", self._source_permissions),
@@ -210,10 +211,10 @@ class _FlowChecks:
         words = ", ".join(operation.title().replace("_", "") for operation in sorted(needed))
         if not lacking:
             if allowed:
-                yield self._check(what, "OK", f"{words} on {_counted(len(allowed), kind)}")
+                yield self._check(what, "OK", f"{words} on {plural(len(allowed), kind)}")
             return
         some = ", ".join(sorted(lacking)[:SOME]) + (", ..." if len(lacking) > SOME else "")
-        said = f"{words} is not allowed on {_counted(len(lacking), kind)}: {some}"
+        said = f"{words} is not allowed on {plural(len(lacking), kind)}: {some}"
         yield self._check(what, outcome, said, f"allow {words} on them")
 
     def _target_permissions(self) -> Iterator[Check]:
@@ -229,11 +230,11 @@ class _FlowChecks:
         yield from self._lacking("the position's group", group, {"READ"}, "FAILED", "group")
         missing = len(self._topics) - len(self._remote) + len(flow.own_topics) - len(own)
         if missing and "CREATE" not in self._target_is.operations:
-            said = f"{_counted(missing, 'topic')} to create, and Create is not allowed on the cluster"
+            said = f"{plural(missing, 'topic')} to create, and Create is not allowed on the cluster"
             remedy = "allow Create on the cluster, or on the topics by a prefixed ACL, which can't be seen from outside"
             yield self._check("creating topics", "WARNING", said, remedy)
         elif missing:
-            yield self._check("creating topics", "OK", f"Create on the cluster, for {_counted(missing, 'topic')}")
+            yield self._check("creating topics", "OK", f"Create on the cluster, for {plural(missing, 'topic')}")
         if not flow.exactly_once:
             return
         if self._target.has_acls():
@@ -274,9 +275,9 @@ class _FlowChecks:
             wanted[f"the broker's {log_factor}"] = int(broker[log_factor])
         many = [f"{name} is {factor}" for name, factor in wanted.items() if factor > brokers]
         if many:
-            said = f"{', '.join(many)}, but the target has {_counted(brokers, 'broker')}"
+            said = f"{', '.join(many)}, but the target has {plural(brokers, 'broker')}"
             return self._check("replication factors", "FAILED", said, "lower it, or add brokers")
-        return self._check("replication factors", "OK", f"fit {_counted(brokers, 'broker')}")
+        return self._check("replication factors", "OK", f"fit {plural(brokers, 'broker')}")
 
     def _sizes(self, broker: Mapping[str, str]) -> Iterator[Check]:
         """A record that the target refuses holds its partition back."""
@@ -294,7 +295,7 @@ class _FlowChecks:
                 small.append(topic)
         if small:
             some = ", ".join(sorted(small)[:SOME]) + (", ..." if len(small) > SOME else "")
-            said = f"the source takes larger batches than the target, for {_counted(len(small), 'topic')}: {some}"
+            said = f"the source takes larger batches than the target, for {plural(len(small), 'topic')}: {some}"
             yield self._check("message sizes", "WARNING", said, "raise max.message.bytes of the remote topics")
         else:
             yield self._check("message sizes", "OK", "the target takes what the source takes")
@@ -304,7 +305,7 @@ class _FlowChecks:
         blocked = preview(self._flow).blocked
         if blocked:
             first = blocked[0]
-            said = f"{_counted(len(blocked), 'partition')} would be blocked, e.g. {first.topic}-{first.partition}"
+            said = f"{plural(len(blocked), 'partition')} would be blocked, e.g. {first.topic}-{first.partition}"
             yield self._check("decisions", "WARNING", f"{said}: {first.blocked}", "decide once the service runs")
         else:
             yield self._check("decisions", "OK", "no partition would wait for a decision")
@@ -329,7 +330,3 @@ class _FlowChecks:
             yield self._check("other flows", "WARNING", *note)
         if not (found.refusals or found.warnings):
             yield self._check("other flows", "OK", "none that copies in a circle, or what this one copies")
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"

@@ -8,8 +8,8 @@ from xml.etree.ElementTree import Element
 
 from mirror.status.overview import EventView, FlowView, Lag, Overview, Pace, PartitionView, TopicView
 from mirror.status.rates import POINTS, TOPIC_POINTS
+from mirror.text import ABSENT, byte_rate, count, duration, plural, rate, time_of_day
 from mirror.web.page.chart import Series, chart, highest
-from mirror.web.page.figures import NONE, bytes_per_second, clock, count, plural, rate, seconds
 from mirror.web.page.markup import Child, document, table, tag
 
 ROWS_AT_ONCE = 300  # partitions of a flow that are all on the page; of more, only those of topics that are opened
@@ -28,7 +28,7 @@ def render(overview: Overview, opened: frozenset[str]) -> bytes:
             "header",
             tag("h1", "mirror"),
             _pill(_worst(flows), _verdict(flows)),
-            tag("p", f"{clock(overview.at)} UTC", class_="when"),
+            tag("p", f"{time_of_day(overview.at)} UTC", class_="when"),
         ),
         *(_flow(flow, overview, opened) for flow in flows),
         tag("footer", tag("span", f"version {overview.version}"), *links),
@@ -111,9 +111,9 @@ def _figures(flow: FlowView) -> Element:
     # What one looks for first comes first.
     return tag(
         "dl",
-        _figure("Replication latency", seconds(flow.pace.p50), f"median; p99 {seconds(flow.pace.p99)}"),
+        _figure("Replication latency", duration(flow.pace.p50), f"median; p99 {duration(flow.pace.p99)}"),
         _figure("Lag", count(flow.lag.records), _waits(flow.lag)),
-        _figure("Records", rate(flow.pace.records_per_second), bytes_per_second(flow.pace.bytes_per_second)),
+        _figure("Records", rate(flow.pace.records_per_second), byte_rate(flow.pace.bytes_per_second)),
         _figure("Partitions", count(sum(flow.partitions_by_state.values())), states or "none yet"),
     )
 
@@ -127,7 +127,7 @@ def _waits(lag: Lag) -> str:
         return f"that of {plural(lag.unknown, 'partition')} is not known"
     if lag.records == 0:
         return "caught up"
-    return f"the oldest waits {seconds(lag.seconds)}" if lag.seconds is not None else "records"
+    return f"the oldest waits {duration(lag.seconds)}" if lag.seconds is not None else "records"
 
 
 def _charts(flow: FlowView, interval: float) -> Element:
@@ -138,7 +138,7 @@ def _charts(flow: FlowView, interval: float) -> Element:
     minutes = f"last {POINTS * interval / 60:.0f} min"
     return tag(
         "div",
-        _chart("Latency, median and p99", latency, seconds(highest(*latency.values()) or None), minutes),
+        _chart("Latency, median and p99", latency, duration(highest(*latency.values()) or None), minutes),
         _chart("Lag", lag, count(highest(*lag.values())), minutes),
         _chart("Records per second", records, count(highest(*records.values())), minutes),
         class_="charts",
@@ -190,7 +190,7 @@ def _reason(topic: TopicView, partition: PartitionView) -> Element:
 
 def _failure(topic: TopicView, partition: PartitionView, now: float) -> Element:
     where = f"at offset {partition.position}, " if partition.position is not None else ""
-    since = f"{where}for {seconds(now - partition.since)}" if partition.since else where
+    since = f"{where}for {duration(now - partition.since)}" if partition.since else where
     return tag(
         "li",
         tag("b", f"{topic.topic}-{partition.partition}"),
@@ -234,10 +234,10 @@ def _topic(flow: FlowView, topic: TopicView, now: float, few: bool, opened: froz
 
 def _lag_and_pace(name: str, lag: Lag, pace: Pace) -> Iterator[Element]:
     yield tag(name, count(lag.records), class_="n", data_label="lag")
-    yield tag(name, seconds(lag.seconds or None), class_="n", data_label="waits")
+    yield tag(name, duration(lag.seconds or None), class_="n", data_label="waits")
     yield tag(name, rate(pace.records_per_second), class_="n", data_label="records")
-    yield tag(name, seconds(pace.p50), class_="n", data_label="p50")
-    yield tag(name, seconds(pace.p99), class_="n", data_label="p99")
+    yield tag(name, duration(pace.p50), class_="n", data_label="p50")
+    yield tag(name, duration(pace.p99), class_="n", data_label="p99")
 
 
 _PARTITION_HEADS = ("partition", "state", "lag", "waits", "records", "p50", "p99", "position", "last commit")
@@ -250,13 +250,13 @@ def _partitions(partitions: Sequence[PartitionView], now: float) -> Element:
 
 
 def _row(partition: PartitionView, now: float) -> Element:
-    commit = f"{seconds(max(0.0, now - partition.last_commit))} ago" if partition.last_commit else NONE
+    commit = f"{duration(max(0.0, now - partition.last_commit))} ago" if partition.last_commit else ABSENT
     return tag(
         "tr",
         tag("th", str(partition.partition), scope="row"),
         tag("td", _pill(partition.state), tag("small", partition.reason) if partition.reason else None),
         *_lag_and_pace("td", partition.lag, partition.pace),
-        tag("td", NONE if partition.position is None else str(partition.position), class_="n"),
+        tag("td", ABSENT if partition.position is None else str(partition.position), class_="n"),
         tag("td", commit, class_="n"),
     )
 
@@ -272,5 +272,9 @@ def _event(event: EventView) -> Element:
     others = f" and {plural(event.others, 'other')}" if event.others else ""
     said = event.reason or ("runs again" if event.state == "running" else f"is {event.state} again")
     return tag(
-        "li", tag("time", clock(event.at)), tag("i", class_=f"dot {event.state}"), tag("b", what + others), f" {said}"
+        "li",
+        tag("time", time_of_day(event.at)),
+        tag("i", class_=f"dot {event.state}"),
+        tag("b", what + others),
+        f" {said}",
     )

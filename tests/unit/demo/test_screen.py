@@ -75,7 +75,7 @@ def test_plain_lines_elsewhere() -> None:
     screen.show("running", ROWS)
     assert "\x1b" not in out.getvalue()
     assert out.getvalue().splitlines()[2:] == [
-        " 0:00  running   orders 990 (lag 10, 5 ms/1.2 s)  total 1,001 (lag 0, -/-)"
+        " 0:00  running   orders 990 (lag 10, 5.0 ms/1.2 s)  total 1,001 (lag 0, -/-)"
     ]
 
 
