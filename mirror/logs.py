@@ -7,10 +7,13 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from datetime import datetime, timezone
+from typing import TypeVar
 
 from mirror.settings import Log
+
+S = TypeVar("S", bound=Hashable)
 
 REPEAT_AFTER = 60.0  # seconds in which the same warning is said once
 REMEMBERED = 1_000  # different warnings
@@ -67,6 +70,34 @@ class Repetitions(logging.Filter):
         if count and not again:
             record.repeated = count
         return not again
+
+
+class OnChange:
+    """Remembers what was logged last, so that a condition which lasts is logged once and not on every pass.
+
+    Use either `is_new`, where each `subject` (a partition, a topic) has a value of its own, or `added`, where being
+    there is all that counts. Not safe for use by several threads.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[Hashable, object] = {}
+
+    def is_new(self, value: object, subject: Hashable = None) -> bool:
+        """True if `value` is not the last one of `subject`; remembers it."""
+        same = subject in self._last and self._last[subject] == value
+        self._last[subject] = value
+        return not same
+
+    def added(self, subjects: Iterable[S]) -> list[S]:
+        """The subjects that the last call did not have. One that was missing in between counts as added again."""
+        found = {subject: None for subject in subjects}
+        new = [subject for subject in found if subject not in self._last]
+        self._last = dict(found)
+        return new
+
+    def clear(self, subject: Hashable = None) -> bool:
+        """Forget the value of `subject`, so that any next one is new. True if there was one."""
+        return self._last.pop(subject, self) is not self
 
 
 def _formatter(name: str) -> logging.Formatter:

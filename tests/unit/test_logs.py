@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.logs import REMEMBERED, REPEAT_AFTER, JsonFormatter, Repetitions, TextFormatter
+from mirror.logs import REMEMBERED, REPEAT_AFTER, JsonFormatter, OnChange, Repetitions, TextFormatter
 
 FORMATTERS = [TextFormatter(), JsonFormatter()]
 
@@ -111,3 +111,40 @@ def test_only_so_many_warnings_are_remembered() -> None:
         assert repetitions.filter(warning(number=number))
     assert not repetitions.filter(warning(number=REMEMBERED))
     assert repetitions.filter(warning(number=0)), "forgotten"
+
+
+def test_a_value_is_new_when_it_differs_from_the_last_one() -> None:
+    reason = OnChange()
+    assert [reason.is_new(each) for each in ("away", "away", "refused", "away")] == [True, False, True, True]
+
+
+def test_an_empty_value_is_new_too() -> None:
+    reason = OnChange()
+    assert [reason.is_new(each) for each in ("", "", None, None)] == [True, False, True, False]
+
+
+def test_each_subject_has_a_value_of_its_own() -> None:
+    reason = OnChange()
+    assert reason.is_new("away", "orders-0")
+    assert reason.is_new("away", "orders-1")
+    assert not reason.is_new("away", "orders-0")
+    assert reason.is_new("away")  # no subject is one, too
+
+
+def test_a_cleared_value_is_new_again() -> None:
+    reason = OnChange()
+    assert not reason.clear()
+    assert reason.is_new("away")
+    assert reason.is_new("away", "orders-0")
+    assert reason.clear()
+    assert not reason.clear()
+    assert reason.is_new("away")
+    assert not reason.is_new("away", "orders-0")
+
+
+def test_added_subjects_are_those_that_the_last_call_did_not_have() -> None:
+    topics = OnChange()
+    assert topics.added(["b", "a", "b"]) == ["b", "a"]
+    assert topics.added(["a", "b", "c"]) == ["c"]
+    assert topics.added([]) == []
+    assert topics.added(["a"]) == ["a"]
