@@ -90,9 +90,9 @@ class OnChange:
 
     def added(self, subjects: Iterable[S]) -> list[S]:
         """The subjects that the last call did not have. One that was missing in between counts as added again."""
-        found = {subject: None for subject in subjects}
+        found = list(dict.fromkeys(subjects))
         new = [subject for subject in found if subject not in self._last]
-        self._last = dict(found)
+        self._last = {subject: None for subject in found}
         return new
 
     def clear(self, subject: Hashable = None) -> bool:
