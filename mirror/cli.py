@@ -174,7 +174,7 @@ def _order(
         raise click.UsageError("--partition needs --topic")
     chosen, scope = _one_flow(_load(path), flow), Scope(topic, partition)
     decided = verb.decide(chosen, scope, action, offset) if action else []
-    outcome = verb.give(chosen, scope, paused, timeout)
+    outcome = verb.give_order(chosen, scope, paused, timeout)
     nothing = f"{chosen.name}: no partition of {scope} waits for this decision, see mirror status --partitions"
     more = {"decided": decided} if action else {}
     _answer(
@@ -199,7 +199,7 @@ def status(path: Path, flow: str | None, partitions: bool, as_json: bool) -> Non
     """
     from mirror.commands import status as verb  # noqa: PLC0415
 
-    views = [verb.look(each) for each in _flows(_load(path), flow)]
+    views = [verb.read_status(each) for each in _flows(_load(path), flow)]
     well = all(view.well for view in views)
     _answer(
         as_json,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 
 ABSENT = "-"  # stands where a value is not known
+BUG = "unexpected error (a bug in mirror)"  # the log's message for an exception that nobody expects
 
 
 def number(value: float | None) -> str:

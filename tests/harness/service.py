@@ -32,7 +32,7 @@ PASSED_OVER = "source data is lost, copying goes on behind it"
 REFUSED = "record refused, copying goes on behind it"
 DECIDED = "position decided, copying goes on from it"
 FAILED = "partition waits and tries again"
-OWN_AGAIN = "own topic was deleted and made again"
+OWN_AGAIN = "own topic was deleted and created again"
 
 T = TypeVar("T")
 Event = dict[str, Any]

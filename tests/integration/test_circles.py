@@ -29,7 +29,7 @@ from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
 
-WAITS, GOES_ON, DOUBTS = "flow waits and tries again", "flow goes on", "other flows"
+WAITS, GOES_ON, DOUBTS = "flow waits and tries again", "flow recovered", "other flows"
 SETTLED = 5.0  # seconds in which a circle would have copied each record some thousand times
 IDENTITY = {"replication_policy": "identity"}
 

@@ -12,14 +12,14 @@ from mirror.text import ABSENT, byte_rate, count, duration, plural, rate, time_o
 from mirror.web.page.chart import Series, chart, highest
 from mirror.web.page.markup import Child, document, table, tag
 
-ROWS_AT_ONCE = 300  # partitions of a flow that are all on the page; of more, only those of topics that are opened
-FAILURES_AT_ONCE = 50
-RELOAD = 10  # seconds, without JavaScript
+ROWS_MAX = 300  # partitions of a flow that are all on the page; if it has more, only those of opened topics are
+LISTED_MAX = 50  # partitions in the list of failed ones, and of those held back
+RELOAD = 10  # seconds between reloads of the page where JavaScript is off
 WORST_FIRST = ("failed", "unassigned", "waiting", "paused", "starting", "running")
 
 
 def render(overview: Overview, opened: frozenset[str]) -> bytes:
-    """The whole page; `opened` has the topics to show with their partitions, as source->target/topic."""
+    """The whole page. `opened` has the topics to show with their partitions, as source->target/topic."""
     flows = overview.flows
     links = (tag("a", name, href=name) for name in ("status", "metrics", "readyz", "livez"))
     main = tag(
@@ -52,7 +52,7 @@ def _head(title: str) -> Element:
 
 
 def _verdict(flows: Sequence[FlowView]) -> str:
-    """All in one line."""
+    """The state of all flows in one line."""
     failed = sum(flow.partitions_by_state["failed"] for flow in flows)
     stopped = sum(flow.state != "running" for flow in flows)
     if stopped:
@@ -63,7 +63,7 @@ def _verdict(flows: Sequence[FlowView]) -> str:
 
 
 def _worst(flows: Sequence[FlowView]) -> str:
-    """The state that the whole has."""
+    """The worst state of all flows and partitions."""
     states = [flow.state for flow in flows]
     states += ["failed" for flow in flows if flow.partitions_by_state["failed"]]
     return min(states, key=_severity, default="starting")
@@ -77,20 +77,20 @@ def _pill(state: str, text: str = "") -> Element:
     return tag("span", text or state, class_=f"pill {state}")
 
 
-_WORDS = {"waiting": "It waits and tries again", "failed": "This service gave it up"}
+_EXPLAINED = {"waiting": "The flow waits and tries again", "failed": "This service has given the flow up"}
 
 
 def _flow(flow: FlowView, overview: Overview, opened: frozenset[str]) -> Element:
-    few = sum(flow.partitions_by_state.values()) <= ROWS_AT_ONCE
+    few = sum(flow.partitions_by_state.values()) <= ROWS_MAX
     topics = sorted(flow.topics, key=lambda topic: (not topic.partitions_by_state["failed"], topic.topic))
     return tag(
         "section",
         tag("h2", flow.source, tag("span", " → ", class_="arrow"), f"{flow.target} ", _pill(flow.state)),
-        tag("p", f"{_WORDS[flow.state]}: {flow.problem}", class_="problem") if flow.state in _WORDS else None,
-        tag("p", f"The rest of it runs: {flow.lacking}", class_="problem") if flow.lacking else None,
+        tag("p", f"{_EXPLAINED[flow.state]}: {flow.problem}", class_="problem") if flow.state in _EXPLAINED else None,
+        tag("p", f"The rest of the flow runs: {flow.lacking}", class_="problem") if flow.lacking else None,
         _failures(flow, overview.at),
         _held_back(flow),
-        _figures(flow),
+        _key_numbers(flow),
         _charts(flow, overview.interval),
         tag(
             "div",
@@ -106,25 +106,25 @@ def _flow(flow: FlowView, overview: Overview, opened: frozenset[str]) -> Element
     )
 
 
-def _figures(flow: FlowView) -> Element:
+def _key_numbers(flow: FlowView) -> Element:
     states = ", ".join(f"{count(number)} {state}" for state, number in flow.partitions_by_state.items() if number)
-    # What one looks for first comes first.
+    # In the order in which an operator asks for them.
     return tag(
         "dl",
-        _figure("Replication latency", duration(flow.pace.p50), f"median; p99 {duration(flow.pace.p99)}"),
-        _figure("Lag", count(flow.lag.records), _waits(flow.lag)),
-        _figure("Records", rate(flow.pace.records_per_second), byte_rate(flow.pace.bytes_per_second)),
-        _figure("Partitions", count(sum(flow.partitions_by_state.values())), states or "none yet"),
+        _key_number("Replication latency", duration(flow.pace.p50), f"median; p99 {duration(flow.pace.p99)}"),
+        _key_number("Lag", count(flow.lag.records), _lag_detail(flow.lag)),
+        _key_number("Records", rate(flow.pace.records_per_second), byte_rate(flow.pace.bytes_per_second)),
+        _key_number("Partitions", count(sum(flow.partitions_by_state.values())), states or "none yet"),
     )
 
 
-def _figure(name: str, value: str, more: str) -> Element:
+def _key_number(name: str, value: str, more: str) -> Element:
     return tag("div", tag("dt", name), tag("dd", value), tag("dd", more, class_="more"))
 
 
-def _waits(lag: Lag) -> str:
+def _lag_detail(lag: Lag) -> str:
     if lag.unknown:
-        return f"that of {plural(lag.unknown, 'partition')} is not known"
+        return f"not known for {plural(lag.unknown, 'partition')}"
     if lag.records == 0:
         return "caught up"
     return f"the oldest waits {duration(lag.seconds)}" if lag.seconds is not None else "records"
@@ -157,13 +157,13 @@ def _failures(flow: FlowView, now: float) -> Element | None:
     failed = [(topic, p) for topic in flow.topics for p in topic.partitions if p.state == "failed"]
     if not failed:
         return None
-    more = len(failed) - FAILURES_AT_ONCE
+    more = len(failed) - LISTED_MAX
     return tag(
         "div",
         tag("h3", f"{plural(len(failed), 'partition')} failed"),
-        tag("p", "Tried again until it works; nothing is skipped, and the other partitions go on."),
-        tag("ul", *(_failure(topic, partition, now) for topic, partition in failed[:FAILURES_AT_ONCE])),
-        tag("p", f"and {plural(more, 'more')}") if more > 0 else None,
+        tag("p", "They are tried again until it works. Nothing is skipped, and the other partitions are copied."),
+        tag("ul", *(_failed_item(topic, partition, now) for topic, partition in failed[:LISTED_MAX])),
+        tag("p", f"and {count(more)} more") if more > 0 else None,
         class_="failures",
     )
 
@@ -172,23 +172,23 @@ def _held_back(flow: FlowView) -> Element | None:
     held = [(topic, p) for topic in flow.topics for p in topic.partitions if p.held_back]
     if not held:
         return None
-    more = len(held) - FAILURES_AT_ONCE
+    more = len(held) - LISTED_MAX
     return tag(
         "div",
         tag("h3", f"{plural(len(held), 'partition')} held back by open transactions on {flow.source}"),
-        tag("p", "No read_committed consumer gets past them. Copying goes on when they end."),
-        tag("ul", *(_reason(topic, partition) for topic, partition in held[:FAILURES_AT_ONCE])),
-        tag("p", f"and {plural(more, 'more')}") if more > 0 else None,
+        tag("p", "No read_committed consumer gets past them. Copying continues when they end."),
+        tag("ul", *(_held_back_item(topic, partition) for topic, partition in held[:LISTED_MAX])),
+        tag("p", f"and {count(more)} more") if more > 0 else None,
         class_="held",
     )
 
 
-def _reason(topic: TopicView, partition: PartitionView) -> Element:
+def _held_back_item(topic: TopicView, partition: PartitionView) -> Element:
     name = tag("b", f"{topic.topic}-{partition.partition}")
     return tag("li", name, tag("span", partition.reason, class_="reason"))
 
 
-def _failure(topic: TopicView, partition: PartitionView, now: float) -> Element:
+def _failed_item(topic: TopicView, partition: PartitionView, now: float) -> Element:
     where = f"at offset {partition.position}, " if partition.position is not None else ""
     since = f"{where}for {duration(now - partition.since)}" if partition.since else where
     return tag(

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from mirror.control.reports import LATENCY_BUCKETS, Counters, Report
 from mirror.decode import Malformed
 from mirror.model import Partition
-from mirror.status.flow_status import SILENCE, FlowStatus
+from mirror.status.flow_status import FlowStatus
+from mirror.status.observed import SILENCE
 
 NOW = 1_800_000_000_000
 
@@ -73,34 +74,34 @@ def test_batches_add_up(batches: list[list[int]]) -> None:
 def test_another_leaders_tasks_do_not_count() -> None:
     status = FlowStatus("primary", "backup", "us")
     status.absorb([report(10, leader="them")])
-    assert status.tallies() == []
+    assert status.partitions() == []
 
 
 def test_partitions_that_left_the_plan_are_forgotten() -> None:
     status = FlowStatus("primary", "backup", "us")
     status.absorb([report(1), report(1, partition=1)])
     status.planned(2, [[Partition("topic", 1)]])
-    assert [tally.report.partition for tally in status.tallies()] == [Partition("topic", 1)]
+    assert [each.report.partition for each in status.partitions()] == [Partition("topic", 1)]
     status.absorb([replace(report(1), state="released")])  # the last word of its task
-    assert [tally.report.partition for tally in status.tallies()] == [Partition("topic", 1)]
+    assert [each.report.partition for each in status.partitions()] == [Partition("topic", 1)]
 
 
 def test_partitions_without_a_report_are_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     status = FlowStatus("primary", "backup", "us")
     status.planned(1, [[Partition("topic", 0)], [Partition("topic", 1)]])
-    assert status.silent() == 0
+    assert status.silent_partitions() == 0
     later = time.monotonic() + SILENCE + 1
     monkeypatch.setattr(time, "monotonic", lambda: later)
     status.absorb([report(1)])
-    assert status.silent() == 1
+    assert status.silent_partitions() == 1
 
 
 def test_only_its_last_word_counts_for_an_incarnation_that_ended() -> None:
     status = FlowStatus("primary", "backup", "us")
     status.absorb([report(10), report(25), report(3, incarnation="two")])
-    assert [tally.total.records for tally in status.tallies()] == [28]
+    assert [each.total.records for each in status.partitions()] == [28]
     status.absorb([report(30), report(5, incarnation="two")])
-    assert [tally.total.records for tally in status.tallies()] == [30]
+    assert [each.total.records for each in status.partitions()] == [30]
 
 
 def test_a_reader_that_begins_anew_takes_nothing_back() -> None:
@@ -108,7 +109,7 @@ def test_a_reader_that_begins_anew_takes_nothing_back() -> None:
     status = FlowStatus("primary", "backup", "us")
     for number, known in ((10, 10), (25, 25), (10, 25), (25, 25), (26, 26)):
         status.absorb([report(number)])
-        assert [tally.total.records for tally in status.tallies()] == [known]
+        assert [each.total.records for each in status.partitions()] == [known]
 
 
 @given(st.lists(ages, min_size=1, max_size=4))
@@ -186,7 +187,7 @@ def test_a_state_has_a_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     for state, moment in (("running", 1_000.0), ("failed", 1_010.0), ("failed", 1_020.0)):
         clock[0] = moment
         status.absorb([replace(report(), state=state)])
-    assert status.tallies()[0].since == 1_010.0
+    assert status.partitions()[0].since == 1_010.0
 
 
 def test_a_report_of_an_older_mirror_says_nothing_of_open_transactions() -> None:

@@ -16,7 +16,8 @@ from prometheus_client.parser import text_string_to_metric_families as text_fami
 from mirror.control.reports import Counters, Report
 from mirror.model import Partition
 from mirror.settings import Http
-from mirror.status.flow_status import SILENCE, FlowStatus
+from mirror.status.flow_status import FlowStatus
+from mirror.status.observed import SILENCE
 from mirror.web.metrics import Metrics
 from mirror.web.server import WebServer, metrics
 from tests.unit.control.test_reports import NOW, report

@@ -16,7 +16,7 @@ from mirror.settings import Http
 from mirror.status.flow_status import FlowStatus
 from mirror.status.overview import overview
 from mirror.web.page import FILES, files, page
-from mirror.web.page.render import FAILURES_AT_ONCE, ROWS_AT_ONCE
+from mirror.web.page.render import LISTED_MAX, ROWS_MAX
 from mirror.web.server import Request, WebServer
 from tests.unit.control.test_reports import report
 
@@ -117,8 +117,8 @@ def test_thousands_of_partitions_stay_usable() -> None:
     assert len(html.all("details")) == topics
     assert [d["id"] for d in html.all("details") if "open" in d] == ["primary->backup/topic-007"]
     rows = [a for a in html.all("th") if a["scope"] == "row"]
-    assert len(rows) == each < ROWS_AT_ONCE, "only of the topic that is open"
-    assert len(html.all("li")) <= FAILURES_AT_ONCE + 30, "failures and events"
+    assert len(rows) == each < ROWS_MAX, "only of the topic that is open"
+    assert len(html.all("li")) <= LISTED_MAX + 30, "failures and events"
     assert "200 partitions failed" in html.text
     links = [a["href"] for a in html.all("a")]
     assert "?open=primary-%3Ebackup/topic-008" in links, "without JavaScript a link opens a topic"
