@@ -287,7 +287,7 @@ def plan(path: Path, flow: str | None, as_json: bool) -> None:
     """
     from mirror.commands import plan as verb  # noqa: PLC0415
 
-    found = [verb.preview(each) for each in _flows(_load(path), flow)]
+    found = [verb.dry_run(each) for each in _flows(_load(path), flow)]
     _answer(
         as_json, lambda: {"flows": [asdict(each) for each in found]}, lambda: "\n\n".join(map(verb.shown, found)), True
     )

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
-from mirror.commands.tables import Cell, table
+from mirror.commands.text_table import Cell, table
 from mirror.control.decisions import Incident
 from mirror.control.plan import Plan
 from mirror.control.reader import ControlReader

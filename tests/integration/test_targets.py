@@ -128,7 +128,7 @@ def test_features_are_asked_for_over_tls(
     # librdkafka can be told to believe anybody. What can't be asked for is not known, and said so.
     settings["clusters"]["backup"] = {**reached, "enable.ssl.certificate.verification": False}
     outcome, said, remedy = checks(Service(settings, tmp_path), code=0)["transaction markers"]
-    assert outcome == "WARNING" and "can't be told" in said and remedy
+    assert outcome == "WARNING" and "do not tell" in said and remedy
 
 
 def set_level(broker: str, feature: str, level: int) -> None:

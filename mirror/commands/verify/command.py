@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 import click
 
-from mirror.commands.tables import Cell, table
+from mirror.commands.text_table import Cell, table
 from mirror.commands.verify import ranges
 from mirror.commands.verify.differences import Counts
 from mirror.commands.verify.digests import Scanner
