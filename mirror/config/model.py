@@ -1,6 +1,7 @@
-"""The YAML form: every key, its default, its limits, and the words that tell people what is allowed.
+"""The model of the configuration file: every key with its default, its limits, and a description of what is allowed.
 
-A description completes "must be ...", and so does the JSON schema's. Scalars come as text (see `yaml_marks`).
+A description completes "must be ..." in error messages, and is part of the JSON schema. Scalars come as text: see
+located_yaml.py.
 """
 
 from __future__ import annotations
@@ -25,17 +26,19 @@ _BYTES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "M
 _AMOUNT = r"\d{1,15}(?:\.\d{1,9})?"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
-# host, host:port or [IPv6]:port, with the listener's name or without, as librdkafka takes them.
+# host, host:port or [IPv6]:port, with or without a listener's name, as librdkafka takes them.
 SERVER = re.compile(r"(?:\w+://)?(?P<host>\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::(?P<port>\d{1,5}))?")
 
-FLOWS_MAX = 1_000  # each is compared with every other
+EXPLAINED = "explained"  # the type of errors whose own text is shown
 
-NAME = re.compile(r"[a-zA-Z0-9._-]+")  # what a topic's name is made of
+FLOWS_MAX = 1_000  # limited, since each flow is compared with every other one
+
+NAME = re.compile(r"[a-zA-Z0-9._-]+")  # the characters of a topic's name
 
 
-def _told(text: str, **context: Any) -> PydanticCustomError:
-    """An error whose own words are shown; a ValueError gives way to "must be" and the description."""
-    return PydanticCustomError("told", text, context)
+def _explained(text: str, **context: Any) -> PydanticCustomError:
+    """An error whose own text is shown. For a ValueError "must be" and the key's description are shown instead."""
+    return PydanticCustomError(EXPLAINED, text, context)
 
 
 def seconds(value: Any) -> float:
@@ -56,7 +59,7 @@ def _with_unit(value: Any, units: dict[str, float] | dict[str, int]) -> float:
 
 
 def start(value: Any) -> str | int:
-    """Where a flow starts: earliest, latest, or milliseconds since the epoch, also from an ISO time with its zone.
+    """Parse where a flow starts: earliest, latest, milliseconds since the epoch, or an ISO time with its zone.
 
     Raises ValueError.
     """
@@ -65,9 +68,9 @@ def start(value: Any) -> str | int:
         return text
     if re.fullmatch(r"\d{1,15}", text, re.ASCII):
         return int(text)
-    moment = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))  # Python 3.10 does not know Z
+    moment = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))  # Python 3.10 does not parse Z
     if moment.tzinfo is None:
-        raise _told('"{value}" has no time zone; write e.g. 2025-01-31T12:00:00Z or ...+01:00', value=text)
+        raise _explained('"{value}" has no time zone; write e.g. 2025-01-31T12:00:00Z or ...+01:00', value=text)
     milliseconds = (moment - _EPOCH) // timedelta(milliseconds=1)
     if milliseconds < 0:
         raise ValueError(value)
@@ -78,20 +81,20 @@ def _pattern(value: str) -> str:
     try:
         re.compile(value)
     except (re.error, OverflowError, RecursionError) as error:
-        raise _told('bad regular expression "{value}": {reason}', value=value, reason=str(error)) from None
+        raise _explained('bad regular expression "{value}": {reason}', value=value, reason=str(error)) from None
     return value
 
 
 def _alias(value: str) -> str:
     if not NAME.fullmatch(value):
-        raise _told("a cluster's alias must be made of letters, digits, '.', '_' and '-' only")
+        raise _explained("a cluster's alias must be made of letters, digits, '.', '_' and '-' only")
     return value
 
 
 def _defined(value: str, info: ValidationInfo) -> str:
     aliases = (info.context or {}).get("aliases", [value])
     if value not in aliases:
-        raise _told('undefined cluster "{value}"; defined: {known}', value=value, known=", ".join(aliases))
+        raise _explained('undefined cluster "{value}"; defined: {known}', value=value, known=", ".join(aliases))
     return value
 
 
@@ -161,11 +164,17 @@ Separator = Annotated[str, Field(pattern=f"^{NAME.pattern}$", description="lette
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    # The schema shows people the names of the settings.
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        model_title_generator=lambda model: model.__name__.removesuffix("Model"),
+    )
 
 
-class Cluster(_Model):
-    """How to reach one cluster. Every other key is a property too."""
+class ClusterModel(_Model):
+    """How to reach one cluster. Every other key is a property of librdkafka, too."""
 
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Property]
@@ -180,12 +189,12 @@ class Cluster(_Model):
 
     @property
     def properties(self) -> dict[str, str]:
-        """The properties of every client."""
+        """The properties of every client of the cluster."""
         return {"bootstrap.servers": self.bootstrap_servers, **self.__pydantic_extra__}
 
 
-class Ends(BaseModel):
-    """The part of a flow that tells it from others."""
+class EndsModel(BaseModel):
+    """The keys that distinguish a flow from others."""
 
     source: Reference
     target: Reference
@@ -200,7 +209,7 @@ class Ends(BaseModel):
         return self.group or f"mirror-{self.source}-{self.target}"
 
 
-class Flow(_Model, Ends):
+class FlowModel(_Model, EndsModel):
     """One direction of replication."""
 
     topics: Annotated[
@@ -242,30 +251,30 @@ class Flow(_Model, Ends):
     ] = "fail"
 
 
-class Spark(_Model):
-    """Where Spark runs and what it is told."""
+class SparkModel(_Model):
+    """Where Spark runs, and its configuration."""
 
     master: Annotated[Text, Field(description='a Spark master, e.g. "local[*]" or spark://host:7077')] = "local[*]"
     conf: Annotated[dict[str, Property], Field(description="a mapping, e.g. {spark.executor.cores: 2}, or {}")] = {}
 
 
-class Http(_Model):
-    """Where the service's pages are."""
+class HttpModel(_Model):
+    """Where the service's HTTP server listens."""
 
     host: Annotated[Text, Field(description="an address to listen on, e.g. 0.0.0.0 or localhost")] = "0.0.0.0"
     port: Annotated[int, _whole(0, 65535, " (0 picks a free one)")] = 9464
 
 
-class Metrics(_Model):
-    """How much /metrics tells."""
+class MetricsModel(_Model):
+    """How detailed /metrics is."""
 
     labels: Annotated[
         Literal["partition", "topic"], Field(description="partition (a series for each) or topic (for many partitions)")
     ] = "partition"
 
 
-class Log(_Model):
-    """How log lines look."""
+class LogModel(_Model):
+    """Which log lines are written, and how."""
 
     level: Annotated[
         Literal["debug", "info", "warning", "error"], Field(description="debug, info, warning or error")
@@ -273,28 +282,28 @@ class Log(_Model):
     format: Annotated[Literal["text", "json"], Field(description="text or json")] = "text"
 
 
-class Root(_Model):
+class RootModel(_Model):
     """A whole file."""
 
     clusters: Annotated[
         dict[
             Alias,
             Annotated[
-                Cluster, Field(description="a mapping of librdkafka properties, e.g. {bootstrap.servers: a:9092}")
+                ClusterModel, Field(description="a mapping of librdkafka properties, e.g. {bootstrap.servers: a:9092}")
             ],
         ],
         Field(min_length=1, description="a mapping from alias to cluster, not empty"),
     ]
     flows: Annotated[
-        list[Flow],
+        list[FlowModel],
         Field(
             min_length=1,
             max_length=FLOWS_MAX,
             description=f"a list of flows, e.g. [{{source: primary, target: backup}}], not empty, {FLOWS_MAX} at most",
         ),
     ]
-    spark: Spark = Spark()
-    http: Http = Http()
-    metrics: Metrics = Metrics()
-    log: Log = Log()
+    spark: SparkModel = SparkModel()
+    http: HttpModel = HttpModel()
+    metrics: MetricsModel = MetricsModel()
+    log: LogModel = LogModel()
     drain_timeout: Annotated[Duration, _duration("0s", "1h")] = 10.0

@@ -15,9 +15,9 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from mirror.commands.verify import ranges
 from mirror.commands.verify.differences import Counts
-from mirror.commands.verify.digests import Scanner
+from mirror.commands.verify.digests import Digester
+from mirror.commands.verify.ranges import select
 from mirror.commands.verify.verify import InProcess, verify
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster, start_together
@@ -219,11 +219,9 @@ class Demo:
 
     def _compare(self, topic: str) -> Counts:
         (flow,) = load(self.service.config).flows
-        scanner = Scanner({cluster.alias: cluster for cluster in (flow.source, flow.target)})
+        digester = Digester({cluster.alias: cluster for cluster in (flow.source, flow.target)})
         total = Counts()
-        for result in verify(
-            ranges.find(flow, [topic]).compared, scanner, InProcess(), lambda *_: self._signals.check()
-        ):
+        for result in verify(select(flow, [topic]).compared, digester, InProcess(), lambda *_: self._signals.check()):
             # Nothing is on its way any more, and nobody else writes to backup.
             total += replace(result.counts, lost=result.counts.lost + result.in_flight)
         return replace(total, duplicated=total.duplicated + total.extra, extra=0)

@@ -15,7 +15,7 @@ SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 def quick() -> tuple[str, ...]:
     """The options of a broker that lives for minutes."""
     archive = broker_archive()
-    return (*SHORT_LIVED, *class_archive.taking(archive)) if archive.is_file() else SHORT_LIVED
+    return (*SHORT_LIVED, *class_archive.reading(archive)) if archive.is_file() else SHORT_LIVED
 
 
 def broker_archive() -> Path:

@@ -33,7 +33,7 @@ def prepare() -> None:
     sys.stderr.write(f"preparing the start of local brokers in {archive}, once: about a quarter of a minute\n")
     with tempfile.TemporaryDirectory(prefix="rehearsal-", dir=cache_dir()) as directory:
         part = Path(directory) / archive.name
-        options = (*SHORT_LIVED, *class_archive.making(part))
+        options = (*SHORT_LIVED, *class_archive.writing(part))
         with LocalCluster("rehearsal", Path(directory), java_options=options) as cluster:
             _rehearse(cluster.bootstrap)
             (broker,) = cluster.brokers

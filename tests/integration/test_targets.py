@@ -185,7 +185,7 @@ def test_timestamps_survive_brokers_that_would_replace_them(
     ((said, remedy),) = [(each["said"], each["remedy"]) for each in found if each["outcome"] == "FAILED"]
     assert said.startswith(f"{looks.remote(there)}: its {TYPE} is LogAppendTime")
     assert remedy.startswith(f"kafka-configs.sh --bootstrap-server {looks.target} --alter --entity-type topics")
-    assert f"not copied to {looks.remote(there)}: " in mirror("plan", "-c", service.file).stdout
+    assert f"nothing is copied to {looks.remote(there)}: " in mirror("plan", "-c", service.file).stdout
     with service:
         # What is made anew keeps timestamps, whatever the brokers' default is.
         for pair, topic in ((looks, fresh), (waits, kept)):
