@@ -129,7 +129,7 @@ def pause(**options: Any) -> None:
 @click.option(
     "--skip-lost",
     is_flag=True,
-    help="Continue after records that were lost on the source or refused by the target, where they block partitions now.",
+    help="Continue after records that block partitions now: lost on the source, or refused by the target.",
 )
 @click.option("--continue", "go_on", is_flag=True, help="Continue at the newest position that is known.")
 @click.option(

@@ -89,30 +89,18 @@ def dry_run(flow: Flow) -> DryRun:
     ends = source.offsets(dict.fromkeys(wanted, OffsetSpec.latest()))
     firsts = source.offsets(dict.fromkeys(wanted, OffsetSpec.earliest()))
     blocked = _blocked(flow, changes, wanted, starts)
-    partitions = []
-    for partition, topic in wanted.items():
-        at, end = starts.get(partition), ends.get(partition)
-        start = at.offset if at else None
-        # The position of a deleted topic says nothing about the new topic of that name.
-        recreated = at is not None and at.hint is not None and not at.hint.belongs_to(topic.topic_id)
-        first = max(0 if recreated else start or 0, firsts.get(partition, 0))
-        records = max(0, end - first) if at and end is not None else None
-        lost = first - start if at and at.known and not recreated and start is not None else 0
-        partitions.append(
-            PartitionDryRun(
-                topic=partition.topic,
-                partition=partition.partition,
-                remote_topic=topic.remote,
-                committed=at is not None and at.known,
-                start=start,
-                end=end,
-                records=records,
-                lost=lost,
-                recreated=recreated,
-                paused=is_paused(orders, partition),
-                blocked=blocked.get(partition, ""),
-            )
+    partitions = [
+        _partition(
+            partition,
+            topic,
+            starts.get(partition),
+            firsts.get(partition, 0),
+            ends.get(partition),
+            is_paused(orders, partition),
+            blocked.get(partition, ""),
         )
+        for partition, topic in wanted.items()
+    ]
     lost_topics = {topic.remote for topic in topics.values() if topic.remote_lost and flow.on_data_loss == "fail"}
     return DryRun(
         flow.name,
@@ -124,6 +112,29 @@ def dry_run(flow: Flow) -> DryRun:
         changes.left_out,
         tuple(map(str, others.refusals)),
         tuple(map(str, others.warnings)),
+    )
+
+
+def _partition(
+    partition: Partition, topic: Topic, at: Start | None, earliest: int, end: int | None, paused: bool, blocked: str
+) -> PartitionDryRun:
+    """The dry run of one partition that would start `at`; the source has offsets from `earliest` to `end`."""
+    start = at.offset if at else None
+    # The position of a deleted topic says nothing about the new topic of that name.
+    recreated = at is not None and at.hint is not None and not at.hint.belongs_to(topic.topic_id)
+    first = max(0 if recreated else start or 0, earliest)
+    return PartitionDryRun(
+        topic=partition.topic,
+        partition=partition.partition,
+        remote_topic=topic.remote,
+        committed=at is not None and at.known,
+        start=start,
+        end=end,
+        records=max(0, end - first) if at and end is not None else None,
+        lost=first - start if at and at.known and not recreated and start is not None else 0,
+        recreated=recreated,
+        paused=paused,
+        blocked=blocked,
     )
 
 

@@ -41,7 +41,7 @@ def kafka_jars(artifact: str = BROKER, progress: Callable[[str], object] = _log.
 
     `artifact` is BROKER (44 MB) or MIRROR_MAKER (34 MB). Processes that ask at once fetch once. `progress` gets one
     line if there is something to fetch. Raises SetupError if there is no Java, the download fails, or a jar is not the
-    one whose hash stands in HASHES.
+    one whose hash is in HASHES.
     """
     jars = cache_dir() / f"{artifact}-{KAFKA_VERSION}"
     if jars.is_dir():

@@ -121,6 +121,12 @@ class FlowRunner(threading.Thread):
                 time.sleep(backoff.next())
 
     def _lead(self, backoff: Backoff) -> None:
+        slots = self._take_lead()
+        if slots is not None:
+            self._keep_lead(slots, backoff)
+
+    def _take_lead(self) -> int | None:
+        """Become the flow's leader and publish the first plan. Returns its slots, None if the service is stopping."""
         self._keep_own_topics()
         self._leader.check()
         topics = self._look()
@@ -130,7 +136,7 @@ class FlowRunner(threading.Thread):
         while not self._spark.done() and not self._stopping.wait(0.05):
             self.beat = time.monotonic()
         if self._stopping.is_set():
-            return
+            return None
         slots = self._slots()
         self._keep_query()  # its processes start while leadership is taken
         # Leadership is taken last: a service that cannot run the flow must not fence the one that does.
@@ -141,6 +147,10 @@ class FlowRunner(threading.Thread):
             log.info("flow recovered", extra=self._where)
         self._check_health()
         self._hung.forget()
+        return slots
+
+    def _keep_lead(self, slots: int, backoff: Backoff) -> None:
+        """Watch leadership, query and tasks, and publish a new plan when one is due; returns when the service stops."""
         led = refreshed = time.monotonic()
         decisions = self._leader.control.decisions
         while not self._stopping.wait(CHECK_INTERVAL):
