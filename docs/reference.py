@@ -34,13 +34,13 @@ ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yaml"
 
 # Where each part of the file stands, and the part's model.
 SECTIONS: dict[str, type[BaseModel]] = {
-    "": model.Root,
-    "clusters.<alias>": model.Cluster,
-    "flows[]": model.Flow,
-    "spark": model.Spark,
-    "http": model.Http,
-    "metrics": model.Metrics,
-    "log": model.Log,
+    "": model.RootModel,
+    "clusters.<alias>": model.ClusterModel,
+    "flows[]": model.FlowModel,
+    "spark": model.SparkModel,
+    "http": model.HttpModel,
+    "metrics": model.MetricsModel,
+    "log": model.LogModel,
 }
 MAY_HOLD_SECRETS = ("clusters.<alias>", "spark")  # their mappings are properties of clients and of Spark
 
@@ -188,7 +188,7 @@ def _type(kind: type[BaseModel], key: str, field: FieldInfo) -> str:
         if validator in named:
             return named[validator]
     schema = json_schema()
-    node = (schema if kind is model.Root else schema["$defs"][kind.__name__])["properties"][key]
+    node = (schema if kind is model.RootModel else schema["$defs"][kind.__name__])["properties"][key]
     kinds = [_schema_type(each) for each in node.get("anyOf", [node])]
     return " or ".join(kinds)
 

@@ -17,6 +17,7 @@ from mirror.config.load import load
 from mirror.errors import ConfigError, MirrorError
 from mirror.settings import Flow, Log, Settings
 from mirror.spark import security
+from mirror.text import plural
 
 CONFIG = click.option(
     "-c",
@@ -64,7 +65,7 @@ def validate(path: Path) -> None:
     """
     settings = load(path)
     flows = ", ".join(flow.name for flow in settings.flows)
-    click.echo(f"{path}: ok ({len(settings.flows)} flow{'s' * (len(settings.flows) != 1)}: {flows})")
+    click.echo(f"{path}: ok ({plural(len(settings.flows), 'flow')}: {flows})")
 
 
 @cli.command()
@@ -76,7 +77,7 @@ def validate(path: Path) -> None:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; progress goes to stderr.")
 def demo(seconds: float, keep: bool, as_json: bool) -> None:
-    """Copy records between two local clusters before your eyes: about two minutes.
+    """Show mirror at work between two local clusters: takes about two minutes.
 
     \b
     Exit codes: 0 both clusters are equal, 1 they are not or something failed, 2 Java is missing.
@@ -87,8 +88,8 @@ def demo(seconds: float, keep: bool, as_json: bool) -> None:
     sys.exit(0 if run(seconds, keep, as_json) else 1)
 
 
-def _ordering(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of pause and resume."""
+def _order_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that pause and resume share."""
     options = [
         CONFIG,
         FLOW,
@@ -99,7 +100,7 @@ def _ordering(command: Callable[..., None]) -> Callable[..., None]:
             default=60.0,
             show_default=True,
             type=click.FloatRange(min=0),
-            help="Seconds to wait for the tasks' answer.",
+            help="Seconds to wait until the tasks obey.",
         ),
         AS_JSON,
     ]
@@ -109,41 +110,43 @@ def _ordering(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @cli.command()
-@_ordering
+@_order_options
 def pause(**options: Any) -> None:
     """Stop copying a flow, a topic or a partition, until it is resumed.
 
-    Running transactions are finished, positions stay, all others go on. The order survives restarts, and new
-    partitions follow it too. A later order replaces all earlier ones for what it names.
+    Open transactions are finished, positions stay, and everything else is copied on. The order survives restarts and
+    holds for new partitions, too. A later order replaces all earlier ones for the flow, topic or partition it names.
 
     \b
-    Exit codes: 0 paused (or it will be when a service runs), 1 not followed in time, 2 bad use.
+    Exit codes: 0 paused (or it will be when a service runs), 1 not obeyed in time, 2 bad use.
     Example: mirror pause -c mirror.yaml --topic orders
     """
     _order(paused=True, **options)
 
 
 @cli.command()
-@_ordering
+@_order_options
 @click.option(
     "--skip-lost",
     is_flag=True,
-    help="Go on after what can't be copied where partitions are blocked now: lost on the source, or refused.",
+    help="Continue after records that block partitions now: lost on the source, or refused by the target.",
 )
-@click.option("--continue", "go_on", is_flag=True, help="Go on at the newest position that is known.")
-@click.option("--from-start", is_flag=True, help="Copy again all that the source has; what was copied stays.")
+@click.option("--continue", "go_on", is_flag=True, help="Continue at the newest position that is known.")
 @click.option(
-    "--at", "offset", type=click.IntRange(min=0), metavar="OFFSET", help="Go on at this offset of the source."
+    "--from-start", is_flag=True, help="Copy everything that the source has again; records that were copied stay."
+)
+@click.option(
+    "--at", "offset", type=click.IntRange(min=0), metavar="OFFSET", help="Continue at this offset of the source."
 )
 def resume(skip_lost: bool, go_on: bool, from_start: bool, offset: int | None, **options: Any) -> None:
     """Copy a flow, a topic or a partition again, from where it was paused.
 
-    With --skip-lost, partitions that are blocked by what the source has lost or the target refuses go on after it.
-    With --continue, --from-start or --at, partitions go on whose position, or remote topic, is not what it was. Each
-    holds for what blocks them now, not for what comes later: see on_data_loss, on_poison_record, append_to_existing.
+    With --skip-lost, partitions continue after records that the source has lost or the target refuses. --continue,
+    --from-start and --at are for partitions whose position or remote topic has vanished or was changed. Each decides
+    only about what blocks partitions now: for later cases see on_data_loss, on_poison_record, append_to_existing.
 
     \b
-    Exit codes: 0 resumed (or it will be when a service runs), 1 not followed in time, 2 bad use.
+    Exit codes: 0 resumed (or it will be when a service runs), 1 not obeyed in time, 2 bad use.
     Example: mirror resume -c mirror.yaml --topic orders --partition 3
     """
     chosen = {"skip": skip_lost, "continue": go_on, "start": from_start, "at": offset is not None}
@@ -173,7 +176,7 @@ def _order(
         raise click.UsageError("--partition needs --topic")
     chosen, scope = _one_flow(_load(path), flow), Scope(topic, partition)
     decided = verb.decide(chosen, scope, action, offset) if action else []
-    outcome = verb.give(chosen, scope, paused, timeout)
+    outcome = verb.give_order(chosen, scope, paused, timeout)
     nothing = f"{chosen.name}: no partition of {scope} waits for this decision, see mirror status --partitions"
     more = {"decided": decided} if action else {}
     _answer(
@@ -187,10 +190,10 @@ def _order(
 @cli.command()
 @CONFIG
 @FLOW
-@click.option("--partitions", is_flag=True, help="A line for each partition, not for each topic.")
+@click.option("--partitions", is_flag=True, help="Show a line for each partition instead of each topic.")
 @AS_JSON
 def status(path: Path, flow: str | None, partitions: bool, as_json: bool) -> None:
-    """Show how flows stand, from what their tasks report on the target: works from anywhere, without HTTP.
+    """Show the state of flows as their tasks report it on the target: works from anywhere, without HTTP.
 
     \b
     Exit codes: 0 all is well, 1 a partition is retrying, blocked or silent, or a flow does not run, 2 bad use.
@@ -198,7 +201,7 @@ def status(path: Path, flow: str | None, partitions: bool, as_json: bool) -> Non
     """
     from mirror.commands import status as verb  # noqa: PLC0415
 
-    views = [verb.look(each) for each in _flows(_load(path), flow)]
+    views = [verb.read_status(each) for each in _flows(_load(path), flow)]
     well = all(view.well for view in views)
     _answer(
         as_json,
@@ -214,8 +217,10 @@ def status(path: Path, flow: str | None, partitions: bool, as_json: bool) -> Non
 @click.option(
     "--topic", "topics", metavar="TOPIC", multiple=True, help="Only this topic of the source; may be repeated."
 )
-@click.option("--differences", "shown", default=20, show_default=True, help="Differences to show of each partition.")
-@click.option("--strict", is_flag=True, help="Exit with 1 also when some records, or a topic, can't be compared.")
+@click.option(
+    "--differences", "shown", default=20, show_default=True, help="Most differences to show of each partition."
+)
+@click.option("--strict", is_flag=True, help="Exit with 1 also when some records or topics can't be compared.")
 @click.option("--master", metavar="URL", help="Another Spark master than the file's, e.g. local[*].")
 @AS_JSON
 def verify(
@@ -223,9 +228,9 @@ def verify(
 ) -> None:
     """Compare source and target record by record, up to the committed positions: a Spark job.
 
-    Key, value, headers, timestamp and order, as read_committed consumers see them. The service may run meanwhile.
-    What only one of the logs still has, for retention has removed it from the other one, can't be compared; nor can
-    compacted topics. Both are listed. A partition of which nothing was ever copied counts as a difference.
+    It compares key, value, headers, timestamp and order, as read_committed consumers see them. The service may run
+    meanwhile. Records that retention has removed from one of the logs can't be compared, nor can compacted topics;
+    both are listed. A partition of which nothing was ever copied counts as a difference.
 
     \b
     Exit codes: 0 all that can be compared is equal, 1 something differs, can't be read, or nothing can be compared;
@@ -254,10 +259,10 @@ def verify(
 @FLOW
 @AS_JSON
 def check(path: Path, flow: str | None, as_json: bool) -> None:
-    """Ask both clusters whether a run would work: connection, versions, permissions, limits. Changes nothing.
+    """Ask both clusters whether a run would work: connections, versions, permissions, limits. Changes nothing.
 
     \b
-    Exit codes: 0 yes (warnings are for people), 1 something has FAILED, 2 bad use.
+    Exit codes: 0 it would (there may be warnings), 1 a check has FAILED, 2 bad use.
     Example: mirror check -c mirror.yaml
     """
     from mirror.commands.check import command as verb  # noqa: PLC0415
@@ -278,7 +283,7 @@ def check(path: Path, flow: str | None, as_json: bool) -> None:
 @FLOW
 @AS_JSON
 def plan(path: Path, flow: str | None, as_json: bool) -> None:
-    """Show what a run would create, change and copy, with sizes. Changes nothing.
+    """Show what a run would create, change and copy: a dry run. Changes nothing.
 
     \b
     Exit codes: 0 shown, 1 a cluster does not answer, 2 bad use.
@@ -286,7 +291,7 @@ def plan(path: Path, flow: str | None, as_json: bool) -> None:
     """
     from mirror.commands import plan as verb  # noqa: PLC0415
 
-    found = [verb.preview(each) for each in _flows(_load(path), flow)]
+    found = [verb.dry_run(each) for each in _flows(_load(path), flow)]
     _answer(
         as_json, lambda: {"flows": [asdict(each) for each in found]}, lambda: "\n\n".join(map(verb.shown, found)), True
     )
@@ -306,14 +311,14 @@ def schema() -> None:
 
 
 def _load(path: Path) -> Settings:
-    """The settings, for a command that is over soon: of its log only warnings are shown."""
+    """Load the settings for a short command, which logs only warnings."""
     settings = load(path)
     logs.configure(Log("warning", settings.log.format))
     return settings
 
 
 def _flows(settings: Settings, name: str | None) -> list[Flow]:
-    """The flow of this name, or all without a name."""
+    """The flow with this name, or all flows if there is none. Raises ConfigError for an unknown one."""
     found = [flow for flow in settings.flows if name in (None, flow.name)]
     if not found:
         raise ConfigError([f"--flow {name}: no such flow; there are {', '.join(f.name for f in settings.flows)}"])
@@ -328,21 +333,21 @@ def _one_flow(settings: Settings, name: str | None) -> Flow:
 
 
 def _answer(as_json: bool, for_programs: Callable[[], object], for_people: Callable[[], str], well: bool) -> NoReturn:
-    """Print what was found, and end."""
+    """Print the result as JSON or as text, and exit with 0 if all is well, else with 1."""
     click.echo(json.dumps(for_programs()) if as_json else for_people())
     sys.exit(0 if well else 1)
 
 
 def main() -> NoReturn:
-    """The `mirror` command."""
+    """Run the `mirror` command."""
     code = _exit_code()
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except OSError:  # nobody has read all that we said
+    except OSError:  # the reader of our output has closed it
         code = code or 1
-    # Not sys.exit: C's exit handlers free what OpenSSL has, while librdkafka's threads may be using it. Now and then
-    # that would be a SIGSEGV in place of the exit code.
+    # Not sys.exit: C's exit handlers free OpenSSL's memory while librdkafka's threads may still use it. Now and then
+    # that ends in a SIGSEGV instead of the exit code.
     os._exit(code)
 
 

@@ -18,7 +18,7 @@ MirrorError
 │   └── DecisionNeeded       blocked: the position, or the remote topic, can't be believed
 ├── TaskHung           task: Spark starts it again, in another process
 ├── FlowError          flow: retrying; blocked if only a person can end it
-│   ├── Conflict             blocked: another flow does not go with it
+│   ├── Conflict             blocked: another flow conflicts with it
 │   └── ForeignPlan          blocked: another version of mirror wrote the plan
 ├── WireError          command, or one of its checks: told, and not tried again by itself
 │   ├── Unsupported          the cluster needs what only librdkafka has, which is used instead where it can be

@@ -1,4 +1,4 @@
-"""`mirror pause` and `mirror resume`: write an order, and wait until the tasks of the service report it."""
+"""`mirror pause` and `mirror resume`: write an order or a decision, and wait until the tasks report that they obey."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.commands.status import look
+from mirror.commands.status import read_status
 from mirror.control.decisions import LOST_KINDS, POSITION_KINDS, Action, Decision
 from mirror.control.orders import Scope, changes
 from mirror.control.reader import ControlReader
@@ -21,48 +21,48 @@ from mirror.model import Partition
 from mirror.naming import ReplicationPolicy
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
-
-SILENCE = 15.0  # seconds without a report after which no service runs: tasks report everything within 10
+from mirror.status.observed import NO_SERVICE, UNASSIGNED, observed_state
+from mirror.text import plural
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What has become of an order: it stands in any case."""
+    """The result of an order. The order itself stays on the control topic, whatever the result."""
 
     flow: str
     scope: Scope
     paused: bool
-    partitions: int  # that it is about now
-    waiting: tuple[Partition, ...]  # of which no task has reported it in time
-    served: bool  # does a service run the flow?
+    partitions: int  # partitions that the order covers now
+    waiting: tuple[Partition, ...]  # of these, the ones whose task has not reported in time that it obeys
+    served: bool  # True if a service runs the flow
 
     @property
     def failed(self) -> bool:
-        """Does a service run, and yet the order was not followed in time?"""
+        """True if a service runs the flow, but its tasks have not obeyed in time."""
         return self.served and bool(self.waiting)
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """The outcome as it is printed with --json."""
         numbers = {"partitions": self.partitions, "waiting": [str(each) for each in self.waiting]}
         return {"flow": self.flow, **self.scope._asdict(), "paused": self.paused, **numbers, "served": self.served}
 
     def __str__(self) -> str:
         done, head = "paused" if self.paused else "resumed", f"{self.flow}: {self.scope}"
         if not self.served:
-            return f"{head}: will be {done} when a service runs (no task has reported; the order stands)"
+            return f"{head}: will be {done} when a service runs (no task has reported; the order stays in force)"
         if self.waiting:
             some = ", ".join(map(str, self.waiting[:5])) + (", ..." if len(self.waiting) > 5 else "")
             return (
-                f"{head}: the order stands, but {len(self.waiting)} of {self.partitions} partitions have not reported "
-                f"it in time ({some}): they follow when they can, see mirror status"
+                f"{head}: the order stays in force, but {len(self.waiting)} of {self.partitions} partitions have not "
+                f"obeyed it in time ({some}): they will when they can, see mirror status"
             )
         if not self.partitions:
-            return f"{head}: no partition is copied there now; those that come will be {done}"
-        return f"{head}: {done} ({self.partitions} partition{'s' * (self.partitions != 1)})"
+            return f"{head}: it covers no partition now; new ones will be {done}"
+        return f"{head}: {done} ({plural(self.partitions, 'partition')})"
 
 
-def give(flow: Flow, scope: Scope, paused: bool, timeout: float) -> Outcome:
-    """Order `scope` of a flow to be paused or copied, and wait up to `timeout` seconds for the tasks' answer.
+def give_order(flow: Flow, scope: Scope, paused: bool, timeout: float) -> Outcome:
+    """Order that `scope` of a flow is paused or copied, and wait up to `timeout` seconds until its tasks obey.
 
     Raises ConfigError for a topic that the flow does not mirror, ClusterAway or FlowError if the order can't be
     written.
@@ -76,29 +76,29 @@ def give(flow: Flow, scope: Scope, paused: bool, timeout: float) -> Outcome:
         return _await(flow, scope, paused, timeout, control, status)
 
 
-WORDS: dict[Action, str] = {
-    "skip": "goes on after what can't be copied",
-    "continue": "goes on at the newest position that is known",
+EFFECTS: dict[Action, str] = {
+    "skip": "continues after what can't be copied",
+    "continue": "continues at the newest position that is known",
     "start": "is copied again from the source's first record",
-    "at": "goes on at offset",
+    "at": "continues at offset",
 }
 
 
 def decide(flow: Flow, scope: Scope, action: Action, offset: int = -1) -> list[str]:
-    """Decide about the blocked partitions of `scope` that wait for such a decision; a line for each.
+    """Decide about the partitions of `scope` that are blocked and wait for such a decision; returns a line for each.
 
     Raises ConfigError for an offset that the source does not have, ClusterAway or FlowError if it can't be written.
     """
     kinds = LOST_KINDS if action == "skip" else POSITION_KINDS
-    blocked = [(p, p.incident) for p in look(flow).partitions if scope.covers(Scope(p.topic, p.partition))]
+    blocked = [(p, p.incident) for p in read_status(flow).partitions if scope.covers(Scope(p.topic, p.partition))]
     waiting = [(p, incident) for p, incident in blocked if incident is not None and incident.kind in kinds]
     decisions = [Decision(Partition(p.topic, p.partition), incident, action, offset) for p, incident in waiting]
     if action == "at":
         _check_offset(flow, [decision.partition for decision in decisions], offset)
     ControlWriter(flow).decide(decisions)
-    words = WORDS[action] + (f" {offset}" if action == "at" else "")
-    # Of the reason what has happened, without what to do: that is done now.
-    return [f"{flow.name}: {p.topic}-{p.partition} {words}: {p.reason.partition('; ')[0]}" for p, _ in waiting]
+    effect = EFFECTS[action] + (f" {offset}" if action == "at" else "")
+    # The part of the reason that says what has happened, without what to do: that is done now.
+    return [f"{flow.name}: {p.topic}-{p.partition} {effect}: {p.reason.partition('; ')[0]}" for p, _ in waiting]
 
 
 def _check_offset(flow: Flow, partitions: Sequence[Partition], offset: int) -> None:
@@ -115,18 +115,19 @@ def _await(
     flow: Flow, scope: Scope, paused: bool, timeout: float, control: ControlReader, status: StatusReader
 ) -> Outcome:
     begun, served = time.monotonic(), False
-    followed: set[Partition] = set()
+    obeying: set[Partition] = set()
     while True:
         control.poll(0)
         plan = control.plan
         running = plan is not None and not plan.stop
         wanted = {p for each in plan.slices for p in each if scope.covers(Scope(*p))} if plan else set()
-        waiting = tuple(sorted(wanted - followed))
-        patience = timeout if served else min(timeout, SILENCE)
+        waiting = tuple(sorted(wanted - obeying))
+        patience = timeout if served else min(timeout, NO_SERVICE)
         if not running or not waiting or time.monotonic() - begun > patience:
             return Outcome(flow.name, scope, paused, len(wanted), waiting, running and (served or not waiting))
         for report in status.poll(0.2):
             if plan is not None and report.leader == plan.leader:
                 served = True
-                follows = (report.state == State.PAUSED.value) is paused and report.state != State.RELEASED.value
-                (followed.add if follows else followed.discard)(report.partition)
+                state = observed_state(report, 0.0, plan.leader)
+                obeys = state != UNASSIGNED and (state == State.PAUSED.value) is paused
+                (obeying.add if obeys else obeying.discard)(report.partition)

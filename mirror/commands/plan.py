@@ -1,4 +1,4 @@
-"""`mirror plan`: what a run would create, change and copy. Changes nothing."""
+"""`mirror plan`, a dry run: shows what a run would create, change and copy. Changes nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import groupby
 
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.commands.tables import Cell, figure, table
+from mirror.commands.text_table import Cell, table
 from mirror.control.decisions import doubt, explain, is_accepted, remote_topic
 from mirror.control.orders import Orders, is_paused
 from mirror.control.other_flows import OtherFlows
@@ -27,54 +27,55 @@ from mirror.target.positions import Positions
 from mirror.target.remote_records import with_records
 from mirror.target.timestamps import KEEP, REASON
 from mirror.task.assignment import Start, find_starts
+from mirror.text import number, plural
 
-UNTOLD = ANY_TIME | KEEP  # of every remote topic
+NOT_SHOWN = ANY_TIME | KEEP  # settings that every remote topic gets
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionPreview:
-    """Where the copying of a partition would go on, or begin."""
+class PartitionDryRun:
+    """Where the copying of a partition would continue, or start."""
 
     topic: str
     partition: int
     remote_topic: str
-    committed: bool  # is there a position, or is it the flow's `start`?
-    start: int | None  # upstream offset; None: the source gives none now
+    committed: bool  # True if there is a position; else `start` follows from the flow's `start`
+    start: int | None  # upstream offset; None while the source does not give one
     end: int | None  # the source's last stable offset
     records: int | None  # from start to end, markers and aborted records included
-    lost: int  # offsets from start on that the source has no more
+    lost: int  # offsets from `start` on that the source no longer has
     recreated: bool  # the position belongs to a topic of this name that was deleted: see the flow's on_data_loss
     paused: bool
-    blocked: str  # why it would be blocked; "": it would not
+    blocked: str  # why the partition would be blocked; "" if it would not
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class DryRun:
     """What a run of one flow would do."""
 
     flow: str
-    create: Mapping[str, tuple[int, Mapping[str, str]]]  # remote topics with partitions and configuration
-    grow: Mapping[str, tuple[int, int]]  # remote topics with the partitions they have and shall have
+    create: Mapping[str, tuple[int, Mapping[str, str]]]  # remote topics with partition count and configuration
+    grow: Mapping[str, tuple[int, int]]  # remote topics with the partition counts they have and need
     internal: tuple[str, ...]  # mirror's own topics to create
-    partitions: tuple[PartitionPreview, ...]
-    replacing: tuple[str, ...]  # remote topics that are not copied to, for they replace timestamps
+    partitions: tuple[PartitionDryRun, ...]
+    replacing: tuple[str, ...]  # remote topics that replace timestamps: nothing is copied to them
     left_out: LeftOut
-    refusals: tuple[str, ...]  # other flows that are in the way: while they are, nothing of all this is done
-    warnings: tuple[str, ...]  # those that would be, but are silent; and what can't be told
+    refusals: tuple[str, ...]  # other flows that are in the way: nothing is done while they are
+    warnings: tuple[str, ...]  # flows that would be in the way but are silent, and what is not known
 
     @property
     def records(self) -> int:
-        """All that would be copied now."""
+        """Number of records that would be copied now."""
         return sum(partition.records or 0 for partition in self.partitions if not partition.blocked)
 
     @property
-    def blocked(self) -> tuple[PartitionPreview, ...]:
+    def blocked(self) -> tuple[PartitionDryRun, ...]:
         """Partitions that would be blocked."""
         return tuple(partition for partition in self.partitions if partition.blocked)
 
 
-def preview(flow: Flow) -> Preview:
-    """What a run would do. Raises ClusterAway, PartitionError if the target refuses to tell positions."""
+def dry_run(flow: Flow) -> DryRun:
+    """Find out what a run would do. Raises ClusterAway, and PartitionError if the target refuses to give positions."""
     changes = TopicMonitor(flow).changes()
     plan, orders = _control(flow, changes)
     policy = ReplicationPolicy.of(flow)
@@ -88,32 +89,20 @@ def preview(flow: Flow) -> Preview:
     ends = source.offsets(dict.fromkeys(wanted, OffsetSpec.latest()))
     firsts = source.offsets(dict.fromkeys(wanted, OffsetSpec.earliest()))
     blocked = _blocked(flow, changes, wanted, starts)
-    partitions = []
-    for partition, topic in wanted.items():
-        at, end = starts.get(partition), ends.get(partition)
-        start = at.offset if at else None
-        # Of a topic that was deleted the position says nothing about the one of its name.
-        recreated = at is not None and at.hint is not None and not at.hint.belongs_to(topic.topic_id)
-        first = max(0 if recreated else start or 0, firsts.get(partition, 0))
-        records = max(0, end - first) if at and end is not None else None
-        lost = first - start if at and at.known and not recreated and start is not None else 0
-        partitions.append(
-            PartitionPreview(
-                topic=partition.topic,
-                partition=partition.partition,
-                remote_topic=topic.remote,
-                committed=at is not None and at.known,
-                start=start,
-                end=end,
-                records=records,
-                lost=lost,
-                recreated=recreated,
-                paused=is_paused(orders, partition),
-                blocked=blocked.get(partition, ""),
-            )
+    partitions = [
+        _partition(
+            partition,
+            topic,
+            starts.get(partition),
+            firsts.get(partition, 0),
+            ends.get(partition),
+            is_paused(orders, partition),
+            blocked.get(partition, ""),
         )
+        for partition, topic in wanted.items()
+    ]
     lost_topics = {topic.remote for topic in topics.values() if topic.remote_lost and flow.on_data_loss == "fail"}
-    return Preview(
+    return DryRun(
         flow.name,
         {n: (count, {**own, **KEEP, **ANY_TIME}) for n, (count, own) in changes.create.items() if n not in lost_topics},
         {name: (changes.existing[name], count) for name, count in changes.grow.items()},
@@ -126,8 +115,31 @@ def preview(flow: Flow) -> Preview:
     )
 
 
+def _partition(
+    partition: Partition, topic: Topic, at: Start | None, earliest: int, end: int | None, paused: bool, blocked: str
+) -> PartitionDryRun:
+    """The dry run of one partition that would start `at`; the source has offsets from `earliest` to `end`."""
+    start = at.offset if at else None
+    # The position of a deleted topic says nothing about the new topic of that name.
+    recreated = at is not None and at.hint is not None and not at.hint.belongs_to(topic.topic_id)
+    first = max(0 if recreated else start or 0, earliest)
+    return PartitionDryRun(
+        topic=partition.topic,
+        partition=partition.partition,
+        remote_topic=topic.remote,
+        committed=at is not None and at.known,
+        start=start,
+        end=end,
+        records=max(0, end - first) if at and end is not None else None,
+        lost=first - start if at and at.known and not recreated and start is not None else 0,
+        recreated=recreated,
+        paused=paused,
+        blocked=blocked,
+    )
+
+
 def _topics(flow: Flow, changes: Changes, source: ClusterAdmin, plan: Plan | None) -> dict[str, Topic]:
-    """The topics that are mirrored, each with the remote topic that the last plan knew, or the one of today."""
+    """The mirrored topics, each with the remote topic of the last plan, or else the one that exists now."""
     remote_topic = ReplicationPolicy.of(flow).remote_topic
     before = plan.known if plan else {}
     remote_ids = ClusterAdmin(flow.target).topic_ids(
@@ -149,7 +161,7 @@ def _reported(flow: Flow, changes: Changes, wanted: Collection[Partition]) -> di
 def _blocked(
     flow: Flow, changes: Changes, wanted: Mapping[Partition, Topic], starts: Mapping[Partition, Start]
 ) -> dict[Partition, str]:
-    """Why partitions would be blocked."""
+    """The partitions that would be blocked, with the reason of each."""
     new = {p for p, start in starts.items() if start.hint is None and start.newest is None}
     existing = {(wanted[p].remote, p.partition) for p in new if p.partition < changes.existing.get(wanted[p].remote, 0)}
     filled = with_records(flow, existing)
@@ -173,20 +185,29 @@ def _control(flow: Flow, changes: Changes) -> tuple[Plan | None, Orders]:
         return control.plan, control.orders
 
 
-def shown(found: Preview) -> str:
-    """For people."""
+def shown(found: DryRun) -> str:
+    """The dry run as text: the changes, then a table of the topics."""
+    lines = [*_changes(found), *_obstacles(found)]
+    return "\n".join(
+        [*lines, "", _topics_table(found), "", f"{number(found.records)} records to copy (offsets, markers included)"]
+    )
+
+
+def _changes(found: DryRun) -> list[str]:
     lines = [found.flow, ""]
     for name in found.internal:
         lines.append(f"  create {name}, 1 partition, compacted")
     for name, (count, config) in found.create.items():
-        own = ", ".join(f"{key}={value}" for key, value in sorted(config.items()) if key not in UNTOLD)
-        lines.append(f"  create {name}, {_counted(count, 'partition')}" + (f", {own}" if own else ""))
+        own = ", ".join(f"{key}={value}" for key, value in sorted(config.items()) if key not in NOT_SHOWN)
+        lines.append(f"  create {name}, {plural(count, 'partition')}" + (f", {own}" if own else ""))
     for name, (before, after) in found.grow.items():
         lines.append(f"  add partitions to {name}: {before} -> {after}")
     if len(lines) == 2:
         lines.append("  nothing to create or change on the target")
-    lines += [f"  REFUSED: {text}" for text in found.refusals]
-    lines += [f"  WARNING: {text}" for text in found.warnings]
+    return lines
+
+
+def _topics_table(found: DryRun) -> str:
     rows: list[list[Cell]] = []
     for topic, group in groupby(found.partitions, lambda partition: partition.topic):
         some = list(group)
@@ -195,20 +216,21 @@ def shown(found: Preview) -> str:
         records = sum(p.records or 0 for p in some if not p.blocked)
         rows.append([topic, some[0].remote_topic, len(some), committed, paused, records, sum(p.lost for p in some)])
     headers = ("topic", "remote topic", "partitions", "with position", "paused", "to copy", "lost")
+    return table(headers, rows)
+
+
+def _obstacles(found: DryRun) -> list[str]:
+    lines = [f"  REFUSED: {text}" for text in found.refusals]
+    lines += [f"  WARNING: {text}" for text in found.warnings]
     for name in sorted({p.topic for p in found.partitions if p.recreated}):
-        follows = "its partitions are blocked or begin anew, see on_data_loss"
+        follows = "on_data_loss decides whether its partitions are blocked or start again"
         lines.append(f"  {name} was deleted and created again: {follows}")
     for name, some_blocked in groupby(found.blocked, lambda partition: partition.topic):
         first, *others = some_blocked
-        more = f" (and {len(others)} more partitions)" if others else ""
+        more = f" (and {plural(len(others), 'more partition')})" if others else ""
         lines.append(f"  {name}-{first.partition} would be blocked{more}: {first.blocked}")
     if found.replacing:
-        lines.append(f"  not copied to {some_of(found.replacing)}: {REASON}")
+        lines.append(f"  nothing is copied to {some_of(found.replacing)}: {REASON}")
     for reason, names in found.left_out.items():
-        lines.append(f"  not copied, {_counted(len(names), 'topic')}: {some_of(names)}: {reason}")
-    lines += ["", table(headers, rows), "", f"{figure(found.records)} records to copy (offsets, markers included)"]
-    return "\n".join(lines)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"
+        lines.append(f"  not copied, {plural(len(names), 'topic')}: {some_of(names)}: {reason}")
+    return lines

@@ -9,13 +9,13 @@ from mirror.config.model import ALLOWED
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 REFERENCE = {"type": "string", "pattern": r"\$\{(env|file):[^}]+\}"}
-WORDS = ("title", "description", "default")
+KEPT_OUTSIDE = ("title", "description", "default")  # belong to the key, not to one of its alternatives
 
 
 def schema() -> dict[str, Any]:
-    """What the file may hold. A `${env:...}` or `${file:...}` may stand for any single value.
+    """The JSON schema. It allows `${env:...}` and `${file:...}` in place of any single value.
 
-    What goes beyond one value, such as an undefined cluster, is for `mirror validate` to find.
+    It checks each value by itself. What takes more than one, such as an undefined cluster, `mirror validate` finds.
     """
     found = _described(json_schema())
     models = [found, *found["$defs"].values()]
@@ -42,6 +42,6 @@ def _or_reference(node: dict[str, Any]) -> dict[str, Any]:
     single = node.get("type") not in ("object", "array") and "$ref" not in node
     if not single or ("type" in node and node["type"] == "string" and not node.keys() & {"enum", "pattern"}):
         return node
-    words = {key: node[key] for key in WORDS if key in node}
-    value = {key: each for key, each in node.items() if key not in WORDS}
-    return {**words, "anyOf": [*(value.get("anyOf") or [value]), REFERENCE]}
+    outside = {key: node[key] for key in KEPT_OUTSIDE if key in node}
+    value = {key: each for key, each in node.items() if key not in KEPT_OUTSIDE}
+    return {**outside, "anyOf": [*(value.get("anyOf") or [value]), REFERENCE]}

@@ -1,4 +1,8 @@
-"""`mirror status`: how flows stand, from the control and status topics on the target."""
+"""`mirror status`: the present state of flows, read from the control and status topics on the target.
+
+It needs no running service and no HTTP, so it knows what the newest reports say, and not what the service has counted:
+that is mirror/status/overflow.py.
+"""
 
 from __future__ import annotations
 
@@ -7,36 +11,35 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
-from mirror.commands.tables import Cell, figure, table
+from mirror.commands.text_table import Cell, table
 from mirror.control.decisions import Incident
 from mirror.control.plan import Plan
 from mirror.control.reader import ControlReader
-from mirror.control.reports import Report
 from mirror.control.state import State
 from mirror.control.topics import DatedReport, StatusReader
 from mirror.errors import ClusterAway, FlowError
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
 from mirror.settings import Flow
-from mirror.timing import SILENCE
+from mirror.status.observed import UNASSIGNED, is_silent, lag, lag_seconds, observed_state, position
+from mirror.text import duration, moment
 
 WELL = (State.STARTING.value, State.PAUSED.value, State.RUNNING.value)
-# The worst first.
-STATES = (State.BLOCKED.value, "unassigned", State.RETRYING.value, State.RELEASED.value, *WELL)
+# Worst first: a topic's row shows the worst state of its partitions.
+STATES = (State.BLOCKED.value, UNASSIGNED, State.RETRYING.value, State.RELEASED.value, *WELL)
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionView:
-    """One partition as its task has last reported it; None where nothing is known."""
+class ReportedPartition:
+    """One partition as its newest report shows it; None where nothing is known."""
 
     topic: str
     partition: int
     remote: str
-    state: str  # as reported, or "unassigned": no report for SILENCE seconds
+    state: str  # as reported, or "unassigned" without a recent report
     reason: str
     position: int | None  # next upstream offset
     lag: int | None  # records
@@ -44,66 +47,70 @@ class PartitionView:
     records_per_second: float | None
     last_commit: float | None  # seconds since the Unix epoch
     report_age: float | None  # seconds
-    incident: Incident | None = None  # what blocks it, if `mirror resume` can decide about it
-    held_back: int = 0  # offsets behind a transaction that is open on the source for too long
+    incident: Incident | None = None  # what blocks the partition, if `mirror resume` can decide about it
+    held_back: int = 0  # offsets that a long open transaction on the source holds back
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The partition as it is printed with --json."""
         incident = None if self.incident is None else self.incident._asdict()
         return {**asdict(self), "incident": incident}
 
 
 @dataclass(frozen=True, slots=True)
-class FlowView:
-    """One flow."""
+class ReportedFlow:
+    """One flow as its plan and the reports on the target show it."""
 
     flow: str
-    state: str  # running, stopped (in order), silent (no task reports), new (never run), unknown
+    state: str  # running, stopped (in order), silent (no task reports), new (never run) or unknown
     reason: str
     leader: str
     generation: int
     orders: tuple[str, ...]
-    partitions: tuple[PartitionView, ...]
+    partitions: tuple[ReportedPartition, ...]
+
+    @staticmethod
+    def without_reports(flow: str, state: str, reason: str) -> ReportedFlow:
+        """A flow of which nothing but the reason is known."""
+        return ReportedFlow(flow, state, reason, "", 0, (), ())
 
     @property
     def well(self) -> bool:
-        """Does it run, and is no partition retrying, blocked or silent?"""
+        """True if the flow runs and every partition is starting, running or paused."""
         return self.state == "running" and all(p.state in WELL for p in self.partitions)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The flow as it is printed with --json."""
         partitions = [partition.as_dict() for partition in self.partitions]
         return {**asdict(self), "partitions": partitions, "well": self.well}
 
 
-def look(flow: Flow) -> FlowView:
-    """How the flow stands now. A target that does not answer is told as the flow's reason."""
-    nothing = FlowView(flow.name, "unknown", "", "", 0, (), ())
+def read_status(flow: Flow) -> ReportedFlow:
+    """Read the present state of a flow. If the target does not answer, that is the flow's reason."""
     try:
         topics = ClusterAdmin(flow.target).partitions()
         if not {flow.control_topic, flow.status_topic} <= topics.keys():
-            return _but(nothing, "new", f"no service has run it yet: {flow.target.alias} has no {flow.control_topic}")
+            return ReportedFlow.without_reports(
+                flow.name, "new", f"no service has run it yet: {flow.target.alias} has no {flow.control_topic}"
+            )
         with closing(ControlReader(flow)) as control:
             control.read_to_end()
         plan = control.plan
         if plan is None:
-            return _but(nothing, "new", "no service has written a plan yet")
+            return ReportedFlow.without_reports(flow.name, "new", "no service has written a plan yet")
         heard = StatusReader.recent(flow, sum(map(len, plan.slices)))
         if not {p for each in plan.slices for p in each} <= {each.report.partition for each in heard}:
             with closing(StatusReader(flow, back=2**62)) as status:
                 heard = status.history()
     except (ClusterAway, FlowError) as error:
-        return _but(nothing, "unknown", str(error))
+        return ReportedFlow.without_reports(flow.name, "unknown", str(error))
     orders = tuple(f"{scope}: {'paused' if order.paused else 'not paused'}" for scope, order in control.orders.items())
-    return view(flow.name, plan, orders, heard, time.time())
+    return reported_flow(flow.name, plan, orders, heard, time.time())
 
 
-def _but(nothing: FlowView, state: str, reason: str) -> FlowView:
-    return FlowView(nothing.flow, state, reason, "", 0, (), ())
-
-
-def view(flow: str, plan: Plan, orders: tuple[str, ...], heard: Iterable[DatedReport], now: float) -> FlowView:
-    """What plan and reports, oldest first, say together. `now`: seconds since the Unix epoch."""
+def reported_flow(
+    flow: str, plan: Plan, orders: tuple[str, ...], heard: Iterable[DatedReport], now: float
+) -> ReportedFlow:
+    """The state of a flow by its plan and its reports, oldest first. `now` is in seconds since the Unix epoch."""
     reports: dict[Partition, list[DatedReport]] = {}
     for each in heard:
         reports.setdefault(each.report.partition, []).append(each)
@@ -115,32 +122,32 @@ def view(flow: str, plan: Plan, orders: tuple[str, ...], heard: Iterable[DatedRe
         state, reason = "stopped", "the service was stopped in order, or another flow is in the way: see mirror check"
     elif not wanted:
         state, reason = "silent", "no topic that mirror may see matches: look at topics and exclude, and at Describe"
-    elif age is None or age > SILENCE:
-        since = "ever" if age is None else f"for {_duration(age)}"
+    elif is_silent(age):
+        since = "ever" if age is None else f"for {duration(age)}"
         state, reason = "silent", f"no task has reported {since}: is the service running?"
     else:
         state, reason = "running", ""
-    return FlowView(flow, state, reason, plan.leader, plan.generation, orders, partitions)
+    return ReportedFlow(flow, state, reason, plan.leader, plan.generation, orders, partitions)
 
 
-def _partition(partition: Partition, plan: Plan, heard: list[DatedReport], now: float) -> PartitionView:
+def _partition(partition: Partition, plan: Plan, heard: list[DatedReport], now: float) -> ReportedPartition:
     remote = plan.topics[partition.topic].remote
     if not heard:
-        return PartitionView(
-            *partition, remote, "unassigned", "no task has reported it", None, None, None, None, None, None
+        return ReportedPartition(
+            *partition, remote, UNASSIGNED, "no task has reported it", None, None, None, None, None, None
         )
     report, age = heard[-1].report, max(0.0, now - heard[-1].at)
-    state, reason = report.state, report.reason
-    if age > SILENCE or report.leader != plan.leader:
-        state, reason = "unassigned", f"no task has reported it for {_duration(age)}; before: {state} {reason}".rstrip()
-    return PartitionView(
+    state, reason = observed_state(report, age, plan.leader), report.reason
+    if state == UNASSIGNED:
+        reason = f"no task has reported it for {duration(age)}; before: {report.state} {reason}".rstrip()
+    return ReportedPartition(
         *partition,
         remote,
         state,
         reason,
-        report.position if report.position >= 0 else None,
-        report.lag if report.lag >= 0 else None,
-        _behind(report, now),
+        position(report),
+        lag(report),
+        lag_seconds(report, now),
         _rate(heard) if state == "running" else None,
         report.last_commit or None,
         age,
@@ -149,14 +156,8 @@ def _partition(partition: Partition, plan: Plan, heard: list[DatedReport], now: 
     )
 
 
-def _behind(report: Report, now: float) -> float | None:
-    if report.behind_since < 0:
-        return None
-    return max(0.0, now - report.behind_since) if report.behind_since else 0.0
-
-
 def _rate(heard: list[DatedReport]) -> float | None:
-    """Records per second, from the newest two reports that are more than a second apart."""
+    """Records per second between the newest report and the last one that is more than a second older."""
     newest = heard[-1]
     for older in reversed(heard[:-1]):
         if older.report.incarnation != newest.report.incarnation:
@@ -166,21 +167,21 @@ def _rate(heard: list[DatedReport]) -> float | None:
     return None
 
 
-def shown(view: FlowView, by_partition: bool) -> str:
-    """For people: a line on the flow, and a table of its topics or partitions."""
-    leader = f", generation {view.generation} of {view.leader[:8]}" if view.leader else ""
-    counts = Counter(p.state for p in view.partitions)
-    tally = ", ".join(f"{count} {state}" for state, count in counts.most_common())
-    head = f"{view.flow}  {view.state}{leader}" + (f"  ({tally})" if tally else "")
-    lines = [head, *([f"  {view.reason}"] if view.reason else []), *(f"  order: {order}" for order in view.orders)]
-    if view.partitions:
-        lines += ["", _partition_table(view) if by_partition else _topic_table(view)]
+def shown(flow: ReportedFlow, by_partition: bool) -> str:
+    """The flow as text: one line about it, and a table of its topics or partitions."""
+    leader = f", generation {flow.generation} of {flow.leader[:8]}" if flow.leader else ""
+    counts = Counter(p.state for p in flow.partitions)
+    states = ", ".join(f"{count} {state}" for state, count in counts.most_common())
+    head = f"{flow.flow}  {flow.state}{leader}" + (f"  ({states})" if states else "")
+    lines = [head, *([f"  {flow.reason}"] if flow.reason else []), *(f"  order: {order}" for order in flow.orders)]
+    if flow.partitions:
+        lines += ["", _partition_table(flow) if by_partition else _topic_table(flow)]
     return "\n".join(lines)
 
 
-def _partition_table(view: FlowView) -> str:
+def _partition_table(flow: ReportedFlow) -> str:
     rows: list[list[Cell]] = []
-    for p in view.partitions:
+    for p in flow.partitions:
         name, when = f"{p.topic}-{p.partition}", (_moment(p.last_commit), _age(p.report_age))
         rows.append([name, p.state, p.position, p.lag, p.lag_seconds, p.records_per_second, *when, p.reason])
     return table(
@@ -188,18 +189,18 @@ def _partition_table(view: FlowView) -> str:
     )
 
 
-def _topic_table(view: FlowView) -> str:
+def _topic_table(flow: ReportedFlow) -> str:
     rows: list[list[Cell]] = []
-    for topic, group in groupby(view.partitions, lambda p: p.topic):
+    for topic, group in groupby(flow.partitions, lambda p: p.topic):
         some = list(group)
         worst = min(some, key=lambda p: (STATES.index(p.state) if p.state in STATES else 0, not p.reason))
         state = worst.state + ("" if len({p.state for p in some}) == 1 else " (some)")
         age = max((p.report_age for p in some if p.report_age is not None), default=None)
         last = max((p.last_commit for p in some if p.last_commit), default=None)
-        lag, rate = _total(p.lag for p in some), _total(p.records_per_second for p in some)
-        behind = max((p.lag_seconds for p in some if p.lag_seconds is not None), default=None)
-        figures = (len(some), state, lag, behind, rate)
-        rows.append([topic, some[0].remote, *figures, _moment(last), _age(age), worst.reason])
+        records, rate = _total(p.lag for p in some), _total(p.records_per_second for p in some)
+        waited = max((p.lag_seconds for p in some if p.lag_seconds is not None), default=None)
+        numbers = (len(some), state, records, waited, rate)
+        rows.append([topic, some[0].remote, *numbers, _moment(last), _age(age), worst.reason])
     headers = ["topic", "remote topic", "partitions", "state", "lag", "seconds", "records/s"]
     return table([*headers, "last commit", "reported", "reason"], rows)
 
@@ -210,15 +211,8 @@ def _total(values: Iterable[float | int | None]) -> float | int | None:
 
 
 def _age(seconds: float | None) -> str | None:
-    return None if seconds is None else f"{_duration(seconds)} ago"
-
-
-def _duration(seconds: float) -> str:
-    for most, unit, name in ((120, 1, "s"), (7200, 60, "min"), (48 * 3600, 3600, "h")):
-        if seconds < most:
-            return f"{figure(int(seconds // unit))} {name}"
-    return f"{seconds / 86400:,.0f} days"
+    return None if seconds is None else f"{duration(seconds)} ago"
 
 
 def _moment(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return None if seconds is None else moment(seconds)

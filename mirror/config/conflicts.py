@@ -1,4 +1,4 @@
-"""What no single flow can tell: flows against each other."""
+"""Finds conflicts between flows, which no single flow shows."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from collections.abc import Iterator, Mapping, Set
 from itertools import combinations
 
 from mirror.config.located_yaml import Problem
-from mirror.config.model import Ends, Flow
+from mirror.config.model import EndsModel, FlowModel
 from mirror.naming import LITERAL, ReplicationPolicy
 
-PASSES = 3  # of one flow until records go round for ever: in the second round every alias stands in the name
-WAYS_MAX = 1_000  # that are followed, short ones first; a full mesh of many clusters has more
+PASSES = 3  # times that a topic passes one flow until it counts as a loop: in round two its name has every alias
+PATHS_MAX = 1_000  # paths that are followed, short ones first; a full mesh of many clusters has more
 
 
 def flow_problems(
-    ends: Mapping[int, Ends], flows: Mapping[int, Flow], servers: Mapping[str, Set[str]]
+    ends: Mapping[int, EndsModel], flows: Mapping[int, FlowModel], servers: Mapping[str, Set[str]]
 ) -> Iterator[Problem]:
-    """Flows that don't go together: `ends` and `flows` by index, as far as they can be read; servers by alias."""
+    """Find flows that don't go together. `ends` and `flows` have what is valid, by index; `servers` is by alias."""
     clusters = _clusters(servers)
     yield from _end_problems(ends, clusters)
     yield from _never_copied(flows)
-    ways = {number: _Way(f, clusters) for number, f in flows.items() if clusters[f.source] != clusters[f.target]}
-    for (first, one), (second, other) in combinations(ways.items(), 2):
+    edges = {number: _Edge(f, clusters) for number, f in flows.items() if clusters[f.source] != clusters[f.target]}
+    for (first, one), (second, other) in combinations(edges.items(), 2):
         if topic := one.meets(other):
             text = f"flows[{first}] copies {topic} from the same cluster to the same topic of the same target"
             yield Problem(("flows", second, "topics"), text)
-    for last in ways:
-        if loop := _loop(ways, last):
+    for last in edges:
+        if loop := _loop(edges, last):
             others, name, back = loop
             text = (
                 f"here and in {others} records would go round for ever: {name} would come back as {back}; use default "
@@ -37,7 +37,7 @@ def flow_problems(
             yield Problem(("flows", last, "replication_policy"), text)
 
 
-def _end_problems(ends: Mapping[int, Ends], clusters: Mapping[str, str]) -> Iterator[Problem]:
+def _end_problems(ends: Mapping[int, EndsModel], clusters: Mapping[str, str]) -> Iterator[Problem]:
     for index, end in ends.items():
         here = ("flows", index, "target")
         if end.source == end.target:
@@ -59,8 +59,8 @@ def _end_problems(ends: Mapping[int, Ends], clusters: Mapping[str, str]) -> Iter
             yield Problem(("flows", second, "group"), text)
 
 
-def _never_copied(flows: Mapping[int, Flow]) -> Iterator[Problem]:
-    """Names in `topics` that no record is ever copied for. What expressions match is only known on the source."""
+def _never_copied(flows: Mapping[int, FlowModel]) -> Iterator[Problem]:
+    """Find names in `topics` that are never copied. What expressions match is only known on the source."""
     for index, flow in flows.items():
         policy = ReplicationPolicy(flow, flow.source, flow.target)
         for place, name in enumerate(flow.topics):
@@ -71,25 +71,25 @@ def _never_copied(flows: Mapping[int, Flow]) -> Iterator[Problem]:
 
 
 def _clusters(servers: Mapping[str, Set[str]]) -> dict[str, str]:
-    """For each alias the first one of the same cluster: they share a server."""
+    """For each alias the first alias of the same cluster: both share a server."""
     first: dict[str, str] = {}
     for alias, own in servers.items():
         first[alias] = next((first[other] for other in first if servers[other] & own), alias)
     return first
 
 
-class _Way:
-    """A flow, from cluster to cluster."""
+class _Edge:
+    """A flow as an edge between two clusters, with sample names of topics."""
 
-    def __init__(self, flow: Flow, clusters: Mapping[str, str]) -> None:
+    def __init__(self, flow: FlowModel, clusters: Mapping[str, str]) -> None:
         self.alias = flow.source
         self.source, self.target = clusters[flow.source], clusters[flow.target]
         self.policy = ReplicationPolicy(flow, flow.source, flow.target)
-        # An expression without what is special in it is, as a rule, a name that it matches.
+        # An expression without its special characters is, as a rule, a name that it matches.
         self.samples = sorted({"topic", *(re.sub(r"[^a-zA-Z0-9._-]", "", each) for each in flow.topics)} - {""})
 
-    def meets(self, other: _Way) -> str | None:
-        """A topic of one cluster under two aliases that both would copy to one and the same."""
+    def meets(self, other: _Edge) -> str | None:
+        """A topic that both flows would copy to the same remote topic, if they name one source by two aliases."""
         if self.alias == other.alias or (self.source, self.target) != (other.source, other.target):
             return None
         for name in sorted({*self.samples, *other.samples}):
@@ -99,26 +99,26 @@ class _Way:
         return None
 
 
-def _loop(ways: Mapping[int, _Way], last: int) -> tuple[str, str, str] | None:
-    """Flows before `last` through which a topic of its source comes back, again and again; its name, before and after.
+def _loop(edges: Mapping[int, _Edge], last: int) -> tuple[str, str, str] | None:
+    """The flows before `last` through which a topic of its source comes back for ever; its name, before and after.
 
-    The policies themselves are asked, with names of the flow's lists.
+    Sample names are sent through the policies themselves.
     """
     known: set[tuple[int, str, int]] = set()
-    for sample in ways[last].samples:
-        open_ = deque([([last], [sample])])  # the way, and the topic's name before each of its flows
-        while open_ and len(known) < WAYS_MAX:
-            way, names = open_.popleft()
-            here, passes = ways[way[-1]], way.count(last)
+    for sample in edges[last].samples:
+        open_ = deque([([last], [sample])])  # the path, and the topic's name before each of its flows
+        while open_ and len(known) < PATHS_MAX:
+            path, names = open_.popleft()
+            here, passes = edges[path[-1]], path.count(last)
             if not here.policy.is_mirrored(names[-1]):
                 continue
             if passes == PASSES:
-                again = way.index(last, 1)
-                return ", ".join(f"flows[{n}]" for n in sorted(set(way) - {last})), names[0], names[again]
+                again = path.index(last, 1)
+                return ", ".join(f"flows[{n}]" for n in sorted(set(path) - {last})), names[0], names[again]
             name = here.policy.remote_topic(names[-1])
-            for number, other in ways.items():
+            for number, other in edges.items():
                 state = (number, name, passes)
                 if number <= last and other.source == here.target and state not in known:
                     known.add(state)
-                    open_.append(([*way, number], [*names, name]))
+                    open_.append(([*path, number], [*names, name]))
     return None

@@ -1,4 +1,4 @@
-"""What no single key can tell of a cluster: what librdkafka itself says of its properties."""
+"""Checks a cluster's properties with librdkafka itself, without connecting to anything."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mirror.config.model import SERVER
 from mirror.kafka.clients import DEFAULTS, SOURCE_CONSUMER, TARGET_PRODUCER, TARGET_PRODUCER_DEFAULTS
 from mirror.kafka.librdkafka_log import NOT_CREATED, UNKNOWN_PROPERTY, why_not_created
 
-# A logger that nobody reads, or else `debug` in the file would print while the file is being checked.
+# A logger without output: if the file sets `debug`, librdkafka would print during the check.
 _SILENT = logging.Logger("mirror.config")
 _SILENT.addHandler(logging.NullHandler())
 
 _DOCUMENTATION = "https://github.com/confluentinc/librdkafka/blob/master/CONFIGURATION.md"
 _BROKERS = ("bootstrap.servers", "metadata.broker.list")  # without both no client connects to anything
 
-# Java's names, and what to write instead.
+# Names of Java's clients, and what to write instead.
 _JAVA = {
     "sasl.jaas.config": "sasl.username and sasl.password",
     "sasl.login.callback.handler.class": "sasl.oauthbearer.method and its sasl.oauthbearer.* properties",
@@ -37,7 +37,7 @@ _JAVA = {
     "max.request.size": "message.max.bytes",
     "max.poll.records": "batch_max_records of the flow",
 }
-# For "did you mean"; librdkafka has no list to ask for.
+# For "did you mean": librdkafka offers no list of its names.
 _COMMON = [
     "bootstrap.servers",
     "consumer",
@@ -74,7 +74,7 @@ _COMMON = [
 
 @dataclass(frozen=True)
 class _Role:
-    """One kind of client as a task makes it: its section, our defaults, and what is fixed over the user's."""
+    """One kind of client as a task makes it: its section of the file, our defaults, and our fixed values."""
 
     section: str
     make: Callable[..., Any]
@@ -82,7 +82,7 @@ class _Role:
     fixed: Mapping[str, Any]
 
 
-# kinit is a program that librdkafka starts when a client is made, and it would go to the network.
+# librdkafka starts kinit when a client is made, and that would use the network.
 _OFFLINE = {"sasl.kerberos.kinit.cmd": "true"}
 _ROLES = (
     _Role("consumer", Consumer, DEFAULTS, {**SOURCE_CONSUMER, **_OFFLINE, "group.id": "check"}),
@@ -94,7 +94,7 @@ _ROLES = (
             **_OFFLINE,
             **TARGET_PRODUCER,
             "transactional.id": "check",
-            # The longest that brokers allow: what has to be shorter than it is made so later.
+            # The longest that brokers allow. Time-outs that have to be shorter are set later.
             "transaction.timeout.ms": 900_000,
             "message.timeout.ms": 900_000,
         },
@@ -113,15 +113,15 @@ class _Property:
 def client_problems(
     at: Location, cluster: Mapping[str, Any], references: Set[Location], broken: Set[Location]
 ) -> list[Problem]:
-    """What librdkafka says of a cluster's properties, without connecting to anything.
+    """The problems that librdkafka finds in a cluster's properties.
 
-    Those at `broken` locations have their problem already. Values from `references` and those with a secret's
-    name are in no problem's text.
+    Properties at `broken` locations are skipped: they have a problem already. No text holds a value from `references`,
+    or one whose name looks like a secret's.
     """
     clients = [(role, _properties(at, cluster, role, references)) for role in _ROLES]
     done = broken | {(*at, "bootstrap.servers")}
-    given = [(role, each) for role, properties in clients for each in properties.values()]
-    found = [_single(role, each) for role, each in given if each.location not in done]
+    everything = [(role, each) for role, properties in clients for each in properties.values()]
+    found = [_single(role, each) for role, each in everything if each.location not in done]
     if not any(found) and not any(location[: len(at)] == at for location in broken):
         found = [_together(at, role, properties) for role, properties in clients]
     return list(dict.fromkeys(filter(None, found)))
@@ -144,41 +144,41 @@ def _properties(
     return result
 
 
-def _single(role: _Role, given: _Property) -> Problem | None:
-    """The problem with one property that has nothing to do with the others."""
-    if given.name in _BROKERS:
-        return Problem(given.location, "brokers must be given by bootstrap.servers of the cluster itself")
-    # The Python client has a `logger`, and would quietly take ours for the user's.
-    said = UNKNOWN_PROPERTY if given.name == "logger" else _refusal(role, {given.name: given.value})
+def _single(role: _Role, own: _Property) -> Problem | None:
+    """The problem of one property by itself."""
+    if own.name in _BROKERS:
+        return Problem(own.location, "brokers must be given by bootstrap.servers of the cluster itself")
+    # The Python client has a property `logger`, and would silently take ours for the user's.
+    said = UNKNOWN_PROPERTY if own.name == "logger" else _refusal(role, {own.name: own.value})
     if said is None or said.startswith(NOT_CREATED):
         return None
-    if given.name in _JAVA:
-        return Problem(given.location, f"Java's name; librdkafka's names are used: {_JAVA[given.name]}")
+    if own.name in _JAVA:
+        return Problem(own.location, f"Java's name; librdkafka's names are used: {_JAVA[own.name]}")
     if said.startswith(UNKNOWN_PROPERTY):
-        near = get_close_matches(given.name, _COMMON, n=1)
+        near = get_close_matches(own.name, _COMMON, n=1)
         meant = f'did you mean "{near[0]}"? ' if near else ""
-        return Problem(given.location, f"unknown property; {meant}librdkafka's names are used, see {_DOCUMENTATION}")
-    if given.hidden:
-        return Problem(given.location, f"librdkafka refuses the value (not shown), see {_DOCUMENTATION}")
-    return Problem(given.location, f"librdkafka refuses the value: {said}, see {_DOCUMENTATION}")
+        return Problem(own.location, f"unknown property; {meant}librdkafka's names are used, see {_DOCUMENTATION}")
+    if own.hidden:
+        return Problem(own.location, f"librdkafka refuses the value (not shown), see {_DOCUMENTATION}")
+    return Problem(own.location, f"librdkafka refuses the value: {said}, see {_DOCUMENTATION}")
 
 
 def _together(at: Location, role: _Role, properties: Mapping[str, _Property]) -> Problem | None:
-    """The problem with properties that are good each by itself."""
-    said = _refusal(role, {name: given.value for name, given in properties.items()})
+    """The problem of properties that are valid one by one, but not together."""
+    said = _refusal(role, {name: own.value for name, own in properties.items()})
     if said is None:
         return None
     text = why_not_created(said)
     named = max((name for name in properties if name in text), key=len, default=None)
-    secrets = [given.value for given in properties.values() if given.hidden]
+    secrets = [own.value for own in properties.values() if own.hidden]
     return Problem(properties[named].location if named else at, f"librdkafka: {_redacted(text, secrets)}")
 
 
 def _refusal(role: _Role, properties: Mapping[str, str]) -> str | None:
-    """Why the client can't be made, if so."""
+    """librdkafka's reason not to make the client; None if it makes it."""
     config = {**role.defaults, **properties, **role.fixed}
     if any("OAUTHBEARER" in config.get(name, "") for name in ("sasl.mechanism", "sasl.mechanisms")):
-        # With it a client would fetch a token at once; what OAUTHBEARER needs is checked without it too.
+        # With it a client would fetch a token at once. The OAUTHBEARER properties are checked without it, too.
         config.pop("security.protocol", None)
     for name in _BROKERS:
         config.pop(name, None)
@@ -186,21 +186,21 @@ def _refusal(role: _Role, properties: Mapping[str, str]) -> str | None:
         role.make(config, logger=_SILENT).close()
     except KafkaException as error:
         return " ".join(error.args[0].str().split())
-    except Exception as error:  # for callbacks, odd characters: TypeError, AttributeError, SystemError, ...
+    except Exception as error:  # TypeError, AttributeError, SystemError and others, for callbacks or odd characters
         return f"{type(error).__name__}: {error}"
     return None
 
 
 def _redacted(text: str, secrets: Iterable[str]) -> str:
-    """The text, or without it if it has even a part of a secret: librdkafka cuts long values."""
+    """The text, or a substitute if it holds even a part of a secret: librdkafka shortens long values."""
     for secret in secrets:
         width = min(len(secret), 6)
         if width and any(secret[i : i + width] in text for i in range(len(secret) - width + 1)):
-            return "the properties don't go together (its words are not shown: a secret is in them)"
+            return "the properties don't go together (librdkafka's text is not shown: it holds a secret)"
     return text
 
 
 def servers(value: str) -> set[str]:
-    """`bootstrap.servers` as host:port, so that two ways to write one server are equal."""
+    """The servers as host:port, so that two ways to write the same one are equal."""
     found = (SERVER.fullmatch(server.strip()) for server in value.split(","))
     return {f"{match['host'].lower()}:{match['port'] or 9092}" for match in found if match}

@@ -1,4 +1,4 @@
-"""The configuration file: YAML to frozen settings, or every problem in it with file, line and key."""
+"""Loads the configuration file: returns frozen settings, or raises every problem with file, line and key."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _SPARK_CONF: Location = ("spark", "conf")
 
 
 def load(path: Path, environ: Mapping[str, str] = os.environ) -> settings.Settings:
-    """The settings in a YAML file, checked without touching the network.
+    """Load the settings from a YAML file, and check them without touching the network.
 
-    Raises ConfigError with all problems in the order of their lines. No problem's text holds a value that came
-    from a `${...}` or belongs to a secret's name.
+    Raises ConfigError with all problems in the order of their lines. No text of a problem holds a value that came from
+    a `${...}`, or one whose key looks like a secret's.
     """
     document = located_yaml.read(path, environ)
     found, root = _check(document)
@@ -40,20 +40,20 @@ def load(path: Path, environ: Mapping[str, str] = os.environ) -> settings.Settin
 
 def json_schema() -> dict[str, Any]:
     """The JSON schema of the file, for editors."""
-    return model.Root.model_json_schema()
+    return model.RootModel.model_json_schema()
 
 
-def _check(document: Document) -> tuple[list[Problem], model.Root | None]:
+def _check(document: Document) -> tuple[list[Problem], model.RootModel | None]:
     tree, found = document.tree, list(document.problems)
     if not isinstance(tree, dict):
         if not found:
-            keys = ", ".join(model.Root.model_fields)
+            keys = ", ".join(model.RootModel.model_fields)
             what = "the file is empty" if tree is None else "the top level is not a mapping"
             found.append(Problem((), f"{what}; it must be a mapping with the keys {keys}", 1))
         return found, None
     clusters = _mapping(tree.get("clusters"))
     context = {"aliases": list(clusters)}
-    root, errors = _validated(model.Root, tree, context)
+    root, errors = _validated(model.RootModel, tree, context)
     broken = {problem.location for problem in found}
     explain = _Explainer(document)
     found += [problem for problem in map(explain, errors) if problem.location not in broken]
@@ -79,19 +79,19 @@ def _validated(kind: type[_Model], value: Any, context: dict[str, Any]) -> tuple
 
 
 def _across(tree: dict[str, Any], context: dict[str, Any]) -> Iterator[Problem]:
-    """Problems between flows, from as much of the file as is good; one for each place."""
+    """Problems between flows, from all parts of the file that are valid; at most one for each place."""
     flows = tree.get("flows")
     listed = list(enumerate(flows[: model.FLOWS_MAX] if isinstance(flows, list) else []))
     known = {
         alias: servers(str(_mapping(cluster).get("bootstrap.servers") or ""))
         for alias, cluster in _mapping(tree.get("clusters")).items()
     }
-    ends = {index: good for index, flow in listed if (good := _validated(model.Ends, flow, context)[0])}
-    whole = {index: good for index, flow in listed if (good := _validated(model.Flow, flow, context)[0])}
-    told: set[Location] = set()
+    ends = {index: good for index, flow in listed if (good := _validated(model.EndsModel, flow, context)[0])}
+    whole = {index: good for index, flow in listed if (good := _validated(model.FlowModel, flow, context)[0])}
+    reported: set[Location] = set()
     for problem in flow_problems(ends, whole, known):
-        if problem.location not in told:
-            told.add(problem.location)
+        if problem.location not in reported:
+            reported.add(problem.location)
             yield problem
 
 
@@ -100,7 +100,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 class _Explainer:
-    """Puts pydantic's errors into plain words, with what is allowed."""
+    """Turns pydantic's errors into plain sentences that name what is allowed."""
 
     def __init__(self, document: Document) -> None:
         self._references = document.references
@@ -110,7 +110,7 @@ class _Explainer:
         location = error["loc"]
         if location[-1] == "[key]":
             location = location[:-1]
-        # Only where no secret is expected is a value shown.
+        # A value is shown only where no secret is expected.
         shown = location[0] not in ("clusters", "spark") and location not in self._references
         return Problem(location, self._text(error, location, shown))
 
@@ -120,7 +120,7 @@ class _Explainer:
             near = get_close_matches(str(location[-1]), allowed, n=1)
             meant = f'; did you mean "{near[0]}"?' if near else ";"
             return f"unknown key{meant} allowed: {', '.join(allowed)}"
-        if error["type"] == "told" and location not in self._references:
+        if error["type"] == model.EXPLAINED and location not in self._references:
             return error["msg"]
         must = f"must be {self._allowed(location)}"
         if error["type"] == "missing":
@@ -160,13 +160,13 @@ def _key_path(location: Location) -> str:
         if isinstance(key, int):
             path += f"[{key}]"
         else:
-            # A key with other characters is cut: with a space forgotten, `sasl.password:...` is all key.
+            # A key is cut at any other character: without the space after its colon it would hold the secret as well.
             name = re.match(r"[\w.-]*", key)
             path += ("." if path else "") + (key if name and name[0] == key else f"{name and name[0]}…")
     return path
 
 
-def _settings(root: model.Root, spark_references: frozenset[str]) -> settings.Settings:
+def _settings(root: model.RootModel, spark_references: frozenset[str]) -> settings.Settings:
     clusters = {
         alias: settings.Cluster(alias, cluster.properties, cluster.consumer, cluster.producer)
         for alias, cluster in root.clusters.items()
@@ -181,7 +181,7 @@ def _settings(root: model.Root, spark_references: frozenset[str]) -> settings.Se
     )
 
 
-def _flow(flow: model.Flow, clusters: Mapping[str, settings.Cluster]) -> settings.Flow:
+def _flow(flow: model.FlowModel, clusters: Mapping[str, settings.Cluster]) -> settings.Flow:
     values = flow.model_dump() | {
         "source": clusters[flow.source],
         "target": clusters[flow.target],

@@ -1,7 +1,7 @@
-"""YAML that knows where everything was: lines by key path, duplicate keys, and `${...}` references.
+"""Reads YAML and keeps the line of every key. Finds duplicate keys, and resolves `${...}` references.
 
-Scalars stay text as they were written, so that a password such as `0123` or `1e5` is not turned into a number;
-whoever reads the tree gives them types. Only null is None, and booleans are in lower case.
+Scalars stay text as they were written, so that a password such as `0123` or `1e5` does not become a number. The model
+gives them types. Only null is None, and booleans are in lower case.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Location = tuple[str | int, ...]
 
 SECRET = re.compile("password|secret|token|key|jaas|oauth|credential", re.IGNORECASE)
 
-# A Kubernetes ConfigMap can't be larger.
+# The limit of a Kubernetes ConfigMap.
 SIZE_MAX = 2**20  # bytes of the file, and of each file that it refers to
-# Ten lines of aliases inside aliases stand for billions of values.
-ALIASED_MAX = 100_000  # values that stand where they do because of an alias
+# Limited, since ten lines of aliases inside aliases can stand for billions of values.
+ALIASED_MAX = 100_000  # values that an alias repeats
 REFERRED_MAX = 16 * 2**20  # characters of all values with references
 
 _REFERENCE = re.compile(r"(?P<escape>\$\$\{)|\$\{(?P<body>[^}]*)(?P<end>\}?)")
@@ -34,7 +34,7 @@ class Problem(NamedTuple):
 
     location: Location
     text: str
-    line: int | None = None  # where the key's own line is not it
+    line: int | None = None  # if it is not the key's own line
 
 
 @dataclass
@@ -43,18 +43,18 @@ class Document:
 
     tree: Any = None
     lines: dict[Location, int] = field(default_factory=dict)
-    references: set[Location] = field(default_factory=set)  # values made from ${...}: never to be shown
+    references: set[Location] = field(default_factory=set)  # places of values made from ${...}, which are never shown
     problems: list[Problem] = field(default_factory=list)
 
     def line(self, location: Location) -> int | None:
-        """The line of a key, or of the nearest mapping around a key that is not there."""
+        """The line of a key, or of the nearest mapping around a missing one."""
         while location and location not in self.lines:
             location = location[:-1]
         return self.lines.get(location)
 
 
 class _TooMuch(Exception):
-    """The file stands for more than anybody means to write."""
+    """The file stands for more values than anybody writes on purpose."""
 
     def __init__(self, text: str, line: int | None = None) -> None:
         super().__init__(text)
@@ -62,7 +62,7 @@ class _TooMuch(Exception):
 
 
 class _Loader(yaml.SafeLoader):
-    """Sees null, booleans and merge keys as YAML 1.2 does, and nothing else: no `no`, no dates, no numbers."""
+    """Recognizes only null, booleans and merge keys, as YAML 1.2 does: no `no`, no dates, no numbers."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
@@ -73,10 +73,10 @@ _Loader.add_implicit_resolver(_TAG + "merge", re.compile("<<$"), ["<"])
 
 
 def read(path: Path, environ: Mapping[str, str]) -> Document:
-    """Read a file and put in what its `${env:NAME}` and `${file:/path}` stand for.
+    """Read a file, and replace its references `${env:NAME}` and `${file:/path}`.
 
-    Never raises for bad input: what is wrong is in the document's `problems`.
-    A relative `${file:...}` starts at the folder of `path`.
+    Never raises for bad input: the document's `problems` say what is wrong. A relative `${file:...}` begins
+    at the folder of `path`.
     """
     document = Document()
     try:
@@ -94,12 +94,14 @@ def read(path: Path, environ: Mapping[str, str]) -> Document:
     except yaml.YAMLError as error:
         document.problems.append(_syntax(error, text))
     except RecursionError:
-        document.problems.append(Problem((), "nested too deeply (is an alias inside what it stands for?)", 1))
+        document.problems.append(
+            Problem((), "nested too deeply; an alias may be inside the value that it stands for", 1)
+        )
     return document
 
 
 def _text(path: Path) -> str:
-    """Raises OSError, UnicodeDecodeError, and ValueError for a file that is too large."""
+    """The file's text. Raises OSError, UnicodeDecodeError, and ValueError for a file that is too large."""
     with path.open("rb") as file:
         found = file.read(SIZE_MAX + 1)
     if len(found) > SIZE_MAX:
@@ -119,19 +121,19 @@ def _syntax(error: yaml.YAMLError, text: str) -> Problem:
         return Problem((), "bad YAML: a control character, which YAML allows only escaped in double quotes", line)
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     said = ", ".join(filter(None, (getattr(error, "context", None), getattr(error, "problem", None))))
-    # PyYAML quotes from the file, and that may be a secret; <token> names and single marks may stay.
+    # PyYAML quotes from the file, and that may be a secret. Names such as <token> and single marks may stay.
     said = re.sub(r""" ?(['"])(?!(?:<[a-z ]+>|[?:,\]}-])\1)(?:(?!\1).)+\1""", "", said)
     hint = "a value that begins with one of * & ! % @ ` or holds ': ' or ' #' must be in quotes"
     return Problem((), f"bad YAML: {said}; {hint}", mark.line + 1 if mark else 1)
 
 
 class _Builder:
-    """Turns nodes into plain values and writes down the lines on the way."""
+    """Turns YAML nodes into plain values, and records their lines."""
 
     def __init__(self, document: Document, references: References) -> None:
         self._document = document
         self._references = references
-        self._built: set[int] = set()  # nodes, which live as long as their root
+        self._built: set[int] = set()  # ids of nodes; the nodes live as long as their root, so no id is used twice
         self._aliased = 0
 
     def build(self, node: yaml.Node | None, at: Location) -> Any:
@@ -152,8 +154,8 @@ class _Builder:
         if self._aliased > ALIASED_MAX:
             line = node.start_mark.line + 1
             raise _TooMuch(
-                f"aliases repeat this and other values more than {ALIASED_MAX:,} times; an alias must not stand "
-                "inside what many others stand for",
+                f"aliases repeat this and other values more than {ALIASED_MAX:,} times; an alias must not be "
+                "inside a value that many others repeat",
                 line,
             )
 
@@ -179,7 +181,7 @@ class _Builder:
         return {**merged, **own}
 
     def _merge(self, node: yaml.Node, at: Location, into: dict[str, Any]) -> None:
-        # Of several merged mappings the first wins.
+        # The first of several merged mappings wins.
         for part in reversed(node.value if isinstance(node, yaml.SequenceNode) else [node]):
             if isinstance(part, yaml.MappingNode):
                 self._count(part)
@@ -205,7 +207,7 @@ class _Builder:
 
 
 class References:
-    """What `${env:NAME}` and `${file:/path}` stand for; `$${` is a plain `${`."""
+    """Resolves `${env:NAME}` and `${file:/path}`; `$${` stands for a plain `${`."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self._folder = folder
@@ -213,9 +215,9 @@ class References:
         self._left = REFERRED_MAX
 
     def resolve(self, text: str, secret: bool, complain: Callable[[str], None]) -> str:
-        """`text` with its references replaced; each that can't be is told to `complain` and left empty.
+        """Replace the references in `text`. Each that can't be resolved becomes empty, and `complain` gets the reason.
 
-        What is told names variables and files, but nothing else from a `secret` text. Raises _TooMuch.
+        A reason names variables and files, but nothing else of a `secret` text. Raises _TooMuch.
         """
 
         def replace(match: re.Match[str]) -> str:
@@ -243,7 +245,7 @@ class References:
 
     def _file(self, name: str, complain: Callable[[str], None]) -> str:
         try:
-            # Secrets are mounted with a line end that is not part of them.
+            # Mounted secrets often end with a line break that is not part of them.
             return _text(self._folder / name).rstrip("\r\n")
         except (OSError, ValueError) as error:
             complain(f"file {name} can't be read: {_reason(error)}")

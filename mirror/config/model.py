@@ -26,19 +26,21 @@ _BYTES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "M
 _AMOUNT = r"\d{1,15}(?:\.\d{1,9})?"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# host, host:port or [IPv6]:port, with the listener's name or without, as librdkafka takes them.
+# host, host:port or [IPv6]:port, with or without a listener's name, as librdkafka takes them.
 SERVER = re.compile(r"(?:\w+://)?(?P<host>\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::(?P<port>\d{1,5}))?")
 
-FLOWS_MAX = 1_000  # each is compared with every other
+EXPLAINED = "explained"  # the type of errors whose own text is shown
 
-NAME = re.compile(r"[a-zA-Z0-9._-]+")  # what a topic's name is made of
+FLOWS_MAX = 1_000  # limited, since each flow is compared with every other one
+
+NAME = re.compile(r"[a-zA-Z0-9._-]+")  # the characters of a topic's name
 
 ALLOWED = "allowed"  # the keyword of our JSON schema that completes "must be ..."
 
 
-def _told(text: str, **context: Any) -> PydanticCustomError:
-    """An error whose own words are shown; a ValueError gives way to "must be" and what is allowed."""
-    return PydanticCustomError("told", text, context)
+def _explained(text: str, **context: Any) -> PydanticCustomError:
+    """An error whose own text is shown. For a ValueError "must be" and the key's description are shown instead."""
+    return PydanticCustomError(EXPLAINED, text, context)
 
 
 def seconds(value: Any) -> float:
@@ -59,7 +61,7 @@ def _with_unit(value: Any, units: dict[str, float] | dict[str, int]) -> float:
 
 
 def start(value: Any) -> str | int:
-    """Where a flow starts: earliest, latest, or milliseconds since the epoch, also from an ISO time with its zone.
+    """Parse where a flow starts: earliest, latest, milliseconds since the epoch, or an ISO time with its zone.
 
     Raises ValueError.
     """
@@ -70,7 +72,7 @@ def start(value: Any) -> str | int:
         return int(text)
     moment = datetime.fromisoformat(text.upper())  # RFC 3339 allows a small "z", Python does not
     if moment.tzinfo is None:
-        raise _told('"{value}" has no time zone; write e.g. 2025-01-31T12:00:00Z or ...+01:00', value=text)
+        raise _explained('"{value}" has no time zone; write e.g. 2025-01-31T12:00:00Z or ...+01:00', value=text)
     milliseconds = (moment - _EPOCH) // timedelta(milliseconds=1)
     if milliseconds < 0:
         raise ValueError(value)
@@ -81,20 +83,20 @@ def _pattern(value: str) -> str:
     try:
         re.compile(value)
     except (re.error, OverflowError, RecursionError) as error:
-        raise _told('bad regular expression "{value}": {reason}', value=value, reason=str(error)) from None
+        raise _explained('bad regular expression "{value}": {reason}', value=value, reason=str(error)) from None
     return value
 
 
 def _alias(value: str) -> str:
     if not NAME.fullmatch(value):
-        raise _told("a cluster's alias must be made of letters, digits, '.', '_' and '-' only")
+        raise _explained("a cluster's alias must be made of letters, digits, '.', '_' and '-' only")
     return value
 
 
 def _defined(value: str, info: ValidationInfo) -> str:
     aliases = (info.context or {}).get("aliases", [value])
     if value not in aliases:
-        raise _told('undefined cluster "{value}"; defined: {known}', value=value, known=", ".join(aliases))
+        raise _explained('undefined cluster "{value}"; defined: {known}', value=value, known=", ".join(aliases))
     return value
 
 
@@ -167,10 +169,17 @@ Separator = Annotated[str, _allowed("letters, digits, '.', '_' and '-' only", pa
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
+    # The schema shows people the names of the settings.
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,
+        model_title_generator=lambda model: model.__name__.removesuffix("Model"),
+    )
 
 
-class Cluster(_Model):
+class ClusterModel(_Model):
     """How to reach one cluster. Every other key is a librdkafka property of all its clients."""
 
     model_config = ConfigDict(extra="allow")
@@ -191,12 +200,12 @@ class Cluster(_Model):
 
     @property
     def properties(self) -> dict[str, str]:
-        """The properties of every client."""
+        """The properties of every client of the cluster."""
         return {"bootstrap.servers": self.bootstrap_servers, **self.__pydantic_extra__}
 
 
-class Ends(BaseModel):
-    """The part of a flow that tells it from others."""
+class EndsModel(BaseModel):
+    """The keys that distinguish a flow from others."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -217,7 +226,7 @@ class Ends(BaseModel):
         return self.group or f"mirror-{self.source}-{self.target}"
 
 
-class Flow(_Model, Ends):
+class FlowModel(_Model, EndsModel):
     """One direction of replication."""
 
     topics: Annotated[
@@ -293,8 +302,8 @@ class Flow(_Model, Ends):
     it; `dead_letter` also writes it to `mirror-dead-letters.<source>.internal`, with the reason and its origin."""
 
 
-class Spark(_Model):
-    """Where Spark runs and what it is told."""
+class SparkModel(_Model):
+    """Where Spark runs, and its configuration."""
 
     master: Annotated[Text, _allowed('a Spark master, e.g. "local[*]" or spark://host:7077')] = "local[*]"
     """Where Spark runs the tasks: in this process, or on a cluster."""
@@ -303,8 +312,8 @@ class Spark(_Model):
     clusters' passwords."""
 
 
-class Http(_Model):
-    """Where the service's pages are."""
+class HttpModel(_Model):
+    """Where the service's HTTP server listens."""
 
     host: Annotated[Text, _allowed("an address to listen on, e.g. 0.0.0.0 or localhost")] = "0.0.0.0"
     """The address on which the service listens for HTTP. There is no password, so keep it to your own network."""
@@ -312,8 +321,8 @@ class Http(_Model):
     """The port of the status page, `/status`, `/metrics`, `/livez` and `/readyz`."""
 
 
-class Metrics(_Model):
-    """How much /metrics tells."""
+class MetricsModel(_Model):
+    """How detailed /metrics is."""
 
     labels: Annotated[
         Literal["partition", "topic"], _allowed("partition (a series for each) or topic (for many partitions)")
@@ -321,8 +330,8 @@ class Metrics(_Model):
     """How fine the series of `/metrics` are. With thousands of partitions, `topic` keeps their number small."""
 
 
-class Log(_Model):
-    """How log lines look."""
+class LogModel(_Model):
+    """Which log lines are written, and how."""
 
     level: Annotated[Literal["debug", "info", "warning", "error"], _allowed("debug, info, warning or error")] = "info"
     """The lowest level of the log lines that are written."""
@@ -330,19 +339,19 @@ class Log(_Model):
     """How a log line is written: `text` is `key=value`, `json` is one JSON object in each line."""
 
 
-class Root(_Model):
+class RootModel(_Model):
     """The keys at the top of the file."""
 
     clusters: Annotated[
         dict[
             Alias,
-            Annotated[Cluster, _allowed("a mapping of librdkafka properties, e.g. {bootstrap.servers: a:9092}")],
+            Annotated[ClusterModel, _allowed("a mapping of librdkafka properties, e.g. {bootstrap.servers: a:9092}")],
         ],
         _allowed("a mapping from alias to cluster, not empty", min_length=1),
     ]
     """The Kafka clusters, each under an alias that you choose. The alias becomes part of topic names on the target."""
     flows: Annotated[
-        list[Flow],
+        list[FlowModel],
         _allowed(
             f"a list of flows, e.g. [{{source: primary, target: backup}}], not empty, {FLOWS_MAX} at most",
             min_length=1,
@@ -350,13 +359,13 @@ class Root(_Model):
         ),
     ]
     """What is copied, and where. Each flow copies from one cluster to one other."""
-    spark: Spark = Spark()
+    spark: SparkModel = SparkModel()
     """Where Spark runs, and its properties."""
-    http: Http = Http()
+    http: HttpModel = HttpModel()
     """Where the service serves its pages."""
-    metrics: Metrics = Metrics()
+    metrics: MetricsModel = MetricsModel()
     """How fine the metrics are."""
-    log: Log = Log()
+    log: LogModel = LogModel()
     """Which log lines are written, and in which form."""
     drain_timeout: Annotated[Duration, _duration("0s", "1h")] = 10.0
     """How long open transactions may take to finish when the service stops. What is open after that is aborted and

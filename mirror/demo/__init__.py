@@ -1,1 +1,1 @@
-"""The demo, and the local brokers that it and the tests run."""
+"""The demo, and the local brokers on which the demo, the benchmark and the tests run."""

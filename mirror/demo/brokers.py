@@ -1,6 +1,6 @@
 """Real Kafka brokers on this machine, for the demo, the benchmark and the tests.
 
-They listen on loopback only, keep everything under the directory they are given, and never outlive the process that
+They listen only on the loopback address, keep all files in a given directory, and never outlive the process that
 started them.
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from mirror.demo.jvm import quick
+from mirror.demo.jvm import quick_start_options
 from mirror.demo.kafka_jars import classpath
 from mirror.demo.subprocesses import spawn
 from mirror.errors import SetupError
@@ -45,15 +45,15 @@ _log = logging.getLogger(__name__)
 
 
 def free_port() -> int:
-    """A free loopback port, not handed out before by this process.
+    """A free loopback port that this function has not returned before.
 
-    It is below the ephemeral range: while a broker is down, a client's connection attempt could be given the broker's
-    own port as its source, connect to itself and keep the broker from coming back.
+    It is below the ephemeral range. Otherwise, while a broker is down, a client's connection could get the broker's
+    port as its own, connect to itself, and keep the broker from starting again.
     """
     while True:
         port = random.randrange(20_000, 32_000)
-        with socket.socket() as probe:
-            if port not in _ports_taken and probe.connect_ex(("127.0.0.1", port)) != 0:
+        with socket.socket() as client:
+            if port not in _ports_taken and client.connect_ex(("127.0.0.1", port)) != 0:
                 _ports_taken.add(port)
                 return port
 
@@ -88,7 +88,7 @@ class Broker:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start on the data that is there, if any, and return when requests are answered.
+        """Start with the data in the directory, if there is any, and return when the broker answers requests.
 
         Raises SetupError, with the end of the broker's log, if that takes more than a minute.
         """
@@ -99,18 +99,18 @@ class Broker:
         atexit.register(self.kill)
         if not (self._directory / "data" / "meta.properties").exists():
             tool = ("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(settings))
-            self.process = self._run(*quick(), *tool)
+            self.process = self._run(*quick_start_options(), *tool)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(_START_SECONDS)
             if self.process.poll() != 0:
                 self.kill()
                 raise SetupError(f"could not format {self._directory}:\n{self._log_tail()}")
-        options = quick() if self._java_options is None else self._java_options
+        options = quick_start_options() if self._java_options is None else self._java_options
         self.process = self._run("-Xmx512m", *options, "kafka.Kafka", str(settings))
         self._await_ready()
 
     def _run(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Java with Kafka's classes in a process that dies with ours, and that Ctrl-C does not reach."""
+        """Run Java with Kafka's classes, in a process that ends with ours and that Ctrl-C does not reach."""
         files = {"log4j2.configurationFile": "log4j2.properties", "java.io.tmpdir": "tmp"}
         command = [java(), "-XX:-UsePerfData", f"-XX:ErrorFile={self._directory}/crash.log"]
         command += [f"-D{key}={self._directory}/{name}" for key, name in files.items()]
@@ -134,17 +134,17 @@ class Broker:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
 
     def stop(self) -> None:
-        """Shut down in order, or after 15 seconds with kill."""
+        """Shut down in order; kill the broker if that takes 15 seconds."""
         self._signal(signal.SIGCONT, signal.SIGTERM)
         if self.process:
             try:
                 self.process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
-                _log.warning("the broker in %s does not stop: killed", self._directory)
+                _log.warning("the broker in %s did not stop and was killed", self._directory)
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL, and wait until the process is gone."""
+        """Send SIGKILL, and wait until the process has ended."""
         self._signal(signal.SIGKILL)
         if self.process:
             self.process.wait()
@@ -152,16 +152,16 @@ class Broker:
         atexit.unregister(self.kill)
 
     def restart(self) -> None:
-        """Start again with the same data and port; stops in order first if it is running."""
+        """Stop the broker in order if it runs, and start it with the same data and port."""
         self.stop()
         self.start()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing is answered."""
+        """Send SIGSTOP: connections stay open, but the broker answers nothing."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Go on after pause()."""
+        """Continue after `pause`."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, *signals: signal.Signals) -> None:
@@ -173,8 +173,8 @@ class Broker:
 class LocalCluster:
     """A cluster of combined KRaft brokers under `directory`, on loopback ports that stay the same over restarts.
 
-    A context manager. `properties` add to the brokers' server.properties or override them; `java_options` stand in
-    place of those that make a JVM start quickly. One broker by itself is `brokers[i]`, with the same methods.
+    A context manager. `properties` add to the brokers' server.properties or override them; `java_options` replace
+    those that make a JVM start quickly. A single broker is `brokers[i]`, with the same methods.
     """
 
     def __init__(
@@ -206,29 +206,29 @@ class LocalCluster:
         return ",".join(broker.bootstrap for broker in self.brokers)
 
     def start(self) -> LocalCluster:
-        """Start all brokers at once; returns when every one answers. Raises SetupError, with none left running."""
+        """Start all brokers at once, and return when all of them answer. Raises SetupError, with none left running."""
         start_together(self)
         return self
 
     def stop(self) -> None:
-        """Shut down in order; what doesn't stop is killed."""
+        """Shut down all brokers in order; kill those that do not stop."""
         self._each(Broker.stop)
 
     def kill(self) -> None:
-        """SIGKILL to all brokers."""
+        """Send SIGKILL to all brokers."""
         self._each(Broker.kill)
 
     def restart(self) -> None:
-        """Start again with the same data and ports; what runs is stopped in order first."""
+        """Stop all brokers in order if they run, and start them with the same data and ports."""
         self.stop()
         self.start()
 
     def pause(self) -> None:
-        """SIGSTOP to all brokers: connections stay open and nothing is answered."""
+        """Send SIGSTOP to all brokers: connections stay open, but no broker answers."""
         self._each(Broker.pause)
 
     def resume(self) -> None:
-        """Go on after pause()."""
+        """Continue after `pause`."""
         self._each(Broker.resume)
 
     def _each(self, action: Callable[[Broker], None]) -> None:
@@ -255,10 +255,10 @@ def start_together(*clusters: LocalCluster) -> None:
 
 
 def _common_properties(brokers: int) -> dict[str, object]:
-    """What all brokers of a cluster share.
+    """The properties that all brokers of a cluster share.
 
-    The internal topics get few partitions, because they cost start-up time. The session is short, because a killed
-    broker is let in again only after it.
+    The internal topics have few partitions, since each costs start-up time. The session is short, since a killed broker
+    can join again only after it has expired.
     """
     replicas, in_sync = (1, 1) if brokers < 3 else (3, 2)
     return {

@@ -15,9 +15,9 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from mirror.commands.verify import ranges
 from mirror.commands.verify.differences import Counts
-from mirror.commands.verify.digests import Scanner
+from mirror.commands.verify.digests import Digester
+from mirror.commands.verify.ranges import select
 from mirror.commands.verify.verify import InProcess, verify
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster, start_together
@@ -27,14 +27,14 @@ from mirror.demo.screen import MARGIN, Row, Screen
 from mirror.demo.service import DemoService, adopt_orphans, end_orphans
 from mirror.errors import MirrorError
 
-FRAME = 0.5  # seconds between two looks at everything
-START_WITHIN = 180.0  # seconds for the service's first record
+FRAME = 0.5  # seconds between two updates of the screen
+START_WITHIN = 180.0  # seconds in which the service has to copy its first record
 STOP_WITHIN = 40.0
-NO_PROGRESS = 60.0  # seconds without a record on backup, after which nothing more is waited for
+NO_PROGRESS = 60.0  # seconds without a new record on backup after which the wait for the rest ends
 
 
 def run(seconds: float, keep: bool, as_json: bool) -> bool:
-    """Show it all; True if backup has what primary has. Raises MirrorError, and SystemExit after a signal."""
+    """Run the demo; True if both clusters are equal. Raises MirrorError, and SystemExit after a signal."""
     screen = Screen(sys.stderr if as_json else sys.stdout)
     signals = Signals()
     kafka_jars(progress=screen.say)
@@ -67,7 +67,7 @@ def run(seconds: float, keep: bool, as_json: bool) -> bool:
 
 
 class Signals:
-    """SIGINT, SIGTERM and SIGHUP end the demo: at once, and after `defer` where it is safe to."""
+    """Ends the demo on SIGINT, SIGTERM and SIGHUP: at once or, after `defer`, only at safe places."""
 
     def __init__(self) -> None:
         self._came = threading.Event()
@@ -77,7 +77,7 @@ class Signals:
             signal.signal(number, self._on_signal)
 
     def defer(self) -> None:
-        """From now on only `check` and `wait` raise: there is something to clean up."""
+        """Let only `check` and `wait` raise from now on, since there is something to clean up."""
         self._deferred = True
 
     def check(self) -> None:
@@ -86,7 +86,7 @@ class Signals:
             raise SystemExit(128 + self._number)
 
     def wait(self, seconds: float) -> None:
-        """Sleep. Raises SystemExit when a signal comes."""
+        """Sleep for so long. Raises SystemExit when a signal comes."""
         self._came.wait(seconds)
         self.check()
 
@@ -98,7 +98,7 @@ class Signals:
 
 
 class Demo:
-    """What is on the stage. Whatever is started is ended by `ends`, in the reverse order."""
+    """Clusters, writer, reader and service. Whatever it starts is ended by `ends`, in the reverse order."""
 
     def __init__(self, screen: Screen, signals: Signals, ends: ExitStack) -> None:
         self._screen = screen
@@ -111,7 +111,7 @@ class Demo:
         self._backup = LocalCluster("backup", self._directory)
 
     def start(self) -> None:
-        """Start clusters, writer and service; returns when records arrive."""
+        """Start clusters, writer and service, and return when records arrive."""
         self._screen.say("starting two Kafka clusters of one broker each")
         self._start_clusters()
         self.service = DemoService(self._directory, self._primary.bootstrap, self._backup.bootstrap)
@@ -133,7 +133,7 @@ class Demo:
         self._screen.say("the service runs, and copies what was written meanwhile")
 
     def _start_clusters(self) -> None:
-        """In a thread, so that a signal need not wait for the brokers."""
+        """Start the clusters in a thread, so that a signal does not wait for the brokers."""
         failures: list[Exception] = []
 
         def start() -> None:
@@ -174,7 +174,7 @@ class Demo:
             self._watch(lambda: False)
 
     def play(self, seconds: float) -> None:
-        """Write for so long, with a burst and a kill; then have everything copied, and stop the service."""
+        """Write for so long, with a burst and a kill; then wait until everything is copied, and stop the service."""
         begun = time.monotonic()
         self._watch(lambda: time.monotonic() - begun >= seconds / 4)
         self.writer.burst()
@@ -189,7 +189,7 @@ class Demo:
         self._screen.say("the service runs again, and copies what was written meanwhile", "green")
         self._watch(lambda: time.monotonic() - begun >= seconds)
         self.writer.stop()
-        self._screen.say("no more is written; waiting until everything is copied")
+        self._screen.say("the writer has stopped; waiting until everything is copied")
         self._await_copied()
         self._screen.say("stopping the service with SIGTERM")
         code = self.service.stop(STOP_WITHIN, self._signals.check)
@@ -197,7 +197,7 @@ class Demo:
             raise MirrorError(f"the service stopped with exit code {code}, not 0")
 
     def compare(self) -> dict[str, Counts]:
-        """Compare both clusters and print what was found; by topic."""
+        """Compare both clusters, print the result, and return it by topic."""
         self._reader.stop()
         self._screen.clear()
         self._screen.say("comparing key, value, headers and timestamp of every record, in order")
@@ -219,12 +219,10 @@ class Demo:
 
     def _compare(self, topic: str) -> Counts:
         (flow,) = load(self.service.config).flows
-        scanner = Scanner({cluster.alias: cluster for cluster in (flow.source, flow.target)})
+        digester = Digester({cluster.alias: cluster for cluster in (flow.source, flow.target)})
         total = Counts()
-        for result in verify(
-            ranges.find(flow, [topic]).compared, scanner, InProcess(), lambda *_: self._signals.check()
-        ):
-            # Nothing is on its way any more, and nobody else writes to backup.
+        for result in verify(select(flow, [topic]).compared, digester, InProcess(), lambda *_: self._signals.check()):
+            # Nothing is in flight any more, so what has not arrived is lost; and nobody else writes to backup.
             total += replace(result.counts, lost=result.counts.lost + result.in_flight)
         return replace(total, duplicated=total.duplicated + total.extra, extra=0)
 
@@ -232,10 +230,10 @@ class Demo:
         deadline = time.monotonic() + START_WITHIN
         self._watch(lambda: self.service.state == "running" or time.monotonic() > deadline)
         if self.service.state != "running":
-            raise MirrorError(f"the service copies nothing within {START_WITHIN:.0f} s: {self.service.state}")
+            raise MirrorError(f"the service has copied nothing within {START_WITHIN:.0f} s: {self.service.state}")
 
     def _await_copied(self) -> None:
-        """Until backup has everything, or gets nothing more; the comparison tells the truth."""
+        """Wait until backup has everything, or gets nothing more. The comparison decides which."""
         copied, since = 0, time.monotonic()
 
         def done() -> bool:
@@ -249,7 +247,7 @@ class Demo:
         self._watch(done)
 
     def _watch(self, until: Callable[[], bool]) -> None:
-        """Show how it goes."""
+        """Update the screen until the condition holds."""
         while not until():
             self._signals.wait(FRAME)
             self.service.refresh()

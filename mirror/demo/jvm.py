@@ -1,4 +1,4 @@
-"""The options with which a local broker's JVM starts quickly; above all an archive of its classes (see prepare.py)."""
+"""The Java options with which a local broker starts quickly, among them an archive of its classes (see prepare.py)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from mirror.demo.kafka_jars import KAFKA_VERSION, classpath
 from mirror.spark import class_archive
 from mirror.spark.java import cache_dir
 
-# For a JVM that lives for minutes at most: the second compiler would cost more than it gives.
+# For a JVM that lives for minutes at most: the second compiler would cost more than it saves.
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
-def quick() -> tuple[str, ...]:
-    """The options of a broker that lives for minutes."""
+def quick_start_options() -> tuple[str, ...]:
+    """The options of a broker that lives for minutes at most, with the archive if there is one."""
     archive = broker_archive()
-    return (*SHORT_LIVED, *class_archive.taking(archive)) if archive.is_file() else SHORT_LIVED
+    return (*SHORT_LIVED, *class_archive.reading(archive)) if archive.is_file() else SHORT_LIVED
 
 
 def broker_archive() -> Path:
-    """The file with the broker's classes, for this Java and this Kafka. It need not exist."""
+    """The archive of the broker's classes for this Java and this Kafka. It need not exist."""
     return cache_dir() / f"kafka-{KAFKA_VERSION}-{class_archive.key(classpath())}.jsa"

@@ -1,8 +1,8 @@
-"""Kafka's own jars, for local brokers and MirrorMaker: fetched once, and checked.
+"""Fetches Kafka's own jars once, for local brokers and MirrorMaker, and checks their hashes.
 
     python -m mirror.demo.kafka_jars [artifact...]
 
-fetches what is named.
+fetches the named artifacts.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from pathlib import Path
 from mirror.errors import SetupError
 from mirror.spark.java import cache_dir, java
 
-# Not 4.3.0 to 4.4.0: a transaction's markers for a partition without a leader are skipped there, as if it had been
-# deleted (KRaftMetadataCache.getPartitionLeaderEndpoint), and the transaction hangs. A restart of a lone broker can do.
+# Not 4.3.0 to 4.4.0: they skip a transaction's markers for a partition without a leader, as if it had been deleted
+# (KRaftMetadataCache.getPartitionLeaderEndpoint), and the transaction hangs. Restarting a lone broker can cause it.
 KAFKA_VERSION = "4.2.0"
 BROKER = "kafka_2.13"
 MIRROR_MAKER = "connect-mirror"
 
-# What each artifact's jars have to be, in sha256sum's own form. Another Kafka: fetch it, look at it, and write it anew.
+# The expected hashes of each artifact's jars, in the format of sha256sum. For another Kafka: fetch it, inspect it, and
+# write the files again.
 HASHES = Path(__file__).parent / "hashes"
 
 _FETCH_SECONDS = 900.0
@@ -40,7 +41,7 @@ def kafka_jars(artifact: str = BROKER, progress: Callable[[str], object] = _log.
 
     `artifact` is BROKER (44 MB) or MIRROR_MAKER (34 MB). Processes that ask at once fetch once. `progress` gets one
     line if there is something to fetch. Raises SetupError if there is no Java, the download fails, or a jar is not the
-    one whose hash stands in HASHES.
+    one whose hash is in HASHES.
     """
     jars = cache_dir() / f"{artifact}-{KAFKA_VERSION}"
     if jars.is_dir():
@@ -50,22 +51,22 @@ def kafka_jars(artifact: str = BROKER, progress: Callable[[str], object] = _log.
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not jars.is_dir():
             progress(f"fetching Kafka {KAFKA_VERSION} ({artifact}) into {jars}, once: about half a minute")
-            with tempfile.TemporaryDirectory(prefix="fetching-", dir=jars.parent) as scratch:
-                _fetch(artifact, Path(scratch))
-                _compare(Path(scratch) / "jars", HASHES / f"{jars.name}.sha256")
-                (Path(scratch) / "jars").rename(jars)
+            with tempfile.TemporaryDirectory(prefix="fetching-", dir=jars.parent) as directory:
+                _fetch(artifact, Path(directory))
+                _compare(Path(directory) / "jars", HASHES / f"{jars.name}.sha256")
+                (Path(directory) / "jars").rename(jars)
     return jars
 
 
-def _fetch(artifact: str, scratch: Path) -> None:
-    """Ivy's `artifact` and its dependencies, in scratch/jars."""
+def _fetch(artifact: str, directory: Path) -> None:
+    """Fetch `artifact` and its dependencies with Ivy into directory/jars."""
     ivy = next(_spark_jars().glob("ivy-*.jar"), None)
     if ivy is None:
         raise SetupError(f"no Ivy in {_spark_jars()}: install PySpark with pip")
-    command = [java(), "-XX:-UsePerfData", f"-Duser.home={scratch}", "-jar", str(ivy)]
-    command += ["-cache", str(scratch / "cache"), "-confs", "default"]
+    command = [java(), "-XX:-UsePerfData", f"-Duser.home={directory}", "-jar", str(ivy)]
+    command += ["-cache", str(directory / "cache"), "-confs", "default"]
     command += ["-dependency", "org.apache.kafka", artifact, KAFKA_VERSION]
-    command += ["-retrieve", f"{scratch}/jars/[artifact]-[revision](-[classifier]).[ext]"]
+    command += ["-retrieve", f"{directory}/jars/[artifact]-[revision](-[classifier]).[ext]"]
     what = f"could not fetch {artifact} {KAFKA_VERSION}"
     try:
         ended = subprocess.run(
@@ -80,12 +81,12 @@ def _fetch(artifact: str, scratch: Path) -> None:
         raise SetupError(f"{what} within {_FETCH_SECONDS:.0f} s") from error
     if ended.returncode:
         said = [line.strip(": \t") for line in ended.stdout.splitlines()]
-        telling = [line for line in said if line and not line.startswith("USE VERBOSE")]
-        raise SetupError(f"{what}; Ivy's last words: {' | '.join(telling[-3:])}")
+        relevant = [line for line in said if line and not line.startswith("USE VERBOSE")]
+        raise SetupError(f"{what}; Ivy's last lines: {' | '.join(relevant[-3:])}")
 
 
 def _compare(jars: Path, hashes: Path) -> None:
-    """Are these jars the ones that `hashes` lists, no more and no fewer? What was altered on its way must not run."""
+    """Raise SetupError unless these are exactly the jars that `hashes` lists: an altered jar must not run."""
     listed = {name: digest for digest, name in map(str.split, hashes.read_text().splitlines())}
     found = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in jars.iterdir()}
     wrong = sorted(name for name in listed.keys() | found.keys() if listed.get(name) != found.get(name))
@@ -94,8 +95,8 @@ def _compare(jars: Path, hashes: Path) -> None:
         said = f"its SHA-256 is {found[name]}" if name in found else "it is missing"
         should = f"it should be {listed[name]}" if name in listed else "it does not belong there"
         raise SetupError(
-            f"{name} is not the jar that {hashes.name} lists: {said}, {should}; nothing of the download is kept. "
-            "Try again, and if it stays so, find out who has changed it"
+            f"{name} is not the jar that {hashes.name} lists: {said}, {should}; the download was deleted. "
+            "Try again; if the error stays, find out who has changed the jar"
         )
 
 

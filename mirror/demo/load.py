@@ -1,4 +1,4 @@
-"""The demo's records: what writes them on one cluster, and what counts them on the other."""
+"""The demo's load: a writer of records on one cluster, and a reader that counts them on the other."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SHARES = {"clicks": 5, "orders": 3, "payments": 2}  # of every ten records
 RATE = 2_000  # records per second
 BURST = 40_000  # records
 TICK = 0.1  # seconds
-ABORTED = 6  # every so manieth transaction
+ABORTED = 6  # one transaction in so many is aborted
 TIMEOUT = 30.0  # seconds
 
-# A demo that is kept running must not fill the disk.
+# Limited, so that a demo that is kept running does not fill the disk.
 TOPIC_CONFIG = {"retention.bytes": str(64 * 2**20), "segment.bytes": str(16 * 2**20)}
 
 QUIET = {"log_level": 0, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 1000}
@@ -29,7 +29,7 @@ SEQUENCE = "sequence"  # the header with a number that grows in every partition
 
 
 def create_topics(bootstrap: str) -> None:
-    """Make the topics of the demo. Raises MirrorError."""
+    """Create the topics of the demo. Raises MirrorError."""
     admin = AdminClient({**QUIET, "bootstrap.servers": bootstrap})
     wanted = [NewTopic(name, partitions, config=TOPIC_CONFIG) for name, partitions in TOPICS.items()]
     try:
@@ -42,8 +42,8 @@ def create_topics(bootstrap: str) -> None:
 class Writer(threading.Thread):
     """Writes records at a steady rate: half of them one by one, half in transactions of which some are aborted.
 
-    Keys, values and headers are null now and then. It is one thread and flushes before it goes from one of its
-    two producers to the other, so the sequence numbers grow in every partition.
+    Keys, values and headers are null now and then. It is one thread, and flushes one of its two producers before it
+    uses the other, so the sequence numbers grow in every partition.
     """
 
     def __init__(self, bootstrap: str) -> None:
@@ -60,7 +60,7 @@ class Writer(threading.Thread):
         self._transactional = Producer({**common, "transactional.id": "demo"})
 
     def run(self) -> None:
-        """Until `stop`."""
+        """Write until `stop` is called."""
         try:
             self._transactional.init_transactions(TIMEOUT)
             begun, count, transactions = time.monotonic(), 0, 0
@@ -80,7 +80,7 @@ class Writer(threading.Thread):
         self._burst.set()
 
     def stop(self) -> None:
-        """Finish what was begun."""
+        """Finish the present records and transaction, and stop."""
         self._stopping.set()
         if self.is_alive():
             self.join(TIMEOUT)
@@ -95,7 +95,7 @@ class Writer(threading.Thread):
         self._transactional.begin_transaction()
         written = self._produce(self._transactional, count)
         if abort:
-            self._transactional.flush(TIMEOUT)  # or the records would not even reach the cluster
+            self._transactional.flush(TIMEOUT)  # otherwise the records would not even reach the cluster
             self._transactional.abort_transaction(TIMEOUT)
             self.aborted += count
         else:
@@ -130,7 +130,7 @@ class Writer(threading.Thread):
 
 
 class Reader(threading.Thread):
-    """Counts what a read_committed consumer of backup sees."""
+    """Counts the records that a read_committed consumer sees on backup."""
 
     def __init__(self, bootstrap: str, remotes: dict[str, str]) -> None:
         super().__init__(daemon=True, name="reader")
@@ -141,7 +141,7 @@ class Reader(threading.Thread):
         self._consumer = Consumer({**QUIET, "bootstrap.servers": bootstrap, **fixed})
 
     def run(self) -> None:
-        """Until `stop`. An error shows as records that are missing."""
+        """Count until `stop` is called. After an error records are missing from the counts."""
         partitions = self._await_topics()
         self._consumer.assign(partitions)
         while not self._stopping.is_set():
@@ -151,13 +151,13 @@ class Reader(threading.Thread):
         self._consumer.close()
 
     def stop(self) -> None:
-        """Count no more."""
+        """Stop counting."""
         self._stopping.set()
         if self.is_alive():
             self.join(TIMEOUT)
 
     def _await_topics(self) -> list[TopicPartition]:
-        """The partitions of the remote topics, once the service has made them."""
+        """Wait until the service has created the remote topics, and return their partitions."""
         while not self._stopping.wait(0.5):
             try:
                 topics = self._consumer.list_topics(timeout=5).topics

@@ -2,8 +2,8 @@
 
     python -m mirror.demo.prepare
 
-does so once for each Java and Kafka on a machine: a quarter of a minute and 50 MB. A broker takes it if it is there,
-and then needs two seconds of CPU less.
+makes it once for each Java and Kafka on a machine, which takes a quarter of a minute and 50 MB. A broker uses it if it
+exists, and then needs two seconds of CPU less.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def prepare() -> None:
     sys.stderr.write(f"preparing the start of local brokers in {archive}, once: about a quarter of a minute\n")
     with tempfile.TemporaryDirectory(prefix="rehearsal-", dir=cache_dir()) as directory:
         part = Path(directory) / archive.name
-        options = (*SHORT_LIVED, *class_archive.making(part))
+        options = (*SHORT_LIVED, *class_archive.writing(part))
         with LocalCluster("rehearsal", Path(directory), java_options=options) as cluster:
             _rehearse(cluster.bootstrap)
             (broker,) = cluster.brokers
@@ -41,12 +41,12 @@ def prepare() -> None:
             broker.process.send_signal(signal.SIGTERM)
             broker.process.wait(DUMP_SECONDS)
         if not part.is_file():
-            raise SetupError(f"Java has made no {archive}; brokers run without, they only start slower")
+            raise SetupError(f"Java has made no {archive}; brokers run without it, but start slower")
         part.rename(archive)
 
 
 def _rehearse(bootstrap: str) -> None:
-    """One transaction with a record and a position, and a look at it."""
+    """Use what the demo uses: one transaction with a record and a position, and a consumer that reads both."""
     target = {"bootstrap.servers": bootstrap, "log_level": 0}
     admin = AdminClient(target)
     admin.create_topics([NewTopic("rehearsal", 1)])["rehearsal"].result(REHEARSAL_SECONDS)

@@ -1,4 +1,4 @@
-"""What the demo prints: events one below the other, and under them a table that is drawn in place on a terminal."""
+"""Prints the demo's events and, below them, a table that is redrawn in place on a terminal."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from typing import TextIO
 
 import click
 
-PLAIN_INTERVAL = 5.0  # seconds between the lines where nothing can be drawn in place
-MARGIN = " " * 7  # under the events' text
+from mirror.text import duration
+
+PLAIN_INTERVAL = 5.0  # seconds between lines where the table can't be redrawn
+MARGIN = " " * 7  # aligns lines with the events' text
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How one topic stands."""
+    """One topic's row in the table."""
 
     topic: str
     written: int
@@ -27,19 +29,19 @@ class Row:
 
     @property
     def lag(self) -> int:
-        """Records on their way. What was copied may be known before its writing is."""
+        """Records in flight; 0 if copied ones are known before the writer has counted them."""
         return max(0, self.written - self.copied)
 
 
 class Screen:
-    """Draws whole frames in one write, so that nothing flickers."""
+    """Draws each frame in one write, so that the terminal does not flicker."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._terminal = out.isatty() and os.environ.get("TERM") != "dumb"
         self._colour = self._terminal and "NO_COLOR" not in os.environ
         self._begun = time.monotonic()
-        self._table: list[str] = []  # as it stands on the terminal
+        self._table: list[str] = []  # the lines that are on the terminal now
         self._plain_at = 0.0
 
     @property
@@ -49,18 +51,18 @@ class Screen:
         return f"{seconds // 60}:{seconds % 60:02}"
 
     def say(self, text: str, colour: str | None = None) -> None:
-        """Tell of an event, above the table."""
+        """Print an event above the table."""
         first, *more = text.splitlines()
         clock = self._styled(f"{self.clock:>5}", dim=True)
         lines = [f"{clock}  {self._styled(first, fg=colour)}", *(f"{'':5}  {line}" for line in more)]
         self._draw(lines, self._table)
 
     def line(self, text: str = "", bold: bool = False, colour: str | None = None) -> None:
-        """A line of its own."""
+        """Print a line without the time."""
         self._draw([self._styled(text, bold=bold, fg=colour)], self._table)
 
     def show(self, state: str, rows: Sequence[Row]) -> None:
-        """Draw the table anew, or print a line of it every few seconds."""
+        """Redraw the table, or print it as a line every few seconds where that is not possible."""
         size = shutil.get_terminal_size()
         if self._terminal and size.lines > len(rows) + 6:
             self._draw([], [self._fitted(line, size.columns) for line in self._lines(state, rows)])
@@ -68,17 +70,19 @@ class Screen:
             if not self._plain_at:
                 self._draw([f"{MARGIN}from now on: state, and records on backup (lag, latency p50/p99) by topic"], [])
             self._plain_at = time.monotonic() + PLAIN_INTERVAL
-            topics = "  ".join(f"{r.topic} {r.copied:,} (lag {r.lag:,}, {_ms(r.p50)}/{_ms(r.p99)})" for r in rows)
+            topics = "  ".join(
+                f"{r.topic} {r.copied:,} (lag {r.lag:,}, {duration(r.p50)}/{duration(r.p99)})" for r in rows
+            )
             self._draw([f"{self.clock:>5}  {state:<8}  {topics}"], [])
 
     def clear(self) -> None:
-        """Take the table away."""
+        """Remove the table."""
         self._draw([], [])
 
     def _lines(self, state: str, rows: Sequence[Row]) -> list[tuple[str, bool]]:
-        """The table's lines and whether each is a heading."""
+        """The table's lines, each with True if it is a heading."""
         body = [
-            f"{MARGIN}{r.topic:<10}{r.written:>12,}{r.copied:>12,}{r.lag:>9,}{_ms(r.p50):>14}{_ms(r.p99):>10}"
+            f"{MARGIN}{r.topic:<10}{r.written:>12,}{r.copied:>12,}{r.lag:>9,}{duration(r.p50):>14}{duration(r.p99):>10}"
             for r in rows
         ]
         heads = f"{MARGIN}{'topic':<10}{'written':>12}{'on backup':>12}{'lag':>9}{'latency p50':>14}{'p99':>10}"
@@ -91,12 +95,12 @@ class Screen:
         ]
 
     def _fitted(self, line: tuple[str, bool], columns: int) -> str:
-        """A longer line would wrap, and the next frame would start at the wrong height."""
+        """Cut a line to the terminal's width: if it wrapped, the next frame would start at the wrong height."""
         text, heading = line
         return self._styled(text[: columns - 1], bold=heading)
 
     def _draw(self, above: list[str], table: list[str]) -> None:
-        """Replace the table by lines that stay and a new table."""
+        """Replace the table by lines that stay, and a new table below them."""
         if not self._terminal:
             self._out.write("".join(f"{line}\n" for line in above))
         else:
@@ -108,9 +112,3 @@ class Screen:
 
     def _styled(self, text: str, bold: bool = False, dim: bool = False, fg: str | None = None) -> str:
         return click.style(text, bold=bold or None, dim=dim or None, fg=fg) if self._colour and text else text
-
-
-def _ms(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

@@ -1,4 +1,4 @@
-"""The service that the demo shows: a real `mirror run` in a process of its own, and what it says of itself."""
+"""Runs the service for the demo: a real `mirror run` in a process of its own, with its state and latency."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from mirror.demo.brokers import free_port
 from mirror.demo.subprocesses import spawn
 from mirror.errors import MirrorError
+from mirror.status.rates import quantile as estimated_quantile
 
 LATENCY = "mirror_source_replication_latency_seconds"
-WINDOW = 10.0  # seconds of which the latency is shown
+WINDOW = 10.0  # seconds over which the latency is measured
 ORPHANS_END_WITHIN = 5.0  # seconds
 
 CONFIG = """\
@@ -35,7 +36,7 @@ flows:
 http: {{host: 127.0.0.1, port: {port}}}
 """
 
-Buckets = list[tuple[float, float]]  # upper bound in seconds, records up to it
+Buckets = list[tuple[float, float]]  # upper bound in seconds, and the number of records up to it
 
 
 class DemoService:
@@ -54,7 +55,7 @@ class DemoService:
         self._history: deque[tuple[float, dict[str, Buckets]]] = deque()
 
     def start(self) -> None:
-        """Start it; `refresh` tells when it runs."""
+        """Start the service. `refresh` finds out when it runs."""
         here = {"TMPDIR": str(self._temporary), "SPARK_LOCAL_DIRS": str(self._temporary)}
         command = [sys.executable, "-m", "mirror", "run", "-c", str(self.config)]
         self._process = spawn(command, self.log, environment=here)
@@ -62,7 +63,7 @@ class DemoService:
         self.state = "starting"
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL, and wait until the process has ended."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -70,7 +71,10 @@ class DemoService:
         self.state = "killed"
 
     def stop(self, timeout: float, check: Callable[[], None]) -> int:
-        """SIGTERM, and its exit code; `check` is called while waiting. Raises MirrorError if it does not end."""
+        """Send SIGTERM, and return the exit code. `check` is called while waiting.
+
+        Raises MirrorError if the process does not end in time.
+        """
         assert self._process is not None
         self._process.terminate()
         deadline = time.monotonic() + timeout
@@ -84,24 +88,24 @@ class DemoService:
         return code
 
     def refresh(self) -> None:
-        """Ask the service how it is. Raises MirrorError if it has ended by itself."""
+        """Fetch the service's metrics and health. Raises MirrorError if it has ended by itself."""
         if self._process is None:
             return
         code = self._process.poll()
         if code is not None:
-            words = self.log.read_text(errors="replace").splitlines() or ["it said nothing"]
-            raise MirrorError(f"the service ended by itself with exit code {code}: {words[-1]}")
+            lines = self.log.read_text(errors="replace").splitlines() or ["its log is empty"]
+            raise MirrorError(f"the service ended by itself with exit code {code}: {lines[-1]}")
         with contextlib.suppress(OSError, ValueError):
             self._remember(_get(f"{self.url}/metrics"))
             problem = _get(f"{self.url}/readyz").splitlines()[0]
             if problem != "ok":
-                # What it waits for at its start is nothing to tell of.
+                # At its start the service always waits for something: that is not worth showing.
                 self.state = "starting" if self.state == "starting" else problem
             elif any(buckets[-1][1] for buckets in self._history[-1][1].values()):
                 self.state = "running"
 
     def latency(self, topics: Sequence[str], quantile: float) -> float | None:
-        """Seconds from a record's timestamp to its commit on the target, over the last seconds."""
+        """A quantile of the last seconds' replication latency: from record timestamp to commit on the target."""
         if not self._history or self.state in ("killed", "stopped"):
             return None
         oldest, newest = self._history[0][1], self._history[-1][1]
@@ -109,9 +113,8 @@ class DemoService:
         if not present:
             return None
         differences = [_difference(newest[topic], oldest.get(topic)) for topic in present]
-        return _quantile(
-            [(row[0][0], sum(count for _, count in row)) for row in zip(*differences, strict=True)], quantile
-        )
+        summed = [(row[0][0], sum(count for _, count in row)) for row in zip(*differences, strict=True)]
+        return estimated_quantile(_counts(summed), quantile, [bound for bound, _ in summed[:-1]])
 
     def _remember(self, metrics: str) -> None:
         found: dict[str, Buckets] = {}
@@ -142,28 +145,24 @@ def _difference(newer: Buckets, older: Buckets | None) -> Buckets:
     return [(bound, count - before) for (bound, count), (_, before) in zip(newer, older, strict=True)]
 
 
-def _quantile(buckets: Buckets, quantile: float) -> float | None:
-    """As Prometheus estimates it: evenly spread within the bucket."""
-    rank = quantile * buckets[-1][1]
-    if not rank:
-        return None
-    low = before = 0.0
-    for bound, count in buckets:
-        if count >= rank:
-            return low if bound == float("inf") else low + (bound - low) * (rank - before) / (count - before)
-        low, before = bound, count
-    return low
+def _counts(cumulative: Buckets) -> list[float]:
+    """The count of each bucket by itself."""
+    totals = [total for _, total in cumulative]
+    return [total - before for total, before in zip(totals, [0.0, *totals], strict=False)]
 
 
 def adopt_orphans() -> None:
-    """On Linux, become the parent of the processes that a killed service leaves; see `end_orphans`."""
+    """On Linux, become the parent of the processes that a killed service leaves, for `end_orphans`."""
     if sys.platform == "linux":
         PR_SET_CHILD_SUBREAPER = 36  # noqa: N806  # prctl(2)'s name
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_orphans() -> None:
-    """Wait a little for all our children to end, then kill them. Only when nothing else waits for children."""
+    """Wait a little until all our child processes have ended, then kill them.
+
+    Only to be called when nothing else waits for a child process.
+    """
     deadline = time.monotonic() + ORPHANS_END_WITHIN
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -171,15 +170,15 @@ def end_orphans() -> None:
             if pid == 0:
                 time.sleep(0.05)
                 if time.monotonic() > deadline:
-                    for child in _children():
-                        os.kill(child, signal.SIGKILL)
+                    for process in _child_processes():
+                        os.kill(process, signal.SIGKILL)
 
 
-def _children() -> list[int]:
+def _child_processes() -> list[int]:
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            # After the command's name, which is in parentheses and may hold anything: state, parent.
+            # State and parent follow the command's name, which is in parentheses and may hold any character.
             if int(status.read_text().rpartition(")")[2].split()[1]) == os.getpid():
                 found.append(int(status.parent.name))
     return found

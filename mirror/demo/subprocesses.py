@@ -1,4 +1,4 @@
-"""Processes that never outlive this one: on Linux however it ends, elsewhere unless it is killed."""
+"""Starts processes that never outlive this one: on Linux however it ends, elsewhere unless it is killed."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-# A preexec_fn is not safe in a program with threads, so a small Python asks for the signal and then becomes the child.
-# The second look at the parent is for one that died before the request.
+# A small Python process asks the kernel for the signal and then becomes the command, since a preexec_fn is not safe in
+# a program with threads. It also checks its parent, which may have died before the request.
 _DIE_WITH_PARENT = """\
 import ctypes, os, sys
 if sys.platform == "linux":
@@ -21,16 +21,17 @@ if sys.platform == "linux":
 os.execv(sys.argv[2], sys.argv[2:])
 """
 
-# Linux sends the death signal when the *thread* that forked ends: this one lasts as long as the process.
-_starter = ThreadPoolExecutor(1, thread_name_prefix="child-starter")
+# Linux sends the death signal when the *thread* that forked ends. So one thread, which lasts as long as the process,
+# starts them all.
+_starter = ThreadPoolExecutor(1, thread_name_prefix="process-starter")
 
 
 def spawn(
     command: Sequence[str], log: Path, directory: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start `command` (an absolute path first) in a session of its own, which Ctrl-C does not reach.
+    """Start `command`, whose first part is an absolute path, in a session of its own, which Ctrl-C does not reach.
 
-    Its output is appended to `log`; `environment` is added to ours.
+    Its output is appended to `log`. `environment` is added to ours.
     """
     shim = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid())]
     with log.open("ab") as output:

@@ -1,1 +1,1 @@
-"""The service: leads its flows, keeps their plans and their Spark queries going."""
+"""The service: leads its flows, publishes their plans and runs their Spark queries."""

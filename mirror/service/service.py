@@ -20,6 +20,7 @@ from mirror.settings import Settings
 from mirror.spark.java import java
 from mirror.spark.session import SparkDriver, starting
 from mirror.status.overview import overview
+from mirror.text import plural
 from mirror.web.metrics import Metrics
 from mirror.web.page import files, page
 from mirror.web.server import Answer, Route, WebServer, health, metrics
@@ -27,7 +28,7 @@ from mirror.web.server import Answer, Route, WebServer, health, metrics
 log = logging.getLogger(__name__)
 
 LIVE_WITHIN = 60.0  # seconds in which every flow's loop must have run
-SPARK_START_TIMEOUT = 30.0  # seconds that a stop waits for a Spark that is still starting, to end it in order
+SPARK_START_TIMEOUT = 30.0  # seconds that a stop waits for Spark while it is still starting, to end it in order
 
 
 class Service:
@@ -55,8 +56,8 @@ class Service:
         for flow in self._settings.flows:
             for line in clients.overridden(flow):
                 log.warning(line, extra={"flow": flow.name})
-        # Spark takes seconds to start, and its session must not be made by the main thread: that would
-        # replace our SIGINT handler.
+        # In a thread, since Spark takes seconds to start. And PySpark replaces the SIGINT handler if the main thread
+        # makes its session.
         threading.Thread(target=self._start_spark, daemon=True, name="spark").start()
         try:
             for runner in self._runners:
@@ -95,7 +96,7 @@ class Service:
             driver.warm_up()
 
     def _watch(self) -> None:
-        """Until there is reason to stop. A flow that another service leads is none while others run."""
+        """Wait until there is a reason to stop. A flow that another service leads is none while other flows run."""
         while not self._stopping.is_set() and any(runner.is_alive() for runner in self._runners):
             failed = any(r.failure and not isinstance(r.failure, Superseded) for r in self._runners)
             if failed or (self._spark.done() and self._spark.exception() is not None):
@@ -114,7 +115,7 @@ class Service:
             threading.Thread(target=runner.drain, daemon=True, name=f"drain {runner.name}").start()
         drained = all([r.drained.wait(max(0.0, deadline - time.monotonic())) for r in self._runners])
         if not drained:
-            log.warning("drain timed out, running tasks are killed; the next owner aborts what they left")
+            log.warning("drain timed out, running tasks are killed; the next service aborts their open transactions")
         with contextlib.suppress(MirrorError, TimeoutError):
             spark = self._spark.result(SPARK_START_TIMEOUT)
             if drained:
@@ -124,7 +125,7 @@ class Service:
         log.info("stopped", extra={"drained": str(drained).lower()})
 
     def _live(self) -> list[str]:
-        # One that has ended is no reason to end the others: another service leads its flow.
+        # A flow that has ended does not count: another service leads it, and the other flows must run on.
         since = {r.name: time.monotonic() - r.beat for r in self._runners if r.is_alive()}
         return [f"{name}: loop has not run for {last:.0f} s" for name, last in since.items() if last > LIVE_WITHIN]
 
@@ -135,9 +136,10 @@ class Service:
         for runner in self._runners:
             unreported = len(runner.status.unreported())
             if unreported:
-                problems.append(f"{runner.name}: {unreported} of {runner.status.size} partitions have no task yet")
-            for tally in runner.status.tallies():
-                report = tally.report
+                problems.append(
+                    f"{runner.name}: {unreported} of {plural(runner.status.size, 'partition')} without a task yet"
+                )
+            for report in (each.report for each in runner.status.partitions()):
                 if report.state in STOPPED_BY_ERROR:
                     problems.append(f"{runner.name}: {report.partition} {report.state}: {report.reason}")
         return problems

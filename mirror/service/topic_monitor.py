@@ -1,4 +1,4 @@
-"""Which topics the source has for a flow, and their remote topics on the target."""
+"""Finds the topics that a flow mirrors, and creates and grows their remote topics on the target."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from mirror.target.timestamps import KEEP, TimestampCheck
 
 log = logging.getLogger(__name__)
 
-# MirrorMaker's config.properties.exclude, and what else belongs to a cluster rather than to its data.
+# Not copied to remote topics: MirrorMaker's config.properties.exclude, and other properties that belong to a cluster
+# and not to its data.
 EXCLUDED_CONFIGS = frozenset(
     {
         "follower.replication.throttled.replicas",
@@ -39,15 +40,17 @@ EXCLUDED_CONFIGS = frozenset(
         "unclean.leader.election.enable",
     }
 )
-# The limit is on a batch of records, and batches are not those of the source; Kafka's own default.
+# Kafka's default of max.message.bytes. A smaller limit is not copied: it holds for a batch, and ours can be larger than
+# the source's.
 BATCH_BYTES = 1_048_588
 EXCLUDED_PREFIXES = ("confluent.", "local.retention.", "remote.")
 
-# What the source took, the target must not refuse for its age; Kafka 4 refuses what is an hour ahead (KIP-1030).
+# The target must take every timestamp that the source took. By default Kafka 4 refuses records that are an hour ahead
+# (KIP-1030).
 ANY_TIME = {"message.timestamp.before.max.ms": str(2**63 - 1), "message.timestamp.after.max.ms": str(2**63 - 1)}
 
-# A report or plan must not wait for hours to be compacted away, or a new reader reads for long. A plan has every
-# partition.
+# Segments roll soon, so that old reports and plans are compacted soon and a new reader is quick. A plan names every
+# partition, so it may be large.
 INTERNAL_CONFIG = {
     "cleanup.policy": "compact",
     "segment.ms": "3600000",
@@ -55,29 +58,29 @@ INTERNAL_CONFIG = {
     "max.message.bytes": str(INTERNAL_MAX),
 }
 
-# Most records that are refused are so because they are too large.
+# Most refused records are too large, so the topic of dead letters takes any size.
 DEAD_LETTER_CONFIG = {"max.message.bytes": str(2**31 - 1)}
 
-NEW_WITHIN, LOOK_INTERVAL = 2.0, 0.1  # seconds in which brokers hear of a new topic, and between two looks
+NEW_WITHIN, POLL_INTERVAL = 2.0, 0.1  # seconds until every broker knows a new topic, and between two requests
 
 Wanted = Mapping[str, tuple[int, Mapping[str, str]]]  # remote topics with partitions and configuration
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What the target lacks, and what is there."""
+    """What has to change on the target, and what is there already."""
 
-    mirrored: Mapping[str, int]  # topics of the source that the flow mirrors, with their partitions
-    replacing: Sequence[str]  # remote topics that replace timestamps: theirs are not mirrored
+    mirrored: Mapping[str, int]  # topics of the source that the flow mirrors, with their partition counts
+    replacing: Sequence[str]  # remote topics that replace timestamps: nothing is copied to them
     left_out: LeftOut
-    existing: Mapping[str, int]  # topics of the target, with theirs
+    existing: Mapping[str, int]  # topics of the target, with their partition counts
     create: Wanted
-    grow: Mapping[str, int]  # remote topics with the partitions they shall have
-    internal: Sequence[str]  # mirror's own topics
+    grow: Mapping[str, int]  # remote topics with the partition count they need
+    internal: Sequence[str]  # mirror's own topics to create
 
 
 class TopicMonitor:
-    """Looks at both clusters of a flow. Raises ClusterAway when one does not answer."""
+    """Compares both clusters of a flow. Every method raises ClusterAway when one does not answer."""
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
@@ -85,22 +88,22 @@ class TopicMonitor:
         self._target = ClusterAdmin(flow.target)
         self._policy = ReplicationPolicy.of(flow)
         self._remote_topics = RemoteTopicsMonitor(flow, self._target)
-        self.refused: Refusals = {}  # remote topics that could not be created or grown at the last look
-        self.remote_ids: Mapping[str, str] = {}  # of all remote topics at the last look
-        self.in_doubt = False  # has the last look seen a change that the next one has to confirm?
+        self.refused: Refusals = {}  # remote topics that could not be created or grown last time
+        self.remote_ids: Mapping[str, str] = {}  # ids of all remote topics as last seen
+        self.in_doubt = False  # True after a change was seen that the next call has to confirm
         self.timestamps = TimestampCheck(flow, self._target)
-        self._left_out: LeftOut = {}  # at the last look
+        self._left_out: LeftOut = {}  # as last logged
         self._own_ids = KnownIds()
 
     def ensure_internal_topics(self) -> dict[str, str]:
-        """Make mirror's own topics where they are missing; returns the ids of those that were others before.
+        """Create mirror's own topics where they are missing. Returns the ids of those that had another id before.
 
-        May be called each second. Raises FlowError if refused.
+        Cheap enough for every second. Raises FlowError if the target refuses.
         """
-        factor, letters = self._flow.internal_replication_factor, self._flow.dead_letter_topic
+        factor, dead_letters = self._flow.internal_replication_factor, self._flow.dead_letter_topic
         ids, refused = self._target.ids_now(self._flow.own_topics)
         missing = [
-            NewTopic(name, 1, factor, config=DEAD_LETTER_CONFIG if name == letters else INTERNAL_CONFIG)
+            NewTopic(name, 1, factor, config=DEAD_LETTER_CONFIG if name == dead_letters else INTERNAL_CONFIG)
             for name, error in refused.items()
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
         ]
@@ -116,19 +119,20 @@ class TopicMonitor:
         self,
         plan: Plan | None = None,
         decisions: Mapping[Partition, Decision] | None = None,
-        goes_on: Callable[[], object] = lambda: None,
+        on_progress: Callable[[], object] = lambda: None,
         permit: Callable[[Mapping[str, str]], object] = lambda _: None,
     ) -> dict[str, Topic]:
-        """The source's topics that the flow mirrors, by name, with the partitions that stand ready on the target.
+        """The source's topics that the flow mirrors, by name, with the partitions that are ready on the target.
 
-        `plan` is the newest one: a remote topic that it has is not made again when it is gone, unless the policy or one
-        of the `decisions` says so. Thousands of new ones take minutes: `goes_on` is called now and then. `permit` is
-        given all remote topics, by source topic, and may raise before any is made.
+        Creates and grows remote topics first. `plan` is the newest one: a remote topic that it has and that is gone is
+        created again only if the policy or one of the `decisions` says so. Thousands of new topics take minutes, so
+        `on_progress` is called now and then. `permit` gets all remote topics by source topic, and may raise before any
+        is created.
         """
         mirrored, left_out, existing = self._look()
         permit({name: self._policy.remote_topic(name) for name in mirrored})
-        self._tell_left_out(left_out)
-        mirrored = self._keeping_timestamps(mirrored, existing, goes_on)
+        self._log_left_out(left_out)
+        mirrored = self._keeping_timestamps(mirrored, existing, on_progress)
         before = plan.known if plan else {}
         known = self._known(mirrored, before)
         remade = {d.incident.remote_id for d in (decisions or {}).values() if d.incident.kind == "remote_topic"}
@@ -138,7 +142,7 @@ class TopicMonitor:
         )
         self.in_doubt = bool(remote.doubtful)
         left = {name: topic for name, topic in known.items() if topic.remote in remote.lost | remote.doubtful}
-        partitions = self._make({n: c for n, c in mirrored.items() if n not in left}, existing, goes_on)
+        partitions = self._make({n: c for n, c in mirrored.items() if n not in left}, existing, on_progress)
         self.remote_ids = {**remote.ids, **self._new_ids(partitions, remote.ids)}
         ids = self._source.topic_ids(sorted({*partitions, *left}))
         topics = {}
@@ -152,12 +156,12 @@ class TopicMonitor:
         return topics
 
     def _known(self, mirrored: Iterable[str], before: Mapping[str, Topic]) -> dict[str, Topic]:
-        """Of the topics that are mirrored, those of which the last plan knew the remote topic."""
+        """Those of the mirrored topics whose remote topic the last plan knew."""
         known = {name: before[name] for name in mirrored if name in before}
         return {n: t for n, t in known.items() if t.remote_id and t.remote == self._policy.remote_topic(n)}
 
     def _new_ids(self, partitions: Iterable[str], ids: Mapping[str, str]) -> dict[str, str]:
-        """Of remote topics that were made just now. A broker may hear of them a moment later."""
+        """The ids of remote topics that were just created. A broker may learn of them a moment later."""
         new = [name for name in map(self._policy.remote_topic, partitions) if name not in ids]
         found: dict[str, str] = {}
         deadline = time.monotonic() + NEW_WITHIN
@@ -165,11 +169,11 @@ class TopicMonitor:
             found |= self._target.topic_ids(new)
             new = [name for name in new if name not in found]
             if new:
-                time.sleep(LOOK_INTERVAL)
+                time.sleep(POLL_INTERVAL)
         return found
 
     def changes(self) -> Changes:
-        """What has to be made on the target; makes nothing."""
+        """What has to be created and grown on the target. Changes nothing."""
         mirrored, left_out, existing = self._look()
         mirrored = self._keeping_timestamps(mirrored, existing)
         return Changes(
@@ -183,29 +187,29 @@ class TopicMonitor:
         )
 
     def _look(self) -> tuple[dict[str, int], LeftOut, dict[str, int]]:
-        """The source's topics that the flow mirrors and all of the target, with their partitions; what is left out."""
+        """The mirrored topics with partition counts, those that are left out, and the target's topics with counts."""
         found = self._source.partitions()
         mirrored = {name: n for name, n in found.items() if self._policy.is_mirrored(name)}
         return mirrored, left_out_topics(self._policy, found), self._target.partitions()
 
     def _keeping_timestamps(
-        self, mirrored: Mapping[str, int], existing: Mapping[str, int], goes_on: Callable[[], object] = lambda: None
+        self, mirrored: Mapping[str, int], existing: Mapping[str, int], on_progress: Callable[[], object] = lambda: None
     ) -> dict[str, int]:
-        """`mirrored` without what the target would alter."""
+        """`mirrored` without the topics whose remote topic replaces timestamps."""
         remote = {name: self._policy.remote_topic(name) for name in mirrored}
-        self.timestamps.look(existing.keys() & remote.values(), goes_on)
+        self.timestamps.look(existing.keys() & remote.values(), on_progress)
         refused = set(self.timestamps.refused)
         return {name: count for name, count in mirrored.items() if remote[name] not in refused}
 
     def _lacking(self, mirrored: Mapping[str, int], existing: Mapping[str, int]) -> Iterator[Wanted]:
-        """What the target has to create, some at a time: what is made of it stays, should the source go away then."""
+        """The remote topics to create, some at a time: if the source goes away meanwhile, those created so far stay."""
         remote = self._policy.remote_topic
         for some in chunks((name for name in mirrored if remote(name) not in existing), NAMES):
             configs = self._configs(some)
             yield {remote(name): (mirrored[name], configs.get(name, {})) for name in some}
 
     def _short(self, mirrored: Mapping[str, int], existing: Mapping[str, int]) -> dict[str, int]:
-        """Remote topics that have too few partitions, with the number they shall have."""
+        """Remote topics that have too few partitions, with the number they need."""
         remote = {self._policy.remote_topic(name): count for name, count in mirrored.items()}
         return {name: count for name, count in remote.items() if existing.get(name, count) < count}
 
@@ -213,15 +217,15 @@ class TopicMonitor:
         return [name for name in self._flow.own_topics if name not in existing]
 
     def _make(
-        self, mirrored: Mapping[str, int], existing: Mapping[str, int], goes_on: Callable[[], object]
+        self, mirrored: Mapping[str, int], existing: Mapping[str, int], on_progress: Callable[[], object]
     ) -> dict[str, int]:
-        """Create and grow remote topics; returns how many partitions of each topic can be copied."""
+        """Create and grow remote topics. Returns how many partitions of each topic can be copied."""
         refused: Refusals = {}
         for wanted in self._lacking(mirrored, existing):
             refused |= self._create_remote(wanted)
-            goes_on()
+            on_progress()
         refused |= self._grow(NewPartitions(name, count) for name, count in self._short(mirrored, existing).items())
-        self._tell(refused)
+        self._log_refused(refused)
         remote = {name: self._policy.remote_topic(name) for name in mirrored}
         return {
             name: existing[remote[name]] if remote[name] in refused else count
@@ -230,11 +234,11 @@ class TopicMonitor:
         }
 
     def _create_remote(self, wanted: Wanted) -> Refusals:
-        """Create remote topics, given how many partitions and which configuration each has."""
+        """Create remote topics, each with its partition count and configuration."""
         factor = self._flow.replication_factor
         kept = {name: (count, {**own, **KEEP}) for name, (count, own) in wanted.items()}
         refused = self._create(NewTopic(t, n, factor, config={**config, **ANY_TIME}) for t, (n, config) in kept.items())
-        # Brokers before Kafka 3.6 don't know ANY_TIME, and don't need it.
+        # Brokers before Kafka 3.6 do not know the keys of ANY_TIME, and do not need them.
         older = [topic for topic, error in refused.items() if error.code() == KafkaError.INVALID_CONFIG]
         for topic in older:
             del refused[topic]
@@ -265,17 +269,17 @@ class TopicMonitor:
                 log.info("adding partitions", extra=where)
         return self._target.create_partitions(wanted)
 
-    def _tell_left_out(self, left_out: LeftOut) -> None:
-        """What `topics` matches and is not copied: once, and again when it changes."""
+    def _log_left_out(self, left_out: LeftOut) -> None:
+        """Log the topics that match the configuration and are not copied, by reason; again only when they change."""
         before, self._left_out = self._left_out, left_out
         for reason in sorted({*left_out, *before}):
             names = left_out.get(reason, [])
             if names != before.get(reason, []):
-                told = {"count": len(names), "topics": some_of(names), "reason": reason}
-                log.info("topics match the configuration but are left out", extra={"flow": self._flow.name, **told})
+                fields = {"count": len(names), "topics": some_of(names), "reason": reason}
+                log.info("topics match the configuration but are left out", extra={"flow": self._flow.name, **fields})
 
-    def _tell(self, refused: Refusals) -> None:
-        """Once for each topic: what is refused is asked again at every look."""
+    def _log_refused(self, refused: Refusals) -> None:
+        """Log each topic once, though every call tries again what was refused."""
         for name in refused.keys() - self.refused.keys():
             log.error(
                 "the target refuses to create or grow the topic; partitions without a remote one are not mirrored",

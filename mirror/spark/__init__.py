@@ -1,1 +1,1 @@
-"""Spark: the data source whose partitions are the slices, the session, and jobs."""
+"""Spark: the session, the data source whose partitions are a flow's slices, and short jobs."""

@@ -1,8 +1,8 @@
 """The Spark streaming source `mirror`: a micro-batch is one epoch, each of its partitions one slice.
 
-The source's "offset" is just the epoch's number; positions live on the target. An epoch lasts until the number of
-slices changes or the plan says to stop, so records never wait for Spark's micro-batches. The rows that a task
-yields at its end are receipts, one per topic partition.
+The source's "offset" is only the epoch's number; positions are on the target. An epoch lasts until the number of slices
+changes or the plan says to stop, so records never wait for Spark's micro-batches. The rows that a task yields at its
+end are receipts, one for each topic partition.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Offset = dict[str, int]
 
 @dataclass(frozen=True)
 class SlicePartition(InputPartition):
-    """One slice of an epoch of `count` slices. Spark gives it to each task that it starts for the slice."""
+    """One slice of an epoch with `count` slices. Spark gives it to each task that it starts for the slice."""
 
     index: int
     count: int
@@ -55,7 +55,7 @@ class MirrorDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """A receipt, see task.Receipt."""
+        """The schema of a receipt: see task.Receipt."""
         return (
             "slice INT, topic STRING, partition INT, remote_topic STRING, position BIGINT, records BIGINT, state STRING"
         )
@@ -65,27 +65,27 @@ class MirrorDataSource(DataSource):
         return EpochReader(self.flows[self.options["flow"]], self.leader, self.log)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """One that reads nothing, in as many tasks as the option `tasks` says."""
+        """A reader of nothing, with as many tasks as the option `tasks` says."""
         return WarmUp(int(self.options["tasks"]))
 
 
 def bound(flows: Mapping[str, Flow], leader: str, log: Log) -> type[DataSource]:
     """The source class for one run.
 
-    Settings hold secrets. As attributes of a class made here they travel inside its pickle; as options they would
-    stand in Spark's plans and UI.
+    Settings hold secrets. As attributes of a class that is made here they travel inside its pickle; as options they
+    would be visible in Spark's plans and UI.
     """
     return type("BoundMirrorDataSource", (MirrorDataSource,), {"flows": flows, "leader": leader, "log": log})
 
 
 class WarmUp(DataSourceReader):
-    """Makes Spark start the Python workers that the first epoch is going to find idle, with this package loaded."""
+    """Makes Spark start Python workers that have loaded this package, so that the first epoch finds them ready."""
 
     def __init__(self, tasks: int) -> None:
         self._tasks = tasks
 
     def partitions(self) -> list[InputPartition]:
-        """As many as there are to be workers."""
+        """One partition for each worker to start."""
         return [InputPartition(number) for number in range(self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
@@ -94,7 +94,11 @@ class WarmUp(DataSourceReader):
 
 
 class EpochReader(DataSourceStreamReader):
-    """Lives in a driver-side Python process of its own, so it learns the plan from the control topic, like tasks."""
+    """Divides a flow's epochs into slices, and runs a slice in each task.
+
+    On the driver's side it lives in a Python process of its own. So it reads the plan from the control topic, as tasks
+    do.
+    """
 
     def __init__(self, flow: Flow, leader: str, log: Log) -> None:
         self._flow = flow
@@ -107,11 +111,11 @@ class EpochReader(DataSourceStreamReader):
         return {"epoch": 0}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """The next epoch if there is a plan of ours to run, else `start`: nothing to do."""
+        """The next epoch if our service has a plan to run; else `start`, which means that there is nothing to do."""
         return {"epoch": start["epoch"] + 1} if self._plan() else start
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """The slices of the newest plan; none if it says to stop by now."""
+        """The slices of the newest plan; none if it says to stop meanwhile."""
         plan = self._plan()
         count = len(plan.slices) if plan and start != end else 0
         epoch = uuid.uuid4().hex
@@ -124,12 +128,12 @@ class EpochReader(DataSourceStreamReader):
         try:
             whole = partition.index, partition.count, partition.epoch
             receipts = SliceTask(self._flow, self._leader, *whole).run()
-        except ForeignPlan as error:  # the epoch is over until there is another
+        except ForeignPlan as error:  # a new epoch follows when there is a plan that can be read
             where = {"flow": self._flow.name, "slice": partition.index, "reason": str(error)}
-            log.warning("task ends", extra=where)
+            log.warning("task ended: the plan is unreadable", extra=where)
             return
         except Exception as error:
-            # Spark keeps this to itself, and starts the task again.
+            # Spark starts the task again without logging the reason.
             away = isinstance(error, MirrorError) and error.away
             where = {"flow": self._flow.name, "slice": partition.index, "reason": f"{type(error).__name__}: {error}"}
             log.log(logging.DEBUG if away else logging.WARNING, "task failed and starts again", extra=where)
@@ -139,9 +143,9 @@ class EpochReader(DataSourceStreamReader):
             yield astuple(receipt)
 
     def stop(self) -> None:
-        """Leave the control topic, and be quiet: this process ends, and PySpark has told Spark why.
+        """Leave the control topic and print nothing more: this process ends, and PySpark has told Spark why.
 
-        As a rule Spark has closed the connection. An answer that was on its way then ends in a stack trace.
+        As a rule Spark has closed the connection, so an answer that is being sent would print a stack trace.
         """
         sys.excepthook = lambda *_: None
         if self._control is not None:

@@ -1,4 +1,4 @@
-"""The home of the driver's Spark, with the archive of classes if there is one: see prepare.py."""
+"""Finds the Spark that the driver uses, and its archive of classes if prepare.py has made one."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ ARCHIVE = "classes.jsa"
 
 @dataclass(frozen=True, slots=True)
 class SparkHome:
-    """Where Spark is, and what its JVM is told because of that."""
+    """The directory of Spark, and the Java options that go with it."""
 
     path: Path
     java_options: str = ""
 
 
-def spark_home(scratch: Path) -> SparkHome:
-    """$SPARK_HOME if it is set, else PySpark's own Spark, with the archive if there is one for this Java."""
+def spark_home(run_directory: Path) -> SparkHome:
+    """The Spark in $SPARK_HOME if it is set, else PySpark's own, with the archive if there is one for this Java."""
     if own := os.environ.get("SPARK_HOME"):
         return SparkHome(Path(own))
     prepared = prepared_home()
     if (prepared / ARCHIVE).is_file():
-        return SparkHome(prepared, " ".join(class_archive.taking(prepared / ARCHIVE)))
-    return SparkHome(link(scratch / "spark"))
+        return SparkHome(prepared, " ".join(class_archive.reading(prepared / ARCHIVE)))
+    return SparkHome(link(run_directory / "spark"))
 
 
 def prepared_home() -> Path:
-    """The directory with the prepared Spark, for this Java and this PySpark. It need not exist."""
+    """The directory of the prepared Spark for this Java and this PySpark. It need not exist."""
     key = class_archive.key(f"{pyspark.__version__}|{Path(pyspark.__file__).parent}")
     return cache_dir() / f"spark-{pyspark.__version__}-{key}"
 
 
 def link(directory: Path) -> Path:
-    """PySpark's Spark without its zipped copy of PySpark, which the JVM would put first on the Python path.
+    """Link to PySpark's Spark in `directory`, without its zipped copy of PySpark.
 
-    Nothing that is compiled can be kept in a zip: each of the six Python processes of a start would compile PySpark
-    anew, 0.7 s of CPU.
+    The JVM would put the zip first on the Python path. Python can't keep compiled modules in a zip, so each of the six
+    Python processes of a start would compile PySpark again: 0.7 s of CPU.
     """
     directory.mkdir(parents=True, exist_ok=True)
     for part in ("bin", "jars"):

@@ -1,8 +1,8 @@
-"""The Java that Spark and local brokers run with, and the directory for what mirror prepares once on a machine.
+"""Finds the Java for Spark and local brokers, and the directory for files that mirror prepares once on a machine.
 
     python -m mirror.spark.java
 
-checks Java. `make` runs it before anything is installed, so only the standard library is imported.
+checks Java. `make` runs it before anything is installed, so this module imports only the standard library.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def java() -> str:
 
 @cache
 def java_version(path: str) -> str:
-    """All that `java -version` says."""
+    """The output of `java -version`."""
     return subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
 
 
 def cache_dir() -> Path:
-    """Where downloads are kept: $MIRROR_CACHE, else $XDG_CACHE_HOME/mirror, else ~/.cache/mirror."""
+    """The directory for downloads: $MIRROR_CACHE, else $XDG_CACHE_HOME/mirror, else ~/.cache/mirror."""
     if own := os.environ.get("MIRROR_CACHE"):
         return Path(own).absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "mirror"

@@ -1,4 +1,4 @@
-"""One function over many items on Spark: a short job, with a session of its own."""
+"""Runs one function over many items on Spark, in a session of its own."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from mirror.spark.session import SparkDriver, starting
 
 A = TypeVar("A")
 B = TypeVar("B")
-Progress = Callable[[int], None]  # told how many items are done
+Progress = Callable[[int], None]  # gets the number of finished items
 
-TASK_FAILURES = 4  # attempts, of which each may meet a lost executor
-LOOK = 0.1  # seconds between two looks at the progress
+TASK_FAILURES = 4  # attempts of a task, since each may meet a lost executor
+PROGRESS_INTERVAL = 0.1  # seconds between two reports of the progress
 
 
 class SparkJobs:
-    """A context manager. Runs jobs on the Spark that the settings name. Raises MirrorError if that does not start."""
+    """Runs jobs on the Spark that the settings name. A context manager; raises MirrorError if Spark does not start."""
 
     def __init__(self, settings: Settings) -> None:
         with starting():
@@ -38,16 +38,16 @@ class SparkJobs:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if isinstance(error, Exception) or error is None:
             self._driver.stop()
-        else:  # Ctrl-C must not wait for what runs
+        else:  # Ctrl-C must not wait for running tasks
             self._driver.kill()
 
     @property
     def slots(self) -> int:
-        """Tasks that can run at once; at least one, for a cluster's executors come after a while."""
+        """Tasks that can run at once; at least one, since a cluster's executors come only after a while."""
         return max(1, self._driver.slots())
 
     def map(self, function: Callable[[A], B], items: Sequence[A], progress: Progress) -> list[B]:
-        """`function` of each item, each in a task of its own. Raises the MirrorError of an item, or of Spark."""
+        """Run `function` over the items, each in a task of its own. Raises an item's MirrorError, or one of Spark."""
         if not items:
             return []
         context = self._driver.session.sparkContext
@@ -61,7 +61,7 @@ class SparkJobs:
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(collect)
             while not running.done():
-                time.sleep(LOOK)
+                time.sleep(PROGRESS_INTERVAL)
                 progress(_done(context, group))
             try:
                 rows = running.result()
@@ -75,7 +75,7 @@ class SparkJobs:
 
 
 def _guarded(function: Callable[[A], B]) -> Callable[[Iterable[A]], Iterable[tuple[B | None, str]]]:
-    """What a cluster refuses is no reason to try again, and Spark would wrap its words into a stack trace."""
+    """Return MirrorErrors as results: Spark would repeat the task, and wrap the error into a stack trace."""
 
     def run(items: Iterable[A]) -> Iterator[tuple[B | None, str]]:
         for item in items:
@@ -95,7 +95,7 @@ def _done(context: SparkContext, group: str) -> int:
 
 
 def _cause(error: Exception) -> str:
-    """The last line that a Python task has left in Spark's stack trace, else the first of all."""
+    """The last Python error in Spark's stack trace, or the trace's first line if it has none."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "Error: " in line or "Exception: " in line]
-    return (told or lines or [type(error).__name__])[-1 if told else 0][:300]
+    errors = [line for line in lines if "Error: " in line or "Exception: " in line]
+    return (errors or lines or [type(error).__name__])[-1 if errors else 0][:300]

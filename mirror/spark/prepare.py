@@ -2,7 +2,7 @@
 
     python -m mirror.spark.prepare
 
-does so once for each Java and PySpark on a machine: half a minute and 160 MB. A run takes it if it is there.
+makes it once for each Java and PySpark on a machine, which takes half a minute and 160 MB. A run uses it if it exists.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REHEARSAL_SECONDS, DUMP_SECONDS = 120.0, 120.0
 
 
 class Rehearsal(DataSource):
-    """Makes Spark do what an epoch makes it do, with nothing to copy."""
+    """A source without records, so that Spark loads the classes that an epoch needs."""
 
     @classmethod
     def name(cls) -> str:
@@ -36,11 +36,11 @@ class Rehearsal(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """A row's."""
+        """The schema of a row."""
         return "slice INT"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
-        """The reader."""
+        """The reader of two partitions with one row each."""
         return _Reader()
 
 
@@ -66,9 +66,9 @@ def prepare() -> None:
     sys.stderr.write(f"preparing Spark's start in {home}, once: about half a minute\n")
     part = link(home) / f"{ARCHIVE}.{os.getpid()}"
     logging.disable(logging.CRITICAL)
-    _rehearse(SparkHome(home, " ".join(class_archive.making(part))))
+    _rehearse(SparkHome(home, " ".join(class_archive.writing(part))))
     if not part.is_file():
-        raise SetupError(f"Java has made no archive of classes in {home}; mirror runs without, it only starts slower")
+        raise SetupError(f"Java has made no archive of classes in {home}; mirror runs without it, but starts slower")
     part.rename(home / ARCHIVE)
 
 

@@ -1,8 +1,9 @@
-"""Who may talk to Spark, and where it listens: what it runs with holds the clusters' passwords.
+"""Protects Spark, which holds the clusters' passwords: decides who may connect to it, and where it listens.
 
-Whoever reaches a port of a Spark without authentication can fetch what was sent to the tasks, and have it deserialize
-Java objects. So everything that connects has to know a secret, on a cluster what is sent is encrypted, and a Spark that
-is all on this machine listens on the loopback address alone. What spark.conf says explicitly wins, and is warned of.
+Whoever reaches a port of a Spark without authentication can fetch what was sent to the tasks, and make it deserialize
+Java objects. So every process that connects has to know a secret, traffic between machines is encrypted, and a Spark
+that runs on this machine alone listens only on the loopback address. Explicit settings in spark.conf win; a setting
+that weakens this is a warning.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ LOOPBACK = "127.0.0.1"
 AUTHENTICATE, ENCRYPT = "spark.authenticate", "spark.network.crypto.enabled"
 SECRET, BIND = "spark.authenticate.secret", "spark.driver.bindAddress"
 
-# With these Spark makes a secret and hands it to the executors: SecurityManager.initializeAuth.
+# With these masters Spark makes a secret and hands it to the executors: SecurityManager.initializeAuth.
 _SPARK_MAKES_A_SECRET = re.compile("yarn|k8s.*")
 _LOOPBACK = re.compile(r"localhost|127\.\d+\.\d+\.\d+|\[?::1\]?")
 
-# Values that Spark puts on a command line (SparkConf.isExecutorStartupConf), or into what it says of itself. What can
-# only be an address, a number or a size may come from a reference: Spark accepts no password there.
+# Keys whose values Spark puts on a command line (SparkConf.isExecutorStartupConf) or shows. Keys that take only an
+# address, a number or a size are not among them: their values may come from a reference, since they are no passwords.
 _SHOWN = re.compile(
     r".*JavaOptions"
     r"|spark\.(driver|executor)\.extra(ClassPath|LibraryPath)"
@@ -34,37 +35,37 @@ _SPARKS_OWN_REDACTION = "(?i)secret|password|token|access[.]?key|credential"
 
 
 def is_local(master: str) -> bool:
-    """Is all of Spark in one process on this machine? local-cluster is not: it has processes that connect."""
+    """True if all of Spark is one process on this machine. local-cluster is not: it has several processes."""
     return LOCAL.fullmatch(master) is not None
 
 
 def protection(master: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """What Spark is told, unless `conf` says something else."""
-    said = {AUTHENTICATE: "false"} if _is_off(conf) else {AUTHENTICATE: "true", ENCRYPT: "true"}
-    return {**said, BIND: LOOPBACK, "spark.driver.host": LOOPBACK} if is_local(master) else said
+    """The settings that protect Spark; those of `conf` win."""
+    settings = {AUTHENTICATE: "false"} if _is_off(conf) else {AUTHENTICATE: "true", ENCRYPT: "true"}
+    return {**settings, BIND: LOOPBACK, "spark.driver.host": LOOPBACK} if is_local(master) else settings
 
 
 def problems(master: str, conf: Mapping[str, str], references: Set[str] = frozenset()) -> Iterator[tuple[str, str]]:
-    """Keys that can't be run with, and what is to be done; `references` are the keys that come from `${...}`."""
+    """Keys that must be changed before a run, each with what to do; `references` are those with `${...}`."""
     for key in (AUTHENTICATE, ENCRYPT):
         if conf.get(key, "true").lower() not in ("true", "false"):
             yield key, "must be true or false"
-    made = is_local(master) or _SPARK_MAKES_A_SECRET.fullmatch(master)
-    if not made and not _is_off(conf) and not conf.get(SECRET, "").strip():
+    has_secret = is_local(master) or _SPARK_MAKES_A_SECRET.fullmatch(master)
+    if not has_secret and not _is_off(conf) and not conf.get(SECRET, "").strip():
         yield (
             SECRET,
             "required with this master, but missing: without it whoever reaches Spark's ports can read the clusters' "
-            "passwords; set it to the secret that Spark's master and workers have, or, if you accept that, "
+            "passwords; set it to the secret of Spark's master and workers or, if you accept the risk, set "
             f"{AUTHENTICATE} to false",
         )
     for key in sorted(references):
         if _SHOWN.fullmatch(key):
-            said = "where everybody on the machine can read it; write the value itself"
-            yield key, f"must not hold ${{...}}: Spark shows this value, or puts it on a command line, {said}"
+            advice = "where everybody on the machine can read it; write the value itself"
+            yield key, f"must not hold ${{...}}: Spark shows this value or puts it on a command line, {advice}"
 
 
 def warnings(master: str, conf: Mapping[str, str]) -> Iterator[str]:
-    """What leaves Spark open though it starts, each with what to do."""
+    """Settings that leave Spark unprotected though it starts, each with what to do."""
     if _is_off(conf):
         yield (
             f"{AUTHENTICATE} is false: whoever reaches Spark's ports can read the clusters' passwords and run code; "
@@ -77,7 +78,7 @@ def warnings(master: str, conf: Mapping[str, str]) -> Iterator[str]:
         )
     if is_local(master) and not _LOOPBACK.fullmatch(conf.get(BIND, LOOPBACK)):
         yield (
-            f"{BIND} is {conf[BIND]}: Spark listens on the network, though with a local master nobody else needs it; "
+            f"{BIND} is {conf[BIND]}: Spark listens on the network, which a local master does not need; "
             "remove it from spark.conf"
         )
 
@@ -87,17 +88,17 @@ def _is_off(conf: Mapping[str, str]) -> bool:
 
 
 def redaction(conf: Mapping[str, str], references: Set[str]) -> dict[str, str]:
-    """Has Spark hide the values of `references` in its event log and on its pages, under every name they get there."""
+    """The setting that hides the values of `references` in Spark's event log and on its pages, whatever their names."""
     if not references:
         return {}
-    # Hadoop's and the metrics' properties are shown without what marks them in Spark's.
+    # Spark shows the properties of Hadoop and of its metrics without their prefix.
     names = sorted({re.sub(r"^spark\.(hadoop|metrics\.conf)\.", "", key) for key in references})
     hidden = "|".join(map(re.escape, names))
     return {REDACTION: f"(?:{conf.get(REDACTION, _SPARKS_OWN_REDACTION)})|(?:^|\\.)(?:{hidden})$"}
 
 
 def properties_file(conf: Mapping[str, str]) -> str:
-    """As the text of a Java properties file, which anything can stand in."""
+    """The text of a Java properties file, with everything escaped that could mean something."""
     return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in conf.items())
 
 

@@ -32,17 +32,17 @@ from mirror.settings import Spark as SparkSettings
 from mirror.spark import security
 from mirror.spark.data_source import FORMAT, bound
 from mirror.spark.home import SparkHome, spark_home
-from mirror.spark.run_directory import Scratch
+from mirror.spark.run_directory import RunDirectory
 from mirror.spark.security import LOCAL
 
 _logger = logging.getLogger(__name__)
 
-# A slice's task lives as long as its epoch, so failures of weeks add up; each is retried by the next attempt.
+# A slice's task lives as long as its epoch, so the failures of weeks add up. Each of them is retried.
 TASK_MAX_FAILURES = 1_000_000
 
-SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"  # what PySpark starts its gateway with
+SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"  # the arguments with which PySpark starts its gateway
 
-# What a JVM says at its start whatever it is told, and Spark's first words before it reads a log configuration.
+# Warnings that a JVM prints at its start under any options, and Spark before it reads a log configuration.
 NOISE = re.compile(
     rb"WARNING: (Using incubator modules|.*sun\.misc\.Unsafe|.*restricted method|Please consider|Use --enable)"
 )
@@ -59,23 +59,23 @@ CONF: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.excludeOnFailure.enabled": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    "spark.sql.streaming.pollingDelay": "20ms",  # between looks for a plan; each reads the control topic to its end
+    "spark.sql.streaming.pollingDelay": "20ms",  # between two reads of the control topic to its end, for a plan
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.stopTimeout": "10s",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
-    # The few rows here are not worth a compiler, whose classes alone take half a second to load.
+    # No code generation for these few rows: its classes alone take half a second to load.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.session.timeZone": "UTC",
 }
 
-# A second copy of a slice would only fence the first one.
+# A second copy of a slice's task would only fence the first one.
 FIXED: Mapping[str, str] = {"spark.speculation": "false"}
 
 
 def master(configured: str, flows: int, failures: int = TASK_MAX_FAILURES) -> str:
-    """The master URL to use: a local one gets at least one thread per flow, and tasks that may fail so often."""
+    """The master URL to use. A local one gets at least one thread for each flow, and `failures` attempts for a task."""
     local = LOCAL.fullmatch(configured)
     if not local:
         return configured
@@ -85,7 +85,7 @@ def master(configured: str, flows: int, failures: int = TASK_MAX_FAILURES) -> st
 
 
 def _cores() -> int:
-    """What this process may use: a container's share is less than the machine has."""
+    """The CPU cores that this process may use; in a container they are fewer than the machine has."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for quota, period in (_quota("cpu.max"), _quota("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
         if quota > 0:
@@ -94,7 +94,7 @@ def _cores() -> int:
 
 
 def _quota(*files: str) -> tuple[int, int]:
-    """Microseconds of CPU in each period of so many, from the files of cgroup v2 or v1; -1: no limit."""
+    """The CPU quota and its period in microseconds, from the files of cgroup v2 or v1; a quota of -1 is no limit."""
     with contextlib.suppress(OSError, ValueError):
         quota, period = map(int, " ".join((Path("/sys/fs/cgroup") / file).read_text() for file in files).split())
         return quota, period
@@ -103,7 +103,7 @@ def _quota(*files: str) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def starting() -> Iterator[None]:
-    """Whatever keeps a SparkDriver from starting becomes a MirrorError with Spark's own first line."""
+    """Turn any failure to start a SparkDriver into a MirrorError with the first line of Spark's error."""
     try:
         yield
     except Exception as error:
@@ -113,7 +113,7 @@ def starting() -> Iterator[None]:
 
 
 class SparkDriver:
-    """A session and its directory, which holds nothing worth keeping: positions live on the target."""
+    """A Spark session with a temporary directory. Nothing in it is worth keeping: positions are on the target."""
 
     def __init__(
         self,
@@ -126,34 +126,34 @@ class SparkDriver:
     ) -> None:
         for line in security.warnings(settings.master, settings.conf):
             _logger.warning(line)
-        self._scratch = Scratch()
+        self._directory = RunDirectory()
         self._stopping = False
         url = master(settings.master, len(flows), task_failures)
-        # PySpark reads only the variable. Executors get it too: as a rule they run the driver's image.
+        # PySpark reads only the variable. Executors get it, too: as a rule they run the driver's image.
         python = settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
         os.environ["PYSPARK_PYTHON"] = python
-        # Spark runs this one only to look for data sources among the installed packages, and does not if it is missing.
+        # Spark runs this one only to look for data sources in installed packages, and skips that if it is missing.
         os.environ["PYSPARK_DRIVER_PYTHON"] = "none"
-        self._home = home or spark_home(self._scratch.path)
+        self._home = home or spark_home(self._directory.path)
         os.environ["SPARK_HOME"] = str(self._home.path)
         local = security.is_local(url)
         attempts = {"spark.task.maxFailures": str(task_failures)}
         protection = security.protection(url, settings.conf)
         hidden = security.redaction(settings.conf, settings.references)
         together = {**self._conf(local), **attempts, **protection, **settings.conf, **hidden, **FIXED}
-        if local:  # the one thing that tells Spark's own pages where to listen
+        if local:  # only this variable decides where Spark's own pages listen
             os.environ["SPARK_LOCAL_IP"] = together[security.BIND]
         conf = SparkConf().setAll(list(together.items())).setMaster(url)
         self.session = SparkSession(SparkContext(conf=conf, gateway=self._launch(conf)))
-        # Its answer to a JVM that is gone is a stack trace on stderr.
+        # Its own handler prints a stack trace to stderr when the JVM is gone.
         self.session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
         if not local:
-            self.session.sparkContext.addPyFile(str(_package(self._scratch.path)))
+            self.session.sparkContext.addPyFile(str(_package(self._directory.path)))
         self.session.dataSource.register(bound(flows, leader, log))
 
     def _launch(self, conf: SparkConf) -> JavaGateway:
-        """Start the JVM in a session of its own: what is sent to our process group must not end it before a drain."""
-        lines, stderr = os.pipe()  # read from the start: a JVM that can't start says why
+        """Start the JVM in a session of its own: a signal to our process group must not end it before the drain."""
+        lines, stderr = os.pipe()  # read from the start, since a JVM that can't start prints the reason
         threading.Thread(target=self._relay, args=(os.fdopen(lines, "rb"),), daemon=True, name="jvm stderr").start()
         try:
             with self._submitted(conf):
@@ -166,8 +166,8 @@ class SparkDriver:
 
     @contextlib.contextmanager
     def _submitted(self, conf: SparkConf) -> Iterator[None]:
-        """Have PySpark's gateway read `conf` from a file that only we can read: on a command line everybody can."""
-        file = self._scratch.path / "spark.properties"
+        """Make PySpark's gateway read `conf` from a file of ours, since a command line is visible to everybody."""
+        file = self._directory.path / "spark.properties"
         file.touch(0o600, exist_ok=False)
         file.write_text(security.properties_file(dict(conf.getAll())))
         before = os.environ.get(SUBMIT_ARGS)
@@ -183,7 +183,7 @@ class SparkDriver:
                 os.environ[SUBMIT_ARGS] = before
 
     def _relay(self, lines: IO[bytes]) -> None:
-        """Pass on what the JVM and the Python workers say, but for what says nothing."""
+        """Copy the output of the JVM and the Python workers to stderr, without NOISE."""
         for line in lines:
             if not self._stopping and not NOISE.match(line):
                 sys.stderr.buffer.write(line)
@@ -192,31 +192,31 @@ class SparkDriver:
     def _conf(self, local: bool) -> dict[str, str]:
         log4j = Path(__file__).with_name("log4j2.properties").as_uri()
         options = f"{DRIVER_JAVA_OPTIONS} {self._home.java_options} -Dlog4j2.configurationFile={log4j}"
-        here = self._scratch.path
+        here = self._directory.path
         own = {"spark.sql.warehouse.dir": (here / "warehouse").as_uri()}
         if local:
             own["spark.local.dir"] = str(here)
         return {**CONF, **own, "spark.driver.extraJavaOptions": f"{options} -Djava.io.tmpdir={here}"}
 
     def warm_up(self) -> None:
-        """Start Python workers, while others plan the first query: see source.WarmUp."""
-        # A session that is stopped meanwhile has no JVM any more, which PySpark finds out as an AttributeError.
+        """Start Python workers while the first query is being planned: see data_source.WarmUp."""
+        # If the session is stopped meanwhile, its JVM is gone, and PySpark raises AttributeError.
         with contextlib.suppress(Py4JError, PySparkException, ConnectionError, AttributeError):
             self.session.read.format(FORMAT).option("tasks", str(self.slots())).load().collect()
 
     def slots(self) -> int:
-        """Tasks that can run at once now, on all executors."""
+        """The number of tasks that can run at once now, on all executors."""
         context = self.session.sparkContext._jsc.sc()
         profile = context.resourceProfileManager().defaultResourceProfile()
         return int(context.maxNumConcurrentTasks(profile))
 
     def start(self, flow: Flow, receipts: Callable[[DataFrame, int], None]) -> StreamingQuery:
-        """Start a flow's query; `receipts` is called with each epoch, and runs it by collecting it."""
+        """Start a flow's query. `receipts` is called for each epoch, and runs it by collecting its rows."""
         return self.query(FORMAT, flow.name, receipts)
 
     def query(self, source: str, name: str, sink: Callable[[DataFrame, int], None]) -> StreamingQuery:
-        """Start a query over the option `flow` of a registered source; `sink` is called with each micro-batch."""
-        checkpoint = tempfile.mkdtemp(prefix="checkpoint-", dir=self._scratch.path)
+        """Start a query on a registered source with the option `flow`. `sink` is called with each micro-batch."""
+        checkpoint = tempfile.mkdtemp(prefix="checkpoint-", dir=self._directory.path)
         return (
             self.session.readStream.format(source)
             .option("flow", name)
@@ -228,30 +228,30 @@ class SparkDriver:
         )
 
     def stop(self) -> None:
-        """End the session and remove its directory. From now on the JVM is not heard: it ends as it likes."""
+        """End the session and remove its directory. From now on the output of the ending JVM is dropped."""
         self._stopping = True
         with contextlib.suppress(Py4JError, ConnectionError):
             self.session.stop()
-        self._scratch.remove()
+        self._directory.remove()
 
     def join(self, timeout: float) -> None:
-        """After `stop`: wait until the JVM has ended, `timeout` seconds at most."""
+        """Wait until the JVM has ended, at most `timeout` seconds; to be called after `stop`."""
         assert self._jvm.stdin is not None
-        self._jvm.stdin.close()  # which it takes as the end of us
+        self._jvm.stdin.close()  # the JVM ends when its input does
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._jvm.wait(timeout)
 
     def kill(self) -> None:
-        """End the JVM at once, and with it every task."""
+        """Kill the JVM, and with it every local task."""
         self._stopping = True
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._jvm.pid, signal.SIGKILL)  # the leader of its own session
         self._jvm.wait()
-        self._scratch.remove()
+        self._directory.remove()
 
 
 def _package(directory: Path) -> Path:
-    """This package as a zip for executors; what it needs of others (docs/operations.md) is theirs to have."""
+    """Zip this package for executors. The packages that it needs must be installed there (see docs/operations.md)."""
     here = Path(__file__).parents[1]
     archive = directory / "mirror.zip"
     with zipfile.ZipFile(archive, "w") as packed:

@@ -1,4 +1,4 @@
-"""What the service knows of one flow: its tasks' reports, what happened lately, and whether it is led."""
+"""What the service knows of one flow: the reports of its tasks, the last events, and whether it is led."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from dataclasses import dataclass, field, replace
 from mirror.control.reports import Counters, Report
 from mirror.control.state import STOPPED_BY_ERROR
 from mirror.model import Partition
-from mirror.status.rates import Recent, Sample
-from mirror.timing import SILENCE
+from mirror.status.observed import UNASSIGNED, is_silent, lag_seconds, observed_state, stuck_seconds
+from mirror.status.rates import RateHistory, Sample
 
 # unassigned: no task reports it. Of the others see control/state.py.
-PARTITION_STATES = ("unassigned", "starting", "running", "paused", "retrying", "blocked")
+PARTITION_STATES = (UNASSIGNED, "starting", "running", "paused", "retrying", "blocked")
 # retrying and blocked as for a partition: the flow goes on by itself, or waits for a person. stopped: this service does
 # not run it any more.
 FLOW_STATES = ("starting", "running", "retrying", "blocked", "stopped")
-EVENTS = 30  # that are remembered
+EVENTS = 30  # kept; older ones are forgotten
 _STARTING = "starting"
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    """A partition's newest report, and the sum of what all its incarnations have counted: it never goes back."""
+class PartitionStatus:
+    """A partition's newest report, and the sum of what all its incarnations have counted, which never goes back."""
 
     report: Report
-    seen: float  # monotonic
-    since: float  # of its state; seconds since the Unix epoch
-    total: Counters
-    earlier: Counters = field(default_factory=Counters)
-    ended: frozenset[str] = frozenset()  # earlier incarnations; what they still say is old
+    seen: float  # monotonic time at which it came
+    since: float  # epoch time of the change to the present state
+    total: Counters  # of all incarnations
+    earlier: Counters = field(default_factory=Counters)  # of the incarnations before the present one
+    ended: frozenset[str] = frozenset()  # earlier incarnations, whose late reports are ignored
 
     @staticmethod
-    def first(report: Report) -> Tally:
-        """Of the first report since the service started."""
-        return Tally(report, time.monotonic(), time.time(), report.counters)
+    def first(report: Report) -> PartitionStatus:
+        """The status after the first report since the service started."""
+        return PartitionStatus(report, time.monotonic(), time.time(), report.counters)
 
     @property
     def age(self) -> float:
@@ -47,24 +47,20 @@ class Tally:
     @property
     def state(self) -> str:
         """One of PARTITION_STATES: what the report says, unless its task has let go or is silent."""
-        return "unassigned" if self.report.state == "released" or self.age > SILENCE else self.report.state
+        return observed_state(self.report, self.age, self.report.leader)  # `FlowStatus` takes only its leader's reports
 
     @property
-    def waited(self) -> float | None:
-        """Seconds that the next record has waited, 0 without one; None: not known."""
-        since = self.report.behind_since
-        if since <= 0:
-            return None if since else 0.0
-        return max(0.0, time.time() - since)
+    def lag_seconds(self) -> float | None:
+        """Seconds that the next record has waited, 0 without lag; None if it is not known."""
+        return lag_seconds(self.report, time.time())
 
     @property
-    def stuck(self) -> float:
-        """Seconds that the source's last stable offset has stood still below the high watermark; 0: it does not."""
-        since = self.report.stuck_since
-        return max(0.0, time.time() - since) if since > 0 else 0.0
+    def stuck_seconds(self) -> float:
+        """Seconds that the source's last stable offset has not moved below the high watermark; 0 if it moves."""
+        return stuck_seconds(self.report, time.time())
 
-    def absorb(self, report: Report) -> Tally:
-        """With a newer report; an older one, which a reader that lost its place can meet again, says nothing."""
+    def absorb(self, report: Report) -> PartitionStatus:
+        """The status after one more report. One that is older, which a reader can meet again, changes nothing."""
         same = report.incarnation == self.report.incarnation
         if report.incarnation in self.ended or (same and report.counters.precedes(self.report.counters)):
             return self
@@ -73,46 +69,48 @@ class Tally:
             earlier, ended = self.total, ended | {self.report.incarnation}
         total = earlier.plus(report.counters) if ended else report.counters
         since = self.since if report.state == self.report.state else time.time()
-        return Tally(report, time.monotonic(), since, total, earlier, ended)
+        return PartitionStatus(report, time.monotonic(), since, total, earlier, ended)
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that an operator would want to know of later; without a partition it concerns the whole flow."""
+    """Something that an operator may want to look up later. Without a partition it concerns the whole flow."""
 
     at: float  # seconds since the Unix epoch
     partition: Partition | None
     state: str
     reason: str
-    others: int = 0  # partitions to which the same happened right after
+    others: int = 0  # partitions to which the same happened right after this one
 
 
 class FlowStatus:
-    """Reports of one flow's tasks under one leader. Safe to be used by several threads."""
+    """Collects the reports of one flow's tasks under one leader. Safe for use by several threads."""
 
     def __init__(self, source: str, target: str, leader: str) -> None:
         self.labels = (source, target)
         self.leads = False
-        self.active = False  # does the Spark query run?
-        self.stopped = False  # does this service not run it any more?
+        self.active = False  # True while the Spark query runs
+        self.stopped = False  # True once this service does not run the flow any more
         self.generation = 0
-        self.lost_tasks = 0  # whose slices other tasks of this service took over
-        self.recent = Recent()
-        self.ignored = 0  # records of the status topic that were no reports
+        self.lost_tasks = 0  # tasks whose slices other tasks of this service took over
+        self.history = RateHistory()
+        self.ignored = 0  # records of the status topic that were not reports
         self._problem = _STARTING
         self._blocked = False  # does the problem wait for a person?
         self._lacking = ""
-        self.refused: Collection[str] = ()  # remote topics: to create, to grow, or for their timestamps
+        self.refused: Collection[
+            str
+        ] = ()  # remote topics that the target refuses to create or grow, or that replace timestamps
         self._leader = leader
         self._lock = threading.Lock()
-        self._tallies: dict[Partition, Tally] = {}
-        self._planned: dict[Partition, float] = {}  # since when, monotonic
+        self._statuses: dict[Partition, PartitionStatus] = {}
+        self._planned: dict[Partition, float] = {}  # monotonic time since which each is in the plan
         self._slices: list[list[Partition]] = []  # of the newest plan
         self._events: deque[Event] = deque(maxlen=EVENTS)
 
     @property
     def problem(self) -> str:
-        """Why the flow does not run as it should, for people; empty when it does."""
+        """Why the flow does not run, for people; empty if it does."""
         return self._problem
 
     def tell_problem(self, text: str, blocked: bool = False) -> None:
@@ -124,7 +122,7 @@ class FlowStatus:
 
     @property
     def lacking(self) -> str:
-        """What of the flow does not run while the rest does, for people; empty when all of it does."""
+        """Which part of the flow does not run while the rest does, for people; empty if all of it runs."""
         return self._lacking
 
     @lacking.setter
@@ -135,7 +133,7 @@ class FlowStatus:
                 self._remember(text)
 
     def remember(self, text: str) -> None:
-        """Something happened to the flow that an operator would want to know of later."""
+        """Add an event of the whole flow."""
         with self._lock:
             self._remember(text)
 
@@ -152,20 +150,20 @@ class FlowStatus:
         return "running" if self.active else "starting"
 
     def absorb(self, reports: Iterable[Report]) -> None:
-        """Take reports; those of another leader's tasks don't count, nor of partitions that are mirrored no more."""
+        """Take reports. Those of another leader's tasks, and of partitions outside the plan, are ignored."""
         with self._lock:
             for report in reports:
                 if report.leader != self._leader or (self.generation and report.partition not in self._planned):
                     continue
-                before = self._tallies.get(report.partition)
-                tally = before.absorb(report) if before else Tally.first(report)
-                self._tallies[report.partition] = tally
-                self._notice(before, tally.report)
-        if self.recent.due():
-            self.recent.take([self._sample(tally) for tally in self.tallies()])
+                before = self._statuses.get(report.partition)
+                status = before.absorb(report) if before else PartitionStatus.first(report)
+                self._statuses[report.partition] = status
+                self._notice(before, status.report)
+        if self.history.due():
+            self.history.take([_sample(status) for status in self.partitions()])
 
-    def _notice(self, before: Tally | None, report: Report) -> None:
-        """Remember that an error stops a partition, with its first reason only, or that the partition has recovered."""
+    def _notice(self, before: PartitionStatus | None, report: Report) -> None:
+        """Add an event when an error stops a partition, with its first reason only, or when the partition recovers."""
         old, new = before.report.state if before else "", report.state
         if new == old or not {old, new} & {*STOPPED_BY_ERROR} or new == "released":
             return
@@ -179,65 +177,62 @@ class FlowStatus:
         else:
             self._events.append(Event(time.time(), report.partition, new, report.reason))
 
-    def _sample(self, tally: Tally) -> Sample:
-        return Sample(tally.report.partition, max(0, tally.report.lag), tally.total)
-
     def planned(self, generation: int, slices: Iterable[Iterable[Partition]]) -> None:
-        """There is a newer plan; partitions that are not in it are not mirrored any more."""
+        """Take a newer plan. Partitions that it lacks are forgotten: they are not mirrored any more."""
         dealt = [list(each) for each in slices]
         with self._lock:
             self.generation, self._slices = generation, dealt
             now = time.monotonic()
             self._planned = {partition: self._planned.get(partition, now) for each in dealt for partition in each}
-            self._tallies = {p: t for p, t in self._tallies.items() if p in self._planned}
+            self._statuses = {p: s for p, s in self._statuses.items() if p in self._planned}
 
     def unreported(self) -> dict[Partition, float]:
-        """Partitions of the plan that no task has ever reported, and for how many seconds they have been planned."""
+        """Partitions of the plan that no task has ever reported, each with the seconds since it was planned."""
         now = time.monotonic()
         with self._lock:
-            return {p: now - since for p, since in sorted(self._planned.items()) if p not in self._tallies}
+            return {p: now - since for p, since in sorted(self._planned.items()) if p not in self._statuses}
 
     @property
     def size(self) -> int:
-        """Partitions of the newest plan."""
+        """Number of partitions in the newest plan."""
         return len(self._planned)
 
     @property
     def tasks(self) -> int:
-        """Slices of the newest plan."""
+        """Number of slices in the newest plan, so of tasks."""
         return len(self._slices)
 
-    def silent(self) -> int:
-        """How many partitions of the plan no task has reported for a while."""
+    def silent_partitions(self) -> int:
+        """Number of partitions of the plan that no task has reported for SILENCE seconds."""
         with self._lock:
             return len(self._silent())
 
     def silent_tasks(self) -> int:
-        """How many tasks of the plan have said nothing for a while, of any of their partitions."""
+        """Number of tasks of the plan that have not reported any of their partitions for SILENCE seconds."""
         with self._lock:
             silent = self._silent()
             return sum(bool(each) and silent.issuperset(each) for each in self._slices)
 
     def _silent(self) -> set[Partition]:
-        before = time.monotonic() - SILENCE
-        seen = {partition: tally.seen for partition, tally in self._tallies.items()}
-        return {p for p, since in self._planned.items() if max(since, seen.get(p, 0.0)) < before}
+        now = time.monotonic()
+        seen = {partition: status.seen for partition, status in self._statuses.items()}
+        return {p for p, since in self._planned.items() if is_silent(now - max(since, seen.get(p, 0.0)))}
 
     def bytes_per_second(self) -> dict[Partition, float]:
-        """Of each partition, over the last seconds; without those that nothing is known of yet."""
-        rates = {}
-        for tally in self.tallies():
-            lately = self.recent.of(tally.report.partition, tally.total)
-            if lately is not None:
-                rates[tally.report.partition] = lately.counters.bytes / lately.seconds
-        return rates
+        """The rate of each partition over the last seconds; without those whose rate is not known yet."""
+        windows = {s.report.partition: self.history.window(s.report.partition, s.total) for s in self.partitions()}
+        return {partition: window.bytes_per_second for partition, window in windows.items() if window is not None}
 
-    def tallies(self) -> list[Tally]:
-        """All partitions that were reported, in order."""
+    def partitions(self) -> list[PartitionStatus]:
+        """The status of each partition that was reported, in order."""
         with self._lock:
-            return [self._tallies[partition] for partition in sorted(self._tallies)]
+            return [self._statuses[partition] for partition in sorted(self._statuses)]
 
     def events(self) -> list[Event]:
-        """The last ones, newest first."""
+        """The last events, newest first."""
         with self._lock:
             return list(self._events)[::-1]
+
+
+def _sample(status: PartitionStatus) -> Sample:
+    return Sample(status.report.partition, max(0, status.report.lag), status.total)

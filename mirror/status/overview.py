@@ -1,4 +1,4 @@
-"""How everything stands now, as plain data: what the status page shows, and `/status` says as JSON."""
+"""The present state of all flows as plain data: the status page shows it, `/status` gives it as JSON."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from dataclasses import asdict, dataclass
 from mirror import __version__
 from mirror.control.reports import Counters
 from mirror.model import Partition
-from mirror.status.flow_status import PARTITION_STATES, Event, FlowStatus, Tally
-from mirror.status.rates import INTERVAL, Lately, Point, quantile, total
+from mirror.status.flow_status import PARTITION_STATES, Event, FlowStatus, PartitionStatus
+from mirror.status.observed import UNASSIGNED, lag, position
+from mirror.status.rates import INTERVAL, Point, Window, quantile, total
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What was copied in the last 20 to 30 seconds. Latencies in seconds, None without records."""
+    """Rates and latencies of the last 20 to 30 seconds. Latencies are in seconds, None without records."""
 
     records_per_second: float
     bytes_per_second: float
@@ -27,35 +28,32 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Records up to the source's last stable offset, and for how many seconds the next one has waited.
-
-    None where it is not known.
-    """
+    """Records up to the source's last stable offset, and the seconds that the next one has waited; None if unknown."""
 
     records: int | None
     seconds: float | None
-    unknown: int = 0  # of several together: partitions whose lag is not known
+    unknown: int = 0  # partitions whose lag is not known, in a lag of several partitions
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition. Times are seconds since the Unix epoch; None: not yet, or not known."""
+    """One partition, as this service sees it. Times are seconds since the Unix epoch, None if not known."""
 
     partition: int
     state: str
-    since: float | None  # of the state
+    since: float | None  # time of the change to this state
     reason: str
     position: int | None  # next upstream offset
     last_commit: float | None
     report_age: float  # seconds
     lag: Lag
     pace: Pace
-    held_back: int = 0  # offsets behind a transaction that is open on the source for too long: see `reason`
+    held_back: int = 0  # offsets that a long open transaction on the source holds back: see `reason`
 
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """One topic; `rates` has records per second of the last minutes, oldest first."""
+    """One topic. `rates` has its records per second over the last minutes, oldest first."""
 
     topic: str
     remote: str | None
@@ -68,7 +66,7 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class EventView:
-    """Something that happened, to `others` too; without a topic it concerns the whole flow."""
+    """An event. Without a topic it concerns the whole flow; `others` counts more partitions with the same event."""
 
     at: float
     topic: str | None
@@ -80,7 +78,7 @@ class EventView:
 
 @dataclass(frozen=True, slots=True)
 class FlowView:
-    """One flow; `points` are of the last minutes, oldest first, `events` newest first."""
+    """One flow, as this service sees it. `points` cover the last minutes, oldest first; `events` are newest first."""
 
     source: str
     target: str
@@ -99,7 +97,7 @@ class FlowView:
 
     @property
     def name(self) -> str:
-        """As in the log: `primary->backup`."""
+        """The flow's name as in the log: `primary->backup`."""
         return f"{self.source}->{self.target}"
 
 
@@ -113,25 +111,25 @@ class Overview:
     flows: list[FlowView]
 
     def json(self) -> bytes:
-        """For programs."""
+        """The overview as JSON."""
         return json.dumps(asdict(self), separators=(",", ":")).encode()
 
 
 def overview(flows: Iterable[FlowStatus]) -> Overview:
-    """How all flows stand now."""
+    """The present state of all flows."""
     return Overview(__version__, time.time(), INTERVAL, [_flow(status) for status in flows])
 
 
 def _flow(status: FlowStatus) -> FlowView:
-    seen = [(tally, status.recent.of(tally.report.partition, tally.total)) for tally in status.tallies()]
+    reported = [(each, status.history.window(each.report.partition, each.total)) for each in status.partitions()]
     by_topic: dict[str, list[PartitionView]] = {}
-    counted: dict[str, list[Lately]] = {}
+    windows: dict[str, list[Window]] = {}
     remotes: dict[str, str] = {}
-    for tally, lately in seen:
-        topic = tally.report.partition.topic
-        remotes[topic] = tally.report.remote
-        by_topic.setdefault(topic, []).append(_partition(tally, lately))
-        counted.setdefault(topic, []).extend([lately] if lately else [])
+    for each, window in reported:
+        topic = each.report.partition.topic
+        remotes[topic] = each.report.remote
+        by_topic.setdefault(topic, []).append(_partition(each, window))
+        windows.setdefault(topic, []).extend([window] if window else [])
     for partition, age in status.unreported().items():
         by_topic.setdefault(partition.topic, []).append(_unreported(partition, age))
     topics = [
@@ -140,8 +138,8 @@ def _flow(status: FlowStatus) -> FlowView:
             remote=remotes.get(topic),
             partitions_by_state=_states(partitions),
             lag=_lag(partitions),
-            pace=_pace(counted.get(topic, [])),
-            rates=list(status.recent.rates.get(topic, ())),
+            pace=_pace(windows.get(topic, [])),
+            rates=list(status.history.rates.get(topic, ())),
             partitions=sorted(partitions, key=lambda p: p.partition),
         )
         for topic, partitions in sorted(by_topic.items())
@@ -157,8 +155,8 @@ def _flow(status: FlowStatus) -> FlowView:
         tasks=status.tasks,
         partitions_by_state=_states(everything),
         lag=_lag(everything),
-        pace=_pace([lately for each in counted.values() for lately in each]),
-        points=list(status.recent.points),
+        pace=_pace([window for some in windows.values() for window in some]),
+        points=list(status.history.points),
         topics=topics,
         events=[_event(event) for event in status.events()],
     )
@@ -169,24 +167,24 @@ def _event(event: Event) -> EventView:
     return EventView(event.at, topic, number, event.state, event.reason, event.others)
 
 
-def _partition(tally: Tally, lately: Lately | None) -> PartitionView:
-    report = tally.report
+def _partition(status: PartitionStatus, window: Window | None) -> PartitionView:
+    report = status.report
     return PartitionView(
         partition=report.partition.partition,
-        state=tally.state,
-        since=tally.since,
+        state=status.state,
+        since=status.since,
         reason=report.reason,
-        position=report.position if report.position >= 0 else None,
+        position=position(report),
         last_commit=report.last_commit or None,
-        report_age=tally.age,
-        lag=Lag(report.lag if report.lag >= 0 else None, tally.waited),
-        pace=_pace([lately] if lately else []),
+        report_age=status.age,
+        lag=Lag(lag(report), status.lag_seconds),
+        pace=_pace([window] if window else []),
         held_back=report.held_back,
     )
 
 
 def _unreported(partition: Partition, age: float) -> PartitionView:
-    return PartitionView(partition.partition, "unassigned", None, "", None, None, age, Lag(None, None), _pace([]))
+    return PartitionView(partition.partition, UNASSIGNED, None, "", None, None, age, Lag(None, None), _pace([]))
 
 
 def _states(partitions: Iterable[PartitionView]) -> dict[str, int]:
@@ -197,20 +195,20 @@ def _states(partitions: Iterable[PartitionView]) -> dict[str, int]:
 
 
 def _lag(partitions: Iterable[PartitionView]) -> Lag:
-    """Of several together: the sum of records, the longest wait."""
+    """The lag of several partitions: the sum of the records, the longest wait."""
     lags = [partition.lag for partition in partitions]
     records = [lag.records for lag in lags if lag.records is not None]
     seconds = [lag.seconds for lag in lags if lag.seconds is not None]
     return Lag(sum(records) if records else None, max(seconds, default=None), len(lags) - len(records))
 
 
-def _pace(counted: Sequence[Lately]) -> Pace:
-    """Of several together: each may have been looked at over a little more or less time."""
-    buckets: Counters = total(lately.counters for lately in counted)
+def _pace(windows: Sequence[Window]) -> Pace:
+    """The pace of several partitions. Rates are summed, since their windows differ a little in length."""
+    buckets: Counters = total(window.counters for window in windows)
     p50, p95, p99 = (quantile(buckets.latency_buckets, q) for q in (0.5, 0.95, 0.99))
     return Pace(
-        sum(lately.records_per_second for lately in counted),
-        sum(lately.bytes_per_second for lately in counted),
+        sum(window.records_per_second for window in windows),
+        sum(window.bytes_per_second for window in windows),
         p50,
         p95,
         p99,

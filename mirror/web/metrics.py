@@ -21,7 +21,8 @@ from mirror import __version__
 from mirror.control.reports import LATENCY_BUCKETS, SIZE_BUCKETS, Counters
 from mirror.kafka.throttling import SIDES
 from mirror.model import Partition
-from mirror.status.flow_status import FLOW_STATES, PARTITION_STATES, FlowStatus, Tally
+from mirror.status.flow_status import FLOW_STATES, PARTITION_STATES, FlowStatus, PartitionStatus
+from mirror.status.observed import UNASSIGNED, lag
 from mirror.status.rates import total
 
 FLOW = ("source", "target")
@@ -30,7 +31,7 @@ PARTITION = (*TOPIC, "partition")
 
 
 class Metrics(Collector):
-    """Collects all flows' metrics at each scrape; with `labels` topic, partitions are summed up by topic."""
+    """Collects the metrics of all flows at each scrape. With `labels` "topic", partitions are summed up by topic."""
 
     def __init__(self, flows: Iterable[FlowStatus], labels: Literal["partition", "topic"] = "partition") -> None:
         self._flows = list(flows)
@@ -40,7 +41,7 @@ class Metrics(Collector):
         ProcessCollector(registry=self.registry)
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing ahead of the first scrape."""
+        """No metrics: the registry must not collect before the first scrape."""
         return []
 
     def collect(self) -> Iterator[Metric]:
@@ -61,15 +62,15 @@ class Metrics(Collector):
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """The partitions of one series."""
+    """The partitions that are summed up in one series."""
 
-    tallies: list[Tally] = field(default_factory=list)
+    statuses: list[PartitionStatus] = field(default_factory=list)
     unreported: list[float] = field(default_factory=list)  # seconds since each was planned
 
     @property
     def total(self) -> Counters:
-        """What they have counted together."""
-        return total(tally.total for tally in self.tallies)
+        """The sum of their counters."""
+        return total(status.total for status in self.statuses)
 
 
 def _grouped(status: FlowStatus, names: Sequence[str]) -> dict[tuple[str, ...], _Group]:
@@ -79,8 +80,8 @@ def _grouped(status: FlowStatus, names: Sequence[str]) -> dict[tuple[str, ...], 
         labels = (*status.labels, partition.topic, str(partition.partition))[: len(names)]
         return groups.setdefault(labels, _Group())
 
-    for tally in status.tallies():
-        group(tally.report.partition).tallies.append(tally)
+    for each in status.partitions():
+        group(each.report.partition).statuses.append(each)
     for partition, age in status.unreported().items():
         group(partition).unreported.append(age)
     return groups
@@ -91,14 +92,17 @@ class _Flows:
 
     def __init__(self) -> None:
         self.state = GaugeMetricFamily(
-            "mirror_flow_state", "1 for the state that the flow is in, to this service.", labels=(*FLOW, "state")
+            "mirror_flow_state", "1 for the state of the flow as this service sees it.", labels=(*FLOW, "state")
         )
         self.leader = GaugeMetricFamily("mirror_flow_leader", "1 while this service leads the flow.", labels=FLOW)
         self.generation = GaugeMetricFamily("mirror_flow_generation", "Generation of the newest plan.", labels=FLOW)
         self.tasks = GaugeMetricFamily("mirror_flow_tasks", "Spark tasks of the newest plan.", labels=FLOW)
 
         self.lost = CounterMetricFamily(
-            "mirror_lost_tasks", "Tasks killed or failed whose slice another took over.", labels=FLOW, unit="tasks"
+            "mirror_lost_tasks",
+            "Tasks that were killed or failed and whose slice another one took over.",
+            labels=FLOW,
+            unit="tasks",
         )
         self.refused = GaugeMetricFamily(
             "mirror_refused_topics",
@@ -107,7 +111,7 @@ class _Flows:
         )
         self.ignored = CounterMetricFamily(
             "mirror_ignored_reports",
-            "Records of the status topic that are no reports, and were ignored.",
+            "Records of the status topic that are not reports and were ignored.",
             labels=FLOW,
             unit="reports",
         )
@@ -124,7 +128,7 @@ class _Flows:
 
 
 class _Topics:
-    """Histograms and states have many series each, so there is one set for each topic, never for each partition."""
+    """Histograms and states, by topic only: a set for each partition would be too many series."""
 
     def __init__(self) -> None:
         self.latency = HistogramMetricFamily(
@@ -154,7 +158,7 @@ class _Topics:
         self.partitions = GaugeMetricFamily("mirror_partitions", "Partitions by state.", labels=(*TOPIC, "state"))
         self.throttled = GaugeMetricFamily(
             "mirror_throttled_partitions",
-            "Partitions with lag whose task is slowed down by quotas, by the cluster whose they are.",
+            "Partitions with lag that a quota slows down, by the cluster that sets it.",
             labels=(*TOPIC, "by"),
         )
 
@@ -165,13 +169,13 @@ class _Topics:
         self.age.add_metric(labels, int(latencies[-1][1]), sums.age_sum)
         self.duration.add_metric(labels, _cumulative(LATENCY_BUCKETS, sums.duration_buckets), sums.duration_sum)
         self.size.add_metric(labels, _cumulative(SIZE_BUCKETS, sums.size_buckets), sums.records)
-        counts = dict.fromkeys(PARTITION_STATES, 0) | {"unassigned": len(group.unreported)}
-        for tally in group.tallies:
-            counts[tally.state] = counts.get(tally.state, 0) + 1
+        counts = dict.fromkeys(PARTITION_STATES, 0) | {UNASSIGNED: len(group.unreported)}
+        for each in group.statuses:
+            counts[each.state] = counts.get(each.state, 0) + 1
         for state, count in counts.items():
             self.partitions.add_metric((*labels, state), count)
         for side in SIDES:
-            throttled = sum(side in t.report.throttled_by for t in group.tallies if t.state != "unassigned")
+            throttled = sum(side in s.report.throttled_by for s in group.statuses if s.state != UNASSIGNED)
             self.throttled.add_metric((*labels, side), throttled)
 
 
@@ -193,7 +197,7 @@ class _Partitions:
         self.fenced = counter("mirror_fenced_producers", "Producers fenced by a newer one.", "producers")
         self.retries = counter("mirror_retries", "Failures after which a partition tries again.", "retries")
         self.lost = counter(
-            "mirror_lost_offsets", "Upstream offsets passed over without a copy, by reason.", "offsets", "reason"
+            "mirror_lost_offsets", "Upstream offsets skipped without a copy, by reason.", "offsets", "reason"
         )
         self.lag = gauge("mirror_source_topic_partition_lag", "Records up to the source's last stable offset.")
         self.lag_seconds = gauge(
@@ -203,8 +207,8 @@ class _Partitions:
         )
         self.stuck = gauge(
             "mirror_source_stable_offset_stuck_seconds",
-            "How long the source's last stable offset has not moved while the high watermark is above it; 0 if it "
-            "does; of a topic, the longest.",
+            "How long the source's last stable offset has not moved below the high watermark; 0 if it moves; "
+            "of a topic, the longest.",
             "seconds",
         )
         self.commit = gauge(
@@ -220,21 +224,20 @@ class _Partitions:
 
     def add(self, labels: tuple[str, ...], group: _Group) -> None:
         self._count(labels, group.total)
-        reports = [tally.report for tally in group.tallies]
-        lags = [report.lag for report in reports if report.lag >= 0]
+        reports = [status.report for status in group.statuses]
+        lags = [records for report in reports if (records := lag(report)) is not None]
         if lags:
             self.lag.add_metric(labels, sum(lags))
-        waits = [tally.waited for tally in group.tallies]
-        known = [wait for wait in waits if wait is not None]
-        if known:
-            self.lag_seconds.add_metric(labels, max(known))
-        stuck = [tally.stuck for tally in group.tallies if tally.state != "unassigned"]
+        waits = [wait for status in group.statuses if (wait := status.lag_seconds) is not None]
+        if waits:
+            self.lag_seconds.add_metric(labels, max(waits))
+        stuck = [status.stuck_seconds for status in group.statuses if status.state != UNASSIGNED]
         if stuck:
             self.stuck.add_metric(labels, max(stuck))
         commits = [report.last_commit for report in reports if report.last_commit]
         if commits:
             self.commit.add_metric(labels, max(commits))
-        self.age.add_metric(labels, max([*(tally.age for tally in group.tallies), *group.unreported]))
+        self.age.add_metric(labels, max([*(status.age for status in group.statuses), *group.unreported]))
 
     def _count(self, labels: tuple[str, ...], sums: Counters) -> None:
         self.records.add_metric(labels, sums.records)

@@ -1,4 +1,4 @@
-"""The service's pages over HTTP: `/metrics`, `/livez`, `/readyz`, and the status page."""
+"""The service's HTTP server: answers `/metrics`, `/livez`, `/readyz` and the status page."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from prometheus_client.exposition import choose_encoder
 
 from mirror.errors import SetupError
 from mirror.settings import Http
+from mirror.text import BUG
 
 log = logging.getLogger(__name__)
 
 TEXT = "text/plain; charset=utf-8"
 
-Health = Callable[[], list[str]]  # what is wrong; empty: all is well
+Health = Callable[[], list[str]]  # the problems; empty if there are none
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client asks for."""
+    """What a route needs of a client's request."""
 
     query: Mapping[str, list[str]]
     accept: str
@@ -34,7 +35,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What it gets."""
+    """The response to a request."""
 
     content_type: str
     body: bytes
@@ -46,12 +47,12 @@ Route = Callable[[Request], Answer]
 
 
 def metrics(registry: CollectorRegistry) -> Route:
-    """All metrics, in Prometheus' text format or OpenMetrics, as the client accepts."""
+    """A route that gives all metrics, in OpenMetrics or Prometheus' text format, as the client accepts."""
 
     def answer(request: Request) -> Answer:
         try:
             encode, content_type = choose_encoder(request.accept)
-        except (TypeError, ValueError):  # a version that is none
+        except (TypeError, ValueError):  # a malformed version in the Accept header
             encode, content_type = choose_encoder("")
         return Answer(content_type, encode(registry))
 
@@ -59,7 +60,7 @@ def metrics(registry: CollectorRegistry) -> Route:
 
 
 def health(check: Health) -> Route:
-    """200 and "ok", or 503 and what is wrong."""
+    """A route that gives 200 and "ok", or 503 and the problems."""
 
     def answer(_: Request) -> Answer:
         problems = check()
@@ -76,13 +77,13 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that goes away is no event; all else is a defect."""
+        """Log what is not just a client that has gone away."""
         if not isinstance(sys.exc_info()[1], OSError):
-            log.exception("defect", extra={"http": str(client_address)})
+            log.exception(BUG, extra={"http": str(client_address)})
 
 
 class WebServer:
-    """Answers GET by path until stopped."""
+    """Answers GET requests by their path, in threads of its own, until stopped."""
 
     def __init__(self, http: Http, routes: Mapping[str, Route]) -> None:
         class Handler(BaseHTTPRequestHandler):
@@ -109,7 +110,7 @@ class WebServer:
                 self.wfile.write(answer.body)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Scrapes and probes are not events."""
+                """Log nothing: scrapes and health checks are not events."""
 
         try:
             self._server = _Server((http.host, http.port), Handler)

@@ -7,7 +7,7 @@ import time
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from mirror.web.page.figures import bytes_per_second, rate, seconds
+from mirror.text import byte_rate, duration, rate, size
 from mirror.web.page.markup import document, table, tag
 from tests.harness.prometheus import Prometheus, dashboard_panels, without_variables
 
@@ -104,11 +104,11 @@ def _chart(found: Found, unit: str, begin: float, end: float, width: int, height
 
 def _value(value: float, unit: str) -> str:
     if unit == "s":
-        return seconds(value) if value else "0"
+        return duration(value) if value else "0"
     if unit == "Bps":
-        return bytes_per_second(value)
+        return byte_rate(value)
     if unit == "bytes":
-        return bytes_per_second(value).removesuffix("/s")
+        return size(value)
     if unit in ("rps", "ops"):
         return rate(value)
     if unit == "percentunit":

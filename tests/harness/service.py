@@ -36,7 +36,7 @@ BLOCKED = "partition is blocked until a person acts"
 FLOW_RETRYING = "flow is retrying"
 FLOW_BLOCKED = "flow is blocked until a person acts"
 ANOTHER_REMOTE = "is not the topic that had the copy"
-OWN_AGAIN = "own topic was deleted and made again"
+OWN_AGAIN = "own topic was deleted and created again"
 
 T = TypeVar("T")
 Event = dict[str, Any]

@@ -112,7 +112,7 @@ def test_both_clusters_come_late(prefix: str, tmp_path: Path) -> None:
             flow.produce(topic, *(Made(None, b"%d" % number) for number in range(100)))
             flow.await_same(topic)
             flow.assert_settled(topic)
-            assert len(service.find("flow goes on")) == 1, service.tail()
+            assert len(service.find("flow recovered")) == 1, service.tail()
             service.wait_for("ready", lambda: service.get("/readyz")[0] == 200)
             assert service.terminate() == 0
             assert not service.noise

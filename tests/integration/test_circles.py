@@ -30,7 +30,7 @@ from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
 
-GOES_ON, DOUBTS = "flow goes on", "another flow may conflict"
+GOES_ON, DOUBTS = "flow recovered", "another flow may conflict"
 SETTLED = 5.0  # seconds in which a circle would have copied each record some thousand times
 IDENTITY = {"replication_policy": "identity"}
 

@@ -107,7 +107,7 @@ def test_a_plan_of_another_version_stops_its_own_flow_until_it_is_gone(pair: Pai
         assert [plan["generation"] for plan in plans(pair)] == [1, 7], "nothing begins anew"
         write_plan(pair, {**first, "generation": 8})
         pair.await_same(topic)
-        service.wait_for_event("flow goes on", flow=pair.flow)
+        service.wait_for_event("flow recovered", flow=pair.flow)
         assert service.terminate() == 0, service.tail()
         assert service.find("stopped", drained="true") and not service.noise
     pair.assert_settled(topic)

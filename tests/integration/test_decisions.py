@@ -150,7 +150,7 @@ def test_by_policy_a_deleted_remote_topic_is_made_again(flows: Flows) -> None:
     pair = flows.skip
     topic = copied(flows, pair, "skipped")
     topics.delete(pair.target, pair.remote(topic))
-    again = "the remote topic is another one now"
+    again = "the remote topic was deleted and created again"
     flows.service.wait_for_event(again, topic=topic)
     produce(pair, topic, range(100, 120))
     flows.service.wait_for("from 100", lambda: values(pair, topic) == [*range(100, 120)])

@@ -81,7 +81,7 @@ def test_a_topic_that_the_target_refuses_is_a_problem_as_long_as_it_is_there(
         code, text = shared_service.get("/readyz")
         return text if code == 503 and remote in text else ""
 
-    assert f"refuses to create or grow 1 topics, e.g. {remote}: " in shared_service.wait_for("a problem", problem)
+    assert f"refuses to create or grow 1 topic, e.g. {remote}: " in shared_service.wait_for("a problem", problem)
     assert shared_service.metric("mirror_refused_topics") == 1
     assert shared_service.metric("mirror_flow_state", state="running") == 1
     topics.delete(shared.source, name)

@@ -24,7 +24,7 @@ LATE = 150.0  # seconds: it is noticed after one minute
 def await_replaced(service: Service, pair: Pair, topic: str) -> None:
     """All that the source has is copied once, and the reason was said once."""
     event = service.wait_for_event(FLOW_RETRYING, LATE)
-    assert "tasks did not answer: all of its tasks are started again" in event["reason"]
+    assert "did not answer: all of its tasks are started again" in event["reason"]
     pair.await_same(topic)
     assert len(service.find(FLOW_RETRYING)) == 1
     assert service.terminate() == 0, service.tail()

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import IsolationLevel
 
 from mirror.demo.brokers import LocalCluster
+from mirror.text import BUG
 from tests.harness import oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Load, Made
@@ -94,7 +95,7 @@ def running(
             pair.await_same(each)
         assert service.terminate() == 0, service.tail()
         assert not service.noise
-        assert not any(map(service.find, ("defect", RETRYING, BLOCKED))), service.tail()
+        assert not any(map(service.find, ("defect", BUG, RETRYING, BLOCKED))), service.tail()
         for each in (topic, paused):
             pair.assert_settled(each)
 

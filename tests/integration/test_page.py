@@ -158,5 +158,5 @@ def test_it_says_when_it_is_old(pair: Pair, chromium: Chrome, tmp_path_factory: 
         chromium.get(url(service))
         until("the flow is shown", lambda: pair.alias in text(chromium))
         service.kill()
-        until("a banner", lambda: "what you see is old" in text(chromium))
+        until("a banner", lambda: "this page is out of date" in text(chromium))
     errors(chromium)  # of requests that nobody answered

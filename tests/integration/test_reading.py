@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import IsolationLevel
 
 from mirror.batches.records import Content, encode
-from mirror.commands.verify.digests import Entry, Scanner, Stretch, digest
+from mirror.commands.verify.digests import Digester, Entry, Stretch, digest
 from mirror.commands.verify.record_reader import obstacle
 from mirror.demo.brokers import LocalCluster, free_port
 from mirror.settings import Cluster
@@ -30,8 +30,8 @@ USER, PASSPHRASE = "reader", "of-no-worth"
 def entries(properties: dict[str, str], topic: str, librdkafka: bool = False, at: str = "") -> list[Entry]:
     """What a reader finds up to the last stable offset; `at` is an address without a login."""
     (end,) = oracle.ends(at or properties["bootstrap.servers"], topic, IsolationLevel.READ_COMMITTED).values()
-    scanner = Scanner({"it": Cluster("it", properties, {}, {})}, librdkafka)
-    return scanner.entries(Stretch("it", topic, 0, 0, end, end, first=True))
+    digester = Digester({"it": Cluster("it", properties, {}, {})}, librdkafka)
+    return digester.entries(Stretch("it", topic, 0, 0, end, end, first=True))
 
 
 def test_a_header_name_with_a_nul_byte_is_found_to_be_cut(shared: Pair, shared_service: Service) -> None:

@@ -144,7 +144,7 @@ def test_check_says_what_is_missing(
     lone = {"replicas of internal topics", "replicas of remote topics"}  # there is one broker
     assert warnings == {"transactional ids", "positions", "message sizes", *lone}, checks
     assert topic in checks["message sizes"][1] and "1 days" in checks["positions"][1]
-    assert checks["API versions"] == ("OK", "it can be a target")
+    assert checks["API versions"] == ("OK", "new enough to be a target")
 
     long = {**good, "flows": [{**good["flows"][0], "transaction_timeout": "40s"}]}
     assert found(tmp_path, long, code=1)["transaction timeout"] == (
@@ -211,7 +211,7 @@ def test_what_the_readme_asks_for_is_enough(
             pair.await_same(topic)
             checks = found(tmp_path, limited, code=0)
             assert checks["permissions on the target"] == ("OK", "Describe, Read, Write on 1 topic")
-            assert checks["timestamps"] == ("WARNING", f"can't be told of {pair.remote(topic)}")
+            assert checks["timestamps"] == ("WARNING", f"not known for {pair.remote(topic)}")
             topics.grow(pair.source, topic, 2)
             pair.produce(topic, Made(None, b"more"), partition=1)
             pair.await_same(topic)

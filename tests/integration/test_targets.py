@@ -128,7 +128,7 @@ def test_features_are_asked_for_over_tls(
     # librdkafka can be told to believe anybody. What can't be asked for is not known, and said so.
     settings["clusters"]["backup"] = {**reached, "enable.ssl.certificate.verification": False}
     outcome, said, remedy = checks(Service(settings, tmp_path), code=0)["transaction markers"]
-    assert outcome == "WARNING" and "can't be told" in said and remedy
+    assert outcome == "WARNING" and "do not tell" in said and remedy
 
 
 def set_level(broker: str, feature: str, level: int) -> None:
@@ -185,7 +185,7 @@ def test_timestamps_survive_brokers_that_would_replace_them(
     ((said, remedy),) = [(each["said"], each["remedy"]) for each in found if each["outcome"] == "FAILED"]
     assert said.startswith(f"{looks.remote(there)}: its {TYPE} is LogAppendTime")
     assert remedy.startswith(f"kafka-configs.sh --bootstrap-server {looks.target} --alter --entity-type topics")
-    assert f"not copied to {looks.remote(there)}: " in mirror("plan", "-c", service.file).stdout
+    assert f"nothing is copied to {looks.remote(there)}: " in mirror("plan", "-c", service.file).stdout
     with service:
         # What is made anew keeps timestamps, whatever the brokers' default is.
         for pair, topic in ((looks, fresh), (waits, kept)):

@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.commands.status import shown, view
+from mirror.commands.status import reported_flow, shown
 from mirror.control.decisions import Decision, Incident
 from mirror.control.orders import Order, Scope
 from mirror.control.plan import Plan
@@ -81,14 +81,14 @@ def show(found: Report, at: float = 1_800_000_000.0) -> None:
     """Use a report in every way in which mirror uses reports."""
     status = FlowStatus("primary", "backup", found.leader)
     status.absorb([found])
-    status.recent.take([])  # as if the next sample were due
+    status.history.take([])  # as if the next sample were due
     status.absorb([found, report(8, leader=found.leader)])
     status.tell_problem("waits")
     overview([status]).json()
     for family in Metrics([status]).collect():
         assert all(float(sample.value) == sample.value for sample in family.samples), family
     status.bytes_per_second()
-    seen = view("a->b", PLAN, (), [DatedReport(found, at), DatedReport(found, at + 2)], at + 3)
+    seen = reported_flow("a->b", PLAN, (), [DatedReport(found, at), DatedReport(found, at + 2)], at + 3)
     assert json.dumps(seen.as_dict(), allow_nan=False).isascii()
     assert all(line.isprintable() for line in f"{shown(seen, True)}\n{shown(seen, False)}".splitlines())
 

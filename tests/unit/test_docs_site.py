@@ -35,12 +35,12 @@ FOREIGN = re.compile(r"\s*(https?:)?//")
 STYLE_FETCH = re.compile(r"""(?:url\(\s*["']?|@import\s+["'])\s*((?:https?:)?//[^"')]+)""")
 
 EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
-    model.Root: {
+    model.RootModel: {
         "clusters": {"a": {"bootstrap.servers": "a:1"}, "b": {"bootstrap.servers": "b:1"}},
         "flows": [{"source": "a", "target": "b"}],
     },
-    model.Cluster: {"bootstrap.servers": "a:1"},
-    model.Flow: {"source": "a", "target": "b"},
+    model.ClusterModel: {"bootstrap.servers": "a:1"},
+    model.FlowModel: {"source": "a", "target": "b"},
 }
 
 
@@ -114,7 +114,7 @@ def keys() -> Iterator[tuple[type[BaseModel], str, str, Any]]:
 
 def test_every_model_of_the_file_is_in_the_reference() -> None:
     named = {each for each in vars(model).values() if isinstance(each, type) and issubclass(each, BaseModel)}
-    assert named - {BaseModel, model._Model, model.Ends} == set(reference.SECTIONS.values())
+    assert named - {BaseModel, model._Model, model.EndsModel} == set(reference.SECTIONS.values())
 
 
 def test_every_key_is_in_the_reference_with_what_it_does_its_limits_and_its_default(site: Path) -> None:

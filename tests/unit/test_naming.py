@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.config.model import Flow as FlowModel
+from mirror.config.model import FlowModel
 from mirror.naming import ReplicationPolicy, left_out_topics, matcher, some_of
 from mirror.settings import Cluster, Flow
 

@@ -1,4 +1,4 @@
-"""What a cluster says of itself and of what we may do there. Asks only, changes nothing."""
+"""Asks a cluster for its brokers, versions, settings and our permissions. Changes nothing."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from mirror.settings import Cluster
 from mirror.wire import features
 from mirror.wire.features import Features
 
-ASKED_AT_ONCE = 16  # brokers
+ASKED_AT_ONCE = 16  # brokers that are asked in parallel
 
 Operations = frozenset[str]  # READ, WRITE, ...
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A cluster that answers."""
+    """A cluster as it describes itself."""
 
     cluster_id: str
     brokers: tuple[int, ...]
@@ -40,19 +40,22 @@ class Description:
     operations: Operations  # on the cluster itself
 
 
-class Probe(ClusterAdmin):
-    """Every method raises ClusterAway when the cluster does not answer, KafkaException when it refuses."""
+class Inspector(ClusterAdmin):
+    """An admin client with requests that only `mirror check` makes.
+
+    Every method raises ClusterAway when the cluster does not answer, KafkaException when it refuses.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
-        self._heard = _Versions()
+        self._versions = _Versions()
         self._properties = cluster.properties
         super().__init__(cluster)
 
     def _client(self, cluster: Cluster) -> AdminClient:
-        return clients.admin(cluster, self._on_error, self._heard)
+        return clients.admin(cluster, self._on_error, self._versions)
 
     def describe(self) -> Description:
-        """Its id, its brokers, and what we may do with it."""
+        """The cluster's id, its brokers, and our permissions on it."""
         future = self._admin.describe_cluster(include_authorized_operations=True, request_timeout=TIMEOUT)
         found = self._ask(future.result)
         nodes = sorted(found.nodes, key=lambda node: node.id)
@@ -60,30 +63,30 @@ class Probe(ClusterAdmin):
         return Description(str(found.cluster_id), brokers, addresses, _operations(found.authorized_operations))
 
     def features(self, addresses: Iterable[tuple[str, int]]) -> list[Features]:
-        """What each of these brokers says of its features; without those that can't be asked."""
+        """The features of each of these brokers, without those that do not answer the request."""
 
-        def told(address: tuple[str, int]) -> Features | None:
+        def ask(address: tuple[str, int]) -> Features | None:
             try:
                 return features.ask(*address, self._properties)
-            except (OSError, ValueError):  # no way that librdkafka has and we don't, or no broker of Apache's
+            except (OSError, ValueError):  # a security that only librdkafka has, or a broker other than Apache's
                 return None
 
         with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-            return [found for found in pool.map(told, addresses) if found]
+            return [found for found in pool.map(ask, addresses) if found]
 
     def replicas(self, names: Collection[str]) -> dict[str, int]:
-        """How many replicas a topic's partitions have, the fewest of them, by topic."""
+        """The number of replicas of each topic: that of its partition with the fewest."""
         topics = self._ask(lambda: self._admin.list_topics(timeout=TIMEOUT)).topics
         partitions = {name: topics[name].partitions.values() for name in names if name in topics}
         return {name: min(len(each.replicas) for each in some) for name, some in partitions.items() if some}
 
     def versions(self) -> dict[int, int]:
-        """The highest version of each API, by its key, that every broker connected so far has."""
+        """The highest version of each API, by its key, that all brokers connected so far have."""
         self._admin.poll(0)
-        return self._heard.highest
+        return self._versions.highest
 
     def topic_operations(self, names: Iterable[str]) -> dict[str, Operations]:
-        """What we may do with each topic; without those that we may not even see."""
+        """Our permissions on each topic, without the topics that we may not even see."""
         wanted = TopicCollection(sorted(names))
         if not wanted.topic_names:
             return {}
@@ -92,7 +95,7 @@ class Probe(ClusterAdmin):
         return {name: _operations(topic.authorized_operations) for name, topic in found.items()}
 
     def group_operations(self, group: str) -> Operations:
-        """What we may do with a consumer group, which need not exist."""
+        """Our permissions on a consumer group, which need not exist."""
         asked = self._admin.describe_consumer_groups(
             [group], include_authorized_operations=True, request_timeout=TIMEOUT
         )
@@ -104,7 +107,7 @@ class Probe(ClusterAdmin):
             raise
 
     def has_acls(self) -> bool:
-        """Is there an authorizer at all? Without one everybody may do everything."""
+        """True if the cluster has an authorizer. Without one everybody may do everything."""
         anything = AclBindingFilter(
             ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
         )
@@ -115,7 +118,7 @@ class Probe(ClusterAdmin):
         return True
 
     def newest_timestamps(self, topics: Collection[tuple[str, int]]) -> Iterator[tuple[str, int]]:
-        """The largest timestamp (ms) in each topic, given how many partitions it has."""
+        """The largest timestamp (ms) of each topic; `topics` has names and partition counts."""
         asked = {TopicPartition(topic, n): OffsetSpec.max_timestamp() for topic, count in topics for n in range(count)}
         if not asked:
             return
@@ -130,14 +133,14 @@ class Probe(ClusterAdmin):
 
 
 class _Versions(logging.Logger):
-    """A logger that keeps nothing but what brokers say of their versions."""
+    """A logger for librdkafka that keeps the API versions of brokers and drops everything else."""
 
     def __init__(self) -> None:
         super().__init__("mirror.librdkafka.features")
         self.highest: dict[int, int] = {}
 
     def log(self, level: int, msg: object, *args: object, **_: object) -> None:
-        """librdkafka gives facility, client and line."""
+        """Read one line. librdkafka gives facility, client and line as arguments."""
         found = api_version(str(args[-1] if args else msg))
         if found:
             key, version = found

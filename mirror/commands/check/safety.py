@@ -1,39 +1,33 @@
-"""How far a target can keep the promise: judged from what it says of itself. Pure.
+"""Judges from a target's own description whether it keeps what was committed, and ends transactions rightly. Pure.
 
-mirror commits records and position together, and what is committed has to stay. That is for the target to see to.
+mirror commits records and position together. That what is committed stays is up to the target.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
 
+from mirror.commands.check.findings import Finding
 from mirror.naming import some_of
 from mirror.wire.features import Features
 
 # 4.3's and 4.4's metadata.version; 4.2 has 29 at most, 4.5 begins at 34. No other number tells these releases apart.
 SKIP_MARKERS = range(30, 34)
-ADD_PARTITIONS_TO_TXN, VERIFIES = 24, 4  # the request by which brokers verify, and its first version that can (KIP-890)
+ADD_PARTITIONS_TO_TXN, VERIFIES = (
+    24,
+    4,
+)  # request with which brokers verify transactions, and its first version for that (KIP-890)
 TRANSACTION_VERSION, METADATA_VERSION = "transaction.version", "metadata.version"
 NEEDED_LEVEL = 2  # of transaction.version
-HAVE_LEVELS = 22  # metadata.version of the first brokers (4.0) that can do that
+HAVE_LEVELS = 22  # metadata.version of the first brokers (4.0) that support it
 VERIFICATION = "transaction.partition.verification.enable"
 NEW = "topics to be created"
 
 
-class Finding(NamedTuple):
-    """One line of `mirror check`."""
-
-    what: str
-    outcome: Literal["OK", "WARNING", "FAILED"]
-    said: str
-    remedy: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class Safety:
-    """Of one topic: how safe what it has taken is. None: not known."""
+    """The settings that decide how safe a topic's records are; None where not known."""
 
     replicas: int | None
     in_sync: int | None  # min.insync.replicas, as it is in effect
@@ -41,20 +35,20 @@ class Safety:
 
     @staticmethod
     def of(replicas: int | None, config: Mapping[str, str]) -> Safety:
-        """From its own configuration, or a broker's for topics to be created."""
+        """The settings by the topic's configuration, or by a broker's for topics that are still to be created."""
         in_sync, unclean = config.get("min.insync.replicas", ""), config.get("unclean.leader.election.enable")
         is_unclean = None if unclean is None else unclean == "true"
         return Safety(replicas, int(in_sync) if in_sync.isdigit() else None, is_unclean)
 
 
 def replication(internal: Mapping[str, Safety], remote: Mapping[str, Safety]) -> Iterator[Finding]:
-    """Do acknowledged records and positions outlive a broker? `internal` are those topics that carry the protocol."""
+    """Check that acknowledged records and positions outlive a broker. `internal` topics carry the protocol."""
     lone = [name for name, safety in internal.items() if safety.replicas == 1]
     yield _finding(
         "replicas of internal topics",
         lone,
         "have 1 replica: when its broker loses its disk, positions, transactions or plans are gone, and records come "
-        "twice or have to be looked after by hand",
+        "twice or have to be repaired by hand",
         "give them 3 replicas (kafka-reassign-partitions.sh), and set offsets.topic.replication.factor, "
         "transaction.state.log.replication.factor and internal_replication_factor before they are created",
         "have more than one",
@@ -71,7 +65,7 @@ def replication(internal: Mapping[str, Safety], remote: Mapping[str, Safety]) ->
     yield _finding(
         "in-sync replicas",
         [name for name, safety in together.items() if safety.in_sync == 1 and safety.replicas != 1],
-        "have min.insync.replicas=1: what one replica alone has acknowledged is lost with it, and mirror does not copy "
+        "have min.insync.replicas=1: a record that only one replica has is lost with it, and mirror does not copy "
         "it again",
         "set min.insync.replicas=2, on the topics or by the brokers' default",
         "a record is acknowledged by more than one replica",
@@ -79,8 +73,8 @@ def replication(internal: Mapping[str, Safety], remote: Mapping[str, Safety]) ->
     yield _finding(
         "unclean elections",
         [name for name, safety in together.items() if safety.unclean],
-        "have unclean.leader.election.enable=true: a replica that lags can become leader and cut off what was "
-        "committed, and mirror does not copy it again",
+        "have unclean.leader.election.enable=true: a replica that lags can become leader and cut off committed "
+        "records, and mirror does not copy them again",
         "set unclean.leader.election.enable=false, on the topics or by the brokers' default",
         "not allowed",
     )
@@ -93,17 +87,17 @@ def _finding(what: str, names: Collection[str], said: str, remedy: str, well: st
 
 
 def verification(broker: Mapping[str, str], versions: Mapping[int, int]) -> Finding:
-    """Do brokers refuse a record that comes after its transaction has ended (KIP-890, first part)?
+    """Check that brokers refuse a record that comes after its transaction has ended (KIP-890, first part).
 
-    Given a broker's configuration, and the highest version of each request that all brokers have.
+    `broker` is a broker's configuration, `versions` the highest version of each request that all brokers have.
     """
     what, value = "late records", broker.get(VERIFICATION)
     cost = (
-        "a request that was delayed can write after its transaction has ended: then readers are held for ever, or in "
-        "the worst case see what was aborted, so a record twice"
+        "a delayed request can write after its transaction has ended: then readers wait for ever, or in the worst case "
+        "see an aborted record, so a record twice"
     )
     if value == "true":
-        return Finding(what, "OK", "brokers refuse what comes after its transaction has ended")
+        return Finding(what, "OK", "brokers refuse records that come after their transaction has ended")
     if value is not None:
         return Finding(what, "WARNING", f"{VERIFICATION} is {value}: {cost}", f"set {VERIFICATION}=true on all brokers")
     if versions.get(ADD_PARTITIONS_TO_TXN, -1) < VERIFIES:
@@ -114,34 +108,34 @@ def verification(broker: Mapping[str, str], versions: Mapping[int, int]) -> Find
 
 
 def markers(levels: Sequence[int], brokers: int) -> Finding:
-    """Do the brokers write every transaction's marker, whatever happens to leaders?
+    """Check that the brokers write every transaction's markers, even while a partition has no leader.
 
-    Given the highest metadata.version of those of all `brokers` that tell it.
+    `levels` has the highest metadata.version of each broker that gives it, of `brokers` in all.
     """
     what = "transaction markers"
     skipping = [level for level in levels if level in SKIP_MARKERS]
     if skipping:
         said = (
             f"{len(skipping)} of {brokers} brokers are Kafka 4.3 or 4.4 ({METADATA_VERSION} up to {max(skipping)}; "
-            "which patch release can't be told). 4.3.0 to 4.4.0 skip the markers of a committed transaction while a "
-            "partition has no leader: then its records stay invisible, and its partition is neither read nor copied on "
-            "until a person ends the transaction. Nothing is doubled"
+            "the patch release is not known). 4.3.0 to 4.4.0 skip the markers of a committed transaction while a "
+            "partition has no leader: then its records stay invisible, and its partition is neither read nor copied "
+            "any further until a person ends the transaction. Nothing is doubled"
         )
         return Finding(what, "WARNING", said, "use Kafka 4.2, or a release with KAFKA-20734 fixed")
     if len(levels) < brokers:
-        silent = f"{brokers - len(levels)} of {brokers} brokers do not tell their release here"
-        said = f"{silent}: Kafka 4.3.0 to 4.4.0 can't be told from others"
-        return Finding(what, "WARNING", said, "see that the target runs none of them: they skip markers")
+        silent = f"{brokers - len(levels)} of {brokers} brokers do not tell their release"
+        said = f"{silent}: they may be Kafka 4.3.0 to 4.4.0"
+        return Finding(what, "WARNING", said, "make sure that they are not: those releases skip markers")
     return Finding(what, "OK", f"no broker is Kafka 4.3 or 4.4 ({METADATA_VERSION} up to {max(levels)})")
 
 
 def transactions(brokers: Collection[Features], bootstrap: str) -> Finding:
-    """Does the cluster work with transactions v2 (KIP-890, second part)? After an upgrade a person has to say so."""
+    """Check that the cluster uses transactions v2 (KIP-890, second part). After an upgrade a person enables it."""
     what = "transaction version"
     known = release_levels(brokers)
     if not known:
         remedy = f"look with kafka-features.sh --bootstrap-server {bootstrap} describe, and raise it to {NEEDED_LEVEL}"
-        return Finding(what, "WARNING", f"the brokers do not tell {TRANSACTION_VERSION} here", remedy)
+        return Finding(what, "WARNING", f"the brokers do not tell {TRANSACTION_VERSION}", remedy)
     able = [broker for broker in brokers if broker.supported.get(METADATA_VERSION, 0) >= HAVE_LEVELS]
     if not able:
         return Finding(what, "OK", f"brokers before Kafka 4.0 have no {TRANSACTION_VERSION}")
@@ -149,14 +143,14 @@ def transactions(brokers: Collection[Features], bootstrap: str) -> Finding:
     if level >= NEEDED_LEVEL:
         return Finding(what, "OK", f"{TRANSACTION_VERSION} is {level}")
     said = (
-        f"{TRANSACTION_VERSION} is {level}, as after an upgrade: brokers end a transaction that timed out or was "
-        "fenced without the second guard against requests that come late. mirror's own guard stays: it discards a "
-        "producer after any disturbance"
+        f"{TRANSACTION_VERSION} is {level}, as after an upgrade: when a transaction has timed out or was fenced, "
+        "brokers lack the second guard against requests that come late. mirror's own guard stays: it discards a "
+        "producer after any failure"
     )
     command = f"kafka-features.sh --bootstrap-server {bootstrap} upgrade --feature {TRANSACTION_VERSION}={NEEDED_LEVEL}"
     return Finding(what, "WARNING", said, command)
 
 
 def release_levels(brokers: Collection[Features]) -> list[int]:
-    """The highest metadata.version of each broker that tells it: it grows with the release."""
+    """The highest metadata.version of each broker that gives it. It grows with the release."""
     return [broker.supported[METADATA_VERSION] for broker in brokers if METADATA_VERSION in broker.supported]

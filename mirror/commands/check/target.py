@@ -1,12 +1,13 @@
-"""What `mirror check` asks of a flow's target: does it keep what it has taken, and as it was?"""
+"""Checks of a flow's target: that it keeps records, and that it keeps them unchanged."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
 from mirror.commands.check import safety
-from mirror.commands.check.inspection import Description, Probe
-from mirror.commands.check.safety import Finding, Safety
+from mirror.commands.check.findings import Finding
+from mirror.commands.check.inspection import Description, Inspector
+from mirror.commands.check.safety import Safety
 from mirror.naming import some_of
 from mirror.settings import Flow
 from mirror.target import timestamps
@@ -15,17 +16,17 @@ POSITIONS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
 
 class TargetChecks:
-    """Of one flow, whose remote topics are known. Every method raises ClusterAway, KafkaException, KeyError."""
+    """Checks of one flow's target. Every method raises ClusterAway, KafkaException, KeyError."""
 
-    def __init__(self, flow: Flow, target: Probe, description: Description, remote: Collection[str]) -> None:
-        """`remote` topics are there already."""
+    def __init__(self, flow: Flow, target: Inspector, description: Description, remote: Collection[str]) -> None:
+        """`remote` has the remote topics that exist already."""
         self._flow = flow
         self._target = target
         self._description = description
         self._remote = remote
 
     def timestamps(self) -> Iterator[Finding]:
-        """Do the remote topics keep the records' timestamps?"""
+        """Check that the remote topics keep the records' timestamps."""
         what, flow = "timestamps", self._flow
         configs, hidden = self._target.topic_configs(self._remote, own=False)
         replacing = sorted(name for name, own in configs.items() if own.get(timestamps.TYPE) == timestamps.REPLACED)
@@ -33,19 +34,19 @@ class TargetChecks:
             said = f"{some_of(replacing)}: {timestamps.REASON}"
             if flow.accept_log_append_time:
                 yield Finding(
-                    what, "WARNING", f"{said}; accept_log_append_time accepts it", "nothing, if that is meant"
+                    what, "WARNING", f"{said}; accept_log_append_time accepts it", "nothing, if that is intended"
                 )
             else:
                 remedy = timestamps.remedy(flow, replacing[0])
                 yield Finding(what, "FAILED", f"{said}; its partitions are not copied", remedy)
         elif hidden:
-            said = f"can't be told of {some_of(sorted(hidden))}"
+            said = f"not known for {some_of(sorted(hidden))}"
             yield Finding(what, "WARNING", said, "allow DescribeConfigs on the remote topics")
         else:
-            yield Finding(what, "OK", "remote topics keep those of the records")
+            yield Finding(what, "OK", "remote topics keep the records' own")
 
     def safety(self) -> Iterator[Finding]:
-        """Does the target keep what it has acknowledged, and end each transaction as it was meant?"""
+        """Check that the target keeps acknowledged records, and ends every transaction as it was asked to."""
         if self._flow.exactly_once:
             addresses = self._description.addresses
             brokers = self._target.features(addresses)
@@ -60,17 +61,17 @@ class TargetChecks:
         own = (POSITIONS, *((TRANSACTIONS,) if self._flow.exactly_once else ()), *self._flow.own_topics)
         replicas = self._target.replicas({*own, *self._remote})
         configs, hidden = self._target.topic_configs(replicas, own=False)
-        there = {name: Safety.of(count, configs.get(name, {})) for name, count in replicas.items()}
-        internal = {name: there.get(name) or self._new(name, broker) for name in own}
-        remote = {name: there[name] for name in self._remote if name in there}
+        existing = {name: Safety.of(count, configs.get(name, {})) for name, count in replicas.items()}
+        internal = {name: existing.get(name) or self._new(name, broker) for name in own}
+        remote = {name: existing[name] for name in self._remote if name in existing}
         factor = self._flow.replication_factor
         yield from safety.replication(internal, {**remote, safety.NEW: self._default(factor, broker)})
         if hidden:
-            said = f"min.insync.replicas and unclean elections can't be told of {some_of(sorted(hidden))}"
+            said = f"min.insync.replicas and unclean elections are not known for {some_of(sorted(hidden))}"
             yield Finding("topic settings on the target", "WARNING", said, "allow DescribeConfigs on them")
 
     def _new(self, name: str, broker: Mapping[str, str]) -> Safety:
-        """What an internal topic will be that is not there yet."""
+        """The settings that an internal topic will get when it is created."""
         if name == POSITIONS:
             return Safety.of(int(broker["offsets.topic.replication.factor"]), broker)
         if name == TRANSACTIONS:

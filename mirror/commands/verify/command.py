@@ -1,4 +1,4 @@
-"""What `mirror verify` does around the comparison: the bounds, the Spark job, the progress, the answer."""
+"""`mirror verify`: selects the offset ranges, runs the comparison on Spark, and prints progress and result."""
 
 from __future__ import annotations
 
@@ -9,51 +9,52 @@ from typing import Any, TextIO
 
 import click
 
-from mirror.commands.tables import Cell, table
-from mirror.commands.verify import ranges
+from mirror.commands.text_table import Cell, table
 from mirror.commands.verify.differences import Counts
-from mirror.commands.verify.digests import Scanner
+from mirror.commands.verify.digests import Digester
 from mirror.commands.verify.partition_comparison import Result
+from mirror.commands.verify.ranges import PartitionRanges, Side, select
 from mirror.commands.verify.record_reader import obstacle
 from mirror.commands.verify.verify import verify
 from mirror.model import Partition
 from mirror.settings import Flow, Settings
 from mirror.spark.java import java
 from mirror.spark.job import SparkJobs
+from mirror.text import plural
 
 KINDS = ("lost", "duplicated", "reordered", "altered", "extra")
 CUT = "header names are compared as the client library reads them, which cuts them at a NUL byte"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What was found in one flow."""
+class FlowResult:
+    """The result of one flow's comparison."""
 
     flow: str
     results: Sequence[Result]
     skipped: Sequence[str]  # compacted topics
     uncopied: Sequence[Partition]
-    caveat: str | None  # what could not be compared, and why
+    caveat: str | None  # what of the records could not be compared, and why
 
     @property
     def equal(self) -> bool:
-        """Is something compared, nothing different, and nothing not copied at all?"""
-        # Of empty topics there is nothing to compare; but where nothing can be compared, nothing is known.
+        """True if records were compared, none differs, and no partition is uncopied."""
+        # Empty topics are equal. But if there are records and none of them can be compared, nothing is known.
         some = any(result.compared for result in self.results) or not self.left_out
         return bool(self.results) and some and not self.uncopied and all(result.equal for result in self.results)
 
     @property
     def whole(self) -> bool:
-        """Is there nothing that can't be compared?"""
+        """True if everything could be compared."""
         return not (self.left_out or self.skipped)
 
     @property
     def left_out(self) -> int:
-        """Records that can't be compared, because only one of the logs still has them."""
+        """Number of records that can't be compared, because only one of the logs has them."""
         return sum(each.records for result in self.results for each in result.outside)
 
     def as_dict(self, shown: int) -> dict[str, Any]:
-        """For JSON, with at most so many differences of each partition."""
+        """The result as it is printed with --json, with at most `shown` differences of each partition."""
         partitions = [result.as_dict(shown) for result in self.results]
         left_out = {"skipped": list(self.skipped), "uncopied": [p._asdict() for p in self.uncopied]}
         left_out["caveat"] = self.caveat
@@ -61,29 +62,29 @@ class Found:
         return {"flow": self.flow, **_total(self.results), **verdict, **left_out, "partitions": partitions}
 
 
-def run(settings: Settings, flows: Sequence[Flow], topics: Sequence[str], progress: TextIO) -> list[Found]:
-    """Compare flows, or these topics of them, with progress on a terminal.
+def run(settings: Settings, flows: Sequence[Flow], topics: Sequence[str], progress: TextIO) -> list[FlowResult]:
+    """Compare flows, or only these topics of them, and show the progress on a terminal.
 
     Raises SetupError, ConfigError, ClusterAway, MirrorError.
     """
     java()
-    scopes = [ranges.find(flow, topics) for flow in flows]
+    selections = [select(flow, topics) for flow in flows]
     caveats = [_caveat(flow) for flow in flows]
     with SparkJobs(settings) as jobs:
         return [
-            Found(
+            FlowResult(
                 flow.name,
-                _compare(flow, scope.compared, caveat, jobs, progress),
-                scope.compacted,
-                scope.uncopied,
+                _compare(flow, selection.compared, caveat, jobs, progress),
+                selection.compacted,
+                selection.uncopied,
                 caveat,
             )
-            for flow, scope, caveat in zip(flows, scopes, caveats, strict=True)
+            for flow, selection, caveat in zip(flows, selections, caveats, strict=True)
         ]
 
 
 def _caveat(flow: Flow) -> str | None:
-    """Does a cluster need what only librdkafka has? Then both sides are read through that."""
+    """What can't be compared if a cluster needs librdkafka, since then both sides are read through it; else None."""
     for cluster in (flow.source, flow.target):
         if (reason := obstacle(cluster.properties)) is not None:
             return f"{CUT}: {cluster.alias}: {reason}"
@@ -91,18 +92,18 @@ def _caveat(flow: Flow) -> str | None:
 
 
 def _compare(
-    flow: Flow, wanted: Sequence[ranges.Bounds], caveat: str | None, jobs: SparkJobs, progress: TextIO
+    flow: Flow, wanted: Sequence[PartitionRanges], caveat: str | None, jobs: SparkJobs, progress: TextIO
 ) -> list[Result]:
     clusters = {cluster.alias: cluster for cluster in (flow.source, flow.target)}
-    scanner = Scanner(clusters, librdkafka=caveat is not None)
+    digester = Digester(clusters, librdkafka=caveat is not None)
     with click.progressbar(length=1000, label=f"{flow.name} ", file=progress, show_pos=False) as bar:
 
-        def tell(what: str, done: int, total: int) -> None:
+        def report(what: str, done: int, total: int) -> None:
             # Reading is nearly all the work.
             share = 0.9 * done / total if what == "reading" else 0.95
             bar.update(max(0, int(1000 * share) - bar.pos))
 
-        return verify(wanted, scanner, jobs, tell)
+        return verify(wanted, digester, jobs, report)
 
 
 def _total(results: Sequence[Result]) -> dict[str, Any]:
@@ -113,11 +114,11 @@ def _total(results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
-def shown(found: Found, differences: int) -> str:
-    """For people: a table of the flow's topics, the differences, and a verdict."""
+def shown(found: FlowResult, differences: int) -> str:
+    """The result as text: a table of the topics, the differences, and a verdict."""
     results = found.results
     rows: list[list[Cell]] = []
-    for topic, group in groupby(results, lambda result: result.bounds.source.topic):
+    for topic, group in groupby(results, lambda result: result.ranges.source.topic):
         some = list(group)
         counts = sum((result.counts for result in some), Counts())
         numbers: list[Cell] = [sum(getattr(r, name) for r in some) for name in ("compared", "in_flight")]
@@ -129,7 +130,7 @@ def shown(found: Found, differences: int) -> str:
         lines += _differences(result, differences)
         lines += _outside(result)
     lines += [f"  {topic} is compacted, and was not compared" for topic in found.skipped]
-    lines += [f"  {partition} has records, and nothing of it was ever copied" for partition in found.uncopied]
+    lines += [f"  {partition} has records, but none was ever copied" for partition in found.uncopied]
     if not results:
         lines.append("  nothing was compared: no topic that mirror may see matches, or all are compacted or not copied")
     if found.caveat:
@@ -139,16 +140,16 @@ def shown(found: Found, differences: int) -> str:
     return "\n".join([*lines, f"{total['compared']:,} records are the same: {kinds}", _verdict(found)])
 
 
-def _verdict(found: Found) -> str:
+def _verdict(found: FlowResult) -> str:
     if not found.equal:
         return "not equal"
     if not found.left_out:
         return "equal"
-    return f"equal in the range that both logs have; {found.left_out:,} records can't be compared"
+    return f"equal in the range that both logs have; {plural(found.left_out, 'record')} can't be compared"
 
 
 def _differences(result: Result, most: int) -> list[str]:
-    source, target = result.bounds.source, result.bounds.target
+    source, target = result.ranges.source, result.ranges.target
     lines = [
         f"  {difference.kind:<10} {_place(source, difference.upstream)} -> {_place(target, difference.downstream)}"
         for difference in result.differences[:most]
@@ -157,13 +158,15 @@ def _differences(result: Result, most: int) -> list[str]:
     if more > 0:
         lines.append(f"  {source.topic}-{source.partition}: {more:,} more")
     if result.unseen:
-        lines.append(f"  {source.topic}-{source.partition}: too much differs, {result.unseen:,} records only counted")
+        lines.append(
+            f"  {source.topic}-{source.partition}: too many differences, {plural(result.unseen, 'record')} only counted"
+        )
     return [*lines, ""] if lines else []
 
 
 def _outside(result: Result) -> list[str]:
-    """What can't be compared."""
-    source, target = result.bounds.source, result.bounds.target
+    """Lines about records that can't be compared."""
+    source, target = result.ranges.source, result.ranges.target
     lines = []
     for each in result.outside:
         other = target if each.side is source else source
@@ -171,9 +174,9 @@ def _outside(result: Result) -> list[str]:
         if not result.aligned:
             reason = "nothing says which records of both sides belong together"
         where = f"{each.side.cluster} {each.side.topic}-{each.side.partition} offsets {each.first} to {each.last}"
-        lines.append(f"  not comparable: {where}, {each.records:,} records: {reason}")
+        lines.append(f"  not comparable: {where}, {plural(each.records, 'record')}: {reason}")
     return [*lines, ""] if lines else []
 
 
-def _place(side: ranges.Side, offset: int | None) -> str:
+def _place(side: Side, offset: int | None) -> str:
     return "nothing" if offset is None else f"{side.cluster} {side.topic}-{side.partition} offset {offset}"

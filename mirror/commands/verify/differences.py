@@ -1,4 +1,4 @@
-"""Two sequences of digests, compared: where they differ, and what that means record by record. Pure."""
+"""Compares two sequences of digests: finds where they differ, and what each difference means. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mirror.commands.verify.digests import Entry
 
 
 class Gap(NamedTuple):
-    """a[a_from:a_to] stands where b[b_from:b_to] stands; before and after it both are the same."""
+    """a[a_from:a_to] is in the place of b[b_from:b_to]; before and after the gap both sequences are the same."""
 
     a_from: int
     a_to: int
@@ -26,12 +26,12 @@ Pairs = Sequence[tuple[int, int]]  # indexes into both sequences, ascending on b
 def gaps(
     a: Sequence[bytes], b: Sequence[bytes], fixed: Pairs = (), floating: bool = False, ends_meet: bool = True
 ) -> Iterator[Gap]:
-    """Where two sequences differ, between what is in both in the same order, as much of that as can be.
+    """Yield the gaps between two sequences, so that as much as possible outside of them is the same in both.
 
-    `fixed` belong together, whatever they are. If `floating`, the first of both don't: one sequence may begin in the
-    middle of the other. Then what comes before all that belongs together is aligned at its end, so that of records that
-    are all the same the first ones are left over, and not the last. If not `ends_meet`, nor do the last of both belong
-    together.
+    `fixed` pairs belong together, equal or not. If `floating`, the first items of both need not belong together: one
+    sequence may begin in the middle of the other. Then the items before the first common one are aligned at their end,
+    so that of a run of equal records the first ones are left over, and not the last. If not `ends_meet`, the last items
+    of both need not belong together either.
     """
     i = j = 0
     anchors = list(_anchors(a, b, fixed))
@@ -54,7 +54,7 @@ def gaps(
 
 
 def _anchors(a: Sequence[bytes], b: Sequence[bytes], fixed: Pairs) -> Iterator[tuple[int, int]]:
-    """The fixed pairs, and between them what is unique on both sides."""
+    """The fixed pairs, and between them pairs of digests that are unique on both sides."""
     i = j = 0
     for x, y in fixed:
         yield from ((i + p, j + q) for p, q in _unique(a[i:x], b[j:y]))
@@ -64,7 +64,7 @@ def _anchors(a: Sequence[bytes], b: Sequence[bytes], fixed: Pairs) -> Iterator[t
 
 
 def _unique(a: Sequence[bytes], b: Sequence[bytes]) -> list[tuple[int, int]]:
-    """The longest increasing sequence of pairs of what is unique on both sides (patience)."""
+    """The longest increasing sequence of pairs of digests that are unique on both sides (patience diff)."""
     if list(a) == list(b):
         return []
     seen_a, seen_b = Counter(a), Counter(b)
@@ -93,7 +93,7 @@ def _unique(a: Sequence[bytes], b: Sequence[bytes]) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a comparison has found."""
+    """The numbers of records, and of differences by kind."""
 
     source: int = 0  # records on the source
     target: int = 0  # records on the target
@@ -108,12 +108,12 @@ class Counts:
 
     @property
     def equal(self) -> bool:
-        """Is the target what the source is?"""
+        """True if there are no differences."""
         return not (self.lost or self.duplicated or self.reordered or self.altered or self.extra)
 
 
 class Difference(NamedTuple):
-    """One difference; an offset is None where a record has no counterpart."""
+    """One difference. An offset is None where a record has no counterpart."""
 
     kind: str  # lost, duplicated, reordered, altered or extra
     upstream: int | None
@@ -121,20 +121,20 @@ class Difference(NamedTuple):
 
 
 class Unmatched(NamedTuple):
-    """What is on one side only between two records that are on both."""
+    """The entries of one gap: records that only one side has at this place."""
 
     source: list[Entry]
     target: list[Entry]
 
 
 def unmatched(source: Sequence[Entry], target: Sequence[Entry], fixed: Pairs = ()) -> Iterator[Unmatched]:
-    """Where two stretches of a partition differ."""
+    """The gaps between two stretches of a partition."""
     for gap in gaps([entry.digest for entry in source], [entry.digest for entry in target], fixed):
         yield Unmatched(list(source[gap.a_from : gap.a_to]), list(target[gap.b_from : gap.b_to]))
 
 
 def reordered(found: Sequence[Unmatched]) -> tuple[list[Difference], list[Unmatched]]:
-    """The records of a partition that are on both sides, but not at the same place; and what is left without them."""
+    """The records that both sides have at different places, and the gaps without them."""
     elsewhere = defaultdict(list)
     for each in found:
         for entry in each.source:
@@ -158,9 +158,10 @@ def reordered(found: Sequence[Unmatched]) -> tuple[list[Difference], list[Unmatc
 
 
 def judge(found: Sequence[Unmatched], originals: Mapping[bytes, int]) -> Iterator[Difference]:
-    """What it means that these are on one side only. `originals`: upstream offsets of target digests, if any.
+    """Name the difference of each record in these gaps. `originals` has upstream offsets by digest.
 
-    Of one gap, as many on both sides or of the same timestamp are taken for the same records, altered.
+    Within a gap, two records count as the same one, altered, if their timestamps are equal, or if both sides have
+    equally many.
     """
     for each in found:
         added = []

@@ -1,7 +1,8 @@
-"""Reads a stretch of a partition as read_committed consumers see it, and sums it up: runs inside Spark tasks.
+"""Reads a stretch of a partition as read_committed consumers see it, and makes digests of its records.
 
-A chunk ends after a record whose digest begins with ten zero bits. So the same records make the same chunks on both
-clusters, wherever a stretch begins and whatever is missing before it: no two offsets have to be matched to compare.
+It runs inside Spark tasks. A chunk ends after a record whose digest begins with ten zero bits. So the same records
+make the same chunks on both clusters, wherever a stretch begins and whatever is missing before it, and chunks can be
+compared without matching offsets.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from mirror.settings import Cluster
 
 TIMEOUT = 30.0  # seconds for an answer of a cluster
 FETCH = 5_000  # records taken at once
-DIGEST = 16  # bytes: two different records of a billion have the same one with a chance of 1 to 10**20
-BOUNDARY = b"\x00\x40"  # digests below it end a chunk: one of 1,024
+DIGEST = 16  # bytes; the chance that two of a billion different records have the same one is 1 in 10**20
+BOUNDARY = b"\x00\x40"  # a digest below it ends a chunk: one record in 1,024 does
 
 _TIMESTAMP = struct.Struct(">Q")
 _64_BITS = 2**64 - 1
 
 Properties = tuple[tuple[str, str], ...]
-Record = tuple[int, int, bytes | None]  # offset, timestamp (ms), encoded content; None: it can't be read whole
+Record = tuple[int, int, bytes | None]  # offset, timestamp (ms), encoded content; None if it can't be read whole
 
-# Not `message.headers()`, for which CPython does not look whether there is an error beside the result: then that has a
-# hole (see transaction.py), and taking it apart would end the process.
+# Called as a plain function: for `message.headers()` CPython does not check whether an error was set beside the result.
+# Such a result has a hole, and using it would crash the process.
 _headers = partial(Message.headers)
 
 
@@ -42,8 +43,9 @@ _headers = partial(Message.headers)
 class Stretch:
     """A part of one partition of the cluster with this alias, by offsets.
 
-    Its chunks begin after the first boundary from `start` on (`first`: at once) and end with the first boundary from
-    `end` on, or at `limit`. So the chunks of stretches that follow each other are those of the whole.
+    Its chunks begin after the first boundary from `start` on, or at `start` itself if it is the `first` stretch. They
+    end with the first boundary from `end` on, or at `limit`. So the chunks of consecutive stretches are those of the
+    whole.
     """
 
     cluster: str
@@ -73,10 +75,10 @@ class Entry(NamedTuple):
 
 
 def digest(timestamp: int, content: bytes | None) -> bytes:
-    """Of a record: key, value, headers in their order and timestamp; null is not the same as empty.
+    """The digest of a record: of key, value, headers in their order, and timestamp. Null differs from empty.
 
-    What can't be read whole is taken for the same as no other. Nor does it end a chunk: who reads again has to find the
-    same ends.
+    A record that can't be read whole (None) gets a digest that equals no other. It does not end a chunk, since a second
+    reading has to find the same ends.
     """
     if content is None:
         return b"\xff" + os.urandom(DIGEST - 1)
@@ -84,9 +86,10 @@ def digest(timestamp: int, content: bytes | None) -> bytes:
 
 
 def cut(records: Iterable[tuple[int, bytes]], end: int, first: bool) -> list[Chunk]:
-    """The chunks of records, offset and digest each, that begin after the first boundary or, if `first`, at once.
+    """Cut records, each an offset and a digest, into chunks.
 
-    Takes records up to the first boundary from the offset `end` on.
+    They begin after the first boundary or, if `first`, with the first record. Records are read up to the first boundary
+    from the offset `end` on.
     """
     found: list[Chunk] = []
     digests: list[bytes] = []
@@ -109,11 +112,11 @@ def cut(records: Iterable[tuple[int, bytes]], end: int, first: bool) -> list[Chu
     return found
 
 
-class Scanner:
-    """Sums up stretches of these clusters, by alias. Every method raises MirrorError when records can't be read.
+class Digester:
+    """Makes digests of stretches of these clusters, by alias. Every method raises MirrorError if records can't be read.
 
-    It travels to the tasks within their code, so that what stands in Spark's data and pages holds no secret. With
-    `librdkafka` it reads through that, which cuts header names at a NUL byte: of both sides, or they would differ.
+    It travels to the tasks within their code, so that Spark's data and pages hold no secret. If `librdkafka`, it reads
+    both sides through that library, which cuts header names at a NUL byte: cut on one side only, they would differ.
     """
 
     def __init__(self, clusters: Mapping[str, Cluster], librdkafka: bool = False) -> None:
@@ -126,11 +129,11 @@ class Scanner:
         return cut(((offset, digest(at, content)) for offset, at, content in read), stretch.end, stretch.first)
 
     def entries(self, stretch: Stretch) -> list[Entry]:
-        """Each record from `start` up to `end`."""
+        """Each record of a stretch from `start` up to `end`."""
         return [_entry(record) for record in self._read(stretch, stretch.end)]
 
-    def find(self, wanted: frozenset[bytes], stretch: Stretch) -> list[Entry]:
-        """As `entries`, but of the records with these digests alone."""
+    def entries_with(self, wanted: frozenset[bytes], stretch: Stretch) -> list[Entry]:
+        """The records of a stretch that have one of these digests."""
         return [entry for entry in map(_entry, self._read(stretch, stretch.end)) if entry.digest in wanted]
 
     def _read(self, stretch: Stretch, stop: int) -> Iterator[Record]:
@@ -151,9 +154,9 @@ def _chunk(first: int, last: int, digests: Sequence[bytes]) -> Chunk:
 
 
 def _whole(alias: str, properties: Properties, stretch: Stretch, stop: int) -> Iterator[Record]:
-    """The records from the stretch's start up to the offset `stop`, which is not behind the last stable offset.
+    """Read the records from the stretch's start up to the offset `stop`, which is at most the last stable offset.
 
-    Records of the old formats come through librdkafka: they have no headers.
+    Records of the old formats are read through librdkafka: they have no headers that it could cut.
     """
     reader, where = _reader(properties), _where(stretch)
     position = stretch.start
@@ -173,12 +176,12 @@ def _whole(alias: str, properties: Properties, stretch: Stretch, stop: int) -> I
 
 @cache
 def _reader(properties: Properties) -> RecordReader:
-    """One for each cluster in each process: Spark uses its Python workers again."""
+    """One client for each cluster and process, since Spark uses its Python workers again."""
     return RecordReader(dict(properties))
 
 
 def _through_librdkafka(alias: str, properties: Properties, stretch: Stretch, stop: int) -> Iterator[Record]:
-    """The same, but with header names cut, and without what is in a record with one that is not UTF-8."""
+    """Read with librdkafka: header names are cut, and records with one that is not UTF-8 have no content."""
     for message in _messages(_consumer(alias, properties), stretch, stop):
         yield message.offset(), message.timestamp()[1], _content(message)
 
@@ -196,23 +199,23 @@ def _where(stretch: Stretch) -> str:
 
 
 def _removed(where: str) -> MirrorError:
-    return MirrorError(f"{where}: records were removed meanwhile, by retention or somebody: run it again")
+    return MirrorError(f"{where}: records were removed meanwhile, by retention or a person: run mirror verify again")
 
 
 def _messages(consumer: Consumer, stretch: Stretch, stop: int) -> Iterator[Message]:
     if stretch.start >= stop:
         return
     where = _where(stretch)
-    # Before it is assigned: a consumer that does not know the leaders looks for them only half a second later.
+    # Before the assignment, since a consumer that does not know the leaders looks for them only half a second later.
     _metadata(consumer, stretch.topic, where)
     consumer.assign([TopicPartition(stretch.topic, stretch.partition, stretch.start)])
     try:
         while (first := consumer.poll(TIMEOUT)) is not None:
-            # `consume` waits until it has all it was asked for, unless it is told not to wait.
+            # A time-out of 0, since `consume` would wait until it has as many records as it was asked for.
             for message in (first, *consumer.consume(FETCH, 0)):
                 error = message.error()
                 if error is not None:
-                    _judge(error, where)
+                    _raise_if_fatal(error, where)
                 if message.offset() >= stop:
                     return
                 if error is None:
@@ -229,7 +232,7 @@ def _metadata(consumer: Consumer, topic: str, where: str) -> None:
         raise MirrorError(f"{where} can't be read: {error.args[0].str()}") from error
 
 
-def _judge(error: KafkaError, where: str) -> None:
+def _raise_if_fatal(error: KafkaError, where: str) -> None:
     if error.code() == KafkaError._AUTO_OFFSET_RESET:
         raise _removed(where)
     if error.code() != KafkaError._PARTITION_EOF and not is_away(error):
@@ -238,5 +241,5 @@ def _judge(error: KafkaError, where: str) -> None:
 
 @cache
 def _consumer(alias: str, properties: Properties) -> Consumer:
-    """One for each cluster in each process: Spark uses its Python workers again."""
+    """One client for each cluster and process, since Spark uses its Python workers again."""
     return internal_consumer(Cluster(alias, dict(properties), {}, {}), "mirror-verify", reset="error")

@@ -1,4 +1,4 @@
-"""What of each partition can be compared: offsets on both sides that belong together."""
+"""Selects what `mirror verify` compares: for each partition the offset ranges of both sides that belong together."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from mirror.model import Partition
 from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
 from mirror.target.positions import Positions
+from mirror.text import plural
 
 STABLE_WITHIN = 60.0  # seconds in which open transactions on the target have to end
-POSITION_WITHIN = 5.0  # seconds to meet a busy partition between two transactions
+POSITION_WITHIN = 5.0  # seconds to catch a busy partition between two transactions
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Offsets of one partition on the cluster with this alias: from its first one up to `end`."""
+    """The offset range of one partition on the cluster with this alias: from `start` up to, but without, `end`."""
 
     cluster: str
     topic: str
@@ -33,57 +34,56 @@ class Side:
     end: int
 
     def split(self, most: int) -> Iterator[Stretch]:
-        """Stretches of at most so many offsets."""
+        """The range as stretches of at most `most` offsets."""
         for start in range(self.start, self.end, most):
             end = min(start + most, self.end)
             yield Stretch(self.cluster, self.topic, self.partition, start, end, self.end, start == self.start)
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """What of a partition is compared.
+class PartitionRanges:
+    """The offset ranges of one partition that are compared.
 
-    All before `position` has to be on the target. Up to `source.end` it may be, for all before `target.end` came from
-    there. If `settled` both ends are the same place.
+    Every source record before `position` has to be on the target. Later ones, up to `source.end`, may be there: all
+    records before `target.end` came from them. If `settled`, both ranges end at the same record.
     """
 
     source: Side
     target: Side
     position: int
-    whole: bool  # is all that the source ever had to be copied, or began the flow later?
+    whole: bool  # True if the flow copies all that the source ever had; False if it started later
     syncs: tuple[tuple[int, int], ...] = ()  # upstream and downstream offsets of the same records, both ascending
     settled: bool = False
 
     @property
     def source_may_lack(self) -> bool:
-        """May the target's log begin with records that the source does not have any more?"""
+        """True if the target's log may begin with records that the source no longer has."""
         return self.source.start > 0
 
     @property
     def target_may_lack(self) -> bool:
-        """May the source's log begin with records that the target does not have, or never had to have?"""
+        """True if the source's log may begin with records that the target no longer has, or never had to have."""
         return self.target.start > 0 or not self.whole
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class Selection:
     """What of a flow is compared, and what is not.
 
-    - compacted: topics. What one side has compacted away by now can't be told from a loss;
-    - uncopied: partitions with something on the source of which no position was ever committed, or that have no
-      partition on the target.
+    - compacted: topics. A record that one side has compacted away looks like a lost one;
+    - uncopied: partitions that have records on the source, but no committed position or no partition on the target.
     """
 
-    compared: Sequence[Bounds]
+    compared: Sequence[PartitionRanges]
     compacted: Sequence[str]
     uncopied: Sequence[Partition]
 
 
-def find(flow: Flow, topics: Collection[str]) -> Scope:
-    """The bounds of these topics' partitions, or of all that the flow mirrors.
+def select(flow: Flow, topics: Collection[str]) -> Selection:
+    """Select the partitions of these topics, or of all that the flow mirrors, with their offset ranges.
 
-    Raises ConfigError for a topic that the flow does not mirror, ClusterAway, MirrorError; also when a cluster gives
-    no offsets of a partition.
+    Raises ConfigError for a topic that the flow does not mirror, ClusterAway, and MirrorError, also when a cluster
+    gives no offsets of a partition.
     """
     source, target = ClusterAdmin(flow.source), ClusterAdmin(flow.target)
     ours, remote = _remote(flow, topics, source, target)
@@ -92,8 +92,9 @@ def find(flow: Flow, topics: Collection[str]) -> Scope:
     remote = {p: r for p, r in remote.items() if p.topic not in compacted}
     syncs = surviving_syncs.read(flow, _starts(source, target, remote)) if remote else {}
     with closing(Positions(flow.target, flow.group, flow.control_topic)) as positions:
-        # In this order: what an offset sync names is before the first position, what stands behind that is on the
-        # target, what stands on the target is before the last position.
+        # The order of these requests matters. Each offset sync that was read is before the first position, all records
+        # before that position are before the target's ends, and all records before those ends are before the last
+        # position.
         hints = positions.hints((r.topic, r.partition) for r in remote.values())
         first = {p: hint.offset for p, r in remote.items() if (hint := hints[r.topic, r.partition]) is not None}
         remote = {p: remote[p] for p in first}
@@ -103,7 +104,7 @@ def find(flow: Flow, topics: Collection[str]) -> Scope:
     upstream = _offsets(source, remote, OffsetSpec.earliest())
     starts = _offsets(target, remote.values(), OffsetSpec.earliest())
     found = [
-        Bounds(
+        PartitionRanges(
             Side(flow.source.alias, *p, upstream[p], max(upstream[p], min(last[p], stable[p]))),
             Side(flow.target.alias, *remote[p], starts[remote[p]], downstream[remote[p]]),
             first[p],
@@ -115,7 +116,7 @@ def find(flow: Flow, topics: Collection[str]) -> Scope:
     ]
     uncopied = [p for p in ours if p not in remote]
     begin, end = (_offsets(source, uncopied, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest()))
-    return Scope(found, compacted, [p for p in uncopied if begin[p] < end[p]])
+    return Selection(found, compacted, [p for p in uncopied if begin[p] < end[p]])
 
 
 def _starts(
@@ -128,19 +129,21 @@ def _starts(
 
 
 def _offsets(cluster: ClusterAdmin, partitions: Iterable[Partition], spec: OffsetSpec) -> dict[Partition, int]:
-    """Of all of them. Raises MirrorError."""
+    """The offset of each partition. Raises MirrorError if a cluster gives none of one."""
     wanted = list(partitions)
     found = cluster.offsets(dict.fromkeys(wanted, spec))
     for partition in wanted:
         if partition not in found:
-            raise MirrorError(f"{cluster.alias} gives no offsets of {partition}: has it a leader? May mirror read it?")
+            raise MirrorError(
+                f"{cluster.alias} gives no offsets of {partition}: check its leader, and that mirror may read it"
+            )
     return found
 
 
 def _remote(
     flow: Flow, topics: Collection[str], source: ClusterAdmin, target: ClusterAdmin
 ) -> tuple[list[Partition], dict[Partition, Partition]]:
-    """The source's partitions, and the remote ones of those that are on both sides."""
+    """The source's partitions, and the remote partition of each that exists on both sides."""
     policy = ReplicationPolicy.of(flow)
     unknown = [topic for topic in topics if not policy.is_mirrored(topic)]
     if unknown:
@@ -159,31 +162,34 @@ def _compacted(source: ClusterAdmin, topics: Collection[str]) -> list[str]:
     configs, refused = source.topic_configs(sorted(topics), own=False)
     if refused:
         topic, error = min(refused.items())
-        reason = f"{error.str()}: it can't be told whether they are compacted; allow DescribeConfigs"
-        raise MirrorError(f"{len(refused)} topics of {source.alias} can't be compared, e.g. {topic}: {reason}")
+        reason = f"{error.str()}: whether they are compacted is not known; allow DescribeConfigs"
+        raise MirrorError(
+            f"{plural(len(refused), 'topic')} of {source.alias} can't be compared, e.g. {topic}: {reason}"
+        )
     return [topic for topic, config in configs.items() if "compact" in config.get("cleanup.policy", "")]
 
 
 def _stable_ends(target: ClusterAdmin, partitions: list[Partition]) -> dict[Partition, int]:
-    """Last stable offsets that are not before what stands on the target now.
+    """The last stable offsets, once they have passed the records that are on the target now.
 
-    A transaction's position may be seen a moment before its records: each partition gets its markers by itself.
+    Waiting is necessary because each partition gets its transaction markers by itself: a position may be visible a
+    moment before the records of its transaction.
     """
     high = target.offsets(dict.fromkeys(partitions, OffsetSpec.latest()), stable=False)
     deadline = time.monotonic() + STABLE_WITHIN
     while True:
         stable = _offsets(target, partitions, OffsetSpec.latest())
-        behind = [p for p in partitions if p in high and stable[p] < high[p]]
-        if not behind:
+        open_ = [p for p in partitions if p in high and stable[p] < high[p]]
+        if not open_:
             return stable
         if time.monotonic() > deadline:
             reason = f"a transaction on the target has been open for {STABLE_WITHIN:.0f} s"
-            raise MirrorError(f"{behind[0]} can't be compared: {reason}; wait until it has ended")
+            raise MirrorError(f"{open_[0]} can't be compared: {reason}; wait until it has ended")
         time.sleep(0.1)
 
 
 def _position(positions: Positions, remote: Partition, stable_end: int) -> int:
-    """The position with no transaction pending, or all that the source has: a bound need not be close."""
+    """The position while no transaction is pending; the source's end if that takes too long: any upper bound does."""
     deadline = time.monotonic() + POSITION_WITHIN
     while time.monotonic() < deadline:
         try:

@@ -1,6 +1,6 @@
-"""Reads records as read_committed consumers see them, without a client library: nothing of a record is cut or lost.
+"""Reads records as read_committed consumers see them, without a client library, so that it gets them whole.
 
-librdkafka takes header names for texts that end with their first NUL byte.
+librdkafka cuts header names at their first NUL byte.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from mirror.wire.brokers import Brokers, failure
 from mirror.wire.connection import Connection
 from mirror.wire.messages import Fetched
 
-TIMEOUT = 30.0  # seconds without anything read; time enough for a leader that hangs, and the next one
-WAIT = 500  # ms that a broker waits for something to read
-FETCH_MAX = 4 * 2**20  # bytes asked for at once; two answers are in memory, and the next one on its way
+TIMEOUT = 30.0  # seconds without any record; long enough for a leader that hangs and for its successor
+WAIT = 500  # ms that a broker may wait for records
+FETCH_MAX = 4 * 2**20  # bytes of one request; two answers can be in memory at once
 
 Record = tuple[int, int, bytes]  # offset, timestamp (ms), encoded content
 
 
 class OldFormat(Exception):
-    """From `first` up to `last` the partition has records of format 0 or 1, which are not unpacked here."""
+    """The partition has records of format 0 or 1 from `first` to `last`, which this module does not decode."""
 
     def __init__(self, first: int, last: int) -> None:
         super().__init__(first, last)
@@ -36,11 +36,11 @@ class OldFormat(Exception):
 
 
 class Removed(Exception):
-    """The offset is not in the log any more."""
+    """The log no longer has the offset."""
 
 
 def obstacle(properties: Mapping[str, str]) -> str | None:
-    """Why a cluster can't be read here; None: it can. It does answer, or we wait for it for a while."""
+    """Why this module can't read a cluster; None if it can. Waits a while for a cluster that does not answer."""
     try:
         brokers = Brokers(access(properties))
         deadline, backoff = time.monotonic() + TIMEOUT, Backoff()
@@ -58,13 +58,13 @@ def obstacle(properties: Mapping[str, str]) -> str | None:
 
 
 class RecordReader:
-    """Of one cluster, which these librdkafka properties reach."""
+    """Reads from the cluster that these librdkafka properties reach."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._brokers = Brokers(access(properties))
 
     def read(self, topic: str, partition: int, start: int, stop: int) -> Iterator[Record]:
-        """The records from `start` up to the offset `stop`, which is not behind the last stable offset.
+        """The records from `start` up to the offset `stop`, which is at most the last stable offset.
 
         Raises OldFormat, Removed, WireError.
         """
@@ -75,14 +75,14 @@ class RecordReader:
                 yield from (record for record in records(batch) if start <= record[0] < stop)
 
     def _batches(self, topic: str, partition: int, start: int, stop: int) -> Iterator[RecordBatch]:
-        """The batches from the one with `start` on. While they are worked on, the next answer is on its way."""
+        """The batches from the one with `start` on. The next request is sent before they are processed."""
         fetches = _Fetches(self._brokers, topic, partition)
         position = start
         while position < stop:
             fetched = fetches.next(position, stop)
             batches = [batch for batch in walk(fetched.records) if batch.last >= position]
             if not batches:
-                raise Malformed(f"nothing of offset {position} is in the answer")
+                raise Malformed(f"the answer has no batch with offset {position}")
             old = [batch.last for batch in takewhile(lambda each: each.is_old, batches)]
             if old:
                 raise OldFormat(position, old[-1])
@@ -94,7 +94,7 @@ class RecordReader:
 
 
 class _Fetches:
-    """Of one partition, wherever its leader is."""
+    """Fetch requests for one partition, sent to its leader; at most one is under way."""
 
     def __init__(self, brokers: Brokers, topic: str, partition: int) -> None:
         self._brokers = brokers
@@ -102,12 +102,12 @@ class _Fetches:
         self._asked: tuple[Connection, int] | None = None
 
     def ask(self, position: int) -> None:
-        """Ask for what comes from this offset on, if a leader is there."""
-        with contextlib.suppress(Unavailable):  # then `next` looks for another one
+        """Send a request for the records from `position` on, if there is a leader."""
+        with contextlib.suppress(Unavailable):  # then `next` looks for the new leader
             self._asked = self._ask(position)
 
     def next(self, position: int, stop: int) -> Fetched:
-        """What comes from this offset on; waits for a leader and for records. Raises Removed, WireError."""
+        """The records from `position` on. Waits for a leader and for records. Raises Removed, WireError."""
         backoff, deadline = Backoff(most=1.0), time.monotonic() + TIMEOUT
         reason = "no records come"
         while time.monotonic() < deadline:
@@ -119,7 +119,7 @@ class _Fetches:
                 reason = str(error)
                 self._brokers.forget(*self._where)
                 time.sleep(backoff.next())
-        raise WireError(f"up to offset {stop}: nothing within {TIMEOUT:.0f} s: {reason}")
+        raise WireError(f"no record before offset {stop} within {TIMEOUT:.0f} s: {reason}")
 
     def _ask(self, position: int) -> tuple[Connection, int]:
         connection = self._brokers.leader(*self._where)

@@ -1,4 +1,4 @@
-"""What is left of the offset syncs on the target: pairs of offsets that belong together, for `mirror verify`."""
+"""Reads the offset syncs that compaction has left on the target: pairs of offsets of the same record."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from mirror.target.offset_syncs import OffsetSync
 
 log = logging.getLogger(__name__)
 
-TIMEOUT = 10.0  # seconds without anything new
-FETCH = 10_000  # records taken at once
+TIMEOUT = 10.0  # seconds without a new record
+FETCH = 10_000  # records of one call
 
 Pair = tuple[int, int]  # upstream and downstream offset of one record
 
 
 def read(flow: Flow, starts: Mapping[Partition, Pair]) -> dict[Partition, list[Pair]]:
-    """Up to three pairs of each partition, ascending: see `keep`. `starts` are the first offsets on both sides.
+    """Up to three pairs of each partition, ascending: see `keep`. `starts` has the first offsets of both sides.
 
-    There are none where the topic is missing or the target does not let us read it. Raises ClusterAway.
+    There are none if the topic is missing or mirror may not read it. Raises ClusterAway.
     """
     found: dict[Partition, list[Pair]] = {partition: [] for partition in starts}
     with closing(internal_consumer(flow.target, flow.group)) as consumer:
@@ -35,7 +35,7 @@ def read(flow: Flow, starts: Mapping[Partition, Pair]) -> dict[Partition, list[P
             try:
                 sync = OffsetSync.decode(message.key() or b"", message.value() or b"")
             except (struct.error, UnicodeDecodeError):
-                continue  # whoever wrote it
+                continue  # not a sync; others may write to the topic
             partition = Partition(sync.topic, sync.partition)
             if partition in found and sync.upstream >= 0 <= sync.downstream:
                 pair = sync.upstream, sync.downstream
@@ -44,9 +44,9 @@ def read(flow: Flow, starts: Mapping[Partition, Pair]) -> dict[Partition, list[P
 
 
 def keep(pairs: list[Pair], new: Pair, starts: Pair) -> list[Pair]:
-    """With a newer pair: the last one before both logs begin, the first one behind that, and the last one of all.
+    """Add a newer pair, and keep three: the last one before both logs begin, the first one after that, and the newest.
 
-    A pair that a newer one contradicts is of a topic that was created again since, or of a record that came twice.
+    A pair that a newer one contradicts is dropped: its topic was created again since, or its record was copied twice.
     """
     valid = [pair for pair in pairs if pair[0] < new[0] and pair[1] < new[1]] + [new]
     inside = [pair for pair in valid if pair[0] >= starts[0] and pair[1] >= starts[1]]
@@ -55,7 +55,7 @@ def keep(pairs: list[Pair], new: Pair, starts: Pair) -> list[Pair]:
 
 
 def _records(consumer: Consumer, flow: Flow) -> Iterator[Message]:
-    """All records that the topic has now."""
+    """All records that the topic has now; none, with a warning, if it can't be read."""
     topic = flow.offset_syncs_topic
     reason = _unreadable(consumer, flow, topic)
     if reason is None:
@@ -79,13 +79,13 @@ def _records(consumer: Consumer, flow: Flow) -> Iterator[Message]:
                 raise ClusterAway(flow.target.alias, f"{topic} can't be read to its end")
     if reason is not None:
         log.warning(
-            "offset syncs can't be read: where both logs begin is told by their records alone",
+            "offset syncs can't be read: the records alone decide which of both logs belong together",
             extra={"flow": flow.name, "topic": topic, "reason": reason},
         )
 
 
 def _unreadable(consumer: Consumer, flow: Flow, topic: str) -> str | None:
-    """Why the topic can't be read, if that is so."""
+    """Why the topic can't be read; None if it can."""
     try:
         metadata = consumer.list_topics(topic, TIMEOUT).topics[topic]
     except KafkaException as error:

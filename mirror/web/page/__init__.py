@@ -1,4 +1,4 @@
-"""The status page: HTML made here from an overview, with its style and script beside it as files."""
+"""The status page: HTML made from an overview, with its style and script as files beside this module."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILES = {
     "icon.svg": "image/svg+xml",
 }
 
-# Nothing but what this server sends may be loaded or run, and nobody may frame the page.
+# The page loads and runs only what this server sends, and no other page may frame it.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
     "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -24,12 +24,12 @@ HEADERS = {
 
 
 def page(overview: Overview, request: Request) -> Answer:
-    """The page; each `open` in the query names a topic, as source->target/topic, whose partitions are wanted."""
+    """The page. Each `open` in the query names a topic, as source->target/topic, whose partitions are shown."""
     return Answer(HTML, render(overview, frozenset(request.query.get("open", ()))), headers=HEADERS)
 
 
 def files() -> dict[str, Route]:
-    """Routes of what the page loads."""
+    """The routes of the files that the page loads."""
     return {f"/{name}": _file(name, content_type) for name, content_type in FILES.items()}
 
 

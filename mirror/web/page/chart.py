@@ -1,4 +1,4 @@
-"""Small charts as inline SVG, stretched by the style; their words stand beside them as text."""
+"""Small charts as inline SVG without any text. The style stretches them; the page has their captions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ Series = Sequence[float | None]  # oldest first, None for a gap
 
 
 def chart(series: dict[str, Series], points: int, label: str) -> Element:
-    """Lines named by their class, the newest point at the right edge of `points`, from 0 up to the highest value."""
+    """A chart with a line for each series, named by its CSS class.
+
+    It is `points` wide, with the newest point at the right edge, and reaches from 0 to the highest value.
+    """
     top = highest(*series.values()) or 1.0
     drawn = [
         tag("path", d=path, class_=f"{part} {name}", vector_effect="non-scaling-stroke")
@@ -31,12 +34,12 @@ def chart(series: dict[str, Series], points: int, label: str) -> Element:
 
 
 def highest(*series: Series) -> float:
-    """The highest value of all; 0 without any."""
+    """The highest value of all series; 0 if there is none."""
     return max((value for values in series for value in values if value is not None), default=0.0)
 
 
 def _runs(values: Series, points: int, top: float) -> list[list[tuple[float, float]]]:
-    """Stretches without a gap, as points of the picture."""
+    """The parts of a series between its gaps, as points of the picture."""
     step = WIDTH / max(1, points - 1)
     first = WIDTH - step * (len(values) - 1)
     runs: list[list[tuple[float, float]]] = [[]]
@@ -49,7 +52,7 @@ def _runs(values: Series, points: int, top: float) -> list[list[tuple[float, flo
 
 
 def _line(values: Series, points: int, top: float) -> str:
-    # A point alone gets a width, or nothing of it would be seen.
+    # A single point gets a width, or it would be invisible.
     return "".join(f"M{_path(run)}" + ("h.1" if len(run) == 1 else "") for run in _runs(values, points, top))
 
 

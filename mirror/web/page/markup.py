@@ -1,4 +1,4 @@
-"""HTML as a tree, so that whatever a topic or an error is called, it is text."""
+"""HTML as a tree of elements, so that no topic's name and no error's text can become markup."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ Child = Element | str | None
 
 
 def tag(name: str, /, *children: Child, **attributes: str | bool) -> Element:
-    """An element; `class_` is class, `aria_label` is aria-label, True has no value, False and None are left out."""
+    """An element. `class_` becomes class, `aria_label` aria-label; True is an attribute without a value.
+
+    Attributes that are False and children that are None are left out.
+    """
     element = Element(name)
     for key, value in attributes.items():
         if value is not False:
@@ -26,11 +29,11 @@ def tag(name: str, /, *children: Child, **attributes: str | bool) -> Element:
 
 
 def table(heads: Sequence[str], rows: Iterable[Element], **attributes: str) -> Element:
-    """A table; `rows` are tr elements."""
+    """A table with these column headings; `rows` are tr elements."""
     head = tag("tr", *(tag("th", text, scope="col") for text in heads))
     return tag("table", tag("thead", head), tag("tbody", *rows), **attributes)
 
 
 def document(root: Element) -> bytes:
-    """A whole page."""
+    """The whole page as bytes."""
     return b"<!doctype html>\n" + tostring(root, encoding="unicode", method="html").encode()

@@ -1,7 +1,7 @@
-// Fetches the page anew and takes over what has changed, so that there is one way to make its HTML: the server's.
+// Fetches the page again and copies its changes into this one, so that only the server makes HTML.
 "use strict";
 
-const EVERY = 2000; // ms; a big page that takes long is fetched less often
+const EVERY = 2000; // ms; a page that takes long to make is fetched less often
 let last = Date.now();
 let timer;
 
@@ -9,7 +9,7 @@ function opened() {
   return [...document.querySelectorAll("details[open]")].map((each) => "open=" + encodeURIComponent(each.id)).join("&");
 }
 
-// Makes `old` like `fresh`, touching only what differs: a selection, the focus and open topics stay as they are.
+// Makes `old` equal to `fresh` and touches only what differs, so that selection, focus and open topics stay.
 function morph(old, fresh) {
   if (old.nodeName !== fresh.nodeName || old.id !== fresh.id) {
     old.replaceWith(fresh);
@@ -41,13 +41,13 @@ async function update() {
     last = Date.now();
     stale.hidden = true;
   } catch {
-    stale.textContent = `No answer for ${Math.round((Date.now() - last) / 1000)} s: what you see is old.`;
+    stale.textContent = `No answer for ${Math.round((Date.now() - last) / 1000)} s: this page is out of date.`;
     stale.hidden = false;
   }
   timer = setTimeout(update, document.hidden ? 15000 : Math.max(EVERY, 5 * (Date.now() - begun)));
 }
 
 document.addEventListener("visibilitychange", () => document.hidden || update());
-// A topic of many partitions gets its rows when it is opened.
+// The rows of a topic with many partitions are fetched when it is opened.
 document.addEventListener("toggle", (event) => event.target.open && update(), true);
 timer = setTimeout(update, EVERY);

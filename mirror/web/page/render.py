@@ -9,18 +9,18 @@ from xml.etree.ElementTree import Element
 from mirror.control.state import STOPPED_BY_ERROR
 from mirror.status.overview import EventView, FlowView, Lag, Overview, Pace, PartitionView, TopicView
 from mirror.status.rates import POINTS, TOPIC_POINTS
+from mirror.text import ABSENT, byte_rate, count, duration, plural, rate, time_of_day
 from mirror.web.page.chart import Series, chart, highest
-from mirror.web.page.figures import NONE, bytes_per_second, clock, count, plural, rate, seconds
 from mirror.web.page.markup import Child, document, table, tag
 
-ROWS_AT_ONCE = 300  # partitions of a flow that are all on the page; of more, only those of topics that are opened
-FAILURES_AT_ONCE = 50
-RELOAD = 10  # seconds, without JavaScript
+ROWS_MAX = 300  # partitions of a flow that are all on the page; if it has more, only those of opened topics are
+LISTED_MAX = 50  # partitions in the list of stopped ones, and of those held back
+RELOAD = 10  # seconds between reloads of the page where JavaScript is off
 WORST_FIRST = ("blocked", "stopped", "unassigned", "retrying", "paused", "starting", "running")
 
 
 def render(overview: Overview, opened: frozenset[str]) -> bytes:
-    """The whole page; `opened` has the topics to show with their partitions, as source->target/topic."""
+    """The whole page. `opened` has the topics to show with their partitions, as source->target/topic."""
     flows = overview.flows
     links = (tag("a", name, href=name) for name in ("status", "metrics", "readyz", "livez"))
     main = tag(
@@ -29,7 +29,7 @@ def render(overview: Overview, opened: frozenset[str]) -> bytes:
             "header",
             tag("h1", "mirror"),
             _pill(_worst(flows), _verdict(flows)),
-            tag("p", f"{clock(overview.at)} UTC", class_="when"),
+            tag("p", f"{time_of_day(overview.at)} UTC", class_="when"),
         ),
         *(_flow(flow, overview, opened) for flow in flows),
         tag("footer", tag("span", f"version {overview.version}"), *links),
@@ -53,7 +53,7 @@ def _head(title: str) -> Element:
 
 
 def _verdict(flows: Sequence[FlowView]) -> str:
-    """All in one line."""
+    """The state of all flows in one line."""
     stopped = sum(flow.state != "running" for flow in flows)
     if stopped:
         return f"{stopped} of {plural(len(flows), 'flow')} not running"
@@ -62,7 +62,7 @@ def _verdict(flows: Sequence[FlowView]) -> str:
 
 
 def _worst(flows: Sequence[FlowView]) -> str:
-    """The state that the whole has."""
+    """The worst state of all flows and partitions."""
     states = [flow.state for flow in flows]
     states += [state for flow in flows for state in STOPPED_BY_ERROR if flow.partitions_by_state[state]]
     return min(states, key=_severity, default="starting")
@@ -76,26 +76,26 @@ def _pill(state: str, text: str = "") -> Element:
     return tag("span", text or state, class_=f"pill {state}")
 
 
-_WORDS = {
-    "retrying": "It tries again, and goes on by itself",
-    "blocked": "It waits for a person",
-    "stopped": "This service does not run it any more",
+_EXPLAINED = {
+    "retrying": "The flow tries again, and goes on by itself",
+    "blocked": "The flow waits for a person",
+    "stopped": "This service does not run the flow any more",
 }
 
 
 def _flow(flow: FlowView, overview: Overview, opened: frozenset[str]) -> Element:
-    few = sum(flow.partitions_by_state.values()) <= ROWS_AT_ONCE
+    few = sum(flow.partitions_by_state.values()) <= ROWS_MAX
     topics = sorted(flow.topics, key=_worst_first)
     return tag(
         "section",
         tag("h2", flow.source, tag("span", " → ", class_="arrow"), f"{flow.target} ", _pill(flow.state)),
-        tag("p", f"{_WORDS[flow.state]}: {flow.problem}", class_=f"problem {flow.state}")
-        if flow.state in _WORDS
+        tag("p", f"{_EXPLAINED[flow.state]}: {flow.problem}", class_=f"problem {flow.state}")
+        if flow.state in _EXPLAINED
         else None,
-        tag("p", f"The rest of it runs: {flow.lacking}", class_="problem") if flow.lacking else None,
+        tag("p", f"The rest of the flow runs: {flow.lacking}", class_="problem") if flow.lacking else None,
         *(_failures(flow, state, overview.at) for state in _EXPECT),
         _held_back(flow),
-        _figures(flow),
+        _key_numbers(flow),
         _charts(flow, overview.interval),
         tag(
             "div",
@@ -111,28 +111,28 @@ def _flow(flow: FlowView, overview: Overview, opened: frozenset[str]) -> Element
     )
 
 
-def _figures(flow: FlowView) -> Element:
+def _key_numbers(flow: FlowView) -> Element:
     states = ", ".join(f"{count(number)} {state}" for state, number in flow.partitions_by_state.items() if number)
-    # What one looks for first comes first.
+    # In the order in which an operator asks for them.
     return tag(
         "dl",
-        _figure("Replication latency", seconds(flow.pace.p50), f"median; p99 {seconds(flow.pace.p99)}"),
-        _figure("Lag", count(flow.lag.records), _waits(flow.lag)),
-        _figure("Records", rate(flow.pace.records_per_second), bytes_per_second(flow.pace.bytes_per_second)),
-        _figure("Partitions", count(sum(flow.partitions_by_state.values())), states or "none yet"),
+        _key_number("Replication latency", duration(flow.pace.p50), f"median; p99 {duration(flow.pace.p99)}"),
+        _key_number("Lag", count(flow.lag.records), _lag_detail(flow.lag)),
+        _key_number("Records", rate(flow.pace.records_per_second), byte_rate(flow.pace.bytes_per_second)),
+        _key_number("Partitions", count(sum(flow.partitions_by_state.values())), states or "none yet"),
     )
 
 
-def _figure(name: str, value: str, more: str) -> Element:
+def _key_number(name: str, value: str, more: str) -> Element:
     return tag("div", tag("dt", name), tag("dd", value), tag("dd", more, class_="more"))
 
 
-def _waits(lag: Lag) -> str:
+def _lag_detail(lag: Lag) -> str:
     if lag.unknown:
-        return f"that of {plural(lag.unknown, 'partition')} is not known"
+        return f"not known for {plural(lag.unknown, 'partition')}"
     if lag.records == 0:
         return "caught up"
-    return f"the oldest waits {seconds(lag.seconds)}" if lag.seconds is not None else "records"
+    return f"the oldest waits {duration(lag.seconds)}" if lag.seconds is not None else "records"
 
 
 def _charts(flow: FlowView, interval: float) -> Element:
@@ -143,7 +143,7 @@ def _charts(flow: FlowView, interval: float) -> Element:
     minutes = f"last {POINTS * interval / 60:.0f} min"
     return tag(
         "div",
-        _chart("Latency, median and p99", latency, seconds(highest(*latency.values()) or None), minutes),
+        _chart("Latency, median and p99", latency, duration(highest(*latency.values()) or None), minutes),
         _chart("Lag", lag, count(highest(*lag.values())), minutes),
         _chart("Records per second", records, count(highest(*records.values())), minutes),
         class_="charts",
@@ -170,13 +170,13 @@ def _failures(flow: FlowView, state: str, now: float) -> Element | None:
     some = [(topic, p) for topic in flow.topics for p in topic.partitions if p.state == state]
     if not some:
         return None
-    more = len(some) - FAILURES_AT_ONCE
+    more = len(some) - LISTED_MAX
     return tag(
         "div",
         tag("h3", f"{plural(len(some), 'partition')} {state}"),
         tag("p", _EXPECT[state]),
-        tag("ul", *(_failure(topic, partition, now) for topic, partition in some[:FAILURES_AT_ONCE])),
-        tag("p", f"and {plural(more, 'more')}") if more > 0 else None,
+        tag("ul", *(_failed_item(topic, partition, now) for topic, partition in some[:LISTED_MAX])),
+        tag("p", f"and {count(more)} more") if more > 0 else None,
         class_=f"failures {state}",
     )
 
@@ -190,25 +190,25 @@ def _held_back(flow: FlowView) -> Element | None:
     held = [(topic, p) for topic in flow.topics for p in topic.partitions if p.held_back]
     if not held:
         return None
-    more = len(held) - FAILURES_AT_ONCE
+    more = len(held) - LISTED_MAX
     return tag(
         "div",
         tag("h3", f"{plural(len(held), 'partition')} held back by open transactions on {flow.source}"),
-        tag("p", "No read_committed consumer gets past them. Copying goes on when they end."),
-        tag("ul", *(_reason(topic, partition) for topic, partition in held[:FAILURES_AT_ONCE])),
-        tag("p", f"and {plural(more, 'more')}") if more > 0 else None,
+        tag("p", "No read_committed consumer gets past them. Copying continues when they end."),
+        tag("ul", *(_held_back_item(topic, partition) for topic, partition in held[:LISTED_MAX])),
+        tag("p", f"and {count(more)} more") if more > 0 else None,
         class_="held",
     )
 
 
-def _reason(topic: TopicView, partition: PartitionView) -> Element:
+def _held_back_item(topic: TopicView, partition: PartitionView) -> Element:
     name = tag("b", f"{topic.topic}-{partition.partition}")
     return tag("li", name, tag("span", partition.reason, class_="reason"))
 
 
-def _failure(topic: TopicView, partition: PartitionView, now: float) -> Element:
+def _failed_item(topic: TopicView, partition: PartitionView, now: float) -> Element:
     where = f"at offset {partition.position}, " if partition.position is not None else ""
-    since = f"{where}for {seconds(now - partition.since)}" if partition.since else where
+    since = f"{where}for {duration(now - partition.since)}" if partition.since else where
     return tag(
         "li",
         tag("b", f"{topic.topic}-{partition.partition}"),
@@ -252,10 +252,10 @@ def _topic(flow: FlowView, topic: TopicView, now: float, few: bool, opened: froz
 
 def _lag_and_pace(name: str, lag: Lag, pace: Pace) -> Iterator[Element]:
     yield tag(name, count(lag.records), class_="n", data_label="lag")
-    yield tag(name, seconds(lag.seconds or None), class_="n", data_label="waits")
+    yield tag(name, duration(lag.seconds or None), class_="n", data_label="waits")
     yield tag(name, rate(pace.records_per_second), class_="n", data_label="records")
-    yield tag(name, seconds(pace.p50), class_="n", data_label="p50")
-    yield tag(name, seconds(pace.p99), class_="n", data_label="p99")
+    yield tag(name, duration(pace.p50), class_="n", data_label="p50")
+    yield tag(name, duration(pace.p99), class_="n", data_label="p99")
 
 
 _PARTITION_HEADS = ("partition", "state", "lag", "waits", "records", "p50", "p99", "position", "last commit")
@@ -268,13 +268,13 @@ def _partitions(partitions: Sequence[PartitionView], now: float) -> Element:
 
 
 def _row(partition: PartitionView, now: float) -> Element:
-    commit = f"{seconds(max(0.0, now - partition.last_commit))} ago" if partition.last_commit else NONE
+    commit = f"{duration(max(0.0, now - partition.last_commit))} ago" if partition.last_commit else ABSENT
     return tag(
         "tr",
         tag("th", str(partition.partition), scope="row"),
         tag("td", _pill(partition.state), tag("small", partition.reason) if partition.reason else None),
         *_lag_and_pace("td", partition.lag, partition.pace),
-        tag("td", NONE if partition.position is None else str(partition.position), class_="n"),
+        tag("td", ABSENT if partition.position is None else str(partition.position), class_="n"),
         tag("td", commit, class_="n"),
     )
 
@@ -290,5 +290,9 @@ def _event(event: EventView) -> Element:
     others = f" and {plural(event.others, 'other')}" if event.others else ""
     said = event.reason or ("runs again" if event.state == "running" else f"is {event.state} again")
     return tag(
-        "li", tag("time", clock(event.at)), tag("i", class_=f"dot {event.state}"), tag("b", what + others), f" {said}"
+        "li",
+        tag("time", time_of_day(event.at)),
+        tag("i", class_=f"dot {event.state}"),
+        tag("b", what + others),
+        f" {said}",
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mirror.commands.status import FlowView, shown, view
+from mirror.commands.status import ReportedFlow, reported_flow, shown
 from mirror.control.plan import Plan
 from mirror.control.reports import Counters, Report
 from mirror.control.topics import DatedReport
@@ -23,8 +23,8 @@ def report(partition: int, state: str = "running", records: int = 0, leader: str
     return Report(leader, "one", 7, where, "a.t", state, reason, 100, 5, NOW - 8, NOW - 3, counters)
 
 
-def seen(*heard: tuple[Report, float], plan: Plan = PLAN) -> FlowView:
-    return view("a->b", plan, (), [DatedReport(each, NOW - age) for each, age in heard], NOW)
+def seen(*heard: tuple[Report, float], plan: Plan = PLAN) -> ReportedFlow:
+    return reported_flow("a->b", plan, (), [DatedReport(each, NOW - age) for each, age in heard], NOW)
 
 
 def test_a_flow_that_is_well() -> None:

@@ -573,12 +573,12 @@ def test_the_example_has_every_key_at_its_default(tmp_path: Path) -> None:
 def test_the_example_has_every_field_of_the_model() -> None:
     tree = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
     parts: list[tuple[type[Any], dict[str, Any]]] = [
-        (config_model.Root, tree),
-        (config_model.Cluster, tree["clusters"]["primary"]),
-        (config_model.Flow, tree["flows"][0]),
-        (config_model.Spark, tree["spark"]),
-        (config_model.Http, tree["http"]),
-        (config_model.Log, tree["log"]),
+        (config_model.RootModel, tree),
+        (config_model.ClusterModel, tree["clusters"]["primary"]),
+        (config_model.FlowModel, tree["flows"][0]),
+        (config_model.SparkModel, tree["spark"]),
+        (config_model.HttpModel, tree["http"]),
+        (config_model.LogModel, tree["log"]),
     ]
     for model, written in parts:
         assert {field.alias or name for name, field in model.model_fields.items()} <= set(written), model

@@ -89,34 +89,34 @@ def test_batches_add_up(batches: list[list[int]]) -> None:
 def test_another_leaders_tasks_do_not_count() -> None:
     status = FlowStatus("primary", "backup", "us")
     status.absorb([report(10, leader="them")])
-    assert status.tallies() == []
+    assert status.partitions() == []
 
 
 def test_partitions_that_left_the_plan_are_forgotten() -> None:
     status = FlowStatus("primary", "backup", "us")
     status.absorb([report(1), report(1, partition=1)])
     status.planned(2, [[Partition("topic", 1)]])
-    assert [tally.report.partition for tally in status.tallies()] == [Partition("topic", 1)]
+    assert [each.report.partition for each in status.partitions()] == [Partition("topic", 1)]
     status.absorb([replace(report(1), state="released")])  # its task's last report
-    assert [tally.report.partition for tally in status.tallies()] == [Partition("topic", 1)]
+    assert [each.report.partition for each in status.partitions()] == [Partition("topic", 1)]
 
 
 def test_partitions_without_a_report_are_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     status = FlowStatus("primary", "backup", "us")
     status.planned(1, [[Partition("topic", 0)], [Partition("topic", 1)]])
-    assert status.silent() == 0
+    assert status.silent_partitions() == 0
     later = time.monotonic() + SILENCE + 1
     monkeypatch.setattr(time, "monotonic", lambda: later)
     status.absorb([report(1)])
-    assert status.silent() == 1
+    assert status.silent_partitions() == 1
 
 
 def test_only_the_last_report_of_an_ended_incarnation_counts() -> None:
     status = FlowStatus("primary", "backup", "us")
     status.absorb([report(10), report(25), report(3, incarnation="two")])
-    assert [tally.total.records for tally in status.tallies()] == [28]
+    assert [each.total.records for each in status.partitions()] == [28]
     status.absorb([report(30), report(5, incarnation="two")])
-    assert [tally.total.records for tally in status.tallies()] == [30]
+    assert [each.total.records for each in status.partitions()] == [30]
 
 
 def test_reading_from_the_beginning_again_decreases_nothing() -> None:
@@ -124,7 +124,7 @@ def test_reading_from_the_beginning_again_decreases_nothing() -> None:
     status = FlowStatus("primary", "backup", "us")
     for number, known in ((10, 10), (25, 25), (10, 25), (25, 25), (26, 26)):
         status.absorb([report(number)])
-        assert [tally.total.records for tally in status.tallies()] == [known]
+        assert [each.total.records for each in status.partitions()] == [known]
 
 
 @given(st.lists(ages, min_size=1, max_size=4))
@@ -221,7 +221,7 @@ def test_a_state_has_a_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     for state, moment in (("running", 1_000.0), ("retrying", 1_010.0), ("retrying", 1_020.0)):
         clock[0] = moment
         status.absorb([replace(report(), state=state)])
-    assert status.tallies()[0].since == 1_010.0
+    assert status.partitions()[0].since == 1_010.0
 
 
 def test_a_report_of_an_older_mirror_has_no_open_transactions() -> None:

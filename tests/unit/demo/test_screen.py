@@ -8,7 +8,8 @@ import re
 import pytest
 
 from mirror.demo.screen import Row, Screen
-from mirror.demo.service import _quantile
+from mirror.demo.service import _counts
+from mirror.status.rates import quantile
 
 ROWS = [Row("orders", 1_000, 990, 0.005, 1.25), Row("total", 1_000, 1_001, None, None)]
 
@@ -75,14 +76,14 @@ def test_plain_lines_elsewhere() -> None:
     screen.show("running", ROWS)
     assert "\x1b" not in out.getvalue()
     assert out.getvalue().splitlines()[2:] == [
-        " 0:00  running   orders 990 (lag 10, 5 ms/1.2 s)  total 1,001 (lag 0, -/-)"
+        " 0:00  running   orders 990 (lag 10, 5.0 ms/1.2 s)  total 1,001 (lag 0, -/-)"
     ]
 
 
 @pytest.mark.parametrize(
-    ("counts", "quantile", "expected"),
+    ("cumulative", "q", "expected"),
     [((0, 0, 0), 0.5, None), ((10, 10, 10), 0.5, 0.5), ((0, 10, 10), 0.5, 1.5), ((0, 0, 10), 0.5, 2.0)],
 )
-def test_quantiles(counts: tuple[int, ...], quantile: float, expected: float | None) -> None:
-    buckets = list(zip((1.0, 2.0, float("inf")), map(float, counts), strict=True))
-    assert _quantile(buckets, quantile) == expected
+def test_quantiles(cumulative: tuple[int, ...], q: float, expected: float | None) -> None:
+    buckets = list(zip((1.0, 2.0, float("inf")), map(float, cumulative), strict=True))
+    assert quantile(_counts(buckets), q, (1.0, 2.0)) == expected

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from mirror.spark.run_directory import Scratch
+from mirror.spark.run_directory import RunDirectory
 from tests.harness.waiting import PATIENCE
 
-HOLD = "from mirror.spark.run_directory import Scratch; s = Scratch(); print(s.path, flush=True); input()"
+HOLD = "from mirror.spark.run_directory import RunDirectory; s = RunDirectory(); print(s.path, flush=True); input()"
 
 
 def test_what_a_killed_service_left_is_removed_and_what_runs_is_kept(
@@ -28,7 +28,7 @@ def test_what_a_killed_service_left_is_removed_and_what_runs_is_kept(
         assert left.is_dir() and used.is_dir()
         killed.kill()
         killed.wait()
-        own = Scratch()
+        own = RunDirectory()
         assert not left.exists() and used.is_dir() and own.path.is_dir()
         own.remove()
         assert not own.path.exists()
@@ -49,7 +49,7 @@ def plant(directory: Path, mode: int = 0o700) -> Path:
 
 def swept(parent: Path) -> None:
     """What a service does at its start, in a process that may hang."""
-    code = "from mirror.spark.run_directory import Scratch; Scratch().remove()"
+    code = "from mirror.spark.run_directory import RunDirectory; RunDirectory().remove()"
     environment = {**os.environ, "TMPDIR": str(parent)}
     subprocess.run([sys.executable, "-c", code], env=environment, timeout=PATIENCE, check=True)
 
@@ -97,7 +97,7 @@ def test_what_belongs_to_another_user_is_left_alone(
         stranger = os.geteuid() + 1
         monkeypatch.setattr("os.geteuid", lambda: stranger)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    Scratch().remove()
+    RunDirectory().remove()
     assert lock.exists()
 
 

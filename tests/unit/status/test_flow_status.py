@@ -34,7 +34,7 @@ def tell_problem(status: FlowStatus) -> None:
 
 
 def tell_lacking(status: FlowStatus) -> None:
-    status.lacking = "2 partitions have had no task for 30 s"
+    status.lacking = "2 partitions without a task for 30 s"
 
 
 def tell(status: FlowStatus) -> None:

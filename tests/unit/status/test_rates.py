@@ -1,4 +1,4 @@
-"""What was counted lately."""
+"""Rates over the last seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mirror.control.reports import LATENCY_BUCKETS, Counters
 from mirror.model import Partition
-from mirror.status.rates import INTERVAL, MARK_INTERVAL, TOPIC_POINTS, Recent, Sample, quantile
+from mirror.status.rates import INTERVAL, MARK_INTERVAL, TOPIC_POINTS, RateHistory, Sample, quantile
 
 NOW = 1_800_000_000_000
 P = Partition("topic", 0)
@@ -51,52 +51,52 @@ def test_quantiles_at_the_edges() -> None:
 
 
 def test_rates_are_of_the_last_seconds(clock: list[float]) -> None:
-    recent = Recent()
-    assert recent.of(P, counted(7)) is None
-    recent.take([Sample(P, 0, counted(100))])
+    history = RateHistory()
+    assert history.window(P, counted(7)) is None
+    history.take([Sample(P, 0, counted(100))])
     clock[0] += 20
-    lately = recent.of(P, counted(300, age=15))
-    assert lately is not None
-    assert (lately.records_per_second, lately.bytes_per_second) == (10, 50)
-    assert recent.of(Partition("other", 0), counted(1)) is None
+    window = history.window(P, counted(300, age=15))
+    assert window is not None
+    assert (window.records_per_second, window.bytes_per_second) == (10, 50)
+    assert history.window(Partition("other", 0), counted(1)) is None
     for _ in range(20):
         clock[0] += MARK_INTERVAL
-        recent.take([Sample(P, 0, counted(300))])
-    lately = recent.of(P, counted(300))
-    assert lately is not None and lately.records_per_second == 0 and lately.latency(0.5) is None
+        history.take([Sample(P, 0, counted(300))])
+    window = history.window(P, counted(300))
+    assert window is not None and window.records_per_second == 0 and window.latency(0.5) is None
 
 
 def test_series_have_a_point_for_each_interval(clock: list[float]) -> None:
-    recent, other, many = Recent(), Partition("topic", 1), counted(100_000)
-    assert recent.due()
-    recent.take([Sample(P, 9, counted(0))])
-    assert not recent.due() and not recent.points
+    history, other, many = RateHistory(), Partition("topic", 1), counted(100_000)
+    assert history.due()
+    history.take([Sample(P, 9, counted(0))])
+    assert not history.due() and not history.points
     clock[0] += INTERVAL
-    assert recent.due()
+    assert history.due()
     # What was counted before a partition came here is not of this interval.
-    recent.take([Sample(P, 1, counted(50)), Sample(other, 2, many)])
-    (point,) = recent.points
+    history.take([Sample(P, 1, counted(50)), Sample(other, 2, many)])
+    (point,) = history.points
     assert (point.records_per_second, point.lag) == (10, 3)
     assert point.p50 is not None and 0.005 <= point.p50 <= 0.01
-    assert list(recent.rates["topic"]) == [10]
+    assert list(history.rates["topic"]) == [10]
     for _ in range(2 * TOPIC_POINTS):
         clock[0] += INTERVAL
-        recent.take([Sample(P, 0, counted(50)), Sample(other, 0, many)])
-    assert list(recent.rates["topic"]) == [0] * TOPIC_POINTS
-    assert recent.points[-1].p50 is None
+        history.take([Sample(P, 0, counted(50)), Sample(other, 0, many)])
+    assert list(history.rates["topic"]) == [0] * TOPIC_POINTS
+    assert history.points[-1].p50 is None
     clock[0] += INTERVAL
-    recent.take([])
-    assert not recent.rates, "a topic that is gone is forgotten"
+    history.take([])
+    assert not history.rates, "a topic that is gone is forgotten"
 
 
 def test_a_partition_that_left_and_came_again_counts_from_zero(clock: list[float]) -> None:
-    recent = Recent()
-    recent.take([Sample(P, 0, counted(100))])
+    history = RateHistory()
+    history.take([Sample(P, 0, counted(100))])
     clock[0] += INTERVAL
     again = counted(3)
-    recent.take([Sample(P, 0, again)])
-    (point,) = recent.points
+    history.take([Sample(P, 0, again)])
+    (point,) = history.points
     assert (point.records_per_second, point.p50) == (0, None)
-    assert not recent.rates
-    lately = recent.of(P, again)
-    assert lately is not None and lately.records_per_second == 0, "since it came again"
+    assert not history.rates
+    window = history.window(P, again)
+    assert window is not None and window.records_per_second == 0, "since it came again"

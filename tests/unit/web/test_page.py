@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 import urllib.request
 from dataclasses import replace
@@ -17,8 +16,7 @@ from mirror.settings import Http
 from mirror.status.flow_status import FlowStatus
 from mirror.status.overview import overview
 from mirror.web.page import FILES, files, page
-from mirror.web.page.figures import bytes_per_second, clock, rate, seconds
-from mirror.web.page.render import FAILURES_AT_ONCE, ROWS_AT_ONCE
+from mirror.web.page.render import LISTED_MAX, ROWS_MAX
 from mirror.web.server import Request, WebServer
 from tests.unit.control.test_reports import report
 
@@ -100,9 +98,9 @@ def test_blocked_and_retrying_partitions_are_told_apart() -> None:
 
 def test_a_blocked_flow_says_that_a_person_has_to_act() -> None:
     status = running(of("orders", 0))
-    status.tell_problem("flow a->b does not go with flow b->a", blocked=True)
+    status.tell_problem("flow a->b conflicts with flow b->a", blocked=True)
     html = shown(status)
-    assert "It waits for a person: flow a->b does not go with flow b->a" in html.text
+    assert "The flow waits for a person: flow a->b conflicts with flow b->a" in html.text
     assert "problem blocked" in [a.get("class") for a in html.all("p")]
 
 
@@ -144,8 +142,8 @@ def test_thousands_of_partitions_stay_usable() -> None:
     assert len(html.all("details")) == topics
     assert [d["id"] for d in html.all("details") if "open" in d] == ["primary->backup/topic-007"]
     rows = [a for a in html.all("th") if a["scope"] == "row"]
-    assert len(rows) == each < ROWS_AT_ONCE, "only of the topic that is open"
-    assert len(html.all("li")) <= FAILURES_AT_ONCE + 30, "failures and events"
+    assert len(rows) == each < ROWS_MAX, "only of the topic that is open"
+    assert len(html.all("li")) <= LISTED_MAX + 30, "failures and events"
     assert "200 partitions blocked" in html.text
     links = [a["href"] for a in html.all("a")]
     assert "?open=primary-%3Ebackup/topic-008" in links, "without JavaScript a link opens a topic"
@@ -203,30 +201,3 @@ def test_pages_over_http() -> None:
             urllib.request.urlopen(f"{url}/page.js.map")
     finally:
         server.stop()
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (None, "\N{EN DASH}"),
-        (0.00042, "0.4 ms"),
-        (0.0099, "9.9 ms"),
-        (0.00999, "10 ms"),
-        (0.9994, "999 ms"),
-        (0.9996, "1.0 s"),
-        (59.6, "60 s"),
-        (100, "2 min"),
-        (5969, "99 min"),
-        (5971, "2 h"),
-        (400_000, "5 d"),
-    ],
-)
-def test_seconds_for_people(value: float | None, text: str) -> None:
-    assert seconds(value) == text
-
-
-def test_other_numbers_for_people() -> None:
-    assert [rate(value) for value in (0, 0.44, 9.96, 12345.6)] == ["0/s", "0.4/s", "10/s", "12,346/s"]
-    sizes = [bytes_per_second(value) for value in (0, 999, 1500, 12_345_678, 5e9)]
-    assert sizes == ["0 B/s", "999 B/s", "1.5 kB/s", "12 MB/s", "5.0 GB/s"]
-    assert re.fullmatch(r"10:00:0\d", clock(1_700_042_401))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mirror.batches.records import Content, encode
 from mirror.commands.verify import record_reader
-from mirror.commands.verify.digests import Scanner, Stretch
+from mirror.commands.verify.digests import Digester, Stretch
 from mirror.commands.verify.record_reader import OldFormat, RecordReader, obstacle
 from mirror.errors import Malformed, MirrorError, Unavailable, Unsupported, WireError
 from mirror.settings import Cluster
@@ -219,8 +219,8 @@ def test_a_quota_is_kept(broker: FakeBroker) -> None:
 @pytest.mark.parametrize(
     ("answer", "error", "reason"),
     [
-        (fake_broker.fetched(TOPIC, log(0, 4)), Malformed, "nothing of offset 4"),  # the same records again and again
-        (fake_broker.fetched(TOPIC, log(0, 4)[:-1]), Malformed, "nothing of offset 0"),
+        (fake_broker.fetched(TOPIC, log(0, 4)), Malformed, "no batch with offset 4"),  # again and again the same
+        (fake_broker.fetched(TOPIC, log(0, 4)[:-1]), Malformed, "no batch with offset 0"),
         (
             fake_broker.fetched(TOPIC, log(0, 4) + batches.message(0, 1, b"", b"")),
             Malformed,
@@ -229,8 +229,8 @@ def test_a_quota_is_kept(broker: FakeBroker) -> None:
         (fake_broker.fetched("other", log(0, 4)), Malformed, "does not have that partition"),
         (fake_broker.fetched(TOPIC, b"x" * 100), Malformed, "no record batch"),
         (fake_broker.fetched(TOPIC, b"", 29), WireError, "TOPIC_AUTHORIZATION_FAILED"),
-        (fake_broker.fetched(TOPIC, b""), WireError, "nothing within 1 s: no records come"),
-        (fake_broker.fetched(TOPIC, b"", 6), WireError, "nothing within 1 s: NOT_LEADER_OR_FOLLOWER"),
+        (fake_broker.fetched(TOPIC, b""), WireError, "within 1 s: no records come"),
+        (fake_broker.fetched(TOPIC, b"", 6), WireError, "within 1 s: NOT_LEADER_OR_FOLLOWER"),
         (b"", WireError, "does not answer: timed out"),
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
@@ -248,9 +248,9 @@ def test_the_error_says_what_prevents_reading(
 
 def test_deleted_records_raise_the_usual_error(broker: FakeBroker) -> None:
     serve(broker, lambda _: fake_broker.fetched(TOPIC, b"", 1))
-    scanner = Scanner({"a": Cluster("a", broker.properties, {}, {})})
+    digester = Digester({"a": Cluster("a", broker.properties, {}, {})})
     with pytest.raises(MirrorError, match="topic-0 on a: records were removed meanwhile"):
-        scanner.chunks(Stretch("a", TOPIC, 0, 0, 10, 10, True))
+        digester.chunks(Stretch("a", TOPIC, 0, 0, 10, 10, True))
 
 
 def test_old_formats_are_reported_with_their_end(broker: FakeBroker) -> None:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror.commands.check import safety
-from mirror.commands.check.safety import NEW, VERIFICATION, Finding, Safety
+from mirror.commands.check.findings import Finding
+from mirror.commands.check.safety import NEW, VERIFICATION, Safety
 from mirror.wire import features
 from mirror.wire.features import Features
 

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from mirror.commands.verify import partition_comparison
-from mirror.commands.verify.digests import Chunk, Entry, Scanner, Stretch, cut
+from mirror.commands.verify.digests import Chunk, Digester, Entry, Stretch, cut
 from mirror.commands.verify.partition_comparison import Result
-from mirror.commands.verify.ranges import Bounds, Side
+from mirror.commands.verify.ranges import PartitionRanges, Side
 from mirror.commands.verify.surviving_syncs import keep
 from mirror.commands.verify.verify import InProcess, verify
 from mirror.model import Partition
@@ -32,7 +32,7 @@ def digest(content: int) -> bytes:
     return (b"\x00\x00" if mark[-1] < 64 else b"\xff\xff") + mark[2:]
 
 
-class InMemory(Scanner):
+class InMemory(Digester):
     """Reads from what both sides are given as."""
 
     def __init__(self, source: Sequence[Entry], target: Sequence[Entry]) -> None:
@@ -40,16 +40,16 @@ class InMemory(Scanner):
         self._entries = {"source": source, "target": target}
 
     def chunks(self, stretch: Stretch) -> list[Chunk]:
-        """As a scanner."""
+        """As a digester."""
         read = self._from_to(stretch, stretch.limit)
         return cut(((entry.offset, entry.digest) for entry in read), stretch.end, stretch.first)
 
     def entries(self, stretch: Stretch) -> list[Entry]:
-        """As a scanner."""
+        """As a digester."""
         return self._from_to(stretch, stretch.end)
 
-    def find(self, wanted: frozenset[bytes], stretch: Stretch) -> list[Entry]:
-        """As a scanner."""
+    def entries_with(self, wanted: frozenset[bytes], stretch: Stretch) -> list[Entry]:
+        """As a digester."""
         return [entry for entry in self._from_to(stretch, stretch.end) if entry.digest in wanted]
 
     def _from_to(self, stretch: Stretch, stop: int) -> list[Entry]:
@@ -75,7 +75,7 @@ class Copy:
         position = self.source[self.copied - 1].offset + 1 if self.copied else 0
         last = self.source[-1].offset + 1 if self.source and not self.settled else position
         end = self.target[-1].offset + 2 if self.target else 0  # behind a marker
-        bounds = Bounds(
+        ranges = PartitionRanges(
             Side("source", *SOURCE, source_start, max(source_start, last)),
             Side("target", *TARGET, target_start, max(target_start, end)),
             position,
@@ -83,7 +83,7 @@ class Copy:
             tuple(kept),
             self.settled,
         )
-        (result,) = verify([bounds], InMemory(self.source, self.target), InProcess(), lambda *_: None)
+        (result,) = verify([ranges], InMemory(self.source, self.target), InProcess(), lambda *_: None)
         return result
 
 

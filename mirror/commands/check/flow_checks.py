@@ -1,0 +1,224 @@
+"""What `mirror check` asks about one flow: its topics, permissions, limits, clocks, decisions and other flows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+
+from confluent_kafka import KafkaException
+
+from mirror.commands.check.findings import Check, Finding, Outcome
+from mirror.commands.check.inspection import Description, Inspector
+from mirror.commands.check.target import TargetChecks
+from mirror.commands.plan import dry_run
+from mirror.control.other_flows import OtherFlows
+from mirror.errors import ClusterAway, FlowError, PartitionError
+from mirror.naming import ReplicationPolicy, left_out_topics, some_of
+from mirror.settings import Flow
+from mirror.text import duration, plural
+
+RETENTION = 7 * 24 * 60  # minutes: Kafka's own default
+AHEAD = 5_000  # ms that a record's timestamp may be in the future
+NAMES_MAX = 3  # names shown of a long list
+
+
+class FlowChecks:
+    """Checks one flow, after both of its clusters were reached."""
+
+    def __init__(self, flow: Flow, inspectors: Mapping[str, tuple[Inspector, Description]]) -> None:
+        self._flow = flow
+        self._source, self._source_description = inspectors[flow.source.alias]
+        self._target, self._target_description = inspectors[flow.target.alias]
+        policy = ReplicationPolicy.of(flow)
+        found = self._source.partitions()
+        self._topics = {name: count for name, count in found.items() if policy.is_mirrored(name)}
+        self._left_out = left_out_topics(policy, found)
+        self._existing = self._target.partitions()
+        self._remotes = {name: policy.remote_topic(name) for name in self._topics}
+        self._remote = set(self._remotes.values()) & self._existing.keys()
+
+    def all(self) -> Iterator[Check]:
+        """Run every check. If a cluster refuses a request, that is a warning."""
+        yield self._clusters_differ()
+        yield self._topics_found()
+        for reason, names in self._left_out.items():
+            yield self._check("topics left out", "OK", f"{plural(len(names), 'topic')}: {some_of(names)}: {reason}")
+        target = TargetChecks(self._flow, self._target, self._target_description, self._remote)
+        for what, checks in (
+            ("permissions on the source", self._source_permissions),
+            ("permissions on the target", self._target_permissions),
+            ("timeouts and sizes", self._limits),
+            ("timestamps", lambda: self._checks(target.timestamps())),
+            ("safety of the target", lambda: self._checks(target.safety())),
+            ("clocks", self._clocks),
+            ("decisions", self._decisions),
+            ("other flows", self._other_flows),
+        ):
+            try:
+                yield from checks()
+            except (ClusterAway, FlowError, PartitionError) as error:
+                yield self._check(what, "FAILED", str(error))
+            except KafkaException as error:
+                yield self._check(what, "WARNING", f"not known: {error.args[0].str()}", "check it by hand")
+            except KeyError as error:  # brokers other than Apache's may describe only some of their settings
+                yield self._check(what, "WARNING", f"not known: the broker does not give {error}", "check it by hand")
+
+    def _check(self, what: str, outcome: Outcome, said: str, remedy: str = "") -> Check:
+        return Check(self._flow.name, what, outcome, said, remedy)
+
+    def _checks(self, findings: Iterable[Finding]) -> Iterator[Check]:
+        return (self._check(*finding) for finding in findings)
+
+    def _clusters_differ(self) -> Check:
+        if self._source_description.cluster_id == self._target_description.cluster_id:
+            return self._check(
+                "clusters", "FAILED", "source and target are the same cluster", "correct bootstrap.servers"
+            )
+        return self._check("clusters", "OK", "source and target are two clusters")
+
+    def _topics_found(self) -> Check:
+        if not self._topics:
+            remedy = "correct topics and exclude, or allow Describe on them"
+            return self._check(
+                "topics", "WARNING", "none of the source's topics that mirror may see is mirrored", remedy
+            )
+        return self._check(
+            "topics", "OK", f"{len(self._topics)} to mirror, {len(self._remote)} of them already on the target"
+        )
+
+    def _source_permissions(self) -> Iterator[Check]:
+        allowed = self._source.topic_operations(self._topics)
+        yield from self._lacking("permissions on the source", allowed, {"READ", "DESCRIBE"}, "FAILED")
+        named = "topic configurations on the source"
+        yield from self._lacking(named, allowed, {"DESCRIBE_CONFIGS"}, "WARNING")
+
+    def _lacking(
+        self, what: str, allowed: Mapping[str, Iterable[str]], needed: set[str], outcome: Outcome, kind: str = "topic"
+    ) -> Iterator[Check]:
+        lacking = {name: sorted(needed - set(has)) for name, has in allowed.items() if needed - set(has)}
+        words = ", ".join(operation.title().replace("_", "") for operation in sorted(needed))
+        if not lacking:
+            if allowed:
+                yield self._check(what, "OK", f"{words} on {plural(len(allowed), kind)}")
+            return
+        some = ", ".join(sorted(lacking)[:NAMES_MAX]) + (", ..." if len(lacking) > NAMES_MAX else "")
+        said = f"{words} is not allowed on {plural(len(lacking), kind)}: {some}"
+        yield self._check(what, outcome, said, f"allow {words} on them")
+
+    def _target_permissions(self) -> Iterator[Check]:
+        flow = self._flow
+        own = self._existing.keys() & flow.own_topics
+        topics = self._target.topic_operations(self._remote | own)
+        remote = {name: has for name, has in topics.items() if name in self._remote}
+        yield from self._lacking("permissions on the target", remote, {"READ", "WRITE", "DESCRIBE"}, "FAILED")
+        yield from self._lacking("adding partitions on the target", remote, {"ALTER"}, "WARNING")
+        internal = {name: has for name, has in topics.items() if name in own}
+        yield from self._lacking("mirror's own topics", internal, {"READ", "WRITE", "DESCRIBE"}, "FAILED")
+        group = {flow.group: self._target.group_operations(flow.group)}
+        yield from self._lacking("the position's group", group, {"READ"}, "FAILED", "group")
+        missing = len(self._topics) - len(self._remote) + len(flow.own_topics) - len(own)
+        if missing and "CREATE" not in self._target_description.operations:
+            said = f"{plural(missing, 'topic')} to create, and Create is not allowed on the cluster"
+            remedy = "allow Create on the cluster, or by a prefixed ACL on the topics, which this check can't see"
+            yield self._check("creating topics", "WARNING", said, remedy)
+        elif missing:
+            yield self._check("creating topics", "OK", f"Create on the cluster, for {plural(missing, 'topic')}")
+        if not flow.exactly_once:
+            return
+        if self._target.has_acls():
+            said = "Kafka does not report permissions on transactional ids"
+            remedy = f"make sure that Write and Describe are allowed on ids that begin with {flow.group}/"
+            yield self._check("transactional ids", "WARNING", said, remedy)
+        else:
+            yield self._check("transactional ids", "OK", "the target has no ACLs")
+
+    def _limits(self) -> Iterator[Check]:
+        flow, broker = self._flow, self._target.broker_config(self._target_description.brokers[0])
+        if flow.exactly_once:
+            yield self._transaction_timeout(broker)
+        minutes = int(broker["offsets.retention.minutes"])
+        said = f"the target keeps positions for {minutes / 1440:g} days after the service has stopped"
+        remedy = "raise offsets.retention.minutes: after a longer stop the flow would copy from its start again"
+        short = minutes < RETENTION
+        yield self._check("positions", "WARNING" if short else "OK", said, remedy if short else "")
+        yield self._replication(broker)
+        yield from self._sizes(broker)
+
+    def _transaction_timeout(self, broker: Mapping[str, str]) -> Check:
+        longest, ours = int(broker["transaction.max.timeout.ms"]) / 1000, self._flow.transaction_timeout
+        said = f"transaction_timeout is {ours:g} s, the target allows {longest:g} s"
+        if ours > longest:
+            return self._check(
+                "transaction timeout", "FAILED", said, f"set transaction_timeout to {longest:g}s or less"
+            )
+        return self._check("transaction timeout", "OK", said)
+
+    def _replication(self, broker: Mapping[str, str]) -> Check:
+        brokers = len(self._target_description.brokers)
+        wanted = {
+            "replication_factor": self._flow.replication_factor,
+            "internal_replication_factor": self._flow.internal_replication_factor,
+            "the broker's default.replication.factor": int(broker["default.replication.factor"]),
+        }
+        if self._flow.exactly_once:
+            log_factor = "transaction.state.log.replication.factor"
+            wanted[f"the broker's {log_factor}"] = int(broker[log_factor])
+        many = [f"{name} is {factor}" for name, factor in wanted.items() if factor > brokers]
+        if many:
+            said = f"{', '.join(many)}, but the target has {plural(brokers, 'broker')}"
+            return self._check("replication factors", "FAILED", said, "lower it, or add brokers")
+        return self._check("replication factors", "OK", f"fit {plural(brokers, 'broker')}")
+
+    def _sizes(self, broker: Mapping[str, str]) -> Iterator[Check]:
+        """Find topics whose batches may be too large for the target: a record that it refuses stops its partition."""
+        theirs = int(broker["message.max.bytes"])
+        ours = int(self._source.broker_config(self._source_description.brokers[0])["message.max.bytes"])
+        own, _ = self._source.topic_configs(self._topics)
+        policy = ReplicationPolicy.of(self._flow)
+        existing, _ = self._target.topic_configs(self._remote)
+        small = []
+        for topic in self._topics:
+            source = int(own.get(topic, {}).get("max.message.bytes", ours))
+            # A remote topic that is still to be created gets the source's own setting.
+            copied = existing.get(policy.remote_topic(topic), own.get(topic, {}))
+            if source > int(copied.get("max.message.bytes", theirs)):
+                small.append(topic)
+        if small:
+            some = ", ".join(sorted(small)[:NAMES_MAX]) + (", ..." if len(small) > NAMES_MAX else "")
+            said = f"the source takes larger batches than the target, for {plural(len(small), 'topic')}: {some}"
+            yield self._check("message sizes", "WARNING", said, "raise max.message.bytes of the remote topics")
+        else:
+            yield self._check("message sizes", "OK", "the target takes what the source takes")
+
+    def _decisions(self) -> Iterator[Check]:
+        """Find partitions that would wait for a decision, because copying them could double or lose records."""
+        blocked = dry_run(self._flow).blocked
+        if blocked:
+            first = blocked[0]
+            said = f"{plural(len(blocked), 'partition')} would be blocked, e.g. {first.topic}-{first.partition}"
+            yield self._check("decisions", "WARNING", f"{said}: {first.blocked}", "decide once the service runs")
+        else:
+            yield self._check("decisions", "OK", "no partition would wait for a decision")
+
+    def _clocks(self) -> Iterator[Check]:
+        """Find clocks that are ahead, by the timestamps of the newest records. Clocks that are slow can't be found."""
+        now = time.time() * 1000
+        ahead = {t: at - now for t, at in self._source.newest_timestamps(self._topics.items()) if at > now + AHEAD}
+        if ahead:
+            worst = max(ahead, key=lambda topic: ahead[topic])
+            said = f"the newest record of {worst} is {duration(ahead[worst] / 1000)} in the future"
+            remedy = (
+                "set the clocks of its producers, of the brokers and of this machine by NTP, or latencies are wrong"
+            )
+            yield self._check("clocks", "WARNING", said, remedy)
+        else:
+            yield self._check("clocks", "OK", "no record is from the future (a slow clock can't be seen)")
+
+    def _other_flows(self) -> Iterator[Check]:
+        found = OtherFlows(self._flow).look(self._remotes)
+        for note in found.refusals:
+            yield self._check("other flows", "FAILED", *note)
+        for note in found.warnings:
+            yield self._check("other flows", "WARNING", *note)
+        if not (found.refusals or found.warnings):
+            yield self._check("other flows", "OK", "none copies in a circle, or the same topics as this one")

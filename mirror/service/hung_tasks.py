@@ -1,0 +1,37 @@
+"""Decides when a flow's tasks have hung for so long that all of them are started again. Pure."""
+
+from __future__ import annotations
+
+from mirror.timing import SILENCE
+
+PATIENCE_MAX = 600.0  # seconds that a task may be silent, however often the tasks were started again
+
+
+class HungTasks:
+    """Watches how many tasks are silent. Spark waits for ever for a process that hangs, so somebody else has to."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None  # monotonic time at which silent tasks were first seen
+        self._patience = SILENCE
+
+    def forget(self) -> None:
+        """Start over: nobody followed the reports meanwhile, so the silence proves nothing."""
+        self._since = None
+
+    def is_over(self, silent: int, can_run: bool, now: float) -> bool:
+        """True if some of the tasks have been silent for too long; `silent` is their number now.
+
+        `can_run` is False while Spark has no executors: then no task hangs, there is none. The time counts from the
+        first observation, since this process may have been suspended itself. After each time the patience doubles:
+        the tasks may only be very slow.
+        """
+        if not silent:
+            self._patience = SILENCE
+        if not silent or not can_run:
+            self._since = None
+            return False
+        self._since = now if self._since is None else self._since
+        if now - self._since < self._patience:
+            return False
+        self._patience = min(2 * self._patience, PATIENCE_MAX)
+        return True
