@@ -264,9 +264,11 @@ class OwnServiceRecorder(Recorder):
         super().__init__(pair)
         self.start_service()
 
-    def start_service(self) -> None:
-        """Start it, for the first time or again."""
-        self._arena.start_service(pair=self.pair, **self._flow).await_plan()
+    def start_service(self, wait: bool = True) -> None:
+        """Start it, for the first time or again, and wait for its plan unless told otherwise."""
+        service = self._arena.start_service(pair=self.pair, **self._flow)
+        if wait:
+            service.await_plan()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
