@@ -83,6 +83,7 @@ class ClusterPlans(ClusterAdmin):
         self._silent: dict[str, float] = {}  # by alias: seconds of silence at the last look
         self._unread: dict[str, str] = {}  # by topic: why it cannot be read
         self._again: dict[str, float] = {}  # by topic: the monotonic time when it is tried again
+        self._sample_again = LONG_AGO  # the same for the sample; apart, since a flow may create that very topic
 
     @property
     def doubts(self) -> list[Note]:
@@ -156,7 +157,7 @@ class ClusterPlans(ClusterAdmin):
         self.control_topics = {
             alias: self.control_topics.get(alias) or ControlTopic() for alias in map(_alias, names[:TOPICS_MAX])
         }
-        if self._sample not in self._topics and time.monotonic() >= self._again.get(self._sample, 0.0):
+        if self._sample not in self._topics and time.monotonic() >= self._sample_again:
             self._look_for_sample()
 
     def _look_for_sample(self) -> None:
@@ -169,10 +170,10 @@ class ClusterPlans(ClusterAdmin):
         refused: Refusals = {}
         self._results(asked, refused)
         if self._sample in refused and refused[self._sample].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            self._give_up(self._sample, "Describe is not allowed")
+            self._unread[self._sample] = "Describe is not allowed"
         else:
             self._unread.pop(self._sample, None)
-            self._again[self._sample] = time.monotonic() + TRY_AGAIN
+        self._sample_again = time.monotonic() + TRY_AGAIN
 
     def _give_up(self, name: str, reason: str) -> None:
         self._unread[name] = reason

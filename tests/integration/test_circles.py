@@ -419,10 +419,30 @@ def test_an_alias_that_another_configuration_gave_to_another_cluster(
     namesake.report()
     known = other_flows(source_cluster, target_cluster, alias, tmp_path)
     (said,) = refusals(known.look({"u": f"{alias}.u"}))
-    assert f"copies from another cluster that is called {alias}, too: elsewhere" in said
+    assert f"copies another cluster that has the alias {alias}, too: elsewhere" in said
     namesake.plan(clusters=[here, there])
     assert not known.look({"t": f"{alias}.t"}).findings, "that is our own"
     namesake.gone()
+
+
+def test_a_reverse_flow_that_comes_between_two_looks_is_seen_at_the_second(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """Its control topic has the name that the first look asked for, to see whether such names are hidden."""
+    here, there = (cluster_id(cluster.bootstrap) for cluster in (source_cluster, target_cluster))
+    alias = f"x{uuid.uuid4().hex[:6]}"
+    file = tmp_path / "flow.yaml"
+    flow = configuration.one_flow(
+        source_cluster.bootstrap, target_cluster.bootstrap, [alias], alias="mine", target_alias=alias, flow=IDENTITY
+    )
+    file.write_text(yaml.safe_dump(flow))
+    known = OtherFlows(load(file).flows[0])
+    assert not ours([*known.look({alias: alias}).refusals], alias)
+    reverse = Stranger(source_cluster, alias, [there, here], **{alias: alias})
+    reverse.plan(origins={alias: [there]})
+    (said,) = until("its plan is read", lambda: refusals(known.look({alias: alias})), timeout=ALIVE / 4)
+    assert f"conflicts with flow {alias}->mine" in said and "in a cycle" in said
+    reverse.gone()
 
 
 def test_where_nothing_has_changed_nothing_is_fetched(
