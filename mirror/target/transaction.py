@@ -25,7 +25,14 @@ from mirror.target.positions import to_commit
 from mirror.target.producer import TransactionalProducer
 
 UNINTERRUPTED = 1_000  # records queued before another thread may have the interpreter
-UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)  # topics
+# Why a record of one of mirror's own topics was not delivered, if that topic may be missing. librdkafka waits for the
+# metadata of a topic that it has not met yet, so a missing one can look like a time-out.
+NOT_DELIVERED = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._MSG_TIMED_OUT,
+)
 UNEVEN = 1.1  # requests taken for full, for records are not all of a size
 TargetProducer = TransactionalProducer | IdempotentProducer
 
@@ -214,7 +221,7 @@ def _tell(
 
 def _note_missing(gone: dict[str, str], topic: str) -> Callable[[KafkaError | None, Message], None]:
     def delivered(error: KafkaError | None, _: Message) -> None:
-        if error is not None and error.code() in UNKNOWN:
+        if error is not None and error.code() in NOT_DELIVERED:
             gone[topic] = error.str()
 
     return delivered

@@ -93,6 +93,8 @@ def oversize(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
 @row("24 a remote topic is deleted, and perhaps a worker killed", everywhere=False, together=1)
 def remote_topic(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     """By policy it is made again, and copying goes on at the position: from there on all has to be there."""
+    # A broker deletes the positions with the topic. Without a report, too, a partition is new, and nothing is decided.
+    arena.service.wait_for("reports of all partitions", lambda: _all_reported(arena, recorder))
     since = len(arena.service.events)
     with recorder.watch.in_doubt():
         topics.delete(arena.pair.target, recorder.remote)
@@ -102,6 +104,11 @@ def remote_topic(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
             arena.service.wait_for_event(DECIDED, since=since, topic=recorder.topic, partition=number)
         recorder.remade()
     recorder.heals()
+
+
+def _all_reported(arena: Arena, recorder: Recorder) -> bool:
+    reported = arena.service.positions(recorder.topic)
+    return len(reported) == len(recorder.senders) and all(reported.values())  # 0 is where it begins, not a position
 
 
 @row("25 the positions vanish, or somebody else commits others", everywhere=False)

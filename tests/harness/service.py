@@ -150,6 +150,12 @@ class Service:
         found = [s.value for s in self.metrics() if s.name == name and wanted <= s.labels.items()]
         return sum(found) if found else math.nan
 
+    def positions(self, topic: str) -> dict[int, int | None]:
+        """The position of each partition of a topic of its only flow, as the tasks have reported it; None: not yet."""
+        (flow,) = json.loads(self.get("/status")[1])["flows"]
+        (partitions,) = [each["partitions"] for each in flow["topics"] if each["topic"] == topic] or [[]]
+        return {each["partition"]: each["position"] for each in partitions}
+
     # How it ends.
 
     @property

@@ -66,11 +66,8 @@ class Running:
         ends = oracle.ends(self.pair.source, self.topic, IsolationLevel.READ_UNCOMMITTED)
 
         def copied() -> bool:
-            (flow,) = json.loads(self.service.get("/status")[1])["flows"]
-            shown = [p for each in flow["topics"] if each["topic"] == self.topic for p in each["partitions"]]
-            return {p["partition"]: (p["position"] or 0) >= ends[p["partition"]] for p in shown} == dict.fromkeys(
-                ends, True
-            )
+            reported = self.service.positions(self.topic)
+            return all((reported.get(number) or 0) >= end for number, end in ends.items())
 
         self.service.wait_for("progress that is reported", copied)
 
