@@ -75,7 +75,7 @@ def _twice(arena: Arena, recorder: NeighboursRecorder) -> Settings:
 )
 def neighbour(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     assert isinstance(recorder, NeighboursRecorder)
-    make, why = rng.choice(((_circle, "go round for ever"), (_same_topic, "both write to"), (_twice, "both copy")))
+    make, why = rng.choice(((_circle, "copied in a cycle"), (_same_topic, "both write to"), (_twice, "both copy")))
     settings = make(arena, recorder)
     print(f"   {why}", flush=True)
     second = arena.start_beside(settings)
