@@ -50,7 +50,8 @@ def test_a_paused_topic_stays_paused_over_a_restart_while_another_goes_on(pair: 
             }
             paused_at = [position(pair, held, number) for number in (0, 1)]
             before, others = on_target(pair, held), copied(service, free)
-            service.wait_for("it is counted", lambda: partitions_in(service, "paused") == 2)  # the command may know first
+            # The command reads the reports, too, and may do so before the service.
+            service.wait_for("it is counted", lambda: partitions_in(service, "paused") == 2)
             assert service.get("/readyz") == (200, "ok\n"), "who is paused has not failed"
             view = answer("status", "-c", service.file)["flows"][0]
             states = {(p["topic"], p["partition"]): p["state"] for p in view["partitions"]}
