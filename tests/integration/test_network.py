@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 
 from mirror.config.load import load as load_config
 from mirror.control.leadership import FlowLeader
@@ -23,10 +23,10 @@ from mirror.source.fetcher import Fetcher
 from mirror.target.producer import TransactionalProducer
 from mirror.task.replicator import Replicator
 from tests.harness import oracle
-from tests.harness.load import Load
+from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
 from tests.harness.proxy import Proxy
-from tests.harness.service import Service
+from tests.harness.service import BLOCKED, Service
 from tests.harness.waiting import until
 
 ALIAS = "net"
@@ -94,6 +94,22 @@ def test_the_target_is_cut_off(net: Net, kind: str) -> None:
         load.stop()
         net.direct.await_same(topic, 120)
         net.service.wait_for("ready", lambda: net.service.get("/readyz")[0] == 200)
+    net.direct.assert_settled(topic)
+
+
+def test_a_request_that_arrives_twice_does_not_look_like_other_timestamps(net: Net) -> None:
+    """A broker answers the second one with a time, as if the topic had LogAppendTime."""
+    topic = net.direct.topic("twice")
+    remote, anything = net.direct.remote(topic), IsolationLevel.READ_UNCOMMITTED
+    net.direct.produce(topic, Made(None, b"first"))
+    net.direct.await_same(topic)
+    since, before = len(net.service.events), oracle.ends(net.direct.target, remote, anything)[0]
+    net.proxy.swallow_answers = True
+    net.direct.produce(topic, Made(None, b"second"))
+    net.service.wait_for("it is there", lambda: oracle.ends(net.direct.target, remote, anything)[0] > before)
+    net.proxy.heal()
+    net.direct.await_same(topic)
+    assert not net.service.find(BLOCKED, since), net.service.tail()
     net.direct.assert_settled(topic)
 
 
