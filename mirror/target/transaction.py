@@ -48,8 +48,9 @@ class Incarnation:
         self._request_limits = request_limits(flow)
         self._marks = SyncMarks(flow.offset_lag_max)
         self._tail: OffsetSync | None = None
-        # Records whose timestamp the target replaced. Of this transaction: with one, there is no next one.
+        # The times that the target gave records of this transaction. With one, there is no next transaction.
         self._restamped: list[int] | None = [] if flow.exactly_once and not flow.accept_log_append_time else None
+        self._sent: Sequence[int] = ()  # the timestamps of the records of this transaction
         self._beside = ""  # which of mirror's own topics is being produced to
         self._gone: dict[str, str] = {}  # own topics that took no record, and why
         self.duration = 0.0  # seconds that the last transaction took
@@ -143,9 +144,7 @@ class Incarnation:
             producer.begin()
             produce()
             producer.send_position(to_commit(position, self._topic.remote, self._partition.partition))
-            if self._restamped:  # the last record is delivered: as it went, so did those before it
-                remedy = timestamps.remedy(self._flow, self._topic.remote)
-                raise PartitionError(f"{self._topic.remote}: {timestamps.REASON}; {remedy}", blocked=True)
+            self._check_timestamps()
             producer.commit()
         except KafkaException as error:
             failure: KafkaError = error.args[0]
@@ -160,6 +159,19 @@ class Incarnation:
             return
         raise self._naming(producer.failed(failure))  # out here, see clients.py
 
+    def _check_timestamps(self) -> None:
+        """Raise PartitionError if the target has replaced timestamps; the last record shows it for those before it.
+
+        A broker that gets a batch twice, because its first answer was lost, answers with the batch's newest timestamp
+        where it would give the time of LogAppendTime. So a time that was sent proves nothing: another attempt does.
+        """
+        if not self._restamped:
+            return
+        if set(self._restamped) <= set(self._sent):
+            raise PartitionError(f"{self._topic.remote}: the target got records twice, or replaces their timestamps")
+        remedy = timestamps.remedy(self._flow, self._topic.remote)
+        raise PartitionError(f"{self._topic.remote}: {timestamps.REASON}; {remedy}", blocked=True)
+
     def _naming(self, error: PartitionError) -> PartitionError:
         """With the name of mirror's own topic that is missing, if that is why; librdkafka does not tell it."""
         topic = self._beside or next(iter(self._gone), "")
@@ -172,7 +184,7 @@ class Incarnation:
 
     def _produce(self, batch: Batch, chosen: Sequence[int], downstream: dict[int, int]) -> int:
         """Queue the batch; the records `chosen` and the last one will tell their downstream offset."""
-        messages = batch.messages
+        messages, self._sent = batch.messages, batch.timestamps
         keys = list(map(Message.key, messages))
         headers = readable(messages)
         tells: list[Callable[..., None] | None] = [None] * len(messages)
@@ -213,8 +225,9 @@ def _tell(
     def delivered(error: KafkaError | None, message: Message) -> None:
         if error is None:
             downstream[index] = message.offset()
-            if restamped is not None and message.timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME:
-                restamped.append(index)
+            kind, at = message.timestamp()
+            if restamped is not None and kind == TIMESTAMP_LOG_APPEND_TIME:
+                restamped.append(at)
 
     return delivered
 

@@ -126,7 +126,7 @@ class Service:
         return "\n".join(self.lines[-lines:])
 
     def shown(self) -> str:
-        """What its status page says of flows and partitions. Errors that pass, as of a cluster that is away, stand there."""
+        """What its status page says of flows and partitions. The reasons that are not logged, too, stand there."""
         try:
             found = json.loads(self.get("/status")[1])["flows"]
         except Exception as error:
