@@ -10,7 +10,7 @@ from typing import Any
 
 from mirror import decode
 from mirror.control.decisions import Incident, an_incident
-from mirror.control.state import State
+from mirror.control.partition_state import State
 from mirror.kafka.throttling import SIDES, Side
 from mirror.model import Partition, a_partition
 

@@ -9,8 +9,8 @@ from itertools import accumulate
 
 from confluent_kafka import Message
 
-from mirror.kafka.batch import Batch
-from mirror.kafka.headers import weights
+from mirror.kafka.consumed_batch import Batch
+from mirror.kafka.record_headers import weights
 
 
 class RecordBuffer:

@@ -14,9 +14,9 @@ from typing import Generic, Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from mirror.control.state import State
+from mirror.control.partition_state import State
 from mirror.kafka import clients
-from mirror.kafka.batch import leader_epoch
+from mirror.kafka.consumed_batch import leader_epoch
 from mirror.kafka.throttling import Throttle
 from mirror.kafka.topic_ids import TopicIds
 from mirror.model import Partition, Position, Topic

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from mirror.control.control_reader import ControlReader
 from mirror.control.decisions import Decision
 from mirror.control.orders import Orders, is_paused
 from mirror.control.plan import RENEW_INTERVAL
-from mirror.control.reader import ControlReader
 from mirror.errors import MirrorError
 from mirror.kafka.cluster import list_offsets
 from mirror.model import Partition, Position, Topic

@@ -24,8 +24,8 @@ from mirror.control.decisions import (
     is_accepted,
     remote_topic,
 )
+from mirror.control.partition_state import TRANSITIONS, State
 from mirror.control.reports import Counters
-from mirror.control.state import TRANSITIONS, State
 from mirror.errors import (
     DecisionNeeded,
     MirrorError,
@@ -37,24 +37,24 @@ from mirror.errors import (
     SourceDataLost,
     TransactionAborted,
 )
-from mirror.kafka.batch import Batch, leader_epoch
 from mirror.kafka.clients import is_lasting
 from mirror.kafka.cluster import ClusterAdmin
+from mirror.kafka.consumed_batch import Batch, leader_epoch
 from mirror.kafka.throttling import Throttles
 from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.source import corruption
 from mirror.source.buffer import RecordBuffer
-from mirror.source.loss import Loss, find
-from mirror.target.idempotent import IdempotentProducer
+from mirror.source.loss_detection import Loss, find
+from mirror.target.idempotent_producer import IdempotentProducer
 from mirror.target.positions import Positions
-from mirror.target.producer import TransactionalProducer
+from mirror.target.record_session import RecordSession, TargetProducer
 from mirror.target.remote_records import with_records
-from mirror.target.transaction import Incarnation, TargetProducer
+from mirror.target.transactional_producer import TransactionalProducer
 from mirror.task.assignment import Start
 from mirror.task.batch_size import BatchSize
-from mirror.task.poison import Refusals
+from mirror.task.poison_records import Refusals
 from mirror.task.turn import Turn
 
 log = logging.getLogger(__name__)
@@ -130,7 +130,7 @@ class Replicator:
         self._stands = start.known or start.unread  # has a position ever been committed, as far as anybody knows?
         self._delivered: Position | None = None  # before it, without transactions, all is on the target
         self._pin_start = not start.known and (start.unread or owner.flow.start != "earliest")
-        self._incarnation: Incarnation | None = None
+        self._incarnation: RecordSession | None = None
         self._backoff = Backoff()
         self._batch_size = BatchSize(owner.flow.batch_max_records, owner.flow.transaction_timeout)
         self._refusals = Refusals(owner.flow.batch_max_records)
@@ -277,13 +277,13 @@ class Replicator:
             self._settle(incarnation)
         self._become(State.RUNNING)  # only now: a try is no recovery
 
-    def _own(self) -> Incarnation:
+    def _own(self) -> RecordSession:
         """One whose producer nothing has disturbed, for one transaction."""
         if self._incarnation is not None and self._incarnation.suspect:
             self._discard()
         return self._incarnation or self._take_over()
 
-    def _copy(self, incarnation: Incarnation, batch: Batch) -> None:
+    def _copy(self, incarnation: RecordSession, batch: Batch) -> None:
         refusals, policy = self._refusals, self._flow.on_poison_record
         incident = self._incident("refused")
         if policy == "fail" and self._decided(incident):
@@ -324,7 +324,7 @@ class Replicator:
         """A position in the plan's topics, after what was copied."""
         return Position(offset, self.topic.topic_id, epoch, since, self.topic.remote_id, self.at.resets)
 
-    def _note_delivered(self, batch: Batch, incarnation: Incarnation) -> None:
+    def _note_delivered(self, batch: Batch, incarnation: RecordSession) -> None:
         """Without transactions a part of a batch that failed may stand: copying goes on after it."""
         count = incarnation.delivered(batch)
         if count:
@@ -348,7 +348,7 @@ class Replicator:
             remedy = f"have the target accept it, or its dead letter on {self._flow.dead_letter_topic}"
         return PoisonRecord(f"{self._refusal(batch)}; {remedy}")
 
-    def _settle(self, incarnation: Incarnation) -> None:
+    def _settle(self, incarnation: RecordSession) -> None:
         """Commit what an idle partition still owes the target: a pinned start, a sync, a position past markers."""
         idle = time.monotonic() - incarnation.ended >= SETTLE_DELAY / 2
         position = self._drained_to
@@ -359,7 +359,7 @@ class Replicator:
             at = self._next(position, epoch, self.at.newest_epoch)
             self._set(at, incarnation)
 
-    def _face_loss(self, incarnation: Incarnation) -> None:
+    def _face_loss(self, incarnation: RecordSession) -> None:
         """Find out what is lost, and go on behind it if the flow's policy is to. Raises SourceDataLost if not."""
         self.buffer.invalidate()  # whatever comes of it, the consumer has to seek
         said, self._lost = self._lost, ""  # what it says from now on is news
@@ -383,14 +383,14 @@ class Replicator:
         self._delivered = None  # it may be what the source no longer has
         self._seek()
 
-    def _promise(self, incarnation: Incarnation) -> Incarnation:
+    def _promise(self, incarnation: RecordSession) -> RecordSession:
         """Commit the position if none was ever: what follows it is there, and no later `start` may pass it over."""
         if self._stands:
             return incarnation
         self._set(self.at, incarnation)
         return self._own()
 
-    def _pass_over(self, loss: Loss, incarnation: Incarnation) -> None:
+    def _pass_over(self, loss: Loss, incarnation: RecordSession) -> None:
         incident = self._incident(loss.reason)
         if self._flow.on_data_loss == "fail" and not self._decided(incident):
             self.incident = incident
@@ -436,12 +436,12 @@ class Replicator:
         """Has the position to be committed again? It may belong to a paused partition, or one that can't be copied."""
         return self._stands and time.monotonic() >= self.refresh_at
 
-    def _keep_position(self, incarnation: Incarnation) -> None:
+    def _keep_position(self, incarnation: RecordSession) -> None:
         """Commit the position as it is. A broker forgets it if it has not been for `offsets.retention.minutes`."""
         incarnation.keep(self.at)
         self.refresh_at = time.monotonic() + self._owner.renew_interval
 
-    def _take_over(self) -> Incarnation:
+    def _take_over(self) -> RecordSession:
         """Fence, then load, then seek. In this order, or an older owner could still move the position."""
         if self.topic.remote_lost:
             self._need_decision(remote_topic(self.topic, self.topic.remote_id), None)
@@ -454,14 +454,14 @@ class Replicator:
             self._turn.goes_on()
         found = self._owner.positions.load(self.topic.remote, self.partition.partition)
         self._turn.goes_on()
-        self._incarnation = incarnation = Incarnation(self._flow, self.partition, self.topic, producer)
+        self._incarnation = incarnation = RecordSession(self._flow, self.partition, self.topic, producer)
         incident = doubt(found, self._newest, self.topic, self._has_records)
         if incident is not None:
             found = self._follow_decision(incident, found, incarnation)
         self._go_on_from(found, incarnation)
         return incarnation
 
-    def _go_on_from(self, position: Position | None, incarnation: Incarnation) -> None:
+    def _go_on_from(self, position: Position | None, incarnation: RecordSession) -> None:
         """Seek to a position that can be believed; None: to where a partition begins that was never copied."""
         if position is None:
             self.at = self._next(self.start.offset)
@@ -489,7 +489,7 @@ class Replicator:
         here = (self.topic.remote, self.partition.partition)
         return self._owner.positions.end(*here) > 0 and here in with_records(self._flow, [here])
 
-    def _follow_decision(self, incident: Incident, found: Position | None, incarnation: Incarnation) -> Position:
+    def _follow_decision(self, incident: Incident, found: Position | None, incarnation: RecordSession) -> Position:
         """Commit the position that somebody, or a policy, has chosen. Raises DecisionNeeded if nobody has."""
         action = self._decided(incident) or ("continue" if is_accepted(incident, self._flow) else None)
         if action is None:
@@ -503,7 +503,7 @@ class Replicator:
             self.counters.lost["remote_topic"] += 1
         return at
 
-    def _set(self, position: Position, incarnation: Incarnation) -> None:
+    def _set(self, position: Position, incarnation: RecordSession) -> None:
         incarnation.settle(position)
         self._committed(incarnation, position)
 
@@ -529,7 +529,7 @@ class Replicator:
         name = transactional_id(self._flow, self.topic.remote, self.partition.partition)
         return TransactionalProducer(self._flow, name, self._owner.group_metadata, self._owner.throttles.target)
 
-    def _committed(self, incarnation: Incarnation, position: Position, records: int = 0) -> None:
+    def _committed(self, incarnation: RecordSession, position: Position, records: int = 0) -> None:
         self.at, self._newest, self._delivered = position, position, None
         self.last_commit = time.time()
         self.refresh_at = time.monotonic() + self._owner.renew_interval

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from mirror.backoff import Backoff
-from mirror.control.claims import Claimant
-from mirror.control.reader import ControlReader
+from mirror.control.control_reader import ControlReader
+from mirror.control.control_topics import ControlWriter
+from mirror.control.partition_state import State
 from mirror.control.reported_positions import newer, reported_positions
 from mirror.control.reports import Report
-from mirror.control.state import State
-from mirror.control.topics import ControlWriter
+from mirror.control.slice_claims import Claimant
 from mirror.errors import ClusterAway, MirrorError, PartitionError, TaskHung
 from mirror.kafka import clients
 from mirror.model import Partition, Position, Topic

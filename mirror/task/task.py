@@ -9,11 +9,11 @@ import uuid
 from dataclasses import dataclass
 from itertools import chain
 
-from mirror.control.claims import Claimant
+from mirror.control.control_reader import ControlReader
+from mirror.control.control_topics import Claim, ControlWriter
 from mirror.control.decisions import Decision
-from mirror.control.reader import ControlReader
-from mirror.control.state import State
-from mirror.control.topics import Claim, ControlWriter
+from mirror.control.partition_state import State
+from mirror.control.slice_claims import Claimant
 from mirror.errors import FlowError, TaskHung
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.throttling import Throttles

@@ -20,7 +20,7 @@ from mirror.kafka.throttling import Throttle
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
 from mirror.source.fetcher import Fetcher
-from mirror.target.producer import TransactionalProducer
+from mirror.target.transactional_producer import TransactionalProducer
 from mirror.task.replicator import Replicator
 from tests.harness import oracle
 from tests.harness.load import Load

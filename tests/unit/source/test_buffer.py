@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from mirror.kafka.headers import HEADER_WEIGHT, weights
+from mirror.kafka.record_headers import HEADER_WEIGHT, weights
 from mirror.source.buffer import RecordBuffer
 
 

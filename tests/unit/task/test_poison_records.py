@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.kafka.batch import Batch
-from mirror.task.poison import Refusals
+from mirror.kafka.consumed_batch import Batch
+from mirror.task.poison_records import Refusals
 
 
 def batch(offsets: list[int]) -> Batch:

@@ -12,17 +12,17 @@ from typing import Any
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message
 
 from mirror.errors import MirrorError, OutcomeUnknown, PartitionError, RecordsRefused
-from mirror.kafka.batch import Batch
 from mirror.kafka.clients import request_limits
-from mirror.kafka.headers import HEADER_WEIGHT, NO_HEADERS, readable
+from mirror.kafka.consumed_batch import Batch
+from mirror.kafka.record_headers import HEADER_WEIGHT, NO_HEADERS, readable
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.target import timestamps
 from mirror.target.dead_letters import dead_letter
-from mirror.target.idempotent import IdempotentProducer
+from mirror.target.idempotent_producer import IdempotentProducer
 from mirror.target.offset_syncs import OffsetSync, SyncMarks
 from mirror.target.positions import to_commit
-from mirror.target.producer import TransactionalProducer
+from mirror.target.transactional_producer import TransactionalProducer
 
 UNINTERRUPTED = 1_000  # records queued before another thread may have the interpreter
 UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)  # topics
@@ -30,7 +30,7 @@ UNEVEN = 1.1  # requests taken for full, for records are not all of a size
 TargetProducer = TransactionalProducer | IdempotentProducer
 
 
-class Incarnation:
+class RecordSession:
     """A fenced producer and what it has told the target so far; discarded with the producer after any doubt."""
 
     def __init__(self, flow: Flow, partition: Partition, topic: Topic, producer: TargetProducer) -> None:

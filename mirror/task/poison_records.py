@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from mirror.kafka.batch import Batch
+from mirror.kafka.consumed_batch import Batch
 
 NARROW_FOR = 60.0  # seconds that batches stay smaller if no single record was the culprit
 
