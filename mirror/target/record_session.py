@@ -1,4 +1,4 @@
-"""What goes into one transaction: records, their offset syncs and the position, on one producer incarnation."""
+"""What goes into one transaction: records, their offset syncs and the position, on one fenced producer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaExceptio
 
 from mirror.errors import MirrorError, OutcomeUnknown, PartitionError, RecordsRefused
 from mirror.kafka.clients import request_limits
-from mirror.kafka.consumed_batch import Batch
+from mirror.kafka.consumed_batch import ConsumedBatch
 from mirror.kafka.record_headers import HEADER_WEIGHT, NO_HEADERS, readable
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
@@ -58,7 +58,7 @@ class RecordSession:
         """Has the last record of the last batch no offset sync yet?"""
         return self._tail is not None
 
-    def copy(self, batch: Batch, position: Position) -> int:
+    def copy(self, batch: ConsumedBatch, position: Position) -> int:
         """Copy `batch` in one transaction with the position after it; returns the bytes of keys, values and headers.
 
         Raises TransactionAborted, RecordsRefused, ProducerFenced or OutcomeUnknown.
@@ -104,7 +104,7 @@ class RecordSession:
         """Commit a position again as it is, and be it one of a topic that is gone. Raises as `copy`."""
         self._run(lambda: None, position)
 
-    def pass_over(self, batch: Batch, position: Position, reason: str, whole: bool) -> None:
+    def pass_over(self, batch: ConsumedBatch, position: Position, reason: str, whole: bool) -> None:
         """Commit the position behind a record that the target refuses, by policy with a dead letter.
 
         If not `whole`, the letter has none of the record's bytes. Raises as `copy`.
@@ -114,13 +114,13 @@ class RecordSession:
             if self._flow.on_poison_record == "dead_letter":
                 headers = NO_HEADERS
                 with contextlib.suppress(RecordsRefused):  # for the sake of its headers: then `reason` says so
-                    (headers,) = readable(batch.messages)
+                    (headers,) = readable(batch.headers)
                 letter = dead_letter(self._partition, batch.messages[0], headers, reason, whole)
                 self._produce_beside(self._flow.dead_letter_topic, **letter)
 
         self._run(produce, position)
 
-    def delivered(self, batch: Batch) -> int:
+    def delivered(self, batch: ConsumedBatch) -> int:
         """How many records of a batch that failed stand on the target all the same, the first ones."""
         return min(self._producer.delivered, len(batch.offsets))  # offset syncs come after the records
 
@@ -163,11 +163,10 @@ class RecordSession:
             error.args = (text,)
         return error
 
-    def _produce(self, batch: Batch, chosen: Sequence[int], downstream: dict[int, int]) -> int:
+    def _produce(self, batch: ConsumedBatch, chosen: Sequence[int], downstream: dict[int, int]) -> int:
         """Queue the batch; the records `chosen` and the last one will tell their downstream offset."""
         messages = batch.messages
-        keys = list(map(Message.key, messages))
-        headers = readable(messages)
+        keys, headers = batch.keys, readable(batch.headers)
         tells: list[Callable[..., None] | None] = [None] * len(messages)
         for index in (*chosen, len(messages) - 1):
             tells[index] = _tell(downstream, index, self._restamped)
@@ -188,7 +187,7 @@ class RecordSession:
         limit, records = self._request_limits
         return 1 + min(records, int(UNEVEN * limit / max(1.0, size)))
 
-    def _sync(self, batch: Batch, index: int, downstream: dict[int, int]) -> OffsetSync:
+    def _sync(self, batch: ConsumedBatch, index: int, downstream: dict[int, int]) -> OffsetSync:
         return OffsetSync(*self._partition, batch.offsets[index], downstream[index])
 
     def _produce_sync(self, sync: OffsetSync) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from mirror.kafka.consumed_batch import Batch
+from mirror.kafka.consumed_batch import ConsumedBatch
 
 NARROW_FOR = 60.0  # seconds that batches stay smaller if no single record was the culprit
 
@@ -30,7 +30,7 @@ class Refusals:
             return 1
         return self._narrowed if time.monotonic() < self._until else self._most
 
-    def refused(self, batch: Batch, reason: str) -> None:
+    def refused(self, batch: ConsumedBatch, reason: str) -> None:
         """The target does not take this batch."""
         if len(batch.messages) > 1:
             self._narrowed, self._until = len(batch.messages) // 2, time.monotonic() + NARROW_FOR

@@ -39,7 +39,7 @@ from mirror.errors import (
 )
 from mirror.kafka.clients import is_lasting
 from mirror.kafka.cluster import ClusterAdmin
-from mirror.kafka.consumed_batch import Batch, leader_epoch
+from mirror.kafka.consumed_batch import ConsumedBatch, leader_epoch
 from mirror.kafka.throttling import Throttles
 from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Partition, Position, Topic
@@ -283,7 +283,7 @@ class Replicator:
             self._discard()
         return self._incarnation or self._take_over()
 
-    def _copy(self, incarnation: RecordSession, batch: Batch) -> None:
+    def _copy(self, incarnation: RecordSession, batch: ConsumedBatch) -> None:
         refusals, policy = self._refusals, self._flow.on_poison_record
         incident = self._incident("refused")
         if policy == "fail" and self._decided(incident):
@@ -324,7 +324,7 @@ class Replicator:
         """A position in the plan's topics, after what was copied."""
         return Position(offset, self.topic.topic_id, epoch, since, self.topic.remote_id, self.at.resets)
 
-    def _note_delivered(self, batch: Batch, incarnation: RecordSession) -> None:
+    def _note_delivered(self, batch: ConsumedBatch, incarnation: RecordSession) -> None:
         """Without transactions a part of a batch that failed may stand: copying goes on after it."""
         count = incarnation.delivered(batch)
         if count:
@@ -336,11 +336,11 @@ class Replicator:
     def _decided(self, incident: Incident) -> Action | None:
         return decided(incident, self._owner.decision(self.partition))
 
-    def _refusal(self, batch: Batch) -> str:
+    def _refusal(self, batch: ConsumedBatch) -> str:
         size = len(batch.messages[0])
         return f"the target refuses the record at offset {batch.offsets[0]} ({size} bytes): {self._refusals.reason}"
 
-    def _poison(self, batch: Batch, incident: Incident) -> PoisonRecord:
+    def _poison(self, batch: ConsumedBatch, incident: Incident) -> PoisonRecord:
         if self._flow.on_poison_record == "fail":
             self.incident = incident
             remedy = "have the target accept it, or pass it over with mirror resume --skip-lost"

@@ -7,13 +7,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.kafka.consumed_batch import Batch
+from mirror.kafka.consumed_batch import ConsumedBatch
 from mirror.task.poison_records import Refusals
 
 
-def batch(offsets: list[int]) -> Batch:
+def batch(offsets: list[int]) -> ConsumedBatch:
     messages: list[Any] = list(offsets)
-    return Batch(messages, offsets, offsets, 0)
+    return ConsumedBatch(messages, [None] * len(offsets), [None] * len(offsets), offsets, offsets, 0)
 
 
 @given(st.sets(st.integers(0, 60)), st.integers(1, 70))
