@@ -10,6 +10,7 @@ from contextlib import closing
 
 from confluent_kafka import Consumer, KafkaException
 
+from mirror.clock import Clock
 from mirror.control.plan import RENEW_INTERVAL
 from mirror.errors import ClusterAway, MirrorError, ProducerFenced
 from mirror.kafka.clients import position_reader
@@ -119,7 +120,7 @@ def _renew(flow: Flow, partition: Partition, topic: Topic, positions: Positions,
         return
     name = transactional_id(flow, topic.remote, partition.partition)
     producer = TransactionalProducer(flow, name, member.consumer_group_metadata(), Throttles(flow).target)
-    session = RecordSession(flow, partition, topic, producer)
+    session = RecordSession(flow, partition, topic, producer, Clock())
     try:
         producer.fence()
         positions.await_settled(topic.remote, partition.partition)

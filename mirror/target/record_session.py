@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice, repeat
@@ -11,6 +10,7 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message
 
+from mirror.clock import Clock
 from mirror.errors import MirrorError, OutcomeUnknown, PartitionError, RecordsRefused
 from mirror.kafka.clients import request_limits
 from mirror.kafka.consumed_batch import ConsumedBatch
@@ -33,11 +33,12 @@ TargetProducer = TransactionalProducer | IdempotentProducer
 class RecordSession:
     """A fenced producer and what it has told the target so far; discarded with the producer after any doubt."""
 
-    def __init__(self, flow: Flow, partition: Partition, topic: Topic, producer: TargetProducer) -> None:
+    def __init__(self, flow: Flow, partition: Partition, topic: Topic, producer: TargetProducer, clock: Clock) -> None:
         self._flow = flow
         self._partition = partition
         self._topic = topic
         self._producer = producer
+        self._clock = clock
         self._request_limits = request_limits(flow)
         self._marks = SyncMarks(flow.offset_lag_max)
         self._tail: OffsetSync | None = None
@@ -129,7 +130,7 @@ class RecordSession:
         self._producer.discard()
 
     def _run(self, produce: Callable[[], None], position: Position) -> None:
-        producer, begun = self._producer, time.monotonic()
+        producer, begun = self._producer, self._clock.monotonic()
         self._beside = ""
         self._gone.clear()
         try:
@@ -148,7 +149,7 @@ class RecordSession:
             away = isinstance(error, MirrorError) and error.away
             raise OutcomeUnknown(f"{type(error).__name__}: {error}", away) from error
         else:
-            self.ended = time.monotonic()
+            self.ended = self._clock.monotonic()
             self.duration = self.ended - begun
             return
         raise self._naming(producer.failed(failure))  # out here, see clients.py

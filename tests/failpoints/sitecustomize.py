@@ -82,9 +82,9 @@ def _patch_session(module: ModuleType) -> None:
     module.RecordSession._produce = _around(delivered, "before-produce", "after-produce")
 
 
-def _patch_replicator(module: ModuleType) -> None:
-    replicator: Any = module.Replicator
-    replicator._recover = _around(replicator._recover, "before-recovery", None)
+def _patch_copier(module: ModuleType) -> None:
+    copier: Any = module.RecordCopier
+    copier._recover = _around(copier._recover, "before-recovery", None)
 
 
 def _patch_renewal(module: ModuleType) -> None:
@@ -108,7 +108,7 @@ PATCHES = {
     "mirror.target.transactional_producer": _patch_producer,
     "mirror.target.record_session": _patch_session,
     "mirror.target.position_renewal": _patch_renewal,
-    "mirror.task.replicator": _patch_replicator,
+    "mirror.task.copier": _patch_copier,
     "mirror.spark.data_source": _patch_source,
 }
 

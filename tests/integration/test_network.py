@@ -21,7 +21,7 @@ from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
 from mirror.source.fetcher import Fetcher
 from mirror.target.transactional_producer import TransactionalProducer
-from mirror.task.replicator import Replicator
+from mirror.task.copier import RecordCopier
 from tests.harness import oracle
 from tests.harness.load import Load
 from tests.harness.pair import Pair
@@ -111,7 +111,7 @@ def flow_of(service: Service, directory: Path, **changes: object) -> Flow:
 def test_a_closed_connection_makes_a_producer_suspect(net: Net, tmp_path: Path) -> None:
     """librdkafka tells no callback about it, and would go on with the same epoch."""
     flow = flow_of(net.service, tmp_path)
-    fetcher: Fetcher[Replicator] = Fetcher(flow, Throttle())
+    fetcher: Fetcher[RecordCopier] = Fetcher(flow, Throttle())
     producer = TransactionalProducer(flow, "suspected", fetcher.group_metadata, Throttle())
     producer.fence()
     producer.begin()
@@ -129,7 +129,7 @@ def test_a_producer_that_was_fenced_says_so_and_ends(net: Net, tmp_path: Path) -
     flow = flow_of(net.service, tmp_path)
     quick = {**flow.target.properties, "bootstrap.servers": net.target.bootstrap}  # past the proxy
     flow = replace(flow, target=replace(flow.target, properties=quick))
-    fetcher: Fetcher[Replicator] = Fetcher(flow, Throttle())
+    fetcher: Fetcher[RecordCopier] = Fetcher(flow, Throttle())
     known = []
 
     def fence(finds_out: Callable[[TransactionalProducer], None]) -> None:

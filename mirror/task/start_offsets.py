@@ -1,4 +1,4 @@
-"""Which partitions a task holds, as the newest plan says, and where each of them starts."""
+"""Where each partition's consumer starts."""
 
 from __future__ import annotations
 
@@ -7,19 +7,10 @@ from dataclasses import dataclass
 
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from mirror.control.control_reader import ControlReader
-from mirror.control.decisions import Decision
-from mirror.control.orders import Orders, is_paused
-from mirror.control.plan import RENEW_INTERVAL
-from mirror.errors import MirrorError
 from mirror.kafka.cluster import list_offsets
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.target.positions import Positions
-
-
-class Replaced(MirrorError):
-    """A newer task has claimed the slice; Spark has given this one up, or will start another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,71 +45,6 @@ class Start:
         return max(ours, key=lambda each: each.progress, default=None)
 
 
-class Assignment:
-    """One task's view of the plan: the slice `index` of `count` under `leader`."""
-
-    def __init__(self, flow: Flow, control: ControlReader, leader: str, index: int, count: int, task: str) -> None:
-        self._flow = flow
-        self._control = control
-        self.leader = leader
-        self._index = index
-        self._count = count
-        self.task = task
-
-    def wanted(self) -> Mapping[Partition, Topic] | None:
-        """The partitions to copy now; None once the task has to finish. Raises Replaced."""
-        if self._control.claims.get(self._index) != self.task:
-            raise Replaced(f"flow {self._flow.name}: slice {self._index} has a newer task")
-        plan = self._control.plan
-        if plan is None or not self.stands:
-            return None
-        return {partition: plan.topics[partition.topic] for partition in plan.slices[self._index]}
-
-    @property
-    def stands(self) -> bool:
-        """Does the newest plan still have this epoch?"""
-        plan = self._control.plan
-        return plan is not None and plan.leader == self.leader and not plan.stop and len(plan.slices) == self._count
-
-    @property
-    def orders(self) -> Orders:
-        """What people have ordered; another object after every change."""
-        return self._control.orders
-
-    @property
-    def decisions(self) -> Mapping[Partition, Decision]:
-        """What people have decided about incidents; another object after every change."""
-        return self._control.decisions
-
-    @property
-    def renew_interval(self) -> float:
-        """Seconds between two commits of a position that stays the same."""
-        plan = self._control.plan
-        return plan.renew_interval if plan else RENEW_INTERVAL
-
-    def is_paused(self, partition: Partition) -> bool:
-        """Has somebody ordered that the partition is not to be copied now?"""
-        return is_paused(self._control.orders, partition)
-
-    def is_ours(self, partition: Partition) -> bool:
-        """Does the newest plan, read to its end, give us the partition? Raises ClusterAway, Replaced."""
-        self._control.read_to_end()
-        wanted = self.wanted()
-        return wanted is not None and partition in wanted
-
-    @property
-    def size(self) -> int:
-        """How many partitions the newest plan has."""
-        plan = self._control.plan
-        return sum(map(len, plan.slices)) if plan else 0
-
-    @property
-    def generation(self) -> int:
-        """Of the newest plan; 0 when there is none."""
-        plan = self._control.plan
-        return plan.generation if plan else 0
-
-
 def find_starts(
     flow: Flow,
     positions: Positions,
@@ -130,7 +56,7 @@ def find_starts(
 
     `reports` gives the positions that were reported last.
 
-    A committed position may still be behind a pending one; the replicator loads again once it has fenced.
+    A committed position may still be behind a pending one; the copier loads again once it has fenced.
     Without partitions of which the source gives no offset now. Raises ClusterAway or PartitionError for the target.
     """
     refused: set[tuple[str, int]] = set()  # each of these fails by itself, when it is taken over
