@@ -46,6 +46,7 @@ class World(Clock):
         self.position: Position | None = None
         self.owner: object = None
         self.fails: dict[str, BaseException] = {}  # the next call of this name
+        self.meanwhile: Callable[[str], None] | None = None  # what happens at each call
         self.suspect = False
         self.ours = True
         self.first = 0  # offset that the source still has
@@ -60,6 +61,8 @@ class World(Clock):
         return self.time
 
     def called(self, name: str) -> None:
+        if self.meanwhile:
+            self.meanwhile(name)
         self.calls.append(name)
         if name in self.fails:
             raise self.fails.pop(name)
@@ -171,6 +174,10 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return world
 
 
+def state(copier: RecordCopier) -> State:
+    return copier.snapshot.state
+
+
 def arrive(copier: RecordCopier, first: int, last: int) -> None:
     """As the fetcher does it."""
     messages = [Message("t", 0, n, None, b"%d" % n, None, timestamp=(1, 1_000)) for n in range(first, last)]
@@ -269,7 +276,7 @@ def test_a_loss_blocks_until_somebody_decides(world: World) -> None:
     assert "offsets 2 to 6 were deleted" in seen.reason and not seen.has_producer
     world.first = 0  # the source has them again
     world.run(60)
-    assert copier.snapshot.state is State.RUNNING and copier.snapshot.incident is None
+    assert state(copier) is State.RUNNING and copier.snapshot.incident is None
     assert sought(copier, world) == 2
 
 
@@ -277,11 +284,11 @@ def test_a_source_that_refuses_is_asked_again(world: World) -> None:
     copier = world.copier()
     copier.post(SourceRefused("no permission", lasting=True))
     world.run(1)
-    assert copier.snapshot.state is State.BLOCKED and copier.snapshot.reason.endswith("no permission")
+    assert state(copier) is State.BLOCKED and copier.snapshot.reason.endswith("no permission")
     assert world.calls == [] and sought(copier, world) == 0
     arrive(copier, 0, 2)
     world.run(20)
-    assert copier.snapshot.state is State.RUNNING and world.copied == [0, 1]
+    assert state(copier) is State.RUNNING and world.copied == [0, 1]
 
 
 def test_a_paused_partition_keeps_its_position_and_has_no_producer(world: World) -> None:
@@ -291,17 +298,17 @@ def test_a_paused_partition_keeps_its_position_and_has_no_producer(world: World)
     copier.post(LetGo(State.PAUSED))
     arrive(copier, 3, 6)
     world.run(0.1)
-    assert copier.snapshot.state is State.PAUSED and not copier.snapshot.has_producer
+    assert state(copier) is State.PAUSED and not copier.snapshot.has_producer
     world.time += world.renew_interval
     assert copier.snapshot.position_is_old(world.time)
     world.calls.clear()
     copier.post(RenewalDue())
     world.run(1)
     assert world.calls == [*TAKE_OVER, *COPY, "discard"] and world.copied == [0, 1, 2]
-    assert not copier.snapshot.position_is_old(world.time) and copier.snapshot.state is State.PAUSED
+    assert not copier.snapshot.position_is_old(world.time) and state(copier) is State.PAUSED
     copier.post(LetGo(State.RELEASED))
     world.run(0)
-    assert copier.snapshot.state is State.RELEASED
+    assert state(copier) is State.RELEASED
 
 
 def test_each_new_producer_is_good_for_one_transaction(world: World) -> None:
@@ -337,19 +344,13 @@ def test_after_a_defect_of_the_recovery_the_producer_is_not_used_again(
 def test_an_idle_producer_is_closed_unless_a_step_runs(world: World) -> None:
     copier = world.copier()
     closed: list[bool] = []
-    tries = world.called
-
-    def while_it_runs(name: str) -> None:
-        closed.append(copier.close_idle_producer())
-        tries(name)
-
-    world.called = while_it_runs  # type: ignore[method-assign]
+    world.meanwhile = lambda _: closed.append(copier.close_idle_producer())
     arrive(copier, 0, 1)
     world.run(0.1)
     assert closed and not any(closed)
-    world.called = tries  # type: ignore[method-assign]
+    world.meanwhile = None
     assert copier.close_idle_producer() and not copier.close_idle_producer()
-    assert copier.snapshot.state is State.STARTING and not copier.snapshot.has_producer
+    assert state(copier) is State.STARTING and not copier.snapshot.has_producer
     arrive(copier, 1, 2)
     world.run(0.1)
     assert world.copied == [0, 1]
@@ -357,18 +358,15 @@ def test_an_idle_producer_is_closed_unless_a_step_runs(world: World) -> None:
 
 def test_what_arrives_while_a_step_runs_is_not_forgotten(world: World) -> None:
     copier = world.copier()
-    tries: Callable[[str], None] = world.called
 
     def meanwhile(name: str) -> None:
         if name == "commit":
-            world.called = tries  # type: ignore[method-assign]
             copier.post(LetGo(State.RELEASED))
-        tries(name)
 
-    world.called = meanwhile  # type: ignore[method-assign]
+    world.meanwhile = meanwhile
     arrive(copier, 0, 3)
     world.run(0.1)
-    assert world.copied == [0, 1, 2] and copier.snapshot.state is State.RELEASED
+    assert world.copied == [0, 1, 2] and state(copier) is State.RELEASED
 
 
 def test_a_hanging_step_tells_where(world: World) -> None:
@@ -380,7 +378,7 @@ def test_a_hanging_step_tells_where(world: World) -> None:
         goes_on.wait(30)
 
     assert copier.stack == ""
-    world.called = hang  # type: ignore[method-assign]
+    world.meanwhile = hang
     arrive(copier, 0, 1)
     thread = threading.Thread(target=world.run, args=(0.1,))
     thread.start()

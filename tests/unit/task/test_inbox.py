@@ -38,7 +38,8 @@ def test_of_equal_events_the_last_one_stays(posted: list[Event]) -> None:
 
 
 def test_nothing_that_several_threads_post_is_lost() -> None:
-    inbox, drained = Inbox(), []
+    inbox = Inbox()
+    drained: list[Event] = []
     with ThreadPoolExecutor(4) as pool:
         posting = [pool.submit(inbox.post, ReadingLost(str(number))) for number in range(400)]
         while not all(each.done() for each in posting):
