@@ -26,7 +26,8 @@ from mirror.settings import Flow
 from mirror.target.positions import Positions
 from mirror.target.remote_records import with_records
 from mirror.target.timestamps import KEEP, REASON
-from mirror.task.start_offsets import Start, find_starts
+from mirror.task.position_ledger import Start
+from mirror.task.start_offsets import find_starts
 from mirror.text import number, plural
 
 NOT_SHOWN = ANY_TIME | KEEP  # settings that every remote topic gets

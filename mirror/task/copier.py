@@ -20,8 +20,8 @@ from mirror.task.inbox import Inbox
 from mirror.task.loss_policy import LossPolicy
 from mirror.task.next_step import Step, next_step, next_wake
 from mirror.task.partition_facts import FOREIGN, PartitionFacts
+from mirror.task.position_ledger import Start
 from mirror.task.record_copying import RecordCopying
-from mirror.task.start_offsets import Start
 from mirror.task.take_over import TakeOver
 from mirror.task.task_services import TaskServices
 
@@ -62,6 +62,16 @@ class RecordCopier:
     def begins_at(self) -> tuple[int, int]:
         """The offset, and the leader epoch before it, at which to begin to consume."""
         return self.start.offset, self.start.epoch
+
+    @property
+    def drained_to(self) -> int | None:
+        """The offset before which every record has been taken; None while some wait."""
+        return self.buffer.drained_to
+
+    @property
+    def head_timestamp(self) -> int | None:
+        """Of the first record that waits, ms since the Unix epoch; None if none waits or it has no timestamp."""
+        return self.buffer.head_timestamp
 
     @property
     def stopped_by_error(self) -> bool:

@@ -18,8 +18,7 @@ from mirror.task.error_recovery import Recovery
 from mirror.task.events import Event, LetGo
 from mirror.task.next_step import View
 from mirror.task.partition_snapshot import PartitionSnapshot
-from mirror.task.position_ledger import PositionLedger
-from mirror.task.start_offsets import Start
+from mirror.task.position_ledger import PositionLedger, Start
 from mirror.task.task_services import TaskServices
 from mirror.task.turn import Turn
 

@@ -4,16 +4,40 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
 
 from mirror.control.reports import Report
 from mirror.kafka.throttling import Throttles
-from mirror.model import Partition
+from mirror.model import Partition, Topic
 from mirror.settings import Flow
 from mirror.source.end_offsets import SourceEnds
-from mirror.task.copier import RecordCopier
 from mirror.task.partition_snapshot import PartitionSnapshot
+from mirror.task.position_ledger import Start
 from mirror.task.slice_plan import SlicePlan
 from mirror.timing import REPORT_ALL_INTERVAL
+
+
+class Reported(Protocol):
+    """What a report is made of: the snapshot, and what the buffer says now."""
+
+    @property
+    def partition(self) -> Partition: ...
+    @property
+    def topic(self) -> Topic: ...
+    @property
+    def identity(self) -> str: ...
+    @property
+    def snapshot(self) -> PartitionSnapshot: ...
+    @property
+    def start(self) -> Start: ...
+
+    @property
+    def drained_to(self) -> int | None:
+        """The offset before which every record has been taken; None while some wait."""
+
+    @property
+    def head_timestamp(self) -> int | None:
+        """Of the first record that waits, ms since the Unix epoch; None if none waits or it has no timestamp."""
 
 
 class Reporter:
@@ -25,7 +49,7 @@ class Reporter:
         plan: SlicePlan,
         throttles: Throttles,
         ends: SourceEnds,
-        copiers: Callable[[], Iterable[RecordCopier]],
+        copiers: Callable[[], Iterable[Reported]],
     ) -> None:
         self._flow = flow
         self._plan = plan
@@ -61,7 +85,7 @@ class Reporter:
         """The partition is let go."""
         self._caught_up.pop(partition, None)
 
-    def one(self, copier: RecordCopier) -> Report:
+    def one(self, copier: Reported) -> Report:
         """How one partition stands."""
         seen = copier.snapshot
         lag = self._lag(copier, seen)
@@ -92,16 +116,16 @@ class Reporter:
             held_back=hold.offsets if hold and overdue else 0,
         )
 
-    def _lag(self, copier: RecordCopier, seen: PartitionSnapshot) -> int:
+    def _lag(self, copier: Reported, seen: PartitionSnapshot) -> int:
         """Records up to the last stable offset; markers and aborted records at the end do not count."""
         end = self._ends.stable.get(copier.partition)
         if end is None:
             return -1
-        drained_to = copier.buffer.drained_to
+        drained_to = copier.drained_to
         position = seen.position.offset if seen.position.offset >= 0 else copier.start.offset
         return max(0, end - (position if drained_to is None else max(position, drained_to)))
 
-    def _behind_since(self, copier: RecordCopier, lag: int) -> float:
+    def _behind_since(self, copier: Reported, lag: int) -> float:
         """When the next record came: by its timestamp, but not before the partition was last caught up.
 
         Records may have timestamps of long ago, and one whose fetch is still to come shows none.
@@ -110,7 +134,7 @@ class Reporter:
             if lag == 0:
                 self._caught_up[copier.partition] = time.time()
             return float(lag)
-        timestamp = copier.buffer.head_timestamp
+        timestamp = copier.head_timestamp
         known = [timestamp / 1000] if timestamp is not None else []
         if copier.partition in self._caught_up:
             known.append(self._caught_up[copier.partition])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
@@ -11,38 +10,7 @@ from mirror.kafka.cluster import list_offsets
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.target.positions import Positions
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Where a partition's consumer starts.
-
-    `hint` is its committed position, perhaps an old one; `reported` the one that its last task has reported. `unread`:
-    the target refuses to tell of a position now.
-    """
-
-    offset: int
-    hint: Position | None = None
-    reported: Position | None = None
-    unread: bool = False
-
-    @property
-    def known(self) -> bool:
-        """Does the offset come from a position?"""
-        return self.hint is not None
-
-    @property
-    def epoch(self) -> int:
-        """The position's leader epoch; -1 if not known."""
-        return self.hint.epoch if self.hint else -1
-
-    @property
-    def newest(self) -> Position | None:
-        """The newest position of ours that is known; None: none is."""
-        ours = [each for each in (self.reported, self.hint) if each is not None and each.topic_id]
-        if len({each.topic_id for each in ours}) > 1:
-            return self.hint  # of a topic that was made again
-        return max(ours, key=lambda each: each.progress, default=None)
+from mirror.task.position_ledger import Start
 
 
 def find_starts(

@@ -21,9 +21,10 @@ from mirror.source.end_offsets import SourceEnds
 from mirror.source.fetcher import Fetcher, Join, Leave
 from mirror.task.copier import RecordCopier
 from mirror.task.events import DecisionMade, LetGo, RenewalDue
+from mirror.task.position_ledger import Start
 from mirror.task.reporter import Reporter
 from mirror.task.slice_plan import SlicePlan
-from mirror.task.start_offsets import Start, find_starts
+from mirror.task.start_offsets import find_starts
 from mirror.task.task_services import TaskServices
 from mirror.task.transaction_threads import TransactionThreads
 from mirror.timing import REPORT_INTERVAL

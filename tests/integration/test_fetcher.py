@@ -15,8 +15,8 @@ from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.source.fetcher import Fetcher, Join, Leave
 from mirror.task.copier import RecordCopier
+from mirror.task.position_ledger import Start
 from mirror.task.scheduler import Steps
-from mirror.task.start_offsets import Start
 from mirror.task.task_services import TaskServices
 from tests.harness import topics
 from tests.harness.load import Made

@@ -25,8 +25,8 @@ from mirror.target.positions import from_committed
 from mirror.task import take_over
 from mirror.task.copier import RecordCopier
 from mirror.task.events import LetGo, RenewalDue
+from mirror.task.position_ledger import Start
 from mirror.task.producer_budget import ProducerBudget
-from mirror.task.start_offsets import Start
 from mirror.task.task_services import TaskServices
 from tests.unit.test_naming import flow
 
