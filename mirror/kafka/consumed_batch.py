@@ -13,7 +13,7 @@ from confluent_kafka import Message
 class ConsumedBatch:
     """Records of one partition that are copied in one transaction.
 
-    Each record's key and headers are read from the client once, by the buffer, because a read makes Python objects.
+    The buffer reads each record's key and headers once, because every read is a call for every record.
     """
 
     messages: list[Message]

@@ -26,20 +26,20 @@ class ProducerBudget:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._making_room = threading.Lock()
-        self._holders: set[Holder] = set()  # single calls of a set are atomic
+        self._lock = threading.Lock()  # guards all below; nobody waits for a step while having it
+        self._holders: set[Holder] = set()
 
     def make_room(self) -> None:
         """Before another one is opened: close the producers unused for longest while too many are open."""
-        with self._making_room:
-            self._holders.difference_update([each for each in self._holders.copy() if not each.has_producer])
-            opened = self._holders.copy()
-            excess = len(opened) + 1 - self._most
-            for holder in sorted(opened, key=lambda each: each.last_used):
+        with self._lock:
+            self._holders = {each for each in self._holders if each.has_producer}
+            excess = len(self._holders) + 1 - self._most
+            for holder in sorted(self._holders, key=lambda each: each.last_used):
                 if excess <= 0:
                     return
                 excess -= holder.close_idle_producer()
 
     def opened(self, holder: Holder) -> None:
         """A producer was opened for this partition."""
-        self._holders.add(holder)
+        with self._lock:
+            self._holders.add(holder)
