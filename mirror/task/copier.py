@@ -150,10 +150,10 @@ class RecordCopier:
             del error  # it has this frame, and so a producer that is to end
 
     def _work(self) -> None:
-        for event in self._inbox.drain():
-            self._facts.note(event)
         taken_over = False
         while True:
+            for event in self._inbox.drain():
+                self._facts.note(event)
             # A new producer has to do for one transaction: while a broker is down, each one is disturbed at once.
             step = next_step(self._facts.view(taken_over or self._has_good_producer))
             self._perform(step)

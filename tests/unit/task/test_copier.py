@@ -101,6 +101,7 @@ class World(Clock):
         return (100, 0) if isinstance(where[0], Partition) else 0
 
     def topic_ids(self, names: list[str]) -> dict[str, str]:
+        self.called("topic ids")
         return dict.fromkeys(names, "id")
 
     def offsets(self, asked: dict[Partition, object], stable: bool = True) -> dict[Partition, int]:
@@ -389,3 +390,22 @@ def test_a_hanging_step_tells_where(world: World) -> None:
     goes_on.set()
     thread.join(30)
     assert copier.stack == "" and copier.step_lasts == 0
+
+
+def test_who_is_let_go_during_a_take_over_copies_nothing_more(world: World) -> None:
+    copier = world.copier()
+    world.meanwhile = lambda name: copier.post(LetGo(State.RELEASED)) if name == "load" else None
+    arrive(copier, 0, 3)
+    world.run(0)
+    assert world.calls == [*TAKE_OVER, "discard"] and state(copier) is State.RELEASED
+
+
+def test_a_loss_that_is_told_again_during_the_take_over_is_faced_once(world: World) -> None:
+    world.position = Position(2, "id", remote_id="remote-id")
+    copier = world.copier(Start(2, world.position))
+    looks = []
+    world.meanwhile = lambda name: copier.post(ReadingLost("again")) if name == "load" else looks.append(name)
+    copier.buffer.seal()
+    copier.post(ReadingLost("out of range"))
+    world.run(5)
+    assert state(copier) is State.RUNNING and looks.count("topic ids") == 1
