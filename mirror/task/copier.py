@@ -35,7 +35,6 @@ class RecordCopier:
     """
 
     def __init__(self, services: TaskServices, partition: Partition, topic: Topic, start: Start) -> None:
-        flow = services.flow
         facts = PartitionFacts(services, partition, topic, start)
         self.partition = partition
         self.topic = topic
@@ -45,7 +44,6 @@ class RecordCopier:
         self.snapshot = facts.snapshot()
         self._facts = facts
         self._services = services
-        self._flow = flow
         self._inbox = Inbox()
         self._taking_over = TakeOver(facts, services)
         self._losses = LossPolicy(facts, services)
@@ -56,7 +54,7 @@ class RecordCopier:
     def post(self, event: Event) -> None:
         """Tell the next step of an event, and have that step made in time."""
         self._inbox.post(event)
-        self._request(delay_of(event))
+        self._request(self._delay_of(event))
 
     @property
     def begins_at(self) -> tuple[int, int]:
@@ -280,18 +278,22 @@ class RecordCopier:
         try:
             self._publish()
             view = facts.view(self.has_producer)
-            wake = next_wake(view, facts.turn.paced, self._flow.batch_max_records)
+            wake = next_wake(view, facts.turn.paced, self._services.flow.batch_max_records)
         finally:
             facts.turn.end()
         if wake is not None:
             self._request(wake)
         for event in self._inbox.waiting():  # while the step ran, nobody was woken for them
-            self._request(delay_of(event))
+            self._request(self._delay_of(event))
 
     def _publish(self) -> None:
         self.snapshot = self._facts.snapshot()
 
-    def _request(self, delay: float | None) -> None:
+    def _delay_of(self, event: Event) -> float:
+        owes = self.has_producer or 0 <= self.snapshot.position.offset < (self.buffer.drained_to or 0)
+        return delay_of(event, self._facts.turn.paced, owes)
+
+    def _request(self, delay: float) -> None:
         after = self._facts.turn.request(delay)
         if after is not None:
             self._services.scheduler.schedule(self, after)

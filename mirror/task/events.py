@@ -30,12 +30,15 @@ class RenewalDue:
 Event = FetchEvent | LetGo | DecisionMade | RenewalDue
 
 
-def delay_of(event: Event) -> float | None:
-    """Seconds until a step has to learn of the event; None: when pacing and back-off allow a step."""
+def delay_of(event: Event, paced: float, owes: bool) -> float:
+    """Seconds until a step has to learn of the event.
+
+    `paced`: until pacing and back-off allow a step. `owes`: an idle partition may have something to commit.
+    """
     match event:
         case LetGo() | DecisionMade():
             return 0.0
         case EndReached():
-            return SETTLE_DELAY
+            return SETTLE_DELAY if owes else max(paced, SETTLE_DELAY)
         case _:
-            return None
+            return paced

@@ -40,6 +40,7 @@ class View:
     state: State
     letting_go: State | None = None  # what the partition is to become
     has_producer: bool = False  # one that nothing has disturbed
+    opened: bool = False  # there is a producer, disturbed or not
     position_is_old: bool = False  # it has to be committed again
     pins_start: bool = False  # the offset where copying starts has to be committed before any record comes
     doubted: bool = False  # the hint can't be believed: only a take-over can tell
@@ -81,7 +82,7 @@ def _has_reason(view: View) -> bool:
     """Is there a reason for a step? Without one, an idle partition would open a producer."""
     return bool(
         view.state.stopped_by_error
-        or (view.has_producer and view.state is State.STARTING)  # just taken over
+        or (view.opened and view.state is State.STARTING)  # just taken over
         or view.position_is_old
         or view.pins_start
         or view.doubted

@@ -98,6 +98,7 @@ class PartitionFacts:
             state=self.state,
             letting_go=self.letting_go,
             has_producer=has_producer,
+            opened=session is not None,
             position_is_old=self.ledger.is_old,
             pins_start=self.ledger.pins_start,
             doubted=self._doubted,

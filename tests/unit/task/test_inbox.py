@@ -50,7 +50,11 @@ def test_nothing_that_several_threads_post_is_lost() -> None:
 
 
 def test_what_people_wait_for_is_done_at_once_and_the_rest_is_paced() -> None:
-    at_once = [event for event in EVENTS if delay_of(event) == 0]
+    at_once = [event for event in EVENTS if delay_of(event, paced=60, owes=False) == 0]
     assert at_once == [LetGo(State.PAUSED), LetGo(State.RELEASED), DecisionMade()]
-    assert [event for event in EVENTS if delay_of(event) == SETTLE_DELAY] == [EndReached()]
-    assert sum(delay_of(event) is None for event in EVENTS) == len(EVENTS) - 4
+    assert all(delay_of(event, paced=60, owes=False) == 60 for event in EVENTS if event not in at_once)
+
+
+def test_an_idle_partition_waits_a_second_before_it_settles() -> None:
+    assert [event for event in EVENTS if delay_of(event, paced=0, owes=False) == SETTLE_DELAY] == [EndReached()]
+    assert delay_of(EndReached(), paced=60, owes=True) == SETTLE_DELAY, "even if its last try has failed"

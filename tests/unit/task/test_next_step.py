@@ -14,7 +14,7 @@ from mirror.task.next_step import Step, View, next_step, next_wake
 
 PACED, FULL = 0.5, 100
 STARTING = View(State.STARTING)
-RUNNING = View(State.RUNNING, has_producer=True)
+RUNNING = View(State.RUNNING, has_producer=True, opened=True)
 RETRYING = View(State.RETRYING)
 BLOCKED = View(State.BLOCKED)
 
@@ -23,7 +23,8 @@ STEPS: list[tuple[str, View, dict[str, Any], Step, float | None]] = [
     ("an idle partition has no producer", STARTING, {}, Step.WAIT, None),
     ("an idle partition keeps the one that it has", RUNNING, {}, Step.WAIT, None),
     ("the first record has it taken over", STARTING, {"records": 1}, Step.TAKE_OVER, PACED),
-    ("what was taken over counts as running", STARTING, {"has_producer": True}, Step.SETTLE, None),
+    ("what was taken over counts as running", STARTING, {"opened": True, "has_producer": True}, Step.SETTLE, None),
+    ("or is taken over again", STARTING, {"opened": True}, Step.TAKE_OVER, None),
     ("records are copied", RUNNING, {"records": 1}, Step.COPY, PACED),
     ("a full batch need not wait", RUNNING, {"records": FULL}, Step.COPY, 0.0),
     ("a disturbed producer is replaced first", RUNNING, {"has_producer": False, "records": 1}, Step.TAKE_OVER, PACED),
@@ -100,7 +101,7 @@ def test_rules_that_hold_in_every_view() -> None:
             assert view.records and not view.position_is_old and (view.sealed or not view.lost)
         if step is Step.TAKE_OVER:
             assert not view.has_producer
-            after = next_step(replace(view, has_producer=True))
+            after = next_step(replace(view, has_producer=True, opened=True))
             assert after in owner, "a producer is opened only for something that it has to do"
 
 
@@ -111,7 +112,7 @@ def test_a_turn_ends() -> None:
         while not made or not made[-1].ends_turn:
             made.append(next_step(view))
             if made[-1] is Step.TAKE_OVER:
-                view = replace(view, has_producer=True)  # noqa: PLW2901
+                view = replace(view, has_producer=True, opened=True)  # noqa: PLW2901
             if made[-1] is Step.RENEW:
                 view = replace(view, position_is_old=False)  # noqa: PLW2901
             assert len(made) <= 3
