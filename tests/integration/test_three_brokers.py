@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import NewTopic, OffsetSpec
 
-from mirror.control.topics import end_of
+from mirror.control.control_topics import end_of
 from mirror.demo.brokers import Broker, LocalCluster
 from mirror.errors import ClusterAway, MirrorError, PartitionError
 from mirror.kafka import clients
