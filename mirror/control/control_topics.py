@@ -5,7 +5,6 @@ This module writes both and reads the status topic; reader.py reads the control 
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import time
@@ -207,18 +206,13 @@ class StatusReader:
 
 def end_of(consumer: Consumer, topic: str, cluster: str) -> int:
     """The current end offset of one of these topics. Raises ClusterAway."""
-    deadline, pause = time.monotonic() + READ_TIMEOUT, 0.1
+    deadline = time.monotonic() + READ_TIMEOUT
     while True:
         left = deadline - time.monotonic()
         try:
             return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), max(0.1, left))[1])
         except KafkaException as error:
             cause: KafkaError = error.args[0]
-        # librdkafka asks the broker that it takes for the leader until this knowledge is 15 minutes old. A topic that
-        # was recreated may have another leader, and the old one then does not know the topic at all.
-        with contextlib.suppress(KafkaException):
-            consumer.list_topics(timeout=READ_TIMEOUT)
-        if cause.code() not in NOT_YET or left <= 0:
-            raise ClusterAway(cluster, f"{topic} can't be read: {cause.str()}")
-        time.sleep(pause)  # not poll: that could take a record which the caller would then never see
-        pause = min(2 * pause, 1.0)
+            if cause.code() not in NOT_YET or left <= 0:
+                raise ClusterAway(cluster, f"{topic} can't be read: {cause.str()}") from error
+            time.sleep(0.1)  # not poll: that could take a record which the caller would then never see

@@ -11,7 +11,6 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import NewTopic, OffsetSpec
 
-from mirror.control.control_topics import end_of
 from mirror.demo.brokers import Broker, LocalCluster
 from mirror.errors import ClusterAway, MirrorError, PartitionError
 from mirror.kafka import clients
@@ -23,7 +22,7 @@ from mirror.source import loss_detection
 from mirror.target.positions import Positions, to_commit
 from tests.harness import oracle, topics
 from tests.harness.command import answer
-from tests.harness.load import Made, produce
+from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, PASSED_OVER, RETRYING
 from tests.harness.waiting import PATIENCE, until
@@ -100,26 +99,6 @@ def test_a_take_over_asks_the_leader_of_now(cut_source: LocalCluster) -> None:
     last.start()
     until("settled again", settled)
     positions.close()
-
-
-def test_a_topic_that_is_made_again_on_another_broker_is_found_there(cut_source: LocalCluster) -> None:
-    """The broker that led the old one says that there is no such topic, and librdkafka would ask no other."""
-    topic, client = f"{ALIAS}-elsewhere", topics.admin(cut_source.bootstrap)
-
-    def create(broker: Broker) -> None:
-        client.create_topics([NewTopic(topic, 1, replica_assignment=[[broker.node]])])[topic].result(PATIENCE)
-
-    *_, second, last = cut_source.brokers
-    create(last)
-    consumer = clients.internal_consumer(Cluster(ALIAS, {"bootstrap.servers": cut_source.bootstrap}, {}, {}), ALIAS)
-    with contextlib.closing(consumer):
-        assert end_of(consumer, topic, ALIAS) == 0
-        topics.delete(cut_source.bootstrap, topic)
-        until("the topic is gone", lambda: not topics.partitions(cut_source.bootstrap, topic))
-        create(second)
-        until("its leader", lambda: state(cut_source, topic)[0] == second.node)
-        produce(cut_source.bootstrap, topic, [Made(None, b"first")])
-        assert end_of(consumer, topic, ALIAS) == 1
 
 
 @contextlib.contextmanager
