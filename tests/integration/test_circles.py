@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import uuid
@@ -104,8 +105,9 @@ def test_a_failback_waits_for_a_minute_of_silence_and_the_first_flow_does_not_co
     back = Service(settings((two, west, one, east, topic, {**IDENTITY, "start": "latest"})), tmp_path)
     topics.create(east.bootstrap, topic, 2)
     produce(east.bootstrap, topic, numbers("first", 10))
-    with there, back:
+    with there, contextlib.ExitStack() as later:
         there.wait_for("copied", lambda: values(west, topic) == texts("first", 10))
+        later.enter_context(back)
         refused(back, f"{two}->{one}", f"{one}->{two}", f"in a cycle: {topic} of {two} comes from {one}")
         assert back.get("/readyz")[0] == 503 and state(back, two, one) == "blocked"
         failed = [c for c in answer("check", "-c", back.file, code=1)["checks"] if c["what"] == "other flows"]
