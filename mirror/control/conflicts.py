@@ -199,12 +199,14 @@ def lineage(ours: OwnFlow, others: Iterable[OtherFlow]) -> Lineage:
     """The clusters that each of our remote topics comes from.
 
     These are our source and, for topics of the source that other live flows write, the clusters that those flows name.
+    A flow that conflicts with ours is left out: one of the two does not run. Otherwise an announcement that comes late
+    would make our plan look incomplete, and we would give way to it.
     """
     if not ours.clusters:
         return Lineage()
     found = {topic: {ours.clusters[0]} for topic in ours.remotes}
     for other in others:
-        if other.at_source and other.alive:
+        if other.at_source and other.alive and not conflict(ours, other):
             for topic in other.statement.written & found.keys():
                 found[topic].update(other.statement.comes_from(topic))
     return Lineage(ours.clusters, {ours.remotes[topic]: tuple(sorted(ids)) for topic, ids in found.items()})
