@@ -17,7 +17,9 @@ def reported_positions(flow: Flow, wanted: Collection[Partition], partitions: in
     Raises ClusterAway.
     """
     reports = (dated.report for dated in StatusReader.recent(flow, partitions))
-    return newest_positions(report for report in reports if report.partition in wanted)
+    # Under another group the flow begins anew: what it reported under the old one says nothing about its positions.
+    ours = (report for report in reports if report.group in ("", flow.group))
+    return newest_positions(report for report in ours if report.partition in wanted)
 
 
 def newest_positions(reports: Iterable[Report]) -> dict[Partition, Position]:

@@ -141,6 +141,7 @@ class Report:
     # Seconds since the Unix epoch: when the source's last stable offset stopped moving below the high watermark.
     stuck_since: float = 0.0  # 0: it moves
     held_back: int = 0  # offsets that wait for a transaction that has been open on the source for too long
+    group: str = ""  # the consumer group that has the position; "" in the reports of older versions
 
     def key(self) -> bytes:
         """The record key: the newest report of a partition replaces the older ones."""
@@ -210,5 +211,6 @@ _ADDED_LATER: Mapping[str, decode.Check[Any]] = {
     "incident": lambda raw: None if raw is None else an_incident(raw),
     "stuck_since": decode.moment(),
     "held_back": decode.integer(),
+    "group": decode.text,
     "throttled_by": lambda raw: tuple(decode.listed(decode.among(SIDES))(raw)),
 }

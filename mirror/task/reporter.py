@@ -114,6 +114,7 @@ class Reporter:
             counters=seen.counters,
             stuck_since=hold.since if hold else 0.0,
             held_back=hold.offsets if hold and overdue else 0,
+            group=self._flow.group,
         )
 
     def _lag(self, copier: Reported, seen: PartitionSnapshot) -> int:

@@ -128,6 +128,7 @@ def test_records_without_a_position_wait_for_a_decision(pair: Pair, tmp_path: Pa
     pair.produce(topic, *made("old", range(10)))
     with pair.service(tmp_path) as service:
         pair.await_same(topic)
+        service.wait_for("its position is reported", lambda: service.positions(topic).get(0) == 10)
     assert not any(map(service.find, (RETRYING, BLOCKED))), service.tail()
     renamed = {"group": f"{pair.group}-renamed"}
     with pair.service(tmp_path, renamed) as service:

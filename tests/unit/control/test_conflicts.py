@@ -101,6 +101,13 @@ def test_origins_are_the_source_and_whatever_is_copied_into_it() -> None:
     assert lineage(ours("t", clusters=()), feeds) == Lineage()
 
 
+def test_a_flow_that_conflicts_changes_no_lineage() -> None:
+    """Or its late announcement would make a plan that is in force look incomplete, and its flow would give way."""
+    back = other(plan((B, A), {"t": (B,)}, "t"), True)
+    assert conflict(ONE_WAY, back)
+    assert lineage(ONE_WAY, [back]) == Lineage((A, B), {"t": (A,), "u": (A,)})
+
+
 def test_a_refusal_names_both_flows_and_what_to_do() -> None:
     met = other(plan((B, A), {"t": (B,)}, "t"), True)
     found = Finding(met, conflict(ONE_WAY, met))
