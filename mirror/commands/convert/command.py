@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from mirror.commands.convert import reading
 from mirror.commands.convert.client_settings import P12, PEM, TO_P12, TO_PEM
+from mirror.commands.convert.dedicated import CLUSTERS_MAX, FLOWS_MAX
 from mirror.commands.convert.draft import Draft, Row
 from mirror.commands.convert.entries import FORMS, Plan, Unreadable
 from mirror.commands.convert.setting import FATES, MISSING
@@ -88,6 +89,8 @@ def save(found: Conversion, path: Path, force: bool) -> None:
 
 def _converted(path: Path) -> Conversion:
     plan = reading.read(path)
+    if len(plan.aliases) > CLUSTERS_MAX or len(plan.flows) > FLOWS_MAX:
+        raise Unreadable(f"more than {CLUSTERS_MAX} clusters or {FLOWS_MAX:,} flows: divide them among several files")
     for alias in plan.aliases:
         if not NAME.fullmatch(alias) or len(alias) > 100:
             raise Unreadable(

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from mirror.commands.convert import scopes
 from mirror.commands.convert.entries import Entry, FlowName, Item, Judged, Plan, Unreadable, true
 
-PAIRS_MAX = 1_000  # clusters, and enabled flows; mirror's own file takes no more flows
+CLUSTERS_MAX = 100
+FLOWS_MAX = 1_000  # mirror's own file takes no more
 
 
 def plan(entries: Sequence[Entry]) -> Plan:
@@ -17,14 +18,14 @@ def plan(entries: Sequence[Entry]) -> Plan:
         raise Unreadable("no key clusters: write clusters = a, b with the aliases of your clusters")
     line = by_key["clusters"].line
     aliases = list(dict.fromkeys(filter(None, (each.strip() for each in by_key["clusters"].value.split(",")))))
-    if not 2 <= len(aliases) <= PAIRS_MAX:
-        raise Unreadable(f"clusters must name 2 to {PAIRS_MAX:,} aliases, separated by commas", line)
+    if not 2 <= len(aliases) <= CLUSTERS_MAX:
+        raise Unreadable(f"clusters must name 2 to {CLUSTERS_MAX} aliases, separated by commas", line)
     flows = _enabled(aliases, by_key)
     if not flows:
         first, second = aliases[:2]
         raise Unreadable(f"no flow is enabled: write {first}->{second}.enabled = true for each direction to copy", line)
-    if len(flows) > PAIRS_MAX:
-        raise Unreadable(f"more than {PAIRS_MAX:,} flows are enabled; divide them among several files", line)
+    if len(flows) > FLOWS_MAX:
+        raise Unreadable(f"more than {FLOWS_MAX:,} flows are enabled; divide them among several files", line)
     used = [alias for alias in aliases if any(alias in flow for flow in flows)]
     found = [each for entry in entries for each in _placed(entry, aliases, used, flows)]
     return Plan(
@@ -45,18 +46,16 @@ def providers(entries: Sequence[Entry]) -> tuple[tuple[str, str], ...]:
 
 
 def _enabled(aliases: Sequence[str], by_key: Mapping[str, Entry]) -> list[FlowName]:
-    known, found = set(aliases), list[FlowName]()
+    known, found = set(aliases), dict[FlowName, bool]()
     everything = by_key.get("enabled")
     if everything and true(everything.value):
-        found = [(a, b) for a in aliases[: PAIRS_MAX + 1] for b in aliases if a != b]
+        found = {(a, b): True for a in aliases for b in aliases if a != b}
     for key, entry in by_key.items():
         source, arrow, rest = key.partition("->")
         target = rest.removesuffix(".enabled")
         if arrow and target != rest and {source, target} <= known and source != target:
-            found = [flow for flow in found if flow != (source, target)]
-            if true(entry.value):
-                found.append((source, target))
-    return found
+            found[source, target] = true(entry.value)
+    return [flow for flow, is_enabled in found.items() if is_enabled]
 
 
 def _placed(

@@ -49,9 +49,11 @@ class Draft:
     values: dict[Place, tuple[Put, str]] = field(default_factory=dict)
     _verdicts: dict[str, tuple[Entry, list[Verdict]]] = field(default_factory=dict)
     _ours: dict[str, str] = field(default_factory=dict)
+    _numbers: dict[FlowName, int] = field(default_factory=dict)
 
     def fill(self) -> None:
         """Judge every item. Raises Unreadable for a filter that can't be carried: without it too much is copied."""
+        self._numbers = {flow: number for number, flow in enumerate(self.plan.flows)}
         for judged in self.plan.judged:
             self._judge(judged)
         clusters = _grouped((each.scope, each) for each in self.plan.items if isinstance(each.scope, ClusterScope))
@@ -60,7 +62,12 @@ class Draft:
         flows = _grouped((each.scope, each) for each in self.plan.items if isinstance(each.scope, FlowScope))
         for flow, group in flows.items():
             for winner, equal in self._winners(group):
-                self._take_all(equal, self._of_flow(winner, flow))
+                policy = group.get("replication.policy.class")
+                identity = policy is not None and policy[-1].entry.value.strip().endswith("IdentityReplicationPolicy")
+                if winner.name == "replication.policy.separator" and identity:
+                    self._take_all(equal, Verdict("not needed", "identity puts nothing before the name"))
+                else:
+                    self._take_all(equal, self._of_flow(winner, flow))
 
     def rows(self) -> list[Row]:
         """The account: one row for each key of the input."""
@@ -167,7 +174,7 @@ class Draft:
         if place[0] == "flows":
             flow = place[1]
             assert isinstance(flow, tuple)
-            return f"flows[{self.plan.flows.index(flow)}].{place[2]}"
+            return f"flows[{self._numbers[flow]}].{place[2]}"
         return ".".join(str(part) for part in place)
 
 

@@ -7,7 +7,7 @@ import warnings
 
 from mirror.naming import LITERAL
 
-DEFAULT_EXCLUDE = [r".*[\-\.]internal", r".*\.replica", "__.*"]
+PATTERNS_MAX = 10_000
 
 # Java knows these and Python does not, or each means something else.
 _HINTS = {
@@ -24,10 +24,12 @@ class BadPattern(Exception):
 
 def patterns(value: str) -> list[str]:
     """The elements of a comma-separated list, as MirrorMaker splits it. Raises BadPattern."""
-    found = [each for each in (part.strip() for part in value.split(",")) if each]
+    found = list(dict.fromkeys(each for each in (part.strip() for part in value.split(",")) if each))
+    if len(found) > PATTERNS_MAX:
+        raise BadPattern(f"more than {PATTERNS_MAX:,} elements: write regular expressions for what they have in common")
     for each in found:
         _check(each)
-    return list(dict.fromkeys(found))
+    return found
 
 
 def widens(found: list[str]) -> bool:

@@ -31,14 +31,19 @@ def judge(name: str, scope: FlowScope, value: str) -> Verdict:
 
 def put(scope: FlowScope, key: str, value: Value, fate: Fate, why: str = "") -> Verdict:
     """The value as that of the flow's key, if it is within our limits."""
-    problem = refusal(key, value)
+    problem = _refused(key, value) if isinstance(value, list) else refusal(key, value)
     if problem:
         return not_possible(f"{key} {problem}")
     return Verdict(fate, why, (Put(("flows", (scope.source, scope.target), key), value),))
 
 
-def refusal(key: str, value: Value) -> str | None:
+@cache
+def refusal(key: str, value: str | int | bool) -> str | None:
     """Why our model does not take the value for a flow's key; None if it does."""
+    return _refused(key, value)
+
+
+def _refused(key: str, value: Value) -> str | None:
     try:
         FlowModel.model_validate({"source": "a", "target": "b", key: value}, context={"aliases": ["a", "b"]})
     except ValidationError:
@@ -55,7 +60,7 @@ def _list(key: str) -> Handler:
     def handler(setting: Setting, scope: FlowScope, value: str) -> Verdict:
         found = filters.patterns(value)
         if key == "topics" and not found:
-            return not_possible("an empty list copies nothing: take the flow out, or write topics")
+            raise filters.BadPattern("an empty list copies nothing: take the flow out, or write topics")
         wide = filters.widens(found)
         why = CONNECTORS["topics"].why if wide else ""
         if not found:
@@ -81,6 +86,13 @@ def _policy(setting: Setting, scope: FlowScope, value: str) -> Verdict:
     if known is None:
         return not_possible("mirror has the policies default and identity; it runs no Java class")
     return put(scope, "replication_policy", known, setting.fate)
+
+
+def _class(setting: Setting, scope: FlowScope, value: str) -> Verdict:
+    """A class that can be exchanged: MirrorMaker's own needs nothing."""
+    if value.rpartition(".")[2] == setting.default:
+        return Verdict("not needed", "it is MirrorMaker's own class, which mirror does the work of")
+    return of_table(setting)
 
 
 def _separator(setting: Setting, scope: FlowScope, value: str) -> Verdict:
@@ -139,6 +151,10 @@ HANDLERS: Mapping[str, Handler] = {
     "topics.blacklist": _list("exclude"),
     "replication.policy.class": _policy,
     "replication.policy.separator": _separator,
+    "topic.filter.class": _class,
+    "group.filter.class": _class,
+    "config.property.filter.class": _class,
+    "forwarding.admin.class": _class,
     "replication.factor": _number("replication_factor"),
     "offset-syncs.topic.replication.factor": _number(
         "internal_replication_factor", why=CONNECTORS["offset-syncs.topic.replication.factor"].why

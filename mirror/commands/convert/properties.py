@@ -40,7 +40,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         continued = (len(line) - len(line.rstrip("\\"))) % 2 == 1
         parts.append(line[:-1] if continued else line)
         if not continued:
-            yield begin, "".join(parts)
+            if "".join(parts):
+                yield begin, "".join(parts)
             parts = []
     if "".join(parts):
         yield begin, "".join(parts)

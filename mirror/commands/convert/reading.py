@@ -12,7 +12,7 @@ from mirror.commands.convert.entries import Entry, Plan, Unreadable, unique
 from mirror.config import located_yaml
 from mirror.config.located_yaml import SIZE_MAX
 
-_RESOURCE = re.compile(r"""^\s*["']?kind["']?\s*:\s*["']?(\w+)""", re.MULTILINE)
+_RESOURCE = re.compile(r"""^[ \t]*["']?kind["']?[ \t]*:[ \t]*["']?(\w+)""", re.MULTILINE)
 KIND = "KafkaMirrorMaker2"
 
 

@@ -45,8 +45,10 @@ def of_flow(entry: Entry, name: str, flow: FlowName) -> Iterator[Item | Judged]:
         yield _of_client(entry, property_, role, flow)
     elif look_up(CONNECTORS, name):
         yield Item(entry, name, FlowScope(*flow), FLOW)
-    elif look_up(WORKERS, name) or look_up(CLIENTS, name):
+    elif look_up(WORKERS, name):
         yield Judged(entry, name)
+    elif look_up(CLIENTS, name):
+        yield Judged(entry, name, IGNORED, "not needed")
     else:
         yield Judged(entry, name, UNKNOWN, "not possible")
 

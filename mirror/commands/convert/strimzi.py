@@ -7,7 +7,7 @@ from typing import Any
 
 from mirror.commands.convert import scopes
 from mirror.commands.convert.connectors import scalar
-from mirror.commands.convert.entries import Entry, FlowName, FlowScope, Item, Judged, Plan, Unreadable
+from mirror.commands.convert.entries import ClusterScope, Entry, FlowName, FlowScope, Item, Judged, Plan, Unreadable
 from mirror.commands.convert.setting import look_up
 from mirror.commands.convert.strimzi_cluster import Lines, cluster, leaves
 from mirror.commands.convert.table import STRIMZI
@@ -56,10 +56,10 @@ def plan(tree: Any, lines: Lines) -> Plan:
         raise Unreadable(f"spec.mirrors names the cluster {unknown:.100}, which is not there", lines.get(("spec",)))
     used = tuple(alias for alias in dict.fromkeys(aliases) if any(alias in flow for flow in flows))
     items = tuple(each for each in found if isinstance(each, Item))
-    unused = [each for each in items if not isinstance(each.scope, FlowScope) and each.scope.alias not in used]
+    unused = [each for each in items if isinstance(each.scope, ClusterScope) and each.scope.alias not in used]
     judged = [each for each in found if isinstance(each, Judged)]
     judged += [Judged(each.entry, each.name, "no mirror has this cluster", "not needed") for each in unused]
-    kept = tuple(each for each in items if each not in unused)
+    kept = tuple(each for each in items if isinstance(each.scope, FlowScope) or each.scope.alias in used)
     return Plan("resource", used, tuple(dict.fromkeys(flows)), kept, tuple(judged))
 
 

@@ -13,7 +13,7 @@ from mirror.commands.convert.entries import Entry
 from mirror.config.located_yaml import SECRET
 
 # Connect's ConfigTransformer: ${provider:key} or ${provider:path:key}.
-REFERENCE = re.compile(r"\$\{(?P<provider>[^}:]*):(?:(?P<path>[^}]*?):)?(?P<key>[^}]*?)\}")
+REFERENCE = re.compile(r"\$\{(?P<provider>[\w.-]{1,100}):(?P<where>[^}]{0,1000})\}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Names that look like a secret's to `SECRET`, but are none.
@@ -93,11 +93,12 @@ class Variables:
 
     def _translated(self, match: re.Match[str]) -> str | None:
         """The reference in our form; None if we have none."""
-        provider, path, key = match["provider"], match["path"], match["key"]
+        provider, (path, colon, key) = match["provider"], match["where"].partition(":")
+        path, key = (path, key) if colon else ("", path)
         kind = _kind(provider, "") if self._kinds is None else self._kinds[provider]
         if kind == "env" and not path and _VARIABLE.fullmatch(key):
             return f"${{env:{key}}}"
-        if kind == "directory" and path and path.startswith("/") and re.fullmatch(r"[\w.-]+", key):
+        if kind == "directory" and path.startswith("/") and re.fullmatch(r"[\w.-]+", key):
             return f"${{file:{path.rstrip('/')}/{key}}}"
         return None
 

@@ -27,15 +27,18 @@ def written(
     missing: Mapping[str, Sequence[str]],
 ) -> str:
     """The file. `head` is the comment at its top; `missing` says of clusters what has to be added by hand."""
+    parts: dict[Place, dict[Place, tuple[Put, str]]] = {}
+    for place, value in values.items():
+        parts.setdefault(place[:2], {})[place[2:]] = value
     lines = [f"# {_comment(line)}".rstrip() for line in head]
     lines += ["", "clusters:"]
     for alias in aliases:
-        lines += _cluster(values, alias)
+        lines += _cluster(parts.get(("clusters", alias), {}), alias)
         lines += [f"    # {_comment(line)}" for line in missing.get(alias, ())]
     lines += ["", "flows:"]
     for flow in flows:
         lines += [f"  - source: {_text(flow[0])}", f"    target: {_text(flow[1])}"]
-        own = {str(place[2]): value for place, value in values.items() if place[:2] == ("flows", flow)}
+        own = {str(place[0]): value for place, value in parts.get(("flows", flow), {}).items()}
         lines += [f"    {_line(key, *own[key])}" for key in sorted(own, key=_order)]
     return "\n".join(lines) + "\n"
 
@@ -44,9 +47,8 @@ def _order(key: str) -> tuple[int, str]:
     return (FIRST.index(key) if key in FIRST else len(FIRST), key)
 
 
-def _cluster(values: Values, alias: str) -> Iterator[str]:
+def _cluster(own: Values, alias: str) -> Iterator[str]:
     yield f"  {_text(alias)}:"
-    own = {place[2:]: value for place, value in values.items() if place[:2] == ("clusters", alias)}
     for place in sorted((each for each in own if len(each) == 1), key=lambda each: each != ("bootstrap.servers",)):
         yield f"    {_line(str(place[0]), *own[place])}"
     for role in ("consumer", "producer"):
