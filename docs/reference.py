@@ -28,7 +28,7 @@ from mirror.kafka.throttling import SIDES
 from mirror.status.flow_status import FLOW_STATES, PARTITION_STATES
 from mirror.web.metrics import FLOW, PARTITION, TOPIC, Metrics
 
-__all__ = ["FLOW", "PARTITION", "SECRET", "Metrics", "model"]  # what the tests of the site compare it with
+__all__ = ["FLOW", "PARTITION", "SECRET", "Metrics", "model", "table"]  # what the tests of the site compare it with
 
 ROOT = Path(__file__).parents[1]
 RUNBOOKS = ROOT / "docs" / "runbooks"

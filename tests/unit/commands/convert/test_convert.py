@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -358,6 +359,7 @@ BAD_JSON = [
     ("\xff{", "no key clusters"),
 ]
 HEAD = "kind: KafkaMirrorMaker2\n"
+BILLIONS = "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in pairwise("abcdefghi"))
 BAD_YAML = [
     ("a: b", "not a resource of the kind KafkaMirrorMaker2"),
     (HEAD, "spec must be a mapping"),
@@ -374,7 +376,7 @@ BAD_YAML = [
     (f"{HEAD}spec: [", "2: bad YAML"),
     (f"{HEAD}spec: 1\nspec: 2", "3: duplicate key"),
     (f"{HEAD}spec: !!python/object:os.system x", "unknown YAML tag"),
-    (f"{HEAD}a: &a [1,2,3,4,5,6,7,8,9]\n" + "".join(f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join([f'*{chr(97 + n)}'] * 9)}]\n" for n in range(8)), "aliases repeat"),
+    (f"{HEAD}a: &a [1,2,3,4,5,6,7,8,9]\n{BILLIONS}", "aliases repeat"),
     (f"{HEAD}spec: " + "[" * 20_000, "nested too deeply"),
 ]  # fmt: skip
 
