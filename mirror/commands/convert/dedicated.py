@@ -23,7 +23,7 @@ def plan(entries: Sequence[Entry]) -> Plan:
     flows = _enabled(aliases, by_key)
     if not flows:
         first, second = aliases[:2]
-        raise Unreadable(f"no flow is enabled: write {first}->{second}.enabled = true for each direction to copy", line)
+        raise Unreadable(f"no flow is enabled: write {first:.100}->{second:.100}.enabled = true for each direction to copy", line)
     if len(flows) > FLOWS_MAX:
         raise Unreadable(f"more than {FLOWS_MAX:,} flows are enabled; divide them among several files", line)
     used = [alias for alias in aliases if any(alias in flow for flow in flows)]
