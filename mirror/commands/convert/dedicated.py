@@ -22,8 +22,8 @@ def plan(entries: Sequence[Entry]) -> Plan:
         raise Unreadable(f"clusters must name 2 to {CLUSTERS_MAX} aliases, separated by commas", line)
     flows = _enabled(aliases, by_key)
     if not flows:
-        first, second = aliases[:2]
-        raise Unreadable(f"no flow is enabled: write {first:.100}->{second:.100}.enabled = true for each direction to copy", line)
+        example = f"{aliases[0]:.100}->{aliases[1]:.100}.enabled = true"
+        raise Unreadable(f"no flow is enabled: write {example} for each direction to copy", line)
     if len(flows) > FLOWS_MAX:
         raise Unreadable(f"more than {FLOWS_MAX:,} flows are enabled; divide them among several files", line)
     used = [alias for alias in aliases if any(alias in flow for flow in flows)]

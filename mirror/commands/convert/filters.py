@@ -38,6 +38,8 @@ def widens(found: list[str]) -> bool:
 
 
 def _check(pattern: str) -> None:
+    if "${" in pattern:
+        raise BadPattern(f'"{pattern:.60}": a reference can\'t stand for a list: write the names that it holds')
     if pattern.count("{") != pattern.count("}"):
         raise BadPattern(
             f'"{pattern:.60}": {{ and }} do not match; MirrorMaker splits the list at every comma, also within {{1,3}}'

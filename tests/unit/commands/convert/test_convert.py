@@ -136,7 +136,8 @@ KEYS = st.sampled_from(
 @given(st.dictionaries(KEYS, st.sampled_from(["1", "true", "x", "SSL", "", "${env:X}", "a b: c # d", "${", "-1"])))
 def test_each_key_is_accounted_for_once_whatever_the_file_has(tmp_path: Path, more: dict[str, str]) -> None:
     text = SHORT + "".join(f"{key.replace(' ', '')}={value}\n" for key, value in more.items() if key != "enabled")
-    if more.get("topics") == "":
+    if more.get("topics") in ("", "${", "${env:X}"):
+        assert "topics" in refused(tmp_path, text)
         return
     found = converted(tmp_path, text)
     assert sorted(row.key for row in found.rows) == sorted({entry.key for entry in parse(text)})
@@ -339,6 +340,7 @@ BAD = [
     (SHORT + "topics=(?<n>a)", "at position 1; write (?:...)"),
     (SHORT + "topics=[a-z&&[^b]]", "set of characters within another at position"),
     (SHORT + "topics.exclude=a{1,3}", "splits the list at every comma"),
+    (SHORT + "topics=a,${env:TOPICS}", "5: topics: \"${env:TOPICS}\": a reference can't stand for a list"),
     (SHORT + "topics=,", "an empty list copies nothing"),
     (SHORT + "topics=" + "a" * 5 + ",x" * 2 + "".join(f",t{n}" for n in range(10_001)), "more than 10,000 elements"),
     ("#" * (2**20 + 1), "larger than 1,048,576 bytes"),
