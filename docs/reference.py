@@ -17,6 +17,8 @@ from prometheus_client.core import Metric
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
+from mirror.commands.convert import table
+from mirror.commands.convert.setting import MEANINGS as FATES
 from mirror.config import model
 from mirror.config.load import json_schema
 from mirror.config.located_yaml import SECRET
@@ -26,7 +28,7 @@ from mirror.kafka.throttling import SIDES
 from mirror.status.flow_status import FLOW_STATES, PARTITION_STATES
 from mirror.web.metrics import FLOW, PARTITION, TOPIC, Metrics
 
-__all__ = ["FLOW", "PARTITION", "SECRET", "Metrics", "model"]  # what the tests of the site compare it with
+__all__ = ["FLOW", "PARTITION", "SECRET", "Metrics", "model", "table"]  # what the tests of the site compare it with
 
 ROOT = Path(__file__).parents[1]
 RUNBOOKS = ROOT / "docs" / "runbooks"
@@ -127,12 +129,36 @@ def alerts() -> str:
     return _table(("alert", "severity", "what it means"), rows)
 
 
+def mirrormaker_fates() -> str:
+    """What can become of a setting of MirrorMaker 2."""
+    return _table(("in mirror", "meaning"), [(fate, meaning) for fate, meaning in FATES.items()])
+
+
+def mirrormaker_settings() -> str:
+    """Every setting of MirrorMaker 2 with what becomes of it: the table that `mirror convert` uses."""
+    columns = ("setting", "MirrorMaker's default", "in mirror", "mirror's key", "why, or what differs")
+    parts = []
+    for part, settings in table.PARTS.items():
+        rows = [
+            (_code(each.name), _code(each.default), each.fate, _code(each.ours), _escaped(each.why))
+            for each in settings
+        ]
+        parts.append(f"### {part}\n\n{_table(columns, rows)}\n")
+    return "\n".join(parts)
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "keys": keys,
     "secrets": secrets,
     "fixed properties": fixed_properties,
     "metrics": metrics,
     "alerts": alerts,
+    "mirrormaker fates": mirrormaker_fates,
+    "mirrormaker settings": mirrormaker_settings,
 }
 
 

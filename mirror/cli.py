@@ -298,6 +298,37 @@ def plan(path: Path, flow: str | None, as_json: bool) -> None:
 
 
 @cli.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the YAML to this file.")
+@click.option("--force", is_flag=True, help="Replace the output file if it exists.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if something that matters is not carried.")
+@AS_JSON
+def convert(file: Path, output: Path | None, force: bool, strict: bool, as_json: bool) -> None:
+    """Write MirrorMaker 2's configuration as mirror's, and account for each of its keys.
+
+    FILE is mm2.properties, one or more connectors of Kafka Connect (JSON or properties), or Strimzi's resource
+    KafkaMirrorMaker2 (YAML). The result goes to stdout and the account to stderr. Secrets are in neither: the account
+    says which environment variables to set. Connects to nothing.
+
+    \b
+    Exit codes: 0 written, 1 with --strict if something that matters is not carried, 2 bad use or unreadable input.
+    Example: mirror convert mm2.properties -o mirror.yaml
+    """
+    from mirror.commands.convert import command as verb  # noqa: PLC0415
+
+    found = verb.convert(file)
+    if output is not None:
+        verb.save(found, output, force)
+    if as_json:
+        click.echo(json.dumps(found.as_dict()))
+    else:
+        if output is None:
+            click.echo(found.text, nl=False)
+        click.echo(verb.shown(found), err=True)
+    sys.exit(1 if strict and not found.whole else 0)
+
+
+@cli.command()
 def schema() -> None:
     """Print the JSON schema of the configuration file, for editors.
 

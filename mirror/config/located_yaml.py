@@ -72,18 +72,19 @@ _Loader.add_implicit_resolver(_TAG + "bool", re.compile("(?:true|True|TRUE|false
 _Loader.add_implicit_resolver(_TAG + "merge", re.compile("<<$"), ["<"])
 
 
-def read(path: Path, environ: Mapping[str, str]) -> Document:
+def read(path: Path, environ: Mapping[str, str] | None) -> Document:
     """Read a file, and replace its references `${env:NAME}` and `${file:/path}`.
 
     Never raises for bad input: the document's `problems` say what is wrong. A relative `${file:...}` begins
-    at the folder of `path`.
+    at the folder of `path`. Without an `environ` the references stay as they are: the file is not mirror's.
     """
     document = Document()
     try:
         text = _text(path)
         loader = _Loader(text)
         document.lines[()] = 1
-        document.tree = _Builder(document, References(path.parent, environ)).build(loader.get_single_node(), ())
+        references = None if environ is None else References(path.parent, environ)
+        document.tree = _Builder(document, references).build(loader.get_single_node(), ())
     except _TooMuch as error:
         document.problems.append(Problem((), str(error), error.line))
     except UnicodeDecodeError as error:
@@ -130,7 +131,7 @@ def _syntax(error: yaml.YAMLError, text: str) -> Problem:
 class _Builder:
     """Turns YAML nodes into plain values, and records their lines."""
 
-    def __init__(self, document: Document, references: References) -> None:
+    def __init__(self, document: Document, references: References | None) -> None:
         self._document = document
         self._references = references
         self._built: set[int] = set()  # ids of nodes; the nodes live as long as their root, so no id is used twice
@@ -195,7 +196,7 @@ class _Builder:
             return None
         if node.tag == _TAG + "bool":
             return text.lower()
-        if "${" not in text:
+        if "${" not in text or self._references is None:
             return text
         self._document.references.add(at)
         return self._references.resolve(

@@ -157,6 +157,21 @@ def test_every_metric_is_in_the_reference_with_its_type_and_help(site: Path) -> 
         assert helps[name] in shown, name
 
 
+def test_every_setting_of_mirrormaker_is_on_its_page_with_what_becomes_of_it(site: Path) -> None:
+    text = " ".join("".join(page(site, "from-mirrormaker.html").sections.values()).split())
+    rows = [row for rows in reference.table.PARTS.values() for row in rows]
+    assert len(rows) > 200
+    for row in rows:
+        assert row.name in text and " ".join(row.why.split()) in text, row.name
+
+
+def test_metrics_that_are_compared_with_those_of_mirrormaker_exist() -> None:
+    named = re.findall(r"mirror_\w+", (ROOT / "docs" / "from-mirrormaker.md").read_text().partition("## Metrics")[2])
+    known = {name for family in Metrics([]).registry.collect() for name in (family.name, *reference.exposed(family))}
+    assert len(named) > 10
+    assert [name for name in named if name not in known] == []
+
+
 def test_every_value_of_a_state_has_a_meaning() -> None:
     states = {value for (_, label), values in reference.LABEL_VALUES.items() if label == "state" for value in values}
     assert states - {"running"} <= reference.MEANINGS.keys()

@@ -1,0 +1,108 @@
+"""What the input holds: its keys with their values and lines, and what each is about. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+Role = Literal["", "consumer", "producer", "admin"]  # "": every client of the cluster
+ROLES: tuple[Role, ...] = ("consumer", "producer", "admin")
+
+# What the input is, for people, and where it has a cluster's address.
+Form = Literal["file", "connectors", "resource"]
+FORMS: Mapping[Form, tuple[str, str]] = {
+    "file": ("a file of MirrorMaker 2", "<alias>.bootstrap.servers"),
+    "connectors": (
+        "connectors of Kafka Connect",
+        "source.cluster.bootstrap.servers and target.cluster.bootstrap.servers",
+    ),
+    "resource": ("a resource of Strimzi", "bootstrapServers"),
+}
+
+FlowName = tuple[str, str]  # the aliases of source and target
+
+
+class Unreadable(Exception):
+    """The input can't be read or makes no sense: what is wrong and what to do, without the name of the file."""
+
+    def __init__(self, text: str, line: int | None = None) -> None:
+        super().__init__(text)
+        self.line = line
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One key of the input. `key` is unique: for JSON and YAML it is the whole path."""
+
+    key: str
+    value: str
+    line: int | None = None
+    earlier: tuple[int, ...] = ()  # lines with the same key before this one, which do not count; 0 if not known
+
+
+class ClusterScope(NamedTuple):
+    """A client property of one cluster."""
+
+    alias: str
+    role: Role = ""
+
+
+class FlowScope(NamedTuple):
+    """A setting of one flow."""
+
+    source: str
+    target: str
+
+
+Scope = ClusterScope | FlowScope
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An entry as a setting of one flow, or as a property of one cluster."""
+
+    entry: Entry
+    name: str  # without prefixes, as Kafka's documentation lists it
+    scope: Scope
+    rank: int = 0  # of items with the same name and scope the one with the highest rank counts
+    flow: FlowName | None = None  # of a cluster's property that only one flow has
+    # What `name` is: Java's property, librdkafka's, or librdkafka's with a secret whose place `entry.value` names.
+    kind: Literal["java", "ours", "secret"] = "java"
+
+
+class Judged(NamedTuple):
+    """An entry of which the form of the input alone says what becomes of it: a name of our table, or a reason."""
+
+    entry: Entry
+    name: str
+    why: str = ""
+    fate: Literal["", "same", "renamed", "not needed", "not possible"] = ""
+    ours: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The input in one form, whichever it was written in."""
+
+    form: Form
+    aliases: tuple[str, ...]
+    flows: tuple[FlowName, ...]
+    items: tuple[Item, ...]
+    judged: tuple[Judged, ...]
+    providers: tuple[tuple[str, str], ...] = ()  # config providers: name and class
+
+
+def unique(entries: Iterable[Entry]) -> list[Entry]:
+    """The entries without those whose key comes again later; the last one knows the lines of the others."""
+    found: dict[str, Entry] = {}
+    for entry in entries:
+        before = found.pop(entry.key, None)
+        lines = () if before is None else (*before.earlier, *((before.line,) if before.line else ()))
+        found[entry.key] = Entry(entry.key, entry.value, entry.line, lines)
+    return list(found.values())
+
+
+def true(value: str) -> bool:
+    """A Java boolean: `true` in any case, without the spaces around it."""
+    return value.strip().lower() == "true"

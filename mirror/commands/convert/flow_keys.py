@@ -1,0 +1,184 @@
+"""What becomes of the value of each setting of a flow. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from pydantic import ValidationError
+
+from mirror.commands.convert import filters
+from mirror.commands.convert.entries import FlowScope, true
+from mirror.commands.convert.setting import Fate, Setting
+from mirror.commands.convert.table import CONNECTORS
+from mirror.commands.convert.verdict import Put, Value, Verdict, not_possible, of_table
+from mirror.config.model import ALLOWED, FlowModel
+
+Handler = Callable[[Setting, FlowScope, str], Verdict]
+
+NUMBER = re.compile(r"-?\d{1,18}")
+POLICIES = {"DefaultReplicationPolicy": "default", "IdentityReplicationPolicy": "identity"}
+
+
+def judge(name: str, scope: FlowScope, value: str) -> Verdict:
+    """What becomes of a setting of the table with this value, in one flow. Raises BadPattern."""
+    setting = CONNECTORS[name]
+    handler = HANDLERS.get(name)
+    return handler(setting, scope, value.strip()) if handler else of_table(setting)
+
+
+def put(scope: FlowScope, key: str, value: Value, fate: Fate, why: str = "") -> Verdict:
+    """The value as that of the flow's key, if it is within our limits."""
+    problem = _refused(key, value) if isinstance(value, list) else refusal(key, value)
+    if problem:
+        return not_possible(f"{key} {problem}")
+    return Verdict(fate, why, (Put(("flows", (scope.source, scope.target), key), value),))
+
+
+@cache
+def refusal(key: str, value: str | int | bool) -> str | None:
+    """Why our model does not take the value for a flow's key; None if it does."""
+    return _refused(key, value)
+
+
+def _refused(key: str, value: Value) -> str | None:
+    try:
+        FlowModel.model_validate({"source": "a", "target": "b", key: value}, context={"aliases": ["a", "b"]})
+    except ValidationError:
+        return f"must be {_schema()['properties'][key][ALLOWED]}"
+    return None
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    return FlowModel.model_json_schema()
+
+
+def _list(key: str) -> Handler:
+    def handler(setting: Setting, scope: FlowScope, value: str) -> Verdict:
+        found = filters.patterns(value)
+        if key == "topics" and not found:
+            raise filters.BadPattern("an empty list copies nothing: take the flow out, or write topics")
+        wide = filters.widens(found)
+        why = CONNECTORS["topics"].why if wide else ""
+        if not found:
+            why = "an empty list: names that begin with __ or . or end in -internal or .internal stay left out"
+        return put(scope, key, found, "different" if wide else setting.fate, why)
+
+    return handler
+
+
+def _number(key: str, unit: str = "", why: str = "") -> Handler:
+    """A whole number; with a unit it becomes a duration."""
+
+    def handler(setting: Setting, scope: FlowScope, value: str) -> Verdict:
+        if not NUMBER.fullmatch(value):
+            return not_possible(f"not a whole number; write {key} yourself")
+        return put(scope, key, f"{value}{unit}" if unit else int(value), setting.fate, why)
+
+    return handler
+
+
+def _policy(setting: Setting, scope: FlowScope, value: str) -> Verdict:
+    known = POLICIES.get(value.rpartition(".")[2])
+    if known is None:
+        return not_possible("mirror has the policies default and identity; it runs no Java class")
+    return put(scope, "replication_policy", known, setting.fate)
+
+
+def _class(setting: Setting, scope: FlowScope, value: str) -> Verdict:
+    """A class that can be exchanged: MirrorMaker's own needs nothing."""
+    if value.rpartition(".")[2] == setting.default:
+        return Verdict("not needed", "it is MirrorMaker's own class, which mirror does the work of")
+    return of_table(setting)
+
+
+def _separator(setting: Setting, scope: FlowScope, value: str) -> Verdict:
+    return put(scope, "separator", value, setting.fate)
+
+
+def _exactly_once(setting: Setting, scope: FlowScope, value: str) -> Verdict:
+    if value.lower() in ("enabled", "required"):
+        return put(scope, "exactly_once", True, setting.fate)
+    return Verdict(
+        "different", "mirror is exactly-once by default; exactly_once: false is for targets without transactions"
+    )
+
+
+def _location(setting: Setting, scope: FlowScope, value: str) -> Verdict:
+    if value.lower() == "target":
+        return Verdict("not needed", "mirror always writes to the target, under the same name and in the same format")
+    return of_table(setting)
+
+
+def _tolerance(setting: Setting, scope: FlowScope, value: str) -> Verdict:
+    if value.lower() == "all":
+        return put(scope, "on_poison_record", "skip", "different", setting.why)
+    return Verdict("not needed", "fail is the default of on_poison_record, too")
+
+
+def _start(setting: Setting, scope: FlowScope, value: str) -> Verdict:
+    if value.lower() in ("earliest", "latest"):
+        return put(scope, "start", value.lower(), setting.fate, setting.why)
+    return not_possible(
+        "start must be earliest, latest or a time; if the source has lost records, on_data_loss decides"
+    )
+
+
+def _only_if(wanted: bool, otherwise: str) -> Handler:
+    """What the table says holds if the boolean is `wanted`; else the setting asks for nothing."""
+
+    def handler(setting: Setting, scope: FlowScope, value: str) -> Verdict:
+        return of_table(setting) if true(value) is wanted else Verdict("not needed", otherwise)
+
+    return handler
+
+
+def _always(setting: Setting, scope: FlowScope, value: str) -> Verdict:
+    """A switch for what mirror always does."""
+    if true(value):
+        return of_table(setting)
+    return not_possible(f"it can't be switched off: {setting.why}")
+
+
+_OFF = "mirror does not do it, as this key asks"
+
+HANDLERS: Mapping[str, Handler] = {
+    "topics": _list("topics"),
+    "topics.exclude": _list("exclude"),
+    "topics.blacklist": _list("exclude"),
+    "replication.policy.class": _policy,
+    "replication.policy.separator": _separator,
+    "topic.filter.class": _class,
+    "group.filter.class": _class,
+    "config.property.filter.class": _class,
+    "forwarding.admin.class": _class,
+    "replication.factor": _number("replication_factor"),
+    "offset-syncs.topic.replication.factor": _number(
+        "internal_replication_factor", why=CONNECTORS["offset-syncs.topic.replication.factor"].why
+    ),
+    "offset-syncs.topic.location": _location,
+    "offset.lag.max": _number("offset_lag_max"),
+    "refresh.topics.interval.seconds": _number("refresh_topics_interval", "s"),
+    "refresh.topics.enabled": _always,
+    "emit.offset-syncs.enabled": _always,
+    "exactly.once.source.support": _exactly_once,
+    "exactly.once.support": _exactly_once,
+    "errors.tolerance": _tolerance,
+    "sync.topic.configs.enabled": _only_if(True, _OFF),
+    "sync.topic.acls.enabled": _only_if(True, _OFF),
+    "emit.checkpoints.enabled": _only_if(True, _OFF),
+    "sync.group.offsets.enabled": _only_if(True, _OFF),
+    "emit.heartbeats.enabled": _only_if(True, _OFF),
+    "heartbeats.replication.enabled": _only_if(True, _OFF),
+    "refresh.groups.enabled": _only_if(True, _OFF),
+}
+
+# Client properties that are a flow's key in mirror.
+CLIENT_HANDLERS: Mapping[str, Handler] = {
+    "auto.offset.reset": _start,
+    "transaction.timeout.ms": _number("transaction_timeout", "ms"),
+    "compression.type": lambda setting, scope, value: put(scope, "compression", value.lower(), setting.fate),
+}

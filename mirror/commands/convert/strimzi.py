@@ -1,0 +1,145 @@
+"""Strimzi's resource KafkaMirrorMaker2, with `clusters` (v1beta2) or with `target` and `source` (v1). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mirror.commands.convert import scopes
+from mirror.commands.convert.connectors import scalar
+from mirror.commands.convert.entries import ClusterScope, Entry, FlowName, FlowScope, Item, Judged, Plan, Unreadable
+from mirror.commands.convert.setting import look_up
+from mirror.commands.convert.strimzi_cluster import Lines, cluster, leaves
+from mirror.commands.convert.table import STRIMZI
+
+MIRRORS_MAX = 1_000
+CONNECTORS = ("sourceConnector", "checkpointConnector", "heartbeatConnector")
+PATTERNS = {
+    "topicsPattern": "topics",
+    "topicsExcludePattern": "topics.exclude",
+    "topicsBlacklistPattern": "topics.blacklist",
+    "groupsPattern": "groups",
+    "groupsExcludePattern": "groups.exclude",
+    "groupsBlacklistPattern": "groups.blacklist",
+}
+
+
+def plan(tree: Any, lines: Lines) -> Plan:
+    """The resource as a plan. `lines` has the line of each key by its path. Raises Unreadable."""
+    spec = _mapping(_mapping(tree, "the resource").get("spec"), "spec")
+    found: list[Item | Judged] = []
+    for name, value in tree.items():
+        if name != "spec":
+            found.append(_judged(name, value, (name,), lines))
+    for name, value in spec.items():
+        if name not in ("clusters", "mirrors", "target"):
+            found.append(_judged(f"spec.{name}", value, ("spec", name), lines))
+    aliases, target = list[str](), str(spec.get("connectCluster") or "")
+    for index, value in enumerate(_list(spec.get("clusters"), "spec.clusters")):
+        aliases.append(_alias(value, f"spec.clusters[{index}]"))
+        found += cluster(value, aliases[-1], ("spec", "clusters", index), lines)
+    if "target" in spec:
+        target = _alias(spec["target"], "spec.target", "target")
+        aliases.append(target)
+        found += cluster(spec["target"], target, ("spec", "target"), lines)
+    flows: list[FlowName] = []
+    mirrors = _list(spec.get("mirrors"), "spec.mirrors")
+    if not 1 <= len(mirrors) <= MIRRORS_MAX:
+        raise Unreadable(f"spec.mirrors must be a list of 1 to {MIRRORS_MAX:,} mirrors", lines.get(("spec",)))
+    for index, value in enumerate(mirrors):
+        mirror = _Mirror(_mapping(value, f"spec.mirrors[{index}]"), index, target, lines)
+        flows.append(mirror.flow)
+        found += mirror.all()
+        aliases += [mirror.flow[0]] if "source" in value else []
+    unknown = next((alias for flow in flows for alias in flow if alias not in aliases), None)
+    if unknown is not None:
+        raise Unreadable(f"spec.mirrors names the cluster {unknown:.100}, which is not there", lines.get(("spec",)))
+    used = tuple(alias for alias in dict.fromkeys(aliases) if any(alias in flow for flow in flows))
+    items = tuple(each for each in found if isinstance(each, Item))
+    unused = [each for each in items if isinstance(each.scope, ClusterScope) and each.scope.alias not in used]
+    judged = [each for each in found if isinstance(each, Judged)]
+    judged += [Judged(each.entry, each.name, "no mirror has this cluster", "not needed") for each in unused]
+    kept = tuple(each for each in items if isinstance(each.scope, FlowScope) or each.scope.alias in used)
+    return Plan("resource", used, tuple(dict.fromkeys(flows)), kept, tuple(judged))
+
+
+class _Mirror:
+    """One entry of spec.mirrors: a flow."""
+
+    def __init__(self, tree: Mapping[str, Any], index: int, target: str, lines: Lines) -> None:
+        self._tree = tree
+        self._path: tuple[str | int, ...] = ("spec", "mirrors", index)
+        self._key = f"spec.mirrors[{index}]"
+        self._lines = lines
+        if "source" in tree:
+            source = _alias(tree["source"], f"{self._key}.source")
+        else:
+            source = str(tree.get("sourceCluster") or "")
+        self.flow: FlowName = (source, str(tree.get("targetCluster") or target))
+        if not all(self.flow) or self.flow[0] == self.flow[1]:
+            raise Unreadable(f"{self._key} needs a source and another target", lines.get(self._path))
+
+    def all(self) -> Iterator[Item | Judged]:
+        for name, value in self._tree.items():
+            key, path = f"{self._key}.{name}", (*self._path, name)
+            if name == "source":
+                yield from cluster(value, self.flow[0], path, self._lines)
+            elif name in ("sourceCluster", "targetCluster"):
+                ours = "flows[].source" if name == "sourceCluster" else "flows[].target"
+                yield Judged(Entry(key, scalar(value, key), self._lines.get(path)), name, "", "renamed", ours)
+            elif name in PATTERNS:
+                entry = Entry(key, scalar(value, key), self._lines.get(path))
+                yield Item(entry, PATTERNS[name], FlowScope(*self.flow), scopes.FLOW)
+            elif name in CONNECTORS:
+                yield from self._connector(_mapping(value, key), key, path)
+            else:
+                yield Judged(Entry(key, "", self._lines.get(path)), name, "unknown key", "not possible")
+
+    def _connector(self, tree: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> Iterator[Item | Judged]:
+        if not tree:
+            yield Judged(Entry(key, "", self._lines.get(path)), key, "one flow does what they do", "not needed")
+        for name, value in tree.items():
+            here = (*path, name)
+            if name == "config":
+                yield from self._config(_mapping(value, f"{key}.config"), f"{key}.config", here)
+            else:
+                setting = look_up(STRIMZI, f"<connector>.{name}") or STRIMZI["<connector>.*"]
+                yield Judged(Entry(f"{key}.{name}", "", self._lines.get(here)), setting.name)
+
+    def _config(self, tree: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> Iterator[Item | Judged]:
+        source = path[-2] == CONNECTORS[0]
+        for name, value in tree.items():
+            entry = Entry(f"{key}.{name}", scalar(value, f"{key}.{name}"), self._lines.get((*path, name)))
+            for each in scopes.of_flow(entry, name, self.flow):
+                of_client = isinstance(each, Item) and not isinstance(each.scope, FlowScope)
+                if of_client and not source:
+                    yield Judged(entry, name, f"it is the {path[-2]}'s own, and mirror has none", "not needed")
+                else:
+                    yield each
+
+
+def _judged(key: str, value: Any, path: tuple[str | int, ...], lines: Lines) -> Judged:
+    setting = look_up(STRIMZI, key)
+    entry = Entry(key, next(iter(leaves(value, key)))[1], lines.get(path))
+    return Judged(
+        entry, setting.name if setting else key, "" if setting else "unknown key", "" if setting else "not possible"
+    )
+
+
+def _mapping(value: Any, key: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise Unreadable(f"{key} must be a mapping")
+    return value
+
+
+def _list(value: Any, key: str) -> list[Any]:
+    if value is not None and not isinstance(value, list):
+        raise Unreadable(f"{key} must be a list")
+    return value or []
+
+
+def _alias(value: Any, key: str, default: str = "") -> str:
+    alias = scalar(_mapping(value, key).get("alias"), f"{key}.alias") or default
+    if not alias:
+        raise Unreadable(f"{key} needs an alias")
+    return alias

@@ -1,0 +1,182 @@
+"""One cluster of Strimzi's resource: address, TLS, authentication and configuration. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mirror.commands.convert import scopes
+from mirror.commands.convert.connectors import scalar
+from mirror.commands.convert.entries import ClusterScope, Entry, Item, Judged, Unreadable
+from mirror.commands.convert.setting import look_up
+from mirror.commands.convert.table import STRIMZI
+
+Path = tuple[str | int, ...]
+Lines = Mapping[Path, int]
+
+MECHANISMS = {
+    "plain": "PLAIN",
+    "scram-sha-256": "SCRAM-SHA-256",
+    "scram-sha-512": "SCRAM-SHA-512",
+    "oauth": "OAUTHBEARER",
+}
+# Keys of authentication that hold a value, and librdkafka's property.
+VALUES = {
+    "username": "sasl.username",
+    "clientId": "sasl.oauthbearer.client.id",
+    "tokenEndpointUri": "sasl.oauthbearer.token.endpoint.url",
+    "scope": "sasl.oauthbearer.scope",
+}
+# Keys that name a key of a Kubernetes secret; with the property that takes its value.
+SECRETS = {
+    "passwordSecret.password": "sasl.password",
+    "clientSecret.key": "sasl.oauthbearer.client.secret",
+    "certificateAndKey.certificate": "ssl.certificate.pem",
+    "certificateAndKey.key": "ssl.key.pem",
+}
+IN_VARIABLE = "an environment variable holds what it names; let the pod have it from the secret"
+
+
+def leaves(value: Any, key: str) -> Iterator[tuple[str, str]]:
+    """The single values in a value, each with its key; a mapping or list without any counts as one, empty."""
+    if isinstance(value, dict) and value:
+        for name, inner in value.items():
+            yield from leaves(inner, f"{key}.{name}")
+    elif isinstance(value, list) and value:
+        for index, inner in enumerate(value):
+            yield from leaves(inner, f"{key}[{index}]")
+    else:
+        yield key, "" if isinstance(value, dict | list) else scalar(value, key)
+
+
+def cluster(value: Any, alias: str, path: Path, lines: Lines) -> Iterator[Item | Judged]:
+    """What each key of a cluster is about. Raises Unreadable."""
+    return _Cluster(value, alias, path, lines).all()
+
+
+class _Cluster:
+    def __init__(self, tree: Any, alias: str, path: Path, lines: Lines) -> None:
+        self._key = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in path)[1:]
+        if not isinstance(tree, dict):
+            raise Unreadable(f"{self._key} must be a mapping", lines.get(path))
+        self._tree = tree
+        self._alias = alias
+        self._path = path
+        self._lines = lines
+
+    def all(self) -> Iterator[Item | Judged]:
+        for name, value in self._tree.items():
+            if name == "alias":
+                yield Judged(self._entry("alias", self._alias), name, "", "same", "clusters")
+            elif name == "bootstrapServers":
+                yield self._ours(self._entry(name, scalar(value, f"{self._key}.{name}")), "bootstrap.servers")
+            elif name == "config":
+                yield from self._config(value)
+            elif name == "tls":
+                yield from self._tls(value)
+            elif name == "authentication":
+                yield from self._authentication(value)
+            else:
+                setting = look_up(STRIMZI, f"spec.target.{name}") if self._path == ("spec", "target") else None
+                known = setting and setting.name != "spec.*"
+                text = "" if known else "unknown key"
+                yield Judged(self._entry(name, ""), f"spec.target.{name}", text, "" if known else "not possible")
+
+    def _entry(self, name: str, value: str) -> Entry:
+        first = name.partition(".")[0].partition("[")[0]
+        line = self._lines.get((*self._path, *name.split("."))) or self._lines.get((*self._path, first))
+        return Entry(f"{self._key}.{name}", value, line)
+
+    def _ours(self, entry: Entry, name: str) -> Item:
+        return Item(entry, name, ClusterScope(self._alias), scopes.CLUSTER, kind="ours")
+
+    def _secret(self, entry: Entry, name: str) -> Item:
+        return Item(entry, name, ClusterScope(self._alias), scopes.CLUSTER, kind="secret")
+
+    def _config(self, value: Any) -> Iterator[Item | Judged]:
+        if not isinstance(value, dict):
+            raise Unreadable(f"{self._key}.config must be a mapping", self._lines.get((*self._path, "config")))
+        for name, inner in value.items():
+            entry = Entry(
+                f"{self._key}.config.{name}",
+                scalar(inner, f"{self._key}.config.{name}"),
+                self._lines.get((*self._path, "config", name)),
+            )
+            yield from scopes.of_cluster(entry, name, self._alias, ())
+
+    def _tls(self, value: Any) -> Iterator[Item | Judged]:
+        certificates = value.get("trustedCertificates") if isinstance(value, dict) else None
+        named = (
+            [each for each in certificates or [] if isinstance(each, dict)] if isinstance(certificates, list) else []
+        )
+        secrets = ", ".join(dict.fromkeys(str(each.get("secretName")) for each in named))
+        first = True
+        for key, _ in leaves(value, "tls"):
+            entry = self._entry(key, f"all certificates of the Kubernetes secrets {secrets}, one after the other")
+            if first and not self._has_login():
+                yield self._ours(Entry(entry.key, "SSL", entry.line), "security.protocol")
+            if first and named:
+                yield self._secret(entry, "ssl.ca.pem")
+            elif named or not first:
+                yield Judged(entry, key, IN_VARIABLE, "renamed", f"clusters.{self._alias}.ssl.ca.pem")
+            elif self._has_login():
+                yield Judged(entry, key, "", "renamed", f"clusters.{self._alias}.security.protocol")
+            first = False
+
+    def _has_login(self) -> bool:
+        login = self._tree.get("authentication")
+        return isinstance(login, dict) and bool(login.get("type"))
+
+    def _authentication(self, value: Any) -> Iterator[Item | Judged]:
+        if not isinstance(value, dict):
+            raise Unreadable(f"{self._key}.authentication must be a mapping")
+        kind = str(value.get("type") or "")
+        known = kind in (*MECHANISMS, "tls")
+        if kind == "custom":
+            yield from self._custom(value)
+            return
+        for key, text in leaves(value, "authentication"):
+            entry = self._entry(key, text)
+            name = key.removeprefix("authentication.")
+            group, _, part = name.partition(".")
+            if not known:
+                said = "mirror knows tls, plain, scram-sha-256, scram-sha-512 and oauth; write the properties yourself"
+                yield Judged(entry, key, said, "not possible")
+            elif name == "type":
+                yield from self._type(entry, kind)
+            elif name in VALUES:
+                yield self._ours(entry, VALUES[name])
+            elif name in SECRETS:
+                secret = value[group].get("secretName") if isinstance(value[group], dict) else ""
+                yield self._secret(
+                    Entry(entry.key, f"the key {text} of the Kubernetes secret {secret}", entry.line), SECRETS[name]
+                )
+            elif part == "secretName" and f"{group}." in "".join(f"{each} " for each in SECRETS):
+                yield Judged(entry, key, IN_VARIABLE, "renamed", f"clusters.{self._alias}")
+            else:
+                yield Judged(entry, key, "no property of librdkafka is known for it", "not possible")
+
+    def _custom(self, value: Mapping[str, Any]) -> Iterator[Item | Judged]:
+        """The properties of Java's clients under `config`; `sasl` says that there is a login."""
+        for key, text in leaves(value, "authentication"):
+            entry, name = self._entry(key, text), key.removeprefix("authentication.")
+            if name == "type":
+                login = str(value.get("sasl")).lower() == "true"
+                protocol = ("SASL_" if login else "") + ("SSL" if "tls" in self._tree else "")
+                protocol = {"": "PLAINTEXT", "SASL_": "SASL_PLAINTEXT"}.get(protocol, protocol)
+                yield self._ours(Entry(entry.key, protocol, entry.line), "security.protocol")
+            elif name.startswith("config."):
+                yield Item(entry, name.removeprefix("config."), ClusterScope(self._alias), scopes.CLUSTER)
+            else:
+                yield Judged(entry, key, "security.protocol says it", "not needed")
+
+    def _type(self, entry: Entry, kind: str) -> Iterator[Item]:
+        encrypted = "tls" in self._tree
+        if kind == "tls":
+            yield self._ours(Entry(entry.key, "SSL", entry.line), "security.protocol")
+            return
+        protocol = "SASL_SSL" if encrypted else "SASL_PLAINTEXT"
+        yield self._ours(Entry(entry.key, protocol, entry.line), "security.protocol")
+        yield self._ours(Entry(entry.key, MECHANISMS[kind], entry.line), "sasl.mechanisms")
+        if kind == "oauth":
+            yield self._ours(Entry(entry.key, "oidc", entry.line), "sasl.oauthbearer.method")
