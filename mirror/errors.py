@@ -2,7 +2,8 @@
 
 An error stops a command, a partition, a task, a flow or the service. What it stops is *retrying* (mirror tries again,
 and goes on by itself) or, if the error is `blocked`, waits for a person: nothing else ends it. The log line of each
-error has `flow`, and of a partition `topic` and `partition`, `state` and `reason`.
+error has `flow`, and of a partition `topic` and `partition`, `state` and `reason`. For a partition, the function
+`recovery` in task/error_recovery.py says the same in code.
 
 MirrorError
 ├── ConfigError        command, service: ends with exit code 2; a person corrects the configuration

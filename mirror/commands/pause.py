@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from confluent_kafka.admin import OffsetSpec
 
 from mirror.commands.status import read_status
+from mirror.control.control_reader import ControlReader
+from mirror.control.control_topics import ControlWriter, StatusReader
 from mirror.control.decisions import LOST_KINDS, POSITION_KINDS, Action, Decision
 from mirror.control.orders import Scope, changes
-from mirror.control.reader import ControlReader
-from mirror.control.state import State
-from mirror.control.topics import ControlWriter, StatusReader
+from mirror.control.partition_state import State
 from mirror.errors import ConfigError
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition

@@ -11,11 +11,11 @@ from itertools import groupby
 from confluent_kafka.admin import OffsetSpec
 
 from mirror.commands.text_table import Cell, table
+from mirror.control.control_reader import ControlReader
 from mirror.control.decisions import doubt, explain, is_accepted, remote_topic
 from mirror.control.orders import Orders, is_paused
 from mirror.control.other_flows import OtherFlows
 from mirror.control.plan import Plan, merge_initial
-from mirror.control.reader import ControlReader
 from mirror.control.reported_positions import reported_positions
 from mirror.kafka import clients
 from mirror.kafka.cluster import ClusterAdmin
@@ -26,7 +26,8 @@ from mirror.settings import Flow
 from mirror.target.positions import Positions
 from mirror.target.remote_records import with_records
 from mirror.target.timestamps import KEEP, REASON
-from mirror.task.assignment import Start, find_starts
+from mirror.task.position_ledger import Start
+from mirror.task.start_offsets import find_starts
 from mirror.text import number, plural
 
 NOT_SHOWN = ANY_TIME | KEEP  # settings that every remote topic gets

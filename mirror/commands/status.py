@@ -15,11 +15,11 @@ from itertools import groupby
 from typing import Any
 
 from mirror.commands.text_table import Cell, table
+from mirror.control.control_reader import ControlReader
+from mirror.control.control_topics import DatedReport, StatusReader
 from mirror.control.decisions import Incident
+from mirror.control.partition_state import State
 from mirror.control.plan import Plan
-from mirror.control.reader import ControlReader
-from mirror.control.state import State
-from mirror.control.topics import DatedReport, StatusReader
 from mirror.errors import ClusterAway, FlowError
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition

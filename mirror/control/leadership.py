@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from mirror.control.control_reader import ControlReader
+from mirror.control.control_topics import INTENT_KEY, PLAN_KEY, ControlWriter
 from mirror.control.orders import Scope
 from mirror.control.plan import Lineage, Plan, assign, merge_initial, retire, slice_count
-from mirror.control.reader import ControlReader
-from mirror.control.topics import INTENT_KEY, PLAN_KEY, ControlWriter
 from mirror.errors import ClusterAway, FlowError, Superseded
 from mirror.kafka.clients import DEFAULTS, FENCED, INTERNAL_MAX, LIBRDKAFKA, is_lasting, transactional_properties
 from mirror.kafka.transactional_ids import leader_id

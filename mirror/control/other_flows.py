@@ -25,9 +25,9 @@ from mirror.control.conflicts import (
     rule,
     warning,
 )
+from mirror.control.control_topics import PLAN_KEY
 from mirror.control.leadership import FlowLeader
 from mirror.control.plan import Lineage
-from mirror.control.topics import PLAN_KEY
 from mirror.errors import Conflict, FlowError
 from mirror.logs import OnChange
 from mirror.model import Topic

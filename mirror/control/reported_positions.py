@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from mirror.control.control_topics import StatusReader
 from mirror.control.reports import Report
-from mirror.control.topics import StatusReader
 from mirror.model import Partition, Position
 from mirror.settings import Flow
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from mirror import decode
 from mirror.control.decisions import Incident, an_incident
-from mirror.control.state import State
+from mirror.control.partition_state import State
 from mirror.kafka.throttling import SIDES, Side
 from mirror.model import Partition, a_partition
 
@@ -36,7 +36,7 @@ LOST = (
 
 @dataclass(slots=True)
 class Counters:
-    """What one incarnation (one replicator) of a partition has done since it began. Counters never decrease."""
+    """What one incarnation (one copier) of a partition has done since it began. Counters never decrease."""
 
     records: int = 0
     bytes: int = 0  # keys, values and headers
@@ -81,6 +81,10 @@ class Counters:
                 return
         self.latency_buckets[-1] += younger - begin
 
+    def copy(self) -> Counters:
+        """A copy of the counters as they are now."""
+        return Counters(*[_copied(getattr(self, name)) for name in _COUNTERS])
+
     def plus(self, other: Counters) -> Counters:
         """The sum of both."""
         return self._combined(other, 1)
@@ -101,6 +105,10 @@ class Counters:
 _COUNTERS = [each.name for each in fields(Counters)]
 
 
+def _copied(value: Any) -> Any:
+    return value.copy() if isinstance(value, list | dict) else value
+
+
 def _added(a: Any, b: Any, sign: int) -> Any:
     if isinstance(a, list):
         return [x + sign * y for x, y in zip(a, b, strict=True)]
@@ -114,7 +122,7 @@ class Report:
     """A partition's state and cumulative counters, as the task that owns it sees them."""
 
     leader: str
-    incarnation: str  # id of the replicator that counts; the counters of another one start at zero
+    incarnation: str  # id of the copier that counts; the counters of another one start at zero
     generation: int
     partition: Partition
     remote: str

@@ -230,7 +230,7 @@ def _fixed_producer(flow: Flow) -> dict[str, Any]:
         # If the group's coordinator goes away at the wrong moment, librdkafka waits in send_offsets_to_transaction
         # without a limit until any connection of the producer changes. Closing an idle connection is such a change.
         "connections.max.idle.ms": timeout,
-        # A lost connection must be noticed, and librdkafka only logs it: see producer.Disturbances.
+        # A lost connection must be noticed, and librdkafka only logs it: see transactional_producer.Disturbances.
         "log_level": 6,
         "log.connection.close": True,
     }

@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from mirror.backoff import Backoff
+from mirror.control.control_topics import StatusReader
 from mirror.control.leadership import FlowLeader
 from mirror.control.other_flows import ConflictGuard
-from mirror.control.topics import StatusReader
 from mirror.errors import ClusterAway, Conflict, FlowError, MirrorError, Superseded
 from mirror.logs import OnChange
 from mirror.model import Partition, Topic
@@ -28,7 +28,7 @@ from mirror.settings import Flow
 from mirror.spark.session import SparkDriver
 from mirror.status.flow_status import FlowStatus
 from mirror.target import timestamps
-from mirror.target.renewal import Renewal
+from mirror.target.position_renewal import Renewal
 from mirror.text import BUG, plural
 from mirror.timing import SILENCE
 

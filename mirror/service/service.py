@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from types import FrameType
 
 from mirror import __version__
-from mirror.control.state import STOPPED_BY_ERROR
+from mirror.control.partition_state import STOPPED_BY_ERROR
 from mirror.errors import MirrorError, Superseded
 from mirror.kafka import clients
 from mirror.service.flow import FlowRunner

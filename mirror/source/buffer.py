@@ -6,11 +6,12 @@ import threading
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any
 
 from confluent_kafka import Message
 
-from mirror.kafka.batch import Batch
-from mirror.kafka.headers import weights
+from mirror.kafka.consumed_batch import ConsumedBatch
+from mirror.kafka.record_headers import read_headers, weights
 
 
 class RecordBuffer:
@@ -22,6 +23,8 @@ class RecordBuffer:
     def __init__(self, start: int) -> None:
         self._lock = threading.Lock()
         self._messages: list[Message] = []
+        self._keys: list[bytes | None] = []
+        self._headers: list[Any] = []
         self._weights: list[int] = []
         self.weight = 0  # of all of them, bytes
         self._from = start
@@ -42,8 +45,11 @@ class RecordBuffer:
                 messages = [m for m in messages if m.offset() >= self._to]
                 if not messages:
                     return
-            added = weights(messages)
+            keys, headers = list(map(Message.key, messages)), read_headers(messages)
+            added = weights(messages, keys, headers)
             self._messages.extend(messages)
+            self._keys.extend(keys)
+            self._headers.extend(headers)
             self._weights.extend(added)
             self.weight += sum(added)
             self._to = messages[-1].offset() + 1
@@ -89,23 +95,26 @@ class RecordBuffer:
             timestamp = self._messages[0].timestamp()[1] if self._messages else 0
         return int(timestamp) if timestamp > 0 else None
 
-    def batch(self, max_records: int, max_bytes: int) -> Batch | None:
+    def batch(self, max_records: int, max_bytes: int) -> ConsumedBatch | None:
         """The next batch, which stays in the buffer; at least one record, however large."""
         with self._lock:
             messages, each = self._messages[:max_records], self._weights[:max_records]
+            keys, headers = self._keys[:max_records], self._headers[:max_records]
         if not messages:
             return None
         if sum(each) > max_bytes:
             count = max(1, bisect_right(list(accumulate(each)), max_bytes))
-            messages, each = messages[:count], each[:count]
-        return Batch(
+            messages, each, keys, headers = messages[:count], each[:count], keys[:count], headers[:count]
+        return ConsumedBatch(
             messages,
+            keys,
+            headers,
             offsets=list(map(Message.offset, messages)),
             timestamps=[timestamp for _, timestamp in map(Message.timestamp, messages)],
             weight=sum(each),
         )
 
-    def committed(self, batch: Batch) -> None:
+    def committed(self, batch: ConsumedBatch) -> None:
         """Drop a batch that is on the target; nothing to do if the buffer was emptied meanwhile."""
         with self._lock:
             if not self._accepting:
@@ -140,10 +149,11 @@ class RecordBuffer:
 
     def _drop(self, count: int) -> None:
         self.weight -= sum(self._weights[:count])
-        del self._messages[:count], self._weights[:count]
+        for each in (self._messages, self._keys, self._headers, self._weights):
+            del each[:count]
 
     def _reset(self, offset: int) -> None:
-        self._messages, self._weights = [], []
+        self._messages, self._keys, self._headers, self._weights = [], [], [], []
         self.weight = 0
         self._from = self._to = offset
         self._accepting = self._sealed = False

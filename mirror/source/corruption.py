@@ -14,7 +14,7 @@ from mirror.kafka.clients import batch_reader, is_away, is_lasting
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Position
 from mirror.settings import Flow
-from mirror.source.loss import Loss
+from mirror.source.loss_detection import Loss
 
 # The checksum does not fit, the batch can't be unpacked, or has a format that is not known.
 CORRUPT = frozenset({KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError._NOT_IMPLEMENTED})

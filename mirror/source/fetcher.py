@@ -14,15 +14,15 @@ from typing import Generic, Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from mirror.control.state import State
 from mirror.kafka import clients
-from mirror.kafka.batch import leader_epoch
+from mirror.kafka.consumed_batch import leader_epoch
 from mirror.kafka.throttling import Throttle
 from mirror.kafka.topic_ids import TopicIds
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.source.buffer import RecordBuffer
 from mirror.source.corruption import CORRUPT, believed, told
+from mirror.source.fetch_events import EndReached, FetchEvent, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +32,7 @@ BUFFER_RECORDS = 200_000  # all buffers of a task together
 BUFFER_BYTES = 256 * 1024 * 1024
 METADATA_TIMEOUT = 1.0  # seconds
 PAUSE_AFTER = 0.5  # seconds that a full buffer holds everything up before only its partition is paused
+ARRIVED = RecordsArrived()
 
 
 class Fetched(Protocol):
@@ -40,26 +41,17 @@ class Fetched(Protocol):
     partition: Partition
     topic: Topic
     buffer: RecordBuffer
-    state: State
 
     @property
     def begins_at(self) -> tuple[int, int]:
         """The offset, and the leader epoch before it, at which to begin to consume."""
 
-    def begin(self) -> None:
-        """The consumer is assigned."""
+    @property
+    def stopped_by_error(self) -> bool:
+        """Has an error ended the last try?"""
 
-    def arrived(self) -> None:
-        """The buffer has new records."""
-
-    def caught_up(self, offset: int) -> None:
-        """The consumer has read to the end, which is at `offset`."""
-
-    def lost(self, reason: str) -> None:
-        """The source may have lost records."""
-
-    def unreadable(self, error: KafkaError) -> None:
-        """The source gives no records."""
+    def post(self, event: FetchEvent) -> None:
+        """Tell the partition's next step."""
 
 
 F = TypeVar("F", bound=Fetched)
@@ -69,30 +61,30 @@ F = TypeVar("F", bound=Fetched)
 class Join(Generic[F]):
     """Begin to consume a partition."""
 
-    replicator: F
+    fetched: F
 
 
 @dataclass(frozen=True, slots=True)
 class Seek(Generic[F]):
     """Consume a partition again from `position`: the buffer's seek of this `number`."""
 
-    replicator: F
+    fetched: F
     position: Position
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Leave(Generic[F]):
-    """Stop to consume a partition whose replicator is released."""
+    """Stop to consume a partition that has been let go."""
 
-    replicator: F
+    fetched: F
 
 
 Move = Join[F] | Seek[F] | Leave[F]
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class _Taken:
     """Up to which `offset` a partition's records were taken.
 
     `epoch` is the leader epoch of the last of them (-1 if not known), `looked` the newest one for which the consumer
@@ -114,7 +106,7 @@ class Fetcher(Generic[F]):
         self._flow = flow
         self._full: dict[Partition, float] = {}  # since when
         self._paused: set[Partition] = set()
-        self._taken: dict[Partition, Taken] = {}
+        self._taken: dict[Partition, _Taken] = {}
         self._said: set[tuple[str | None, int, int]] = set()
         self._topic_ids = TopicIds()
         self._consumer = clients.source_consumer(flow, self._topic_ids, throttle)
@@ -139,27 +131,27 @@ class Fetcher(Generic[F]):
         """Close the consumer."""
         self._consumer.close()
 
-    def _look_at_id(self, replicator: F) -> None:
+    def _look_at_id(self, fetched: F) -> None:
         """Have the ids compared after the next poll, if they differ: the plan's may be the newer one.
 
         The consumer's only changes with its metadata. A fetch from the topic that is gone would renew them, but none
         is made while each comparison ends in a seek.
         """
-        topic = replicator.partition.topic
-        if topic not in self._topic_ids.changed and self._reads_another(replicator):
+        topic = fetched.partition.topic
+        if topic not in self._topic_ids.changed and self._reads_another(fetched):
             with contextlib.suppress(KafkaException):  # then it is asked for again after the seek that follows
                 self._consumer.list_topics(topic, METADATA_TIMEOUT)
             self._topic_ids.changed.add(topic)
 
-    def _compare_ids(self, replicators: Iterable[F]) -> None:
-        for replicator in replicators:
-            if self._reads_another(replicator):
-                replicator.lost("the topic was deleted and created again")
+    def _compare_ids(self, partitions: Iterable[F]) -> None:
+        for fetched in partitions:
+            if self._reads_another(fetched):
+                _lost(fetched, "the topic was deleted and created again")
 
-    def _reads_another(self, replicator: F) -> bool:
+    def _reads_another(self, fetched: F) -> bool:
         """Is the consumer's topic, as far as it knows, another one than the plan's?"""
-        planned = replicator.topic.topic_id
-        return self._topic_ids.get(replicator.partition.topic, planned) != planned
+        planned = fetched.topic.topic_id
+        return self._topic_ids.get(fetched.partition.topic, planned) != planned
 
     def _dispatch(self, messages: Sequence[Message]) -> None:
         others: list[Message] = []
@@ -173,71 +165,72 @@ class Fetcher(Generic[F]):
         for key, run in groupby(zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)):
             end = begin + len(list(run))
             partition = Partition(*key)
-            replicator = self.held.get(partition)
-            if replicator is None or partition in returned or partition not in self._taken:
+            fetched = self.held.get(partition)
+            if fetched is None or partition in returned or partition not in self._taken:
                 pass
-            elif self._parted(replicator, messages[begin], messages[end - 1]):
+            elif self._parted(fetched, messages[begin], messages[end - 1]):
                 returned.add(partition)
             else:
-                replicator.buffer.append(messages[begin:end])
+                fetched.buffer.append(messages[begin:end])
                 epoch = leader_epoch(messages[end - 1])
-                self._taken[partition] = Taken(messages[end - 1].offset() + 1, epoch, epoch)
-                replicator.arrived()
-                if self._is_full(replicator):
+                self._taken[partition] = _Taken(messages[end - 1].offset() + 1, epoch, epoch)
+                fetched.post(ARRIVED)
+                if self._is_full(fetched):
                     self._full.setdefault(partition, time.monotonic())
             begin = end
         for other in others:  # after the records before them
             if other.error().code() != KafkaError._PARTITION_EOF or (other.topic(), other.partition()) not in returned:
                 self._on_error(other)
 
-    def _parted(self, replicator: F, first: Message, last: Message) -> bool:
+    def _parted(self, fetched: F, first: Message, last: Message) -> bool:
         """True if the log may have been cut below these records (KIP-320): the consumer looks, and comes again.
 
         librdkafka looks when it hears of an election; but not for a partition that it is given later, and not at the
         position that it is given. The first record of a newer leader tells; a seek makes librdkafka look. It goes
         behind the last record: the epochs of markers and aborted records, up to the end, are not known.
         """
-        partition, newest = replicator.partition, leader_epoch(last)
+        partition, newest = fetched.partition, leader_epoch(last)
         taken = self._taken[partition]
         known = taken.epoch if taken.epoch >= 0 else leader_epoch(first)
-        if newest <= max(known, taken.looked) or not replicator.buffer.go_back(taken.offset):
+        if newest <= max(known, taken.looked) or not fetched.buffer.go_back(taken.offset):
             return False
         try:
             self._consumer.seek(TopicPartition(*partition, taken.offset, leader_epoch=known))
             self._taken[partition] = replace(taken, looked=newest)
         except KafkaException as error:
-            replicator.lost(error.args[0].str())
+            _lost(fetched, error.args[0].str())
         return True
 
     def _on_error(self, message: Message) -> None:
         error: KafkaError = message.error()
         topic, number = message.topic(), message.partition()
-        replicator = self.held.get(Partition(topic, number)) if topic is not None else None
-        if replicator is not None and replicator.partition not in self._taken:  # of no assignment that still counts
+        fetched = self.held.get(Partition(topic, number)) if topic is not None else None
+        if fetched is not None and fetched.partition not in self._taken:  # of no assignment that still counts
             return
         if error.code() == KafkaError._PARTITION_EOF:
-            if replicator is not None:
-                replicator.caught_up(message.offset())
-        elif error.code() == KafkaError._AUTO_OFFSET_RESET and replicator is not None:
-            replicator.lost(error.str())
-        elif error.code() in CORRUPT and replicator is not None:
+            if fetched is not None:
+                fetched.buffer.reached(message.offset())
+                fetched.post(EndReached())
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET and fetched is not None:
+            _lost(fetched, error.str())
+        elif error.code() in CORRUPT and fetched is not None:
             # librdkafka 2.16 does not go on where the batch ends: what it gives from now on is not to be believed.
-            self._unassign(replicator.partition)
-            replicator.lost(told(error, message.offset()))
+            self._unassign(fetched.partition)
+            _lost(fetched, told(error, message.offset()))
         elif clients.is_away(error):  # the leader tells
             return
-        elif replicator is not None:
-            replicator.unreadable(error)
+        elif fetched is not None:
+            fetched.post(SourceRefused(error.str(), clients.is_lasting(error)))
         elif (topic, number, error.code()) not in self._said:
             self._said.add((topic, number, error.code()))
             where = {"flow": self._flow.name, "topic": topic, "partition": number}
             log.warning("source consumer", extra={**where, "reason": error.str()})
 
-    def _is_full(self, replicator: F) -> bool:
+    def _is_full(self, fetched: F) -> bool:
         share = max(1, len(self.held))
         records = max(1_000, min(2 * self._flow.batch_max_records, BUFFER_RECORDS // share))
         weight = max(1024 * 1024, min(2 * self._flow.batch_max_bytes, BUFFER_BYTES // share))
-        return len(replicator.buffer) >= records or replicator.buffer.weight >= weight
+        return len(fetched.buffer) >= records or fetched.buffer.weight >= weight
 
     def _hold_back(self) -> bool:
         """True while polling has to wait for full buffers.
@@ -250,13 +243,13 @@ class Fetcher(Generic[F]):
         self.progress.clear()
         now = time.monotonic()
         for partition, since in list(self._full.items()):
-            replicator = self.held[partition]
-            if not self._is_full(replicator):
+            fetched = self.held[partition]
+            if not self._is_full(fetched):
                 del self._full[partition]
                 if partition in self._paused:
                     self._paused.discard(partition)
                     self._consumer.resume([TopicPartition(*partition)])
-            elif partition not in self._paused and (replicator.state.stopped_by_error or now - since > PAUSE_AFTER):
+            elif partition not in self._paused and (fetched.stopped_by_error or now - since > PAUSE_AFTER):
                 self._paused.add(partition)
                 self._consumer.pause([TopicPartition(*partition)])
         if all(partition in self._paused for partition in self._full):
@@ -265,26 +258,26 @@ class Fetcher(Generic[F]):
         return True
 
     def _make(self, move: Move[F]) -> None:
-        replicator = move.replicator
-        partition = replicator.partition
+        fetched = move.fetched
+        partition = fetched.partition
         if isinstance(move, Join):
-            self.held[partition] = replicator
-            self._assign(partition, *replicator.begins_at)
-            replicator.begin()
-            self._look_at_id(replicator)
-        elif self.held.get(partition) is not replicator:
+            self.held[partition] = fetched
+            self._assign(partition, *fetched.begins_at)
+            fetched.post(ReadingBegan())
+            self._look_at_id(fetched)
+        elif self.held.get(partition) is not fetched:
             return
         elif isinstance(move, Seek):
             self._unassign(partition)
             self._assign(partition, move.position.offset, move.position.epoch)
-            replicator.buffer.sought(move.number)
-            self._look_at_id(replicator)
+            fetched.buffer.sought(move.number)
+            self._look_at_id(fetched)
         else:
             self._unassign(partition)
             del self.held[partition]
 
     def _assign(self, partition: Partition, offset: int, epoch: int) -> None:
-        self._taken[partition] = Taken(offset, epoch, epoch)
+        self._taken[partition] = _Taken(offset, epoch, epoch)
         self._consumer.incremental_assign([TopicPartition(*partition, offset, leader_epoch=epoch)])
 
     def _unassign(self, partition: Partition) -> None:
@@ -295,3 +288,9 @@ class Fetcher(Generic[F]):
             self._paused.discard(partition)
             self._consumer.resume([TopicPartition(*partition)])
         self._consumer.incremental_unassign([TopicPartition(*partition)])
+
+
+def _lost(fetched: Fetched, reason: str) -> None:
+    """Nothing more follows what is buffered. The buffer is sealed first, so that it takes nothing that comes after."""
+    fetched.buffer.seal()
+    fetched.post(ReadingLost(reason))

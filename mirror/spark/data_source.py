@@ -20,8 +20,8 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from mirror import logs
+from mirror.control.control_reader import ControlReader
 from mirror.control.plan import Plan
-from mirror.control.reader import ControlReader
 from mirror.errors import ClusterAway, ForeignPlan, MirrorError
 from mirror.settings import Flow, Log
 from mirror.task.task import SliceTask

@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
+from mirror.control.partition_state import STOPPED_BY_ERROR
 from mirror.control.reports import Counters, Report
-from mirror.control.state import STOPPED_BY_ERROR
 from mirror.model import Partition
 from mirror.status.observed import UNASSIGNED, is_silent, lag_seconds, observed_state, stuck_seconds
 from mirror.status.rates import RateHistory, Sample
 
-# unassigned: no task reports it. Of the others see control/state.py.
+# unassigned: no task reports it. Of the others see control/partition_state.py.
 PARTITION_STATES = (UNASSIGNED, "starting", "running", "paused", "retrying", "blocked")
 # retrying and blocked as for a partition: the flow goes on by itself, or waits for a person. stopped: this service does
 # not run it any more.

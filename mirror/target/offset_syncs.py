@@ -41,7 +41,7 @@ class OffsetSync:
 class SyncMarks:
     """Chooses the records of one partition that get an offset sync.
 
-    A sync is due for the first record of an incarnation, across every upstream gap (compaction, aborted records,
+    A sync is due for the first record of a session, across every upstream gap (compaction, aborted records,
     transaction markers), and when `lag_max` records have passed since the last one. So each upstream offset is
     at most `lag_max` records after a sync, with no gap between the two.
     """

@@ -1,4 +1,4 @@
-"""The queue between a task's fetcher and its transaction threads, and what bounds how many of a kind run at once."""
+"""When a partition's next step is due, and what bounds how many of a kind run at once."""
 
 from __future__ import annotations
 
@@ -7,13 +7,24 @@ import itertools
 import threading
 import time
 from collections import deque
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
 
+class Steps(Protocol):
+    """A partition that makes steps."""
+
+    @property
+    def stopped_by_error(self) -> bool:
+        """Has an error ended the last try?"""
+
+    def step(self) -> None:
+        """Do what is due."""
+
+
 class DelayQueue(Generic[T]):
-    """Hands out each item when it is due: at once, or later when its owner paces or backs off."""
+    """Hands out each item when it is due: at once, or later when its partition paces or backs off."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, T]] = []

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from mirror.backoff import Backoff
-from mirror.control.claims import Claimant
-from mirror.control.reader import ControlReader
+from mirror.control.control_reader import ControlReader
+from mirror.control.control_topics import ControlWriter
+from mirror.control.partition_state import State
 from mirror.control.reported_positions import newer, reported_positions
-from mirror.control.reports import Report
-from mirror.control.state import State
-from mirror.control.topics import ControlWriter
+from mirror.control.slice_claims import Claimant
 from mirror.errors import ClusterAway, MirrorError, PartitionError, TaskHung
 from mirror.kafka import clients
 from mirror.model import Partition, Position, Topic
 from mirror.source.end_offsets import SourceEnds
-from mirror.source.fetcher import Join, Leave, Move
-from mirror.task.assignment import Assignment, Start, find_starts
-from mirror.task.replicator import Owner, Replicator
-from mirror.timing import REPORT_ALL_INTERVAL, REPORT_INTERVAL
+from mirror.source.fetcher import Fetcher, Join, Leave
+from mirror.task.copier import RecordCopier
+from mirror.task.events import DecisionMade, LetGo, RenewalDue
+from mirror.task.position_ledger import Start
+from mirror.task.reporter import Reporter
+from mirror.task.slice_plan import SlicePlan
+from mirror.task.start_offsets import find_starts
+from mirror.task.task_services import TaskServices
+from mirror.task.transaction_threads import TransactionThreads
+from mirror.timing import REPORT_INTERVAL
 
 log = logging.getLogger(__name__)
 
@@ -34,42 +38,42 @@ HUNG_LEAST = 30.0  # seconds: what a take-over waits for does not depend on that
 
 
 class Supervisor(threading.Thread):
-    """Owns `assigned`; hands joins and leaves to the fetcher, which owns the consumer."""
+    """Decides which partitions the task has; hands joins and leaves to the fetcher, which has the consumer."""
 
     def __init__(
         self,
-        owner: Owner,
-        assignment: Assignment,
+        services: TaskServices,
+        plan: SlicePlan,
         control: ControlReader,
         writer: ControlWriter,
         claimant: Claimant,
-        moves: queue.SimpleQueue[Move[Replicator]],
+        fetcher: Fetcher[RecordCopier],
+        threads: TransactionThreads,
     ) -> None:
         super().__init__(daemon=True, name="supervisor")
         self.done = threading.Event()
         self.failure: MirrorError | None = None
-        self._owner = owner
-        self._flow = owner.flow
-        self._assignment = assignment
+        self._services = services
+        self._flow = services.flow
+        self._plan = plan
         self._control = control
         self._writer = writer
         self._claimant = claimant
-        self._moves = moves
-        self._source = clients.admin(owner.flow.source)
-        self._assigned: dict[Partition, Replicator] = {}
-        self._leaving: list[Replicator] = []
-        self._resting: dict[Partition, Replicator] = {}  # paused
+        self._moves = fetcher.moves
+        self._threads = threads
+        self._source = clients.admin(services.flow.source)
+        self._assigned: dict[Partition, RecordCopier] = {}
+        self._leaving: list[tuple[RecordCopier, State]] = []  # with the state that each was asked for
+        self._resting: dict[Partition, RecordCopier] = {}  # paused
         self._positions: dict[Partition, Position] = {}  # of those that have let go: newer than their last report
-        self._orders = assignment.orders
-        self._decisions = assignment.decisions
+        self._orders = plan.orders
+        self._decisions = plan.decisions
         self._ends = SourceEnds(self._source, self._flow.open_transaction_warn_after)
-        self._caught_up: dict[Partition, float] = {}  # when each last had no lag, seconds since the Unix epoch
+        self._reporter = Reporter(self._flow, plan, services.throttles, self._ends, self._staying)
         self._backoff = Backoff(0.2, 5.0)
         self._said = ""
         self._retry_at = 0.0
         self._report_at = 0.0
-        self._said_of: dict[Partition, tuple[object, ...]] = {}
-        self._all_said_at = 0.0
 
     def run(self) -> None:
         """Until the task has to finish, which is when `done` gets set."""
@@ -80,7 +84,7 @@ class Supervisor(threading.Thread):
                     self._report_at = time.monotonic() + REPORT_INTERVAL
                     self._tend()
                     self._ends.ask([*self._assigned, *self._resting])
-                    self._writer.report(self._news())
+                    self._writer.report(self._reporter.news())
                 self._control.poll(FOLLOW_TIMEOUT)
                 self._claimant.keep()
         except MirrorError as error:
@@ -92,56 +96,61 @@ class Supervisor(threading.Thread):
             self.done.set()
 
     def report(self) -> None:
-        """Say once more how each partition stands, after the task has finished."""
-        self._writer.report(self._reports())
+        """Report once more how each partition stands, after the task has finished."""
+        self._writer.report(self._reporter.all())
+
+    def _staying(self) -> list[RecordCopier]:
+        return [*self._assigned.values(), *self._resting.values()]
 
     def _follow(self) -> None:
-        wanted = self._assignment.wanted()
+        wanted = self._plan.wanted()
         if wanted is None:
             self.done.set()
             return
-        for partition, replicator in list(self._assigned.items()):
-            if _is_over(replicator, wanted):
+        for partition, copier in list(self._assigned.items()):
+            if _is_over(copier, wanted):
                 self._release(self._assigned.pop(partition))
-            elif self._assignment.is_paused(partition):
+            elif self._plan.is_paused(partition):
                 self._release(self._assigned.pop(partition), State.PAUSED)
-        for partition, replicator in list(self._resting.items()):
-            if _is_over(replicator, wanted) or not self._assignment.is_paused(partition):
+        for partition, copier in list(self._resting.items()):
+            if _is_over(copier, wanted) or not self._plan.is_paused(partition):
                 self._release(self._resting.pop(partition))
-                log.info("partition not paused any more", extra=self._where(replicator))
+                log.info("partition not paused any more", extra=self._where(copier))
         self._let_go()
-        if self._orders is not self._assignment.orders:  # who gave the new one waits for an answer
-            self._orders = self._assignment.orders
-            self._report_at = self._all_said_at = 0.0
+        if self._orders is not self._plan.orders:  # report now: an operator is waiting for the acknowledgement
+            self._orders = self._plan.orders
+            self._report_at = 0.0
+            self._reporter.report_all_next()
         self._follow_decisions()
-        held = {r.partition for r in self._leaving} | self._assigned.keys() | self._resting.keys()
+        held = {copier.partition for copier, _ in self._leaving} | self._assigned.keys() | self._resting.keys()
         joining = {p: topic for p, topic in wanted.items() if p not in held}
         if joining and time.monotonic() >= self._retry_at:
             self._join(joining)
 
     def _follow_decisions(self) -> None:
-        if self._decisions is not self._assignment.decisions:
-            self._decisions = self._assignment.decisions
-            for replicator in self._assigned.values():
-                if replicator.incident is not None:
-                    replicator.request(0.0)
+        if self._decisions is not self._plan.decisions:
+            self._decisions = self._plan.decisions
+            for copier in self._assigned.values():
+                if copier.snapshot.incident is not None:
+                    copier.post(DecisionMade())
 
     def _let_go(self) -> None:
-        for replicator in [r for r in self._leaving if r.has_let_go]:
-            self._leaving.remove(replicator)
-            if replicator.position_topic_id:
-                self._positions[replicator.partition] = replicator.at
-            self._writer.report([self._report(replicator)])  # its last transaction counts too
-            self._moves.put(Leave(replicator))
-            if replicator.state is State.PAUSED:
-                self._resting[replicator.partition] = replicator
-                log.info("partition paused", extra={**self._where(replicator), "position": replicator.position})
+        for copier, into in [each for each in self._leaving if each[0].snapshot.has_become(each[1])]:
+            self._leaving.remove((copier, into))
+            seen = copier.snapshot
+            if seen.position_topic_id:
+                self._positions[copier.partition] = seen.position
+            self._writer.report([self._reporter.one(copier)])  # its last transaction counts too
+            self._moves.put(Leave(copier))
+            if seen.state is State.PAUSED:
+                self._resting[copier.partition] = copier
+                log.info("partition paused", extra={**self._where(copier), "position": seen.position.offset})
 
-    def _release(self, replicator: Replicator, into: State = State.RELEASED) -> None:
-        replicator.release(into)
-        self._leaving.append(replicator)
+    def _release(self, copier: RecordCopier, into: State = State.RELEASED) -> None:
+        copier.post(LetGo(into))
+        self._leaving.append((copier, into))
         if into is State.RELEASED:
-            self._caught_up.pop(replicator.partition, None)
+            self._reporter.forget(copier.partition)
 
     def _join(self, joining: dict[Partition, Topic]) -> None:
         try:
@@ -161,17 +170,17 @@ class Supervisor(threading.Thread):
             self._backoff.reset()
             self._said = ""
         for partition, start in starts.items():
-            replicator = Replicator(self._owner, partition, joining[partition], start)
-            if self._assignment.is_paused(partition):
-                self._release(replicator, State.PAUSED)
+            copier = RecordCopier(self._services, partition, joining[partition], start)
+            if self._plan.is_paused(partition):
+                self._release(copier, State.PAUSED)
             else:
-                self._assigned[partition] = replicator
-                self._moves.put(Join(replicator))
+                self._assigned[partition] = copier
+                self._moves.put(Join(copier))
 
     def _find_starts(self, joining: dict[Partition, Topic]) -> dict[Partition, Start]:
         with ThreadPoolExecutor(1) as pool:  # meanwhile: records wait for both
-            reports = pool.submit(reported_positions, self._flow, joining.keys(), self._assignment.size)
-            positions = self._owner.positions
+            reports = pool.submit(reported_positions, self._flow, joining.keys(), self._plan.size)
+            positions = self._services.positions
             return find_starts(
                 self._flow, positions, self._source, joining, lambda: newer(reports.result(), self._positions)
             )
@@ -185,100 +194,36 @@ class Supervisor(threading.Thread):
 
     def _tend(self) -> None:
         """What a partition needs now and then. Raises TaskHung."""
-        now = time.monotonic()
         hung_after = max(HUNG_LEAST, HUNG_AFTER * self._flow.transaction_timeout)
         slow = 0
-        for replicator in (*self._assigned.values(), *self._resting.values(), *self._leaving):
-            lasts = replicator.step_lasts
+        for copier in (*self._staying(), *self._leaving_now()):
+            lasts = copier.step_lasts
             slow += lasts > SLOW_AFTER
             if lasts > hung_after:
                 # Seen with librdkafka 2.16, whose send_offsets_to_transaction can forget its time-out.
-                raise TaskHung(f"{replicator.partition}: a transaction hangs for {lasts:.0f} s; the task starts again")
-        self._owner.have_threads(slow)
-        for replicator in (*self._assigned.values(), *self._resting.values()):
-            if replicator.position_is_old:
-                replicator.request()
-            elif replicator.has_producer and replicator.last_used < now - self._flow.producer_idle_timeout:
-                replicator.close_idle_producer()
+                log.warning("a step hangs", extra={**self._where(copier), "stack": copier.stack})
+                raise TaskHung(f"{copier.partition}: a transaction hangs for {lasts:.0f} s; the task starts again")
+        self._threads.have(slow)
+        now = self._services.clock.monotonic()
+        for copier in self._staying():
+            seen = copier.snapshot
+            if seen.position_is_old(now):
+                copier.post(RenewalDue())
+            elif seen.has_producer and seen.last_used < now - self._flow.producer_idle_timeout:
+                copier.close_idle_producer()
 
-    def _news(self) -> Iterator[Report]:
-        """What has changed since it was last said, and everything now and then, as a sign of life."""
-        everything = time.monotonic() - self._all_said_at > REPORT_ALL_INTERVAL
-        if everything:
-            self._all_said_at = time.monotonic()
-            self._said_of.clear()
-        for report in self._reports():
-            waits = (report.lag, report.behind_since, report.stuck_since)
-            gist = (report.state, report.reason, report.position, report.last_commit, waits)
-            if self._said_of.get(report.partition) != gist:
-                self._said_of[report.partition] = gist
-                yield report
+    def _leaving_now(self) -> Iterator[RecordCopier]:
+        return (copier for copier, _ in self._leaving)
 
-    def _reports(self) -> Iterator[Report]:
-        return map(self._report, [*self._assigned.values(), *self._resting.values()])
-
-    def _report(self, replicator: Replicator) -> Report:
-        lag = self._lag(replicator)
-        throttled_by = self._owner.throttles.active if lag else []
-        hold = self._ends.hold(replicator.partition)
-        overdue = hold is not None and hold.lasts >= self._flow.open_transaction_warn_after
-        reasons = [replicator.reason, *map(self._owner.throttles.reason, throttled_by)]
-        reasons += [hold.reason] if hold and overdue else []
-        return Report(
-            leader=self._assignment.leader,
-            incarnation=replicator.identity,
-            generation=self._assignment.generation,
-            partition=replicator.partition,
-            remote=replicator.topic.remote,
-            state=replicator.state.value,
-            reason="; ".join(filter(None, reasons)),
-            throttled_by=throttled_by,
-            topic_id=replicator.position_topic_id,
-            remote_id=replicator.at.remote_id,
-            resets=replicator.at.resets,
-            incident=replicator.incident,
-            position=replicator.position,
-            lag=lag,
-            behind_since=self._behind_since(replicator, lag),
-            last_commit=replicator.last_commit,
-            counters=replicator.counters,
-            stuck_since=hold.since if hold else 0.0,
-            held_back=hold.offsets if hold and overdue else 0,
-        )
-
-    def _where(self, replicator: Replicator) -> dict[str, object]:
-        topic, partition = replicator.partition
+    def _where(self, copier: RecordCopier) -> dict[str, object]:
+        topic, partition = copier.partition
         return {"flow": self._flow.name, "topic": topic, "partition": partition}
 
-    def _lag(self, replicator: Replicator) -> int:
-        """Records up to the last stable offset; markers and aborted records at the end do not count."""
-        end = self._ends.stable.get(replicator.partition)
-        if end is None:
-            return -1
-        drained_to = replicator.buffer.drained_to
-        position = replicator.position if replicator.position >= 0 else replicator.start.offset
-        return max(0, end - (position if drained_to is None else max(position, drained_to)))
 
-    def _behind_since(self, replicator: Replicator, lag: int) -> float:
-        """When the next record came: by its timestamp, but not before the partition was last caught up.
-
-        Records may have timestamps of long ago, and one whose fetch is still to come shows none.
-        """
-        if lag <= 0:
-            if lag == 0:
-                self._caught_up[replicator.partition] = time.time()
-            return float(lag)
-        timestamp = replicator.buffer.head_timestamp
-        known = [timestamp / 1000] if timestamp is not None else []
-        if replicator.partition in self._caught_up:
-            known.append(self._caught_up[replicator.partition])
-        return max(known, default=-1.0)
-
-
-def _is_over(replicator: Replicator, wanted: Mapping[Partition, Topic]) -> bool:
-    """Is the replicator not one for what is wanted (any more)?"""
-    topic, ours = wanted.get(replicator.partition), replicator.topic
-    if topic is None or replicator.state is State.RELEASED:
+def _is_over(copier: RecordCopier, wanted: Mapping[Partition, Topic]) -> bool:
+    """Is the copier not one for what is wanted (any more)?"""
+    topic, ours = wanted.get(copier.partition), copier.topic
+    if topic is None or copier.snapshot.state is State.RELEASED:
         return True
     theirs = (topic.topic_id, topic.remote, topic.remote_id, topic.remote_lost)
     return theirs != (ours.topic_id, ours.remote, ours.remote_id, ours.remote_lost)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-import time
+import traceback
+
+from mirror.clock import Clock
+
+FRAMES = 30  # most frames of a stack that are told
 
 
 class Turn:
     """Any thread may request a step; a transaction thread takes its turn and ends it."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.not_before = 0.0  # monotonic: pacing or back-off
         self._lock = threading.Lock()  # guards all below
         self._running = False
+        self._thread = 0  # whose step it is
         self._began = 0.0  # monotonic
         self._wake_at: float | None = None
 
@@ -21,7 +28,7 @@ class Turn:
 
         Returns the seconds after which to wake a thread for it; None: that has been seen to.
         """
-        now = time.monotonic()
+        now = self._clock.monotonic()
         with self._lock:
             due = max(now, self.not_before) if delay is None else now + delay
             if self._running or (self._wake_at is not None and self._wake_at <= due):
@@ -32,7 +39,7 @@ class Turn:
     def take(self) -> bool:
         """Begin a step; False if none is due."""
         with self._lock:
-            due = self._wake_at is not None and self._wake_at <= time.monotonic()
+            due = self._wake_at is not None and self._wake_at <= self._clock.monotonic()
             return due and self._begin()
 
     def take_early(self) -> bool:
@@ -43,7 +50,8 @@ class Turn:
     def _begin(self) -> bool:
         if self._running:
             return False
-        self._running, self._began, self._wake_at = True, time.monotonic(), None
+        self._running, self._began, self._wake_at = True, self._clock.monotonic(), None
+        self._thread = threading.get_ident()
         return True
 
     def end(self) -> None:
@@ -54,10 +62,23 @@ class Turn:
     def goes_on(self) -> None:
         """A part of the step is done that may wait for as long as a transaction."""
         with self._lock:
-            self._began = time.monotonic()
+            self._began = self._clock.monotonic()
+
+    @property
+    def paced(self) -> float:
+        """Seconds until pacing and back-off allow a step."""
+        return max(0.0, self.not_before - self._clock.monotonic())
+
+    @property
+    def stack(self) -> str:
+        """Where the running step is, the innermost call first; "" when none runs."""
+        with self._lock:
+            frame = sys._current_frames().get(self._thread) if self._running else None
+        calls = traceback.extract_stack(frame)[::-1][:FRAMES] if frame is not None else []
+        return " < ".join(f"{each.name} ({each.filename}:{each.lineno})" for each in calls)
 
     @property
     def lasts(self) -> float:
         """Seconds that the running step, or its last part, has taken so far; 0 when none runs."""
         with self._lock:
-            return time.monotonic() - self._began if self._running else 0.0
+            return self._clock.monotonic() - self._began if self._running else 0.0

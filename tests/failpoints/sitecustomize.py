@@ -69,22 +69,22 @@ def _patch_producer(module: ModuleType) -> None:
     producer.commit = _around(producer.commit, None, "after-commit")
 
 
-def _patch_transaction(module: ModuleType) -> None:
-    produce = module.Incarnation._produce
+def _patch_session(module: ModuleType) -> None:
+    produce = module.RecordSession._produce
 
-    def delivered(incarnation: Any, *args: Any) -> Any:
+    def delivered(session: Any, *args: Any) -> Any:
         """Have the records on the target before the step counts as reached."""
-        answer = produce(incarnation, *args)
+        answer = produce(session, *args)
         if (FOLDER / "after-produce").exists():
-            incarnation._producer.flush()
+            session._producer.flush()
         return answer
 
-    module.Incarnation._produce = _around(delivered, "before-produce", "after-produce")
+    module.RecordSession._produce = _around(delivered, "before-produce", "after-produce")
 
 
-def _patch_replicator(module: ModuleType) -> None:
-    replicator: Any = module.Replicator
-    replicator._recover = _around(replicator._recover, "before-recovery", None)
+def _patch_copier(module: ModuleType) -> None:
+    copier: Any = module.RecordCopier
+    copier._recover = _around(copier._recover, "before-recovery", None)
 
 
 def _patch_renewal(module: ModuleType) -> None:
@@ -105,10 +105,10 @@ def _patch_source(module: ModuleType) -> None:
 
 PATCHES = {
     "mirror.target.positions": _patch_positions,
-    "mirror.target.producer": _patch_producer,
-    "mirror.target.transaction": _patch_transaction,
-    "mirror.target.renewal": _patch_renewal,
-    "mirror.task.replicator": _patch_replicator,
+    "mirror.target.transactional_producer": _patch_producer,
+    "mirror.target.record_session": _patch_session,
+    "mirror.target.position_renewal": _patch_renewal,
+    "mirror.task.copier": _patch_copier,
     "mirror.spark.data_source": _patch_source,
 }
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from mirror.demo.brokers import LocalCluster, free_port
 from tests.harness.waiting import until
 
-ADD_OFFSETS_TO_TXN, END_TXN = 25, 26
+PRODUCE, ADD_OFFSETS_TO_TXN, END_TXN = 0, 25, 26
 F = TypeVar("F", bound="Forwarder")
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -143,6 +143,7 @@ class Proxy(Forwarder):
         self.swallow_answers = False
         self.cut = False  # connections are closed and refused
         self.held: HeldBack | None = None
+        self.lose_answer_to = ""  # a topic: the answer to the next Produce to it, and its connection, are lost
         self._writers: set[asyncio.StreamWriter] = set()
 
     def hold_back_end_txn(self, prefix: str) -> HeldBack:
@@ -177,8 +178,9 @@ class Proxy(Forwarder):
                 return
             broker_in, broker_out = await asyncio.open_connection("127.0.0.1", inner)
             self._writers.add(broker_out)
-            answers = asyncio.ensure_future(self._answers(broker_in, client_out))
-            held = await self._requests(client_in, broker_in, broker_out, answers)
+            lost = asyncio.Event()
+            answers = asyncio.ensure_future(self._answers(broker_in, client_out, lost))
+            held = await self._requests(client_in, broker_in, broker_out, answers, lost)
             if held:
                 self._writers.discard(broker_out)  # the request's way stays open
                 broker_out = None
@@ -197,6 +199,7 @@ class Proxy(Forwarder):
         broker_in: asyncio.StreamReader,
         broker_out: asyncio.StreamWriter,
         answers: asyncio.Future[None],
+        lost: asyncio.Event,
     ) -> bool:
         """Pass requests on; True when the connection ended because one was held back."""
         while True:
@@ -215,6 +218,10 @@ class Proxy(Forwarder):
                     return True
                 if self._is_next_transaction(held, request):
                     await held.release(request)
+            topic = self.lose_answer_to
+            if topic and struct.unpack_from(">h", frame) == (PRODUCE,) and topic.encode() in frame:
+                self.lose_answer_to = ""
+                lost.set()
             if not self.swallow_requests:
                 broker_out.write(struct.pack(">i", size) + frame)
                 await broker_out.drain()
@@ -230,9 +237,9 @@ class Proxy(Forwarder):
             and request.transactional_id == first.transactional_id
         )
 
-    async def _answers(self, broker: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+    async def _answers(self, broker: asyncio.StreamReader, client: asyncio.StreamWriter, lost: asyncio.Event) -> None:
         with contextlib.suppress(OSError):  # a broker that is killed with unread requests resets the connection
-            while data := await broker.read(65536):
+            while (data := await broker.read(65536)) and not lost.is_set():
                 if self.delay:
                     await asyncio.sleep(self.delay)
                 if not self.swallow_answers:

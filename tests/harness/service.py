@@ -113,7 +113,7 @@ class Service:
         try:
             found = until(description, answer, timeout)
         except AssertionError as error:
-            raise TooLate(f"{description}: {error}\n{self.tail()}") from None
+            raise TooLate(f"{description}: {error}\n{self.tail()}\n{self.shown()}") from None
         assert found is not None
         return found
 
@@ -124,6 +124,20 @@ class Service:
     def tail(self, lines: int = 40) -> str:
         """The last lines of what it has written."""
         return "\n".join(self.lines[-lines:])
+
+    def shown(self) -> str:
+        """What its status page says of flows and partitions. The reasons that are not logged, too, stand there."""
+        try:
+            found = json.loads(self.get("/status")[1])["flows"]
+        except Exception as error:
+            return f"no status: {error!r}"
+        partitions = [
+            {"topic": topic["topic"], **{key: each[key] for key in ("partition", "state", "position", "reason")}}
+            for flow in found
+            for topic in flow.pop("topics", [])
+            for each in topic["partitions"]
+        ]
+        return "\n".join(json.dumps(each) for each in [*found, *partitions[:20]])
 
     # What it tells over HTTP.
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from mirror.clock import Clock
 from mirror.config.load import load
 from mirror.kafka.throttling import Throttle
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.source.fetcher import Fetcher, Join, Leave
-from mirror.task.assignment import Start
-from mirror.task.replicator import Replicator
+from mirror.task.copier import RecordCopier
+from mirror.task.position_ledger import Start
+from mirror.task.scheduler import Steps
+from mirror.task.task_services import TaskServices
 from tests.harness import topics
 from tests.harness.load import Made
 from tests.harness.pair import Pair
@@ -21,15 +25,17 @@ from tests.harness.waiting import until
 
 
 class Idle:
-    """An owner whose replicators never make a step: only what the fetcher gives them counts here."""
+    """A plan and a scheduler whose copiers never make a step: only what the fetcher gives them counts here."""
 
     renew_interval = 3600.0
 
-    def __init__(self, flow: Flow) -> None:
-        self.flow = flow
-
-    def wake(self, replicator: Replicator, delay: float) -> None:
+    def schedule(self, item: Steps, delay: float) -> None:
         """Nobody is woken."""
+
+    def services(self, flow: Flow) -> TaskServices:
+        """What a copier needs as long as it makes no step."""
+        idle: Any = self
+        return TaskServices(flow, idle, idle, idle, idle, b"", idle, idle, idle, Clock())
 
 
 @pytest.fixture
@@ -42,18 +48,18 @@ def flow(pair: Pair, tmp_path: Path) -> Flow:
 def test_a_plan_that_knows_of_a_newer_topic_than_the_consumer_finds_nothing_lost(pair: Pair, flow: Flow) -> None:
     """While nothing is fetched from the topic that is gone, the consumer would keep to its id for minutes."""
     name = pair.topic("again", 2)
-    fetcher: Fetcher[Replicator] = Fetcher(flow, Throttle())
+    fetcher: Fetcher[RecordCopier] = Fetcher(flow, Throttle())
 
-    def join(number: int) -> Replicator:
+    def join(number: int) -> RecordCopier:
         topic = Topic(pair.remote(name), topics.topic_id(pair.source, name), 2, 2)
         start = Start(0, Position(0, topic.topic_id))
-        replicator = Replicator(Idle(flow), Partition(name, number), topic, start)  # type: ignore[arg-type]
-        fetcher.moves.put(Join(replicator))
-        return replicator
+        copier = RecordCopier(Idle().services(flow), Partition(name, number), topic, start)
+        fetcher.moves.put(Join(copier))
+        return copier
 
-    def gets(replicator: Replicator, records: int) -> bool:
+    def gets(copier: RecordCopier, records: int) -> bool:
         fetcher.poll()
-        return len(replicator.buffer) == records
+        return len(copier.buffer) == records
 
     pair.produce(name, Made(b"old", b"old"))
     old = join(0)
@@ -64,7 +70,7 @@ def test_a_plan_that_knows_of_a_newer_topic_than_the_consumer_finds_nothing_lost
     for number in range(2):
         pair.produce(name, Made(b"new", b"new"), Made(b"new", b"newer"), partition=number)
     new = [join(number) for number in range(2)]
-    for replicator in new:
-        until("the new records", lambda replicator=replicator: gets(replicator, 2))  # type: ignore[misc]
-        assert not replicator.buffer.sealed
+    for copier in new:
+        until("the new records", lambda copier=copier: gets(copier, 2))  # type: ignore[misc]
+        assert not copier.buffer.sealed
     fetcher.close()

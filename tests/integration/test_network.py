@@ -20,13 +20,13 @@ from mirror.kafka.throttling import Throttle
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
 from mirror.source.fetcher import Fetcher
-from mirror.target.producer import TransactionalProducer
-from mirror.task.replicator import Replicator
+from mirror.target.transactional_producer import TransactionalProducer
+from mirror.task.copier import RecordCopier
 from tests.harness import oracle
-from tests.harness.load import Load
+from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
 from tests.harness.proxy import Proxy
-from tests.harness.service import Service
+from tests.harness.service import BLOCKED, Service
 from tests.harness.waiting import until
 
 ALIAS = "net"
@@ -97,6 +97,20 @@ def test_the_target_is_cut_off(net: Net, kind: str) -> None:
     net.direct.assert_settled(topic)
 
 
+def test_a_request_that_arrives_twice_does_not_look_like_other_timestamps(net: Net) -> None:
+    """A broker answers the second one with a time, as if the topic had LogAppendTime."""
+    topic = net.direct.topic("twice")
+    net.direct.produce(topic, Made(None, b"first"))
+    net.direct.await_same(topic)
+    since = len(net.service.events)
+    net.proxy.lose_answer_to = net.direct.remote(topic)
+    net.direct.produce(topic, Made(None, b"second"))
+    net.direct.await_same(topic)
+    assert not net.proxy.lose_answer_to, "no answer was lost"
+    assert not net.service.find(BLOCKED, since), net.service.tail()
+    net.direct.assert_settled(topic)
+
+
 def flow_of(service: Service, directory: Path, **changes: object) -> Flow:
     """The service's flow as mirror itself reads it."""
     text = service.file.read_text()
@@ -111,7 +125,7 @@ def flow_of(service: Service, directory: Path, **changes: object) -> Flow:
 def test_a_closed_connection_makes_a_producer_suspect(net: Net, tmp_path: Path) -> None:
     """librdkafka tells no callback about it, and would go on with the same epoch."""
     flow = flow_of(net.service, tmp_path)
-    fetcher: Fetcher[Replicator] = Fetcher(flow, Throttle())
+    fetcher: Fetcher[RecordCopier] = Fetcher(flow, Throttle())
     producer = TransactionalProducer(flow, "suspected", fetcher.group_metadata, Throttle())
     producer.fence()
     producer.begin()
@@ -129,7 +143,7 @@ def test_a_producer_that_was_fenced_says_so_and_ends(net: Net, tmp_path: Path) -
     flow = flow_of(net.service, tmp_path)
     quick = {**flow.target.properties, "bootstrap.servers": net.target.bootstrap}  # past the proxy
     flow = replace(flow, target=replace(flow.target, properties=quick))
-    fetcher: Fetcher[Replicator] = Fetcher(flow, Throttle())
+    fetcher: Fetcher[RecordCopier] = Fetcher(flow, Throttle())
     known = []
 
     def fence(finds_out: Callable[[TransactionalProducer], None]) -> None:

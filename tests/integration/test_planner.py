@@ -8,8 +8,8 @@ import yaml
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from mirror.config.load import load
+from mirror.control.control_topics import PLAN_KEY, Claim, ControlWriter
 from mirror.control.plan import Plan
-from mirror.control.topics import PLAN_KEY, Claim, ControlWriter
 from mirror.settings import Log
 from mirror.spark.data_source import EpochReader, Offset
 from tests.harness import topics

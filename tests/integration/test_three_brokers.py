@@ -18,7 +18,7 @@ from mirror.kafka.clients import LIBRDKAFKA
 from mirror.kafka.cluster import ClusterAdmin, list_offsets
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Cluster
-from mirror.source import loss
+from mirror.source import loss_detection
 from mirror.target.positions import Positions, to_commit
 from tests.harness import oracle, topics
 from tests.harness.command import answer
@@ -173,9 +173,9 @@ def test_a_leader_that_was_deposed_proves_no_loss(cut_source: LocalCluster) -> N
     until("another leader", lambda: state(cut_source, topic)[0] == 1, PATIENCE)
     pair.produce(topic, *(Made(None, b"x") for _ in range(100)))
 
-    def found(position: Position) -> loss.Loss | str | None:
+    def found(position: Position) -> loss_detection.Loss | str | None:
         try:
-            return loss.find(source, Partition(topic, 0), planned, position, "out of range")
+            return loss_detection.find(source, Partition(topic, 0), planned, position, "out of range")
         except PartitionError as error:
             return str(error)
         except ClusterAway:  # it asked one of the others
@@ -223,12 +223,12 @@ def test_what_was_cut_off_ahead_of_the_position_is_no_loss(cut_source: LocalClus
     source = ClusterAdmin(Cluster(ALIAS, {"bootstrap.servers": pair.source}, {}, {}))
     topic = Topic(pair.remote(name), source.topic_ids([name])[name], 1, 1)
 
-    def found(position: int) -> loss.Loss | None:
+    def found(position: int) -> loss_detection.Loss | None:
         said = "Partition log truncation detected at offset 200 (leader epoch 0): broker end offset is 120"
-        return loss.find(source, Partition(name, 0), topic, Position(position, topic.topic_id), said)
+        return loss_detection.find(source, Partition(name, 0), topic, Position(position, topic.topic_id), said)
 
     assert found(120) is None
-    assert found(121) == loss.Loss("truncated", 121, 120)
+    assert found(121) == loss_detection.Loss("truncated", 121, 120)
 
 
 def test_a_marker_of_a_newer_leader_is_no_cut(

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror.commands.status import reported_flow, shown
+from mirror.control.control_topics import Claim, DatedReport
 from mirror.control.decisions import Decision, Incident
 from mirror.control.orders import Order, Scope
 from mirror.control.plan import Plan
 from mirror.control.reports import Report
-from mirror.control.topics import Claim, DatedReport
 from mirror.decode import Malformed
 from mirror.model import Partition, Position, Topic
 from mirror.status.flow_status import FlowStatus

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from mirror import errors
-from mirror.control.state import TRANSITIONS, State
+from mirror.control.partition_state import TRANSITIONS, State
 from mirror.errors import ClusterAway, ConfigError, Conflict, FlowError, MirrorError, OutcomeUnknown, PartitionError
 from mirror.kafka.clients import is_away, is_lasting
 

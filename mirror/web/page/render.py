@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 from xml.etree.ElementTree import Element
 
-from mirror.control.state import STOPPED_BY_ERROR
+from mirror.control.partition_state import STOPPED_BY_ERROR
 from mirror.status.overview import EventView, FlowView, Lag, Overview, Pace, PartitionView, TopicView
 from mirror.status.rates import POINTS, TOPIC_POINTS
 from mirror.text import ABSENT, byte_rate, count, duration, plural, rate, time_of_day

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from mirror.commands.status import ReportedFlow, reported_flow, shown
+from mirror.control.control_topics import DatedReport
 from mirror.control.plan import Plan
 from mirror.control.reports import Counters, Report
-from mirror.control.topics import DatedReport
 from mirror.model import Partition, Topic
 from mirror.timing import SILENCE
 

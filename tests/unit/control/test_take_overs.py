@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mirror.control.reader import REMEMBERED, ControlReader
-from mirror.control.topics import Claim
+from mirror.control.control_reader import REMEMBERED, ControlReader
+from mirror.control.control_topics import Claim
 from mirror.settings import Flow
-from tests.unit.control.test_reader import Entry, Log, flow, topic  # noqa: F401  # fixtures
+from tests.unit.control.test_control_reader import Entry, Log, flow, topic  # noqa: F401  # fixtures
 
 FIRST = [Claim(0, "a", "us", "one"), Claim(1, "b", "us", "one")]
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from mirror.kafka.headers import HEADER_WEIGHT, weights
+from mirror.kafka.record_headers import HEADER_WEIGHT, weights
 from mirror.source.buffer import RecordBuffer
 
 
@@ -286,7 +286,23 @@ def test_batches_are_the_records_in_order(gaps: list[int], most: int, most_bytes
     seen: list[int] = []
     while (batch := buffer.batch(most, most_bytes)) is not None:
         assert len(batch.messages) <= most
-        assert len(batch.messages) == 1 or sum(weights(batch.messages)) <= most_bytes
+        assert len(batch.messages) == 1 or sum(weights(batch.messages, batch.keys, batch.headers)) <= most_bytes
         seen += batch.offsets
         buffer.committed(batch)
     assert seen == sent
+
+
+def test_a_batch_has_the_keys_and_headers_that_the_buffer_has_read() -> None:
+    """In step with the records, wherever the buffer was cut."""
+    buffer = RecordBuffer(0)
+    sent = [message(offset, b"v", b"%d" % offset, [("h", b"%d" % offset)] * (offset % 3)) for offset in range(20)]
+    buffer.append(sent[:12])
+    buffer.append(sent[10:])
+    first = buffer.batch(5, 10**6)
+    assert first is not None
+    buffer.committed(first)
+    assert buffer.resume_at(7) is None
+    for batch, begin in ((first, 0), (buffer.batch(4, 10**6), 7)):
+        assert batch is not None and batch.offsets[0] == begin
+        assert batch.keys == [b"%d" % offset for offset in batch.offsets]
+        assert [len(each or ()) for each in batch.headers] == [offset % 3 for offset in batch.offsets]

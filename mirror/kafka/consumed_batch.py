@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import Message
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """Records of one partition that are copied in one transaction."""
+class ConsumedBatch:
+    """Records of one partition that are copied in one transaction.
+
+    The buffer reads each record's key and headers once, because every read is a call for every record.
+    """
 
     messages: list[Message]
+    keys: Sequence[bytes | None]
+    headers: Sequence[Any]  # as record_headers.read_headers gives them
     offsets: list[int]  # upstream, ascending
     timestamps: list[int]  # ms since the Unix epoch
-    weight: int  # bytes in memory, see headers.weights
+    weight: int  # bytes in memory, see record_headers.weights
 
     @property
     def next_offset(self) -> int:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, TopicPartition
 
+from mirror.control.control_topics import CLAIM_KEY, INTENT_KEY, ORDER_KEY, PLAN_KEY, READ_TIMEOUT, Claim, end_of
 from mirror.control.decisions import KEY as DECISION_KEY
 from mirror.control.decisions import Decision
 from mirror.control.orders import Order, Scope, replayed
 from mirror.control.plan import Plan
-from mirror.control.topics import CLAIM_KEY, INTENT_KEY, ORDER_KEY, PLAN_KEY, READ_TIMEOUT, Claim, end_of
 from mirror.errors import ClusterAway, ForeignPlan
 from mirror.kafka.clients import internal_consumer
 from mirror.kafka.cluster import ClusterAdmin

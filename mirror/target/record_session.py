@@ -1,9 +1,8 @@
-"""What goes into one transaction: records, their offset syncs and the position, on one producer incarnation."""
+"""What goes into one transaction: records, their offset syncs and the position, on one fenced producer."""
 
 from __future__ import annotations
 
 import contextlib
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice, repeat
@@ -11,18 +10,19 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message
 
+from mirror.clock import Clock
 from mirror.errors import MirrorError, OutcomeUnknown, PartitionError, RecordsRefused
-from mirror.kafka.batch import Batch
 from mirror.kafka.clients import request_limits
-from mirror.kafka.headers import HEADER_WEIGHT, NO_HEADERS, readable
+from mirror.kafka.consumed_batch import ConsumedBatch
+from mirror.kafka.record_headers import HEADER_WEIGHT, NO_HEADERS, readable
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.target import timestamps
 from mirror.target.dead_letters import dead_letter
-from mirror.target.idempotent import IdempotentProducer
+from mirror.target.idempotent_producer import IdempotentProducer
 from mirror.target.offset_syncs import OffsetSync, SyncMarks
 from mirror.target.positions import to_commit
-from mirror.target.producer import TransactionalProducer
+from mirror.target.transactional_producer import TransactionalProducer
 
 UNINTERRUPTED = 1_000  # records queued before another thread may have the interpreter
 # Why a record of one of mirror's own topics was not delivered, if that topic may be missing. librdkafka waits for the
@@ -37,19 +37,21 @@ UNEVEN = 1.1  # requests taken for full, for records are not all of a size
 TargetProducer = TransactionalProducer | IdempotentProducer
 
 
-class Incarnation:
+class RecordSession:
     """A fenced producer and what it has told the target so far; discarded with the producer after any doubt."""
 
-    def __init__(self, flow: Flow, partition: Partition, topic: Topic, producer: TargetProducer) -> None:
+    def __init__(self, flow: Flow, partition: Partition, topic: Topic, producer: TargetProducer, clock: Clock) -> None:
         self._flow = flow
         self._partition = partition
         self._topic = topic
         self._producer = producer
+        self._clock = clock
         self._request_limits = request_limits(flow)
         self._marks = SyncMarks(flow.offset_lag_max)
         self._tail: OffsetSync | None = None
-        # Records whose timestamp the target replaced. Of this transaction: with one, there is no next one.
+        # The times that the target gave records of this transaction. With one, there is no next transaction.
         self._restamped: list[int] | None = [] if flow.exactly_once and not flow.accept_log_append_time else None
+        self._sent: Sequence[int] = ()  # the timestamps of the records of this transaction
         self._beside = ""  # which of mirror's own topics is being produced to
         self._gone: dict[str, str] = {}  # own topics that took no record, and why
         self.duration = 0.0  # seconds that the last transaction took
@@ -65,7 +67,7 @@ class Incarnation:
         """Has the last record of the last batch no offset sync yet?"""
         return self._tail is not None
 
-    def copy(self, batch: Batch, position: Position) -> int:
+    def copy(self, batch: ConsumedBatch, position: Position) -> int:
         """Copy `batch` in one transaction with the position after it; returns the bytes of keys, values and headers.
 
         Raises TransactionAborted, RecordsRefused, ProducerFenced or OutcomeUnknown.
@@ -111,7 +113,7 @@ class Incarnation:
         """Commit a position again as it is, and be it one of a topic that is gone. Raises as `copy`."""
         self._run(lambda: None, position)
 
-    def pass_over(self, batch: Batch, position: Position, reason: str, whole: bool) -> None:
+    def pass_over(self, batch: ConsumedBatch, position: Position, reason: str, whole: bool) -> None:
         """Commit the position behind a record that the target refuses, by policy with a dead letter.
 
         If not `whole`, the letter has none of the record's bytes. Raises as `copy`.
@@ -121,13 +123,13 @@ class Incarnation:
             if self._flow.on_poison_record == "dead_letter":
                 headers = NO_HEADERS
                 with contextlib.suppress(RecordsRefused):  # for the sake of its headers: then `reason` says so
-                    (headers,) = readable(batch.messages)
+                    (headers,) = readable(batch.headers)
                 letter = dead_letter(self._partition, batch.messages[0], headers, reason, whole)
                 self._produce_beside(self._flow.dead_letter_topic, **letter)
 
         self._run(produce, position)
 
-    def delivered(self, batch: Batch) -> int:
+    def delivered(self, batch: ConsumedBatch) -> int:
         """How many records of a batch that failed stand on the target all the same, the first ones."""
         return min(self._producer.delivered, len(batch.offsets))  # offset syncs come after the records
 
@@ -136,16 +138,14 @@ class Incarnation:
         self._producer.discard()
 
     def _run(self, produce: Callable[[], None], position: Position) -> None:
-        producer, begun = self._producer, time.monotonic()
+        producer, begun = self._producer, self._clock.monotonic()
         self._beside = ""
         self._gone.clear()
         try:
             producer.begin()
             produce()
             producer.send_position(to_commit(position, self._topic.remote, self._partition.partition))
-            if self._restamped:  # the last record is delivered: as it went, so did those before it
-                remedy = timestamps.remedy(self._flow, self._topic.remote)
-                raise PartitionError(f"{self._topic.remote}: {timestamps.REASON}; {remedy}", blocked=True)
+            self._check_timestamps()
             producer.commit()
         except KafkaException as error:
             failure: KafkaError = error.args[0]
@@ -155,10 +155,23 @@ class Incarnation:
             away = isinstance(error, MirrorError) and error.away
             raise OutcomeUnknown(f"{type(error).__name__}: {error}", away) from error
         else:
-            self.ended = time.monotonic()
+            self.ended = self._clock.monotonic()
             self.duration = self.ended - begun
             return
         raise self._naming(producer.failed(failure))  # out here, see clients.py
+
+    def _check_timestamps(self) -> None:
+        """Raise PartitionError if the target has replaced timestamps; the last record shows it for those before it.
+
+        A broker that gets a batch twice, because its first answer was lost, answers with the batch's newest timestamp
+        where it would give the time of LogAppendTime. So a time that was sent proves nothing: another attempt does.
+        """
+        if not self._restamped:
+            return
+        if set(self._restamped) <= set(self._sent):
+            raise PartitionError(f"{self._topic.remote}: the target got records twice, or replaces their timestamps")
+        remedy = timestamps.remedy(self._flow, self._topic.remote)
+        raise PartitionError(f"{self._topic.remote}: {timestamps.REASON}; {remedy}", blocked=True)
 
     def _naming(self, error: PartitionError) -> PartitionError:
         """With the name of mirror's own topic that is missing, if that is why; librdkafka does not tell it."""
@@ -170,11 +183,10 @@ class Incarnation:
             error.args = (text,)
         return error
 
-    def _produce(self, batch: Batch, chosen: Sequence[int], downstream: dict[int, int]) -> int:
+    def _produce(self, batch: ConsumedBatch, chosen: Sequence[int], downstream: dict[int, int]) -> int:
         """Queue the batch; the records `chosen` and the last one will tell their downstream offset."""
-        messages = batch.messages
-        keys = list(map(Message.key, messages))
-        headers = readable(messages)
+        messages, self._sent = batch.messages, batch.timestamps
+        keys, headers = batch.keys, readable(batch.headers)
         tells: list[Callable[..., None] | None] = [None] * len(messages)
         for index in (*chosen, len(messages) - 1):
             tells[index] = _tell(downstream, index, self._restamped)
@@ -195,7 +207,7 @@ class Incarnation:
         limit, records = self._request_limits
         return 1 + min(records, int(UNEVEN * limit / max(1.0, size)))
 
-    def _sync(self, batch: Batch, index: int, downstream: dict[int, int]) -> OffsetSync:
+    def _sync(self, batch: ConsumedBatch, index: int, downstream: dict[int, int]) -> OffsetSync:
         return OffsetSync(*self._partition, batch.offsets[index], downstream[index])
 
     def _produce_sync(self, sync: OffsetSync) -> None:
@@ -213,8 +225,9 @@ def _tell(
     def delivered(error: KafkaError | None, message: Message) -> None:
         if error is None:
             downstream[index] = message.offset()
-            if restamped is not None and message.timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME:
-                restamped.append(index)
+            kind, at = message.timestamp()
+            if restamped is not None and kind == TIMESTAMP_LOG_APPEND_TIME:
+                restamped.append(at)
 
     return delivered
 

@@ -7,18 +7,19 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.kafka.batch import Batch
-from mirror.task.poison import Refusals
+from mirror.clock import Clock
+from mirror.kafka.consumed_batch import ConsumedBatch
+from mirror.task.poison_records import PoisonRecords
 
 
-def batch(offsets: list[int]) -> Batch:
+def batch(offsets: list[int]) -> ConsumedBatch:
     messages: list[Any] = list(offsets)
-    return Batch(messages, offsets, offsets, 0)
+    return ConsumedBatch(messages, [None] * len(offsets), [None] * len(offsets), offsets, offsets, 0)
 
 
 @given(st.sets(st.integers(0, 60)), st.integers(1, 70))
 def test_every_culprit_is_found_and_nothing_else(culprits: set[int], most: int) -> None:
-    refusals, copied, aside, attempts = Refusals(most), [], [], 0
+    refusals, copied, aside, attempts = PoisonRecords(most, Clock()), [], [], 0
     at = 0
     while at <= 60:
         offsets = list(range(at, min(61, at + refusals.limit)))
@@ -39,7 +40,7 @@ def test_every_culprit_is_found_and_nothing_else(culprits: set[int], most: int) 
 
 
 def test_a_letter_that_is_refused_is_counted() -> None:
-    refusals = Refusals(100)
+    refusals = PoisonRecords(100, Clock())
     refusals.refused(batch([7]), "too large")
     assert (refusals.culprit, refusals.letters, refusals.limit) == (7, 0, 1)
     refusals.refused(batch([7]), "too large again")
@@ -50,7 +51,7 @@ def test_a_letter_that_is_refused_is_counted() -> None:
 
 def test_batches_stay_smaller_when_there_is_no_culprit() -> None:
     """A limit on the bytes of a batch, not of a record."""
-    refusals = Refusals(100)
+    refusals = PoisonRecords(100, Clock())
     refusals.refused(batch(list(range(100))), "too large")
     refusals.taken()
     assert refusals.limit == 50

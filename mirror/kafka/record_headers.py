@@ -45,17 +45,16 @@ def read_headers(messages: Sequence[Message]) -> list[Any]:
     return found
 
 
-def readable(messages: Sequence[Message]) -> list[Any]:
-    """The headers of each record. Raises RecordsRefused if those of one cannot be read."""
-    return [found or NO_HEADERS for found in read_headers(messages)]
+def readable(headers: Sequence[Any]) -> list[Any]:
+    """The headers of each record, given what `read_headers` has found. Raises RecordsRefused if some are unreadable."""
+    return [found or NO_HEADERS for found in headers]
 
 
-def weights(messages: Sequence[Message]) -> list[int]:
+def weights(messages: Sequence[Message], keys: Sequence[bytes | None], headers: Sequence[Any]) -> list[int]:
     """The weight of each record: bytes of key, value and headers, and HEADER_WEIGHT for each header."""
     # `map` runs no interpreter step for a record without headers.
-    plain = map(add, map(len, messages), map(length_hint, map(Message.key, messages)))
-    found = read_headers(messages)
-    return list(plain) if found.count(None) == len(found) else list(map(add, plain, map(_weight, found)))
+    plain = map(add, map(len, messages), map(length_hint, keys))
+    return list(plain) if headers.count(None) == len(headers) else list(map(add, plain, map(_weight, headers)))
 
 
 def _weight(headers: Any) -> int:

@@ -14,7 +14,7 @@ from mirror.kafka.clients import idempotent_properties, is_away, is_lasting
 from mirror.kafka.throttling import Throttle
 from mirror.settings import Flow
 from mirror.target.positions import Positions
-from mirror.target.producer import POLL_TIMEOUT, REFUSED, Disturbances, await_deliveries, calling_back
+from mirror.target.transactional_producer import POLL_TIMEOUT, REFUSED, Disturbances, await_deliveries, calling_back
 
 Delivered = Callable[[KafkaError | None, Message], None]
 

@@ -12,12 +12,12 @@ import yaml
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from mirror.config.load import load
-from mirror.control import reader, topics
+from mirror.control import control_reader, control_topics
+from mirror.control.control_reader import ControlReader
+from mirror.control.control_topics import PLAN_KEY, READ_TIMEOUT, Claim
 from mirror.control.decisions import Decision, Incident
 from mirror.control.orders import Order, Scope
 from mirror.control.plan import Plan
-from mirror.control.reader import ControlReader
-from mirror.control.topics import PLAN_KEY, READ_TIMEOUT, Claim
 from mirror.errors import ClusterAway, FlowError
 from mirror.kafka.topic_ids import TopicIds
 from mirror.model import Partition, Topic
@@ -117,11 +117,11 @@ def flow(tmp_path: Path) -> Flow:
 def topic(monkeypatch: pytest.MonkeyPatch) -> Log:
     """The control topic that readers in this test read."""
     topic = Log()
-    monkeypatch.setattr(reader, "internal_consumer", lambda *_: topic)
-    monkeypatch.setattr(reader, "ClusterAdmin", lambda *_: topic)
-    monkeypatch.setattr(reader, "TopicIds", lambda: topic.ids)
-    monkeypatch.setattr(reader, "time", topic)
-    monkeypatch.setattr(topics, "time", topic)
+    monkeypatch.setattr(control_reader, "internal_consumer", lambda *_: topic)
+    monkeypatch.setattr(control_reader, "ClusterAdmin", lambda *_: topic)
+    monkeypatch.setattr(control_reader, "TopicIds", lambda: topic.ids)
+    monkeypatch.setattr(control_reader, "time", topic)
+    monkeypatch.setattr(control_topics, "time", topic)
     return topic
 
 

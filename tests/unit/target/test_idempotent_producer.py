@@ -6,7 +6,7 @@ from typing import cast
 
 from confluent_kafka import KafkaError, Message
 
-from mirror.target.idempotent import Deliveries
+from mirror.target.idempotent_producer import Deliveries
 
 NO_MESSAGE = cast(Message, None)  # `note` looks at none
 

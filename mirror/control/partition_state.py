@@ -13,7 +13,7 @@ class State(Enum):
     - RETRYING: the last try failed. The partition tries again, and goes on by itself once the cause has passed.
     - BLOCKED: it waits for a person, who has to decide (`mirror resume`) or to repair something. The task still looks
       again now and then, to see that this was done.
-    - PAUSED: a person has ordered it. This replicator only keeps the position alive; another one goes on copying.
+    - PAUSED: a person has ordered it. This copier only keeps the position alive; another one goes on copying.
     - RELEASED: the task has let it go. No state follows.
     """
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import time
 
-from mirror.control.reader import ControlReader
-from mirror.control.topics import Claim, ControlWriter
+from mirror.control.control_reader import ControlReader
+from mirror.control.control_topics import Claim, ControlWriter
 from mirror.errors import ClusterAway, FlowError
 from mirror.settings import Flow
 

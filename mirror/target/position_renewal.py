@@ -10,6 +10,7 @@ from contextlib import closing
 
 from confluent_kafka import Consumer, KafkaException
 
+from mirror.clock import Clock
 from mirror.control.plan import RENEW_INTERVAL
 from mirror.errors import ClusterAway, MirrorError, ProducerFenced
 from mirror.kafka.clients import position_reader
@@ -19,8 +20,8 @@ from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Partition, Topic
 from mirror.settings import Flow
 from mirror.target.positions import Positions, to_commit
-from mirror.target.producer import TransactionalProducer
-from mirror.target.transaction import Incarnation
+from mirror.target.record_session import RecordSession
+from mirror.target.transactional_producer import TransactionalProducer
 
 log = logging.getLogger(__name__)
 
@@ -119,12 +120,12 @@ def _renew(flow: Flow, partition: Partition, topic: Topic, positions: Positions,
         return
     name = transactional_id(flow, topic.remote, partition.partition)
     producer = TransactionalProducer(flow, name, member.consumer_group_metadata(), Throttles(flow).target)
-    incarnation = Incarnation(flow, partition, topic, producer)
+    session = RecordSession(flow, partition, topic, producer, Clock())
     try:
         producer.fence()
         positions.await_settled(topic.remote, partition.partition)
         found = positions.load(topic.remote, partition.partition)
         if found is not None:
-            incarnation.keep(found)
+            session.keep(found)
     finally:
-        incarnation.discard()
+        session.discard()

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from mirror.source.loss import Loss
+from mirror.source.loss_detection import Loss
 
 
 @pytest.mark.parametrize("reason", ["deleted", "truncated", "recreated", "corrupt"])

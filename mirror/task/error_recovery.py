@@ -1,0 +1,57 @@
+"""What follows an error for a partition. Pure: it says in code what the tree in errors.py says in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from mirror.control.partition_state import State
+from mirror.errors import (
+    DecisionNeeded,
+    MirrorError,
+    OutcomeUnknown,
+    PoisonRecord,
+    ProducerFenced,
+    SourceDataLost,
+    TransactionAborted,
+)
+
+DECISION_RETRY = 30.0  # seconds before a partition that is blocked by a loss or a doubt looks again
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What the step does about an error, in this order."""
+
+    outcome: Literal["", "aborted", "unknown"]  # of the transaction, if the error tells one: it is counted
+    fenced: bool  # another owner has fenced our producer: it is counted, and the plan says whose the partition is
+    discards_producer: bool  # unknown means discard
+    becomes: State  # unless the partition is another task's: then it is let go
+    drops_buffer: bool  # the consumer has to seek, whatever comes of it
+    keeps_incident: bool  # what a person has to decide about still stands
+    retry_after: float | None  # seconds; None: as the back-off says
+
+
+def recovery(error: MirrorError, state: State) -> Recovery:
+    """What follows `error` for a partition that was in `state`.
+
+    Only an aborted transaction has left no trace, so only then the producer may go on. A paused partition stays
+    paused: it keeps its position alive at the next try, and has no producer meanwhile.
+    """
+    paused = state is State.PAUSED
+    undecided = not paused and isinstance(error, SourceDataLost | DecisionNeeded)
+    return Recovery(
+        outcome=_outcome(error),
+        fenced=isinstance(error, ProducerFenced),
+        discards_producer=paused or not isinstance(error, TransactionAborted),
+        becomes=State.PAUSED if paused else State.BLOCKED if error.blocked else State.RETRYING,
+        drops_buffer=undecided,
+        keeps_incident=paused or isinstance(error, SourceDataLost | PoisonRecord | DecisionNeeded),
+        retry_after=DECISION_RETRY if undecided else None,
+    )
+
+
+def _outcome(error: MirrorError) -> Literal["", "aborted", "unknown"]:
+    if type(error) is TransactionAborted:
+        return "aborted"
+    return "unknown" if type(error) is OutcomeUnknown else ""

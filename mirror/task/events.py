@@ -1,0 +1,44 @@
+"""What a partition's step is told: by the fetcher (source/fetch_events.py), and by the supervisor or the task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirror.control.partition_state import State
+from mirror.source.fetch_events import EndReached, FetchEvent
+
+SETTLE_DELAY = 1.0  # seconds a partition is idle before it commits what it owes
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo:
+    """Let the partition go after the running transaction, if there is one: RELEASED, or PAUSED, which stays ours."""
+
+    into: State
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionMade:
+    """Somebody has decided about an incident, perhaps this partition's."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenewalDue:
+    """The position has to be committed again."""
+
+
+Event = FetchEvent | LetGo | DecisionMade | RenewalDue
+
+
+def delay_of(event: Event, paced: float, owes: bool) -> float:
+    """Seconds until a step has to learn of the event.
+
+    `paced`: until pacing and back-off allow a step. `owes`: an idle partition may have something to commit.
+    """
+    match event:
+        case LetGo() | DecisionMade():
+            return 0.0
+        case EndReached():
+            return SETTLE_DELAY if owes else max(paced, SETTLE_DELAY)
+        case _:
+            return paced

@@ -1,0 +1,80 @@
+"""What a partition does about records that the source has lost: find out what, then wait, or go on behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from mirror.control.decisions import decided
+from mirror.control.partition_state import State
+from mirror.errors import PartitionError, SourceDataLost
+from mirror.source import corruption, loss_detection
+from mirror.source.loss_detection import Loss
+from mirror.target.record_session import RecordSession
+from mirror.task.partition_facts import PartitionFacts
+from mirror.task.task_services import TaskServices
+
+Own = Callable[[], RecordSession]
+
+
+class LossPolicy:
+    """Faces the losses of one partition."""
+
+    def __init__(self, facts: PartitionFacts, services: TaskServices) -> None:
+        self._facts = facts
+        self._services = services
+        self._flow = services.flow
+
+    def face(self, session: RecordSession, own: Own) -> None:
+        """Find out what is lost, and go on behind it if the flow's policy is to. Raises SourceDataLost if not.
+
+        `own` gives a session whose producer nothing has disturbed. Afterwards the consumer has to seek.
+        """
+        facts = self._facts
+        facts.buffer.invalidate()
+        said, facts.lost = facts.lost, ""
+        try:
+            self._judge(said, session, own)
+        except Exception:
+            facts.lost = facts.lost or said
+            raise
+        facts.ledger.delivered = None  # it may be what the source no longer has
+
+    def _judge(self, said: str, session: RecordSession, own: Own) -> None:
+        facts, source, flow = self._facts, self._services.source, self._flow
+        loss = loss_detection.find(source, facts.partition, facts.topic, facts.ledger.at, said)
+        facts.turn.goes_on()
+        if not loss and (loss := corruption.find(flow, source, facts.partition, facts.ledger.at, said)):
+            facts.turn.goes_on()
+            session = self._promise(session, own)
+        if not loss:
+            facts.back_off()  # the consumer may say the same again: its metadata come from another broker
+        elif not facts.ledger.promised:
+            facts.letting_go = State.RELEASED  # and joined anew: nothing was promised before the first commit
+            raise PartitionError(f"offset {facts.ledger.offset}, where copying was to start, is not on the source")
+        else:
+            self._pass_over(loss, session)
+
+    def _promise(self, session: RecordSession, own: Own) -> RecordSession:
+        """Commit the position if none was ever: what follows it is there, and no later `start` may pass it over."""
+        if self._facts.ledger.promised:
+            return session
+        self._facts.set_position(self._facts.ledger.at, session)
+        return own()
+
+    def _pass_over(self, loss: Loss, session: RecordSession) -> None:
+        facts = self._facts
+        incident = facts.incident_of(loss.reason)
+        if self._flow.on_data_loss == "fail" and not decided(incident, self._services.plan.decision(facts.partition)):
+            facts.incident = incident
+            raise SourceDataLost(f"{loss.what}; {loss.remedy}")
+        # The id, for the same figures may be lost of another topic of the name, and that is not said again.
+        known = {"offset": loss.resume, "topic_id": facts.topic.topic_id}
+        facts.tell("source data is lost, copying goes on behind it", loss.what, **known)
+        since = -1 if loss.reason == "recreated" else facts.ledger.at.newest_epoch
+        at = facts.ledger.next(loss.resume, since=since)
+        if loss.reason == "truncated":  # the position goes back
+            at = replace(at, resets=at.resets + 1)
+        facts.set_position(at, session)
+        facts.discard()  # with its marks for offset syncs: they go on from another place
+        facts.counters.lost[loss.reason] += loss.offsets

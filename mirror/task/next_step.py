@@ -1,0 +1,109 @@
+"""What a partition's step does next. Pure: a frozen view goes in, one step comes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from mirror.control.partition_state import State
+from mirror.task.events import SETTLE_DELAY
+
+
+class Step(Enum):
+    """What can be done for a partition."""
+
+    WAIT = auto()  # nothing is due
+    LET_GO = auto()  # discard the producer; the partition becomes released or paused
+    RENEW_PAUSED = auto()  # a paused partition: take over, commit the position again, discard the producer
+    ASK_SOURCE = auto()  # the source gives no records: seek, for only a new fetch shows that it does again
+    TAKE_OVER = auto()  # fence, load, seek
+    RENEW = auto()  # commit the position again as it is
+    FACE_LOSS = auto()  # find out what the source has lost
+    COPY = auto()  # one transaction with records
+    SETTLE = auto()  # commit what an idle partition owes the target
+
+    @property
+    def ends_turn(self) -> bool:
+        """False if another step may follow at once."""
+        return self not in (Step.TAKE_OVER, Step.RENEW)
+
+    @property
+    def means_running(self) -> bool:
+        """True if the partition is being copied once this step has succeeded. A take-over alone is no recovery."""
+        return self in (Step.FACE_LOSS, Step.COPY, Step.SETTLE)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What decides about a partition's next step."""
+
+    state: State
+    letting_go: State | None = None  # what the partition is to become
+    has_producer: bool = False  # one that nothing has disturbed
+    opened: bool = False  # there is a producer, disturbed or not
+    position_is_old: bool = False  # it has to be committed again
+    pins_start: bool = False  # the offset where copying starts has to be committed before any record comes
+    doubted: bool = False  # the hint can't be believed: only a take-over can tell
+    lost: bool = False  # the consumer can't go on after the buffered records
+    refused: bool = False  # the source gives no records
+    records: int = 0  # in the buffer
+    sealed: bool = False  # the buffer takes no more records
+    owes: bool = False  # an idle partition has something to commit
+
+
+def next_step(view: View) -> Step:
+    """The next step, in the order of what matters most: let go, own the partition, keep the position, then copy."""
+    if view.state is State.RELEASED:
+        return Step.WAIT
+    if view.letting_go is not None:
+        return _letting_go(view)
+    if not _has_reason(view):
+        return Step.WAIT
+    if view.refused and not (view.lost or view.pins_start or view.position_is_old or view.records):
+        return Step.ASK_SOURCE
+    return _owned(view) if view.has_producer else Step.TAKE_OVER
+
+
+def _letting_go(view: View) -> Step:
+    if view.state is not view.letting_go:
+        return Step.LET_GO
+    return Step.RENEW_PAUSED if view.position_is_old else Step.WAIT
+
+
+def _owned(view: View) -> Step:
+    if view.position_is_old:  # before anything can say that copying can't go on
+        return Step.RENEW
+    if view.lost and not (view.sealed and view.records):
+        return Step.FACE_LOSS
+    return Step.COPY if view.records else Step.SETTLE
+
+
+def _has_reason(view: View) -> bool:
+    """Is there a reason for a step? Without one, an idle partition would open a producer."""
+    return bool(
+        view.state.stopped_by_error
+        or (view.opened and view.state is State.STARTING)  # just taken over
+        or view.position_is_old
+        or view.pins_start
+        or view.doubted
+        or view.lost
+        or view.refused
+        or view.records
+        or view.owes
+    )
+
+
+def next_wake(view: View, paced: float, full_at: int) -> float | None:
+    """Seconds until the next step; None if only an event gives a reason for one.
+
+    `paced` are the seconds until pacing and back-off allow a step. A batch of `full_at` records need not wait.
+    """
+    if view.state is State.RELEASED:
+        return None
+    if view.letting_go is not None:
+        return None if view.state is view.letting_go else 0.0
+    if view.state.stopped_by_error or view.pins_start or view.doubted or view.lost or view.refused:
+        return paced
+    if view.records:
+        return 0.0 if view.records >= full_at else paced
+    return SETTLE_DELAY if view.owes else None

@@ -1,0 +1,208 @@
+"""All that one partition's step knows of it, and what errors and commits do to that."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+
+from mirror.backoff import Backoff
+from mirror.control.decisions import Incident, doubt
+from mirror.control.partition_state import TRANSITIONS, State
+from mirror.control.reports import Counters
+from mirror.errors import MirrorError
+from mirror.model import Partition, Position, Topic
+from mirror.source.buffer import RecordBuffer
+from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
+from mirror.target.record_session import RecordSession
+from mirror.task.error_recovery import Recovery
+from mirror.task.events import Event, LetGo
+from mirror.task.next_step import View
+from mirror.task.partition_snapshot import PartitionSnapshot
+from mirror.task.position_ledger import PositionLedger, Start
+from mirror.task.task_services import TaskServices
+from mirror.task.turn import Turn
+
+log = logging.getLogger(__name__)
+
+FOREIGN = "the position belongs to a topic that was deleted"
+
+
+class PartitionFacts:
+    """Only the thread that has the partition's turn reads or changes it; others read the snapshot.
+
+    `buffer` and `turn` are the exceptions: they have locks of their own.
+    """
+
+    def __init__(self, services: TaskServices, partition: Partition, topic: Topic, start: Start) -> None:
+        flow = services.flow
+        self.partition = partition
+        self.topic = topic
+        self.identity = uuid.uuid4().hex[:16]
+        self.buffer = RecordBuffer(start.offset)
+        self.turn = Turn(services.clock)
+        early = flow.start == "earliest"
+        self.ledger = PositionLedger(start, topic, early, services.plan.renew_interval, services.clock)
+        self.counters = Counters()
+        self.session: RecordSession | None = None  # with the producer, if one is open
+        self.last_used = services.clock.monotonic()  # when the producer was
+        self.state = State.STARTING
+        self.reason = ""
+        self.incident: Incident | None = None  # what a person has to decide about with `mirror resume`
+        self.letting_go: State | None = None  # what it becomes after the running transaction
+        self.refused: SourceRefused | None = None  # why the source gives no records
+        self.lost = "" if self.is_native(start.hint) else FOREIGN  # why the consumer can't go on after what is buffered
+        self._doubted = False
+        self._flow = flow
+        self._clock = services.clock
+        self._plan = services.plan
+        self._backoff = Backoff()
+        self._last_error = ""
+        self._last_told = ("", "")
+
+    def is_native(self, position: Position | None) -> bool:
+        """Is the position, if there is one, of the source topic that is there now?"""
+        return position is None or position.belongs_to(self.topic.topic_id)
+
+    def note(self, event: Event) -> None:
+        """Learn of an event."""
+        match event:
+            case ReadingBegan():
+                self._doubted = self._is_doubtful
+            case RecordsArrived() | EndReached():
+                self.refused = None
+            case SourceRefused():
+                self.refused = event
+            case ReadingLost(reason):
+                self.lost = reason
+            case LetGo(into):
+                self.let_go(into)
+            case _:  # a step is due, and sees what it needs on the control topic
+                pass
+
+    @property
+    def _is_doubtful(self) -> bool:
+        """Can the position not be believed, as far as can be told before it is loaded?"""
+        # Whether there are records is looked for when the position is loaded.
+        incident = doubt(self.ledger.start.hint, self.ledger.newest, self.topic, has_records=lambda: False)
+        return self.topic.remote_lost or incident is not None
+
+    def let_go(self, into: State) -> None:
+        """Let the partition go with the next step, and take no more records."""
+        self.letting_go = into
+        self.buffer.invalidate()
+
+    def view(self, has_producer: bool) -> View:
+        """What decides about the next step."""
+        session = self.session
+        return View(
+            state=self.state,
+            letting_go=self.letting_go,
+            has_producer=has_producer,
+            opened=session is not None,
+            position_is_old=self.ledger.is_old,
+            pins_start=self.ledger.pins_start,
+            doubted=self._doubted,
+            lost=bool(self.lost),
+            refused=self.refused is not None,
+            records=len(self.buffer),
+            sealed=self.buffer.sealed,
+            owes=(session is not None and session.unsynced_tail) or 0 <= self.ledger.offset < self.drained_to,
+        )
+
+    @property
+    def drained_to(self) -> int:
+        """The position, or behind it that of the source's end if only markers and aborted records are between.
+
+        Once those are deleted, a position before them would look like a loss.
+        """
+        return max(self.ledger.offset, self.buffer.drained_to or 0)
+
+    def snapshot(self) -> PartitionSnapshot:
+        """What other threads may read."""
+        return PartitionSnapshot(
+            state=self.state,
+            reason=self.reason,
+            incident=self.incident,
+            position=self.ledger.at,
+            position_topic_id=self.ledger.topic_id,
+            last_commit=self.ledger.last_commit,
+            renew_at=self.ledger.renew_at,
+            counters=self.counters.copy(),
+            has_producer=self.session is not None,
+            last_used=self.last_used,
+        )
+
+    def discard(self) -> None:
+        """End the producer without waiting for anything, if there is one."""
+        session, self.session = self.session, None
+        if session is not None:
+            session.discard()
+
+    def become(self, state: State, reason: str = "") -> None:
+        """Change the state, which says what an operator may expect."""
+        if state is not self.state and state not in TRANSITIONS[self.state]:
+            raise AssertionError(f"{self.partition} can't go from {self.state.value} to {state.value}")
+        self.state, self.reason = state, reason
+        if state is not State.BLOCKED:
+            self.incident = None
+        if state is State.RUNNING:
+            self._doubted = False
+
+    def set_position(self, position: Position, session: RecordSession) -> None:
+        """Commit a position without records."""
+        session.settle(position)
+        self.committed(position, session)
+
+    def renew_position(self, session: RecordSession) -> None:
+        """Commit the position as it is. A broker forgets it if it has not been for `offsets.retention.minutes`."""
+        session.keep(self.ledger.at)
+        self.ledger.renewed(self._plan.renew_interval)
+
+    def committed(self, position: Position, session: RecordSession, records: int = 0) -> None:
+        """A transaction was committed: the next one waits as long as this one took."""
+        self.ledger.committed(position, self._plan.renew_interval)
+        self.counters.committed(records, session.duration)
+        self.turn.not_before = session.ended + min(self._flow.transaction_linger_max, session.duration)
+        self._backoff.reset()
+        self._last_error = ""
+
+    def back_off(self, seconds: float | None = None) -> None:
+        """Make no step before the back-off, or before so many seconds have passed, unless an event asks for one."""
+        self.turn.not_before = self._clock.monotonic() + (self._backoff.next() if seconds is None else seconds)
+
+    def stop(self, error: MirrorError, follows: Recovery) -> None:
+        """An error has stopped the partition, which tries again after the back-off."""
+        if follows.becomes is State.PAUSED:
+            self.ledger.renew_again(self.turn.not_before)
+        else:
+            if follows.drops_buffer:
+                self.buffer.invalidate()
+            if follows.retry_after is not None:
+                self.back_off(follows.retry_after)
+            self.counters.retries += 1
+            self.become(follows.becomes, str(error))
+        if not follows.keeps_incident:
+            self.incident = None
+        self._log_error(error)
+
+    def _log_error(self, error: MirrorError) -> None:
+        level = logging.DEBUG if error.away or self._last_error == str(error) else logging.WARNING
+        self._last_error = str(error)
+        what = "partition is blocked until a person acts" if error.blocked else "partition is retrying"
+        log.log(level, what, extra={**self.where, "state": self.state.value, "reason": str(error)})
+
+    def tell(self, what: str, reason: str, **more: object) -> None:
+        """Log a skip once, before committing it, so that a crash after the commit cannot lose the message."""
+        if self._last_told != (what, reason):
+            self._last_told = what, reason
+            log.warning(what, extra={**self.where, "reason": reason, **more})
+
+    def incident_of(self, kind: str) -> Incident:
+        """The incident that this kind of loss is at the position."""
+        at = self.ledger.at
+        return Incident(kind, self.topic.topic_id, at.remote_id, at.offset, at.resets)
+
+    @property
+    def where(self) -> dict[str, object]:
+        """The fields of a log line."""
+        return {"flow": self._flow.name, "topic": self.partition.topic, "partition": self.partition.partition}

@@ -1,0 +1,107 @@
+"""One transaction with records: how many go into it, and what becomes of one that the target refuses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirror.control.decisions import Incident, decided
+from mirror.errors import PartitionError, RecordsRefused
+from mirror.kafka.consumed_batch import ConsumedBatch, leader_epoch
+from mirror.model import Position
+from mirror.target.record_session import RecordSession
+from mirror.task.batch_size import BatchSize
+from mirror.task.partition_facts import PartitionFacts
+from mirror.task.poison_records import PoisonRecords
+from mirror.task.task_services import TaskServices
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """One batch, and what is to become of its first record if that is the one that the target refuses."""
+
+    batch: ConsumedBatch
+    at: Position  # after the batch
+    incident: Incident  # what a person has to decide about, if the target refuses the record
+    policy: str  # on_poison_record, or what was decided
+    passes_over: bool  # the batch is that record
+
+
+class RecordCopying:
+    """Copies the buffered records of one partition, a batch at a time."""
+
+    def __init__(self, facts: PartitionFacts, services: TaskServices) -> None:
+        flow = services.flow
+        self._facts = facts
+        self._flow = flow
+        self._plan = services.plan
+        self._clock = services.clock
+        self._batch_size = BatchSize(flow.batch_max_records, flow.transaction_timeout)
+        self._poison = PoisonRecords(flow.batch_max_records, services.clock)
+
+    def copy(self, session: RecordSession) -> None:
+        """Copy the next batch. Raises PartitionError; a batch that is refused comes again in halves."""
+        limit = min(self._batch_size.limit, self._poison.limit)
+        batch = self._facts.buffer.batch(limit, self._flow.batch_max_bytes)
+        if batch is None:
+            return
+        trying = self._planned(batch)
+        begun, size, refused = self._clock.monotonic(), 0, None
+        try:
+            size = self._send(trying, session)
+        except RecordsRefused as error:
+            refused = str(error)
+        except PartitionError:
+            self._note_delivered(batch, session)
+            self._batch_size.failed(len(batch.messages), self._clock.monotonic() - begun)
+            raise
+        if refused is None:
+            self._taken(trying, size, session)
+        else:
+            self._refused(trying, refused, session)
+
+    def _planned(self, batch: ConsumedBatch) -> _Try:
+        policy: str = self._flow.on_poison_record
+        incident = self._facts.incident_of("refused")
+        if policy == "fail" and decided(incident, self._plan.decision(self._facts.partition)):
+            policy = "skip"
+        passes_over = self._poison.culprit == batch.offsets[0] and policy != "fail"
+        return _Try(batch, self._facts.ledger.next(batch.next_offset, batch.epoch), incident, policy, passes_over)
+
+    def _send(self, trying: _Try, session: RecordSession) -> int:
+        """The transaction; returns the bytes of keys, values and headers."""
+        if not trying.passes_over:
+            return session.copy(trying.batch, trying.at)
+        poison = self._poison
+        self._facts.tell("record refused, copying goes on behind it", poison.refusal(trying.batch))
+        session.pass_over(trying.batch, trying.at, poison.reason, whole=not poison.letters)
+        return 0
+
+    def _refused(self, trying: _Try, reason: str, session: RecordSession) -> None:
+        facts, poison, batch = self._facts, self._poison, trying.batch
+        self._note_delivered(batch, session)
+        facts.discard()  # librdkafka would go on with sequence numbers that the broker has not seen
+        facts.counters.transactions["aborted"] += 1
+        poison.refused(batch, reason)
+        if len(batch.messages) == 1 and (trying.policy == "fail" or poison.letters > 1):
+            if self._flow.on_poison_record == "fail":
+                facts.incident = trying.incident
+            raise poison.error(batch, self._flow)
+
+    def _taken(self, trying: _Try, size: int, session: RecordSession) -> None:
+        facts, batch = self._facts, trying.batch
+        facts.buffer.committed(batch)
+        self._batch_size.committed(len(batch.messages), session.duration)
+        facts.committed(trying.at, session, len(batch.messages))
+        if trying.passes_over:
+            facts.counters.lost["refused" if trying.policy == "skip" else "dead_letter"] += 1
+        else:
+            now = int(facts.ledger.last_commit * 1000)
+            facts.counters.copied(batch.timestamps, size, now, session.duration)
+        self._poison.taken()
+
+    def _note_delivered(self, batch: ConsumedBatch, session: RecordSession) -> None:
+        """Without transactions a part of a batch that failed may stand: copying goes on after it."""
+        count = session.delivered(batch)
+        if count:
+            epoch = leader_epoch(batch.messages[count - 1])
+            self._facts.ledger.delivered = self._facts.ledger.next(batch.offsets[count - 1] + 1, epoch)

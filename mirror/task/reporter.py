@@ -1,0 +1,141 @@
+"""What a task reports of its partitions: made of the snapshots that their steps have published."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from mirror.control.reports import Report
+from mirror.kafka.throttling import Throttles
+from mirror.model import Partition, Topic
+from mirror.settings import Flow
+from mirror.source.end_offsets import SourceEnds
+from mirror.task.partition_snapshot import PartitionSnapshot
+from mirror.task.position_ledger import Start
+from mirror.task.slice_plan import SlicePlan
+from mirror.timing import REPORT_ALL_INTERVAL
+
+
+class Reported(Protocol):
+    """What a report is made of: the snapshot, and what the buffer says now."""
+
+    @property
+    def partition(self) -> Partition: ...
+    @property
+    def topic(self) -> Topic: ...
+    @property
+    def identity(self) -> str: ...
+    @property
+    def snapshot(self) -> PartitionSnapshot: ...
+    @property
+    def start(self) -> Start: ...
+
+    @property
+    def drained_to(self) -> int | None:
+        """The offset before which every record has been taken; None while some wait."""
+
+    @property
+    def head_timestamp(self) -> int | None:
+        """Of the first record that waits, ms since the Unix epoch; None if none waits or it has no timestamp."""
+
+
+class Reporter:
+    """Makes the reports of a task. `copiers` gives the partitions that it has now."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        plan: SlicePlan,
+        throttles: Throttles,
+        ends: SourceEnds,
+        copiers: Callable[[], Iterable[Reported]],
+    ) -> None:
+        self._flow = flow
+        self._plan = plan
+        self._throttles = throttles
+        self._ends = ends
+        self._copiers = copiers
+        self._caught_up: dict[Partition, float] = {}  # when each last had no lag, seconds since the Unix epoch
+        self._reported: dict[Partition, tuple[object, ...]] = {}
+        self._all_reported_at = 0.0
+
+    def news(self) -> Iterator[Report]:
+        """What has changed since it was last reported, and everything now and then, as a sign of life."""
+        everything = time.monotonic() - self._all_reported_at > REPORT_ALL_INTERVAL
+        if everything:
+            self._all_reported_at = time.monotonic()
+            self._reported.clear()
+        for report in self.all():
+            waits = (report.lag, report.behind_since, report.stuck_since)
+            gist = (report.state, report.reason, report.position, report.last_commit, waits)
+            if self._reported.get(report.partition) != gist:
+                self._reported[report.partition] = gist
+                yield report
+
+    def all(self) -> Iterator[Report]:
+        """How each partition stands."""
+        return map(self.one, self._copiers())
+
+    def report_all_next(self) -> None:
+        """The next `news` have every partition."""
+        self._all_reported_at = 0.0
+
+    def forget(self, partition: Partition) -> None:
+        """The partition is let go."""
+        self._caught_up.pop(partition, None)
+
+    def one(self, copier: Reported) -> Report:
+        """How one partition stands."""
+        seen = copier.snapshot
+        lag = self._lag(copier, seen)
+        throttled_by = self._throttles.active if lag else []
+        hold = self._ends.hold(copier.partition)
+        overdue = hold is not None and hold.lasts >= self._flow.open_transaction_warn_after
+        reasons = [seen.reason, *map(self._throttles.reason, throttled_by)]
+        reasons += [hold.reason] if hold and overdue else []
+        return Report(
+            leader=self._plan.leader,
+            incarnation=copier.identity,
+            generation=self._plan.generation,
+            partition=copier.partition,
+            remote=copier.topic.remote,
+            state=seen.state.value,
+            reason="; ".join(filter(None, reasons)),
+            throttled_by=throttled_by,
+            topic_id=seen.position_topic_id,
+            remote_id=seen.position.remote_id,
+            resets=seen.position.resets,
+            incident=seen.incident,
+            position=seen.position.offset,
+            lag=lag,
+            behind_since=self._behind_since(copier, lag),
+            last_commit=seen.last_commit,
+            counters=seen.counters,
+            stuck_since=hold.since if hold else 0.0,
+            held_back=hold.offsets if hold and overdue else 0,
+        )
+
+    def _lag(self, copier: Reported, seen: PartitionSnapshot) -> int:
+        """Records up to the last stable offset; markers and aborted records at the end do not count."""
+        end = self._ends.stable.get(copier.partition)
+        if end is None:
+            return -1
+        drained_to = copier.drained_to
+        position = seen.position.offset if seen.position.offset >= 0 else copier.start.offset
+        return max(0, end - (position if drained_to is None else max(position, drained_to)))
+
+    def _behind_since(self, copier: Reported, lag: int) -> float:
+        """When the next record came: by its timestamp, but not before the partition was last caught up.
+
+        Records may have timestamps of long ago, and one whose fetch is still to come shows none.
+        """
+        if lag <= 0:
+            if lag == 0:
+                self._caught_up[copier.partition] = time.time()
+            return float(lag)
+        timestamp = copier.head_timestamp
+        known = [timestamp / 1000] if timestamp is not None else []
+        if copier.partition in self._caught_up:
+            known.append(self._caught_up[copier.partition])
+        return max(known, default=-1.0)

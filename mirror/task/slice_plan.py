@@ -1,0 +1,91 @@
+"""Which partitions a task holds, as the newest plan says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mirror.control.control_reader import ControlReader
+from mirror.control.decisions import Decision
+from mirror.control.orders import Orders, is_paused
+from mirror.control.plan import RENEW_INTERVAL
+from mirror.errors import MirrorError
+from mirror.model import Partition, Topic
+from mirror.settings import Flow
+
+
+class Replaced(MirrorError):
+    """A newer task has claimed the slice; Spark has given this one up, or will start another."""
+
+
+class SlicePlan:
+    """One task's view of the plan: the slice `index` of `count` under `leader`."""
+
+    def __init__(self, flow: Flow, control: ControlReader, leader: str, index: int, count: int, task: str) -> None:
+        self._flow = flow
+        self._control = control
+        self.leader = leader
+        self._index = index
+        self._count = count
+        self.task = task
+
+    def wanted(self) -> Mapping[Partition, Topic] | None:
+        """The partitions to copy now; None once the task has to finish. Raises Replaced."""
+        if self._control.claims.get(self._index) != self.task:
+            raise Replaced(f"flow {self._flow.name}: slice {self._index} has a newer task")
+        plan = self._control.plan
+        if plan is None or not self.stands:
+            return None
+        return {partition: plan.topics[partition.topic] for partition in plan.slices[self._index]}
+
+    @property
+    def stands(self) -> bool:
+        """Does the newest plan still have this epoch?"""
+        plan = self._control.plan
+        return plan is not None and plan.leader == self.leader and not plan.stop and len(plan.slices) == self._count
+
+    @property
+    def orders(self) -> Orders:
+        """What people have ordered; another object after every change."""
+        return self._control.orders
+
+    @property
+    def decisions(self) -> Mapping[Partition, Decision]:
+        """What people have decided about incidents; another object after every change."""
+        return self._control.decisions
+
+    @property
+    def renew_interval(self) -> float:
+        """Seconds between two commits of a position that stays the same."""
+        plan = self._control.plan
+        return plan.renew_interval if plan else RENEW_INTERVAL
+
+    def is_paused(self, partition: Partition) -> bool:
+        """Has somebody ordered that the partition is not to be copied now?"""
+        return is_paused(self._control.orders, partition)
+
+    def is_still_ours(self, partition: Partition) -> bool:
+        """Does the newest plan, read to its end, give us the partition? An unreadable plan counts as yes."""
+        try:
+            self._control.read_to_end()
+            wanted = self.wanted()
+        except Replaced:
+            return False
+        except Exception:  # whatever it is, the fence decides at the next try
+            return True
+        return wanted is not None and partition in wanted
+
+    def decision(self, partition: Partition) -> Decision | None:
+        """What somebody has decided about an incident of the partition, the last one; None: nothing."""
+        return self.decisions.get(partition)
+
+    @property
+    def size(self) -> int:
+        """How many partitions the newest plan has."""
+        plan = self._control.plan
+        return sum(map(len, plan.slices)) if plan else 0
+
+    @property
+    def generation(self) -> int:
+        """Of the newest plan; 0 when there is none."""
+        plan = self._control.plan
+        return plan.generation if plan else 0

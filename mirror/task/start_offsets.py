@@ -1,0 +1,57 @@
+"""Where each partition's consumer starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from mirror.kafka.cluster import list_offsets
+from mirror.model import Partition, Position, Topic
+from mirror.settings import Flow
+from mirror.target.positions import Positions
+from mirror.task.position_ledger import Start
+
+
+def find_starts(
+    flow: Flow,
+    positions: Positions,
+    source: AdminClient,
+    joining: Mapping[Partition, Topic],
+    reports: Callable[[], Mapping[Partition, Position]],
+) -> dict[Partition, Start]:
+    """Where to begin to look at each partition: its committed position, else where the flow's `start` points.
+
+    `reports` gives the positions that were reported last.
+
+    A committed position may still be behind a pending one; the copier loads again once it has fenced.
+    Without partitions of which the source gives no offset now. Raises ClusterAway or PartitionError for the target.
+    """
+    refused: set[tuple[str, int]] = set()  # each of these fails by itself, when it is taken over
+    hints = positions.hints(((topic.remote, p.partition) for p, topic in joining.items()), refused)
+    reported = reports()
+    starts: dict[Partition, Start] = {}
+    fresh: dict[Partition, OffsetSpec] = {}
+    for partition, topic in joining.items():
+        position = hints.get((topic.remote, partition.partition))
+        if position is not None:
+            starts[partition] = Start(position.offset, position, reported.get(partition))
+        else:
+            seen_first = partition.partition < topic.initial
+            fresh[partition] = _spec(flow) if seen_first else OffsetSpec.earliest()
+    # A timestamp after the newest record has no offset: it means the end, as it was before anybody looked for it.
+    ends = list_offsets(source, dict.fromkeys(fresh, OffsetSpec.latest())) if isinstance(flow.start, int) else {}
+    offsets = list_offsets(source, fresh)
+    offsets |= {p: ends[p] for p, offset in offsets.items() if offset < 0 and p in ends}
+    unread = {p for p in fresh if (joining[p].remote, p.partition) in refused}
+    return starts | {
+        p: Start(offset, reported=reported.get(p), unread=p in unread) for p, offset in offsets.items() if offset >= 0
+    }
+
+
+def _spec(flow: Flow) -> OffsetSpec:
+    if flow.start == "earliest":
+        return OffsetSpec.earliest()
+    if flow.start == "latest":
+        return OffsetSpec.latest()
+    return OffsetSpec.for_timestamp(flow.start)

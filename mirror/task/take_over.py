@@ -1,0 +1,110 @@
+"""How a task becomes the owner of a partition: fence, then load, then seek."""
+
+from __future__ import annotations
+
+import logging
+from typing import NoReturn
+
+from confluent_kafka.admin import OffsetSpec
+
+from mirror.control.decisions import Action, Incident, chosen, decided, doubt, explain, is_accepted, remote_topic
+from mirror.errors import DecisionNeeded, PartitionError
+from mirror.kafka.transactional_ids import transactional_id
+from mirror.model import Position
+from mirror.target.idempotent_producer import IdempotentProducer
+from mirror.target.record_session import RecordSession, TargetProducer
+from mirror.target.remote_records import with_records
+from mirror.target.transactional_producer import TransactionalProducer
+from mirror.task.partition_facts import PartitionFacts
+from mirror.task.task_services import TaskServices
+
+log = logging.getLogger(__name__)
+
+
+class TakeOver:
+    """The first two parts of a take-over of one partition. The third, to seek, is the copier's."""
+
+    def __init__(self, facts: PartitionFacts, services: TaskServices) -> None:
+        self._facts = facts
+        self._services = services
+        self._flow = services.flow
+        self._topic = facts.topic
+        self._remote = facts.topic.remote, facts.partition.partition
+
+    def fence(self) -> TargetProducer:
+        """Open a producer that fences the last owner's, and wait until the transactions of before have ended."""
+        if self._topic.remote_lost:
+            self._need_decision(remote_topic(self._topic, self._topic.remote_id), None)
+        self._services.producers.make_room()
+        producer = self._producer()
+        producer.fence()
+        if self._flow.exactly_once:
+            self._facts.turn.goes_on()
+            self._services.positions.await_settled(*self._remote)
+            self._facts.turn.goes_on()
+        return producer
+
+    def load(self, producer: TargetProducer) -> RecordSession:
+        """Load the position that counts. Raises DecisionNeeded if it can't be believed and nobody has decided."""
+        facts = self._facts
+        found = self._services.positions.load(*self._remote)
+        facts.turn.goes_on()
+        # The session is here before the position is believed, so that an error discards it.
+        session = RecordSession(self._flow, facts.partition, self._topic, producer, self._services.clock)
+        facts.session = session
+        incident = doubt(found, facts.ledger.newest, self._topic, self._has_records)
+        if incident is not None:
+            found = self._follow_decision(incident, found, session)
+        if found is None:  # it was never copied
+            facts.ledger.nothing_committed()
+            if not self._flow.exactly_once:  # or a crash would leave records without a position
+                facts.set_position(facts.ledger.at, session)
+        elif facts.ledger.loaded(found):
+            log.info("position adopted: it says now which remote topic it belongs to", extra=facts.where)
+        return session
+
+    def _producer(self) -> TargetProducer:
+        throttle = self._services.throttles.target
+        if not self._flow.exactly_once:
+            return IdempotentProducer(self._flow, self._services.positions, throttle)
+        name = transactional_id(self._flow, *self._remote)
+        return TransactionalProducer(self._flow, name, self._services.group_metadata, throttle)
+
+    def _has_records(self) -> bool:
+        """Does a read_committed consumer see records in the remote partition?"""
+        here = self._remote
+        return self._services.positions.end(*here) > 0 and here in with_records(self._flow, [here])
+
+    def _follow_decision(self, incident: Incident, found: Position | None, session: RecordSession) -> Position:
+        """Commit the position that somebody, or a policy, has chosen. Raises DecisionNeeded if nobody has."""
+        facts, topic = self._facts, self._topic
+        action = decided(incident, self._services.plan.decision(facts.partition))
+        if action is None and is_accepted(incident, self._flow):
+            action = "continue"
+        if action is None:
+            self._need_decision(incident, found)
+        at = chosen(action, self._chosen_offset(action), found, facts.ledger.newest, topic)
+        at = at or facts.ledger.next(facts.ledger.start.offset)
+        what = explain(incident, found, topic, self._flow.group)
+        facts.tell("position decided, copying goes on from it", what, action=action, offset=at.offset)
+        facts.set_position(at, session)
+        if incident.kind == "remote_topic":
+            facts.counters.lost["remote_topic"] += 1
+        return at
+
+    def _chosen_offset(self, action: Action) -> int:
+        partition = self._facts.partition
+        decision = self._services.plan.decision(partition)
+        if action == "at" and decision is not None:
+            return decision.offset
+        if action != "start":
+            return -1
+        first = self._services.source.offsets({partition: OffsetSpec.earliest()}, stable=False).get(partition)
+        if first is None:
+            raise PartitionError("the source gives no offsets of the partition")
+        return first
+
+    def _need_decision(self, incident: Incident, found: Position | None) -> NoReturn:
+        self._facts.incident = incident
+        self._facts.ledger.not_believed()
+        raise DecisionNeeded(explain(incident, found, self._topic, self._flow.group))

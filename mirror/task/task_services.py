@@ -1,0 +1,61 @@
+"""What the copiers of one task share, and nothing else of the task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mirror.clock import Clock
+from mirror.control.decisions import Decision
+from mirror.kafka.cluster import ClusterAdmin
+from mirror.kafka.throttling import Throttles
+from mirror.model import Partition
+from mirror.settings import Flow
+from mirror.source.fetcher import Seek
+from mirror.target.positions import Positions
+from mirror.task.producer_budget import ProducerBudget
+from mirror.task.scheduler import Steps
+
+
+class Plan(Protocol):
+    """What a step asks of the control topic."""
+
+    @property
+    def renew_interval(self) -> float:
+        """Seconds between two commits of a position that stays the same."""
+
+    def decision(self, partition: Partition) -> Decision | None:
+        """What somebody has decided about an incident of the partition, the last one; None: nothing."""
+
+    def is_still_ours(self, partition: Partition) -> bool:
+        """Does the newest plan, read to its end, give the partition to this task?"""
+
+
+class Scheduler(Protocol):
+    """Has steps made."""
+
+    def schedule(self, item: Steps, delay: float) -> None:
+        """Have `item.step` called in `delay` seconds."""
+
+
+class Moves(Protocol):
+    """Hands moves to the fetcher's thread, for only that one may touch the consumer."""
+
+    def put(self, item: Seek[Any], /) -> None:
+        """Have the consumer seek."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskServices:
+    """The same for all copiers of a task."""
+
+    flow: Flow
+    plan: Plan
+    positions: Positions
+    source: ClusterAdmin
+    throttles: Throttles
+    group_metadata: bytes
+    moves: Moves
+    scheduler: Scheduler
+    producers: ProducerBudget
+    clock: Clock

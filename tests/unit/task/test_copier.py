@@ -1,0 +1,411 @@
+"""One partition's step, on a target, a source and a clock that the test moves."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from mirror.clock import Clock
+from mirror.control.partition_state import State
+from mirror.errors import OutcomeUnknown, PartitionError, ProducerFenced
+from mirror.model import Partition, Position, Topic
+from mirror.settings import Flow
+from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
+from mirror.target.positions import from_committed
+from mirror.task import take_over
+from mirror.task.copier import RecordCopier
+from mirror.task.events import LetGo, RenewalDue
+from mirror.task.position_ledger import Start
+from mirror.task.producer_budget import ProducerBudget
+from mirror.task.task_services import TaskServices
+from tests.unit.test_naming import flow
+
+TOPIC = Topic("primary.t", "id", 1, 1, "remote-id")
+
+
+class World(Clock):
+    """The target, its group, the source, the plan, the scheduler and the clock of one copier."""
+
+    renew_interval = 1e6
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self.time = 1_000.0
+        self.calls: list[str] = []
+        self.copied: list[int] = []  # the values on the target
+        self.position: Position | None = None
+        self.owner: object = None
+        self.fails: dict[str, BaseException] = {}  # the next call of this name
+        self.meanwhile: Callable[[str], None] | None = None  # what happens at each call
+        self.suspect = False
+        self.ours = True
+        self.first = 0  # offset that the source still has
+        self.moves: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._due: list[tuple[float, int, Any]] = []
+        self._order = itertools.count()
+
+    def monotonic(self) -> float:
+        return self.time
+
+    def now(self) -> float:
+        return self.time
+
+    def called(self, name: str) -> None:
+        if self.meanwhile:
+            self.meanwhile(name)
+        self.calls.append(name)
+        if name in self.fails:
+            raise self.fails.pop(name)
+
+    def schedule(self, item: Any, delay: float) -> None:
+        heapq.heappush(self._due, (self.time + delay, next(self._order), item))
+
+    def run(self, seconds: float) -> None:
+        """Make the steps that are due within so many seconds."""
+        end = self.time + seconds
+        for _ in range(1_000):
+            if not self._due or self._due[0][0] > end:
+                self.time = end
+                return
+            due, _, item = heapq.heappop(self._due)
+            self.time = max(self.time, due)
+            item.step()
+        raise AssertionError("steps without end")
+
+    # The plan, the positions and the source's admin client, as a step asks them.
+
+    def decision(self, _: Partition) -> None:
+        return None
+
+    def is_still_ours(self, _: Partition) -> bool:
+        return self.ours
+
+    def await_settled(self, *_: object) -> None:
+        self.called("settled")
+
+    def load(self, *_: object) -> Position | None:
+        self.called("load")
+        return self.position
+
+    def end(self, *where: object) -> Any:
+        return (100, 0) if isinstance(where[0], Partition) else 0
+
+    def topic_ids(self, names: list[str]) -> dict[str, str]:
+        self.called("topic ids")
+        return dict.fromkeys(names, "id")
+
+    def offsets(self, asked: dict[Partition, object], stable: bool = True) -> dict[Partition, int]:
+        return dict.fromkeys(asked, self.first)
+
+    def copier(self, start: Start | None = None) -> RecordCopier:
+        """A copier that the fetcher has just begun to read for."""
+        any_: Any = self
+        throttles: Any = SimpleNamespace(target=None)
+        services = TaskServices(self.flow, any_, any_, any_, throttles, b"", self.moves, any_, ProducerBudget(1), any_)
+        copier = RecordCopier(services, Partition("t", 0), TOPIC, start or Start(0))
+        copier.post(ReadingBegan())
+        self.run(0)
+        return copier
+
+
+class Producer:
+    """A producer on the world's target, in the shape of TransactionalProducer."""
+
+    delivered = 0
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._open: list[tuple[str, Any]] = []
+        self._position: Position | None = None
+
+    @property
+    def suspect(self) -> bool:
+        return self._world.suspect
+
+    def fence(self) -> None:
+        self._world.called("fence")
+        self._world.owner = self
+
+    def begin(self) -> None:
+        self._open, self._position = [], None
+
+    def produce(self, topic: str, value: Any = None, *more: Any, callback: Any = None, **_: Any) -> None:
+        callback = callback or (more[2] if len(more) > 2 else None)
+        self._open.append((topic, value))
+        if callback:
+            callback(None, Message(topic, 0, len(self._open), None, value, timestamp=(1, 1)))
+
+    def keep_down(self, _: int) -> None:
+        """All is delivered."""
+
+    def flush(self) -> None:
+        """All is delivered."""
+
+    def send_position(self, position: TopicPartition) -> None:
+        self._world.called("position")
+        self._position = from_committed(position)
+
+    def commit(self) -> None:
+        assert self._world.owner is self, "it is fenced"
+        self._world.copied += [int(value) for topic, value in self._open if topic == TOPIC.remote]
+        self._world.position = self._position
+        self._world.called("commit")  # a failure of it tells nobody that it took effect
+
+    def failed(self, error: KafkaError) -> PartitionError:
+        return ProducerFenced("x") if error.code() == KafkaError._FENCED else OutcomeUnknown(error.str())
+
+    def discard(self) -> None:
+        self._world.called("discard")
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World(flow())
+    monkeypatch.setattr(take_over, "TransactionalProducer", lambda *_: Producer(world))
+    return world
+
+
+def state(copier: RecordCopier) -> State:
+    return copier.snapshot.state
+
+
+def arrive(copier: RecordCopier, first: int, last: int) -> None:
+    """As the fetcher does it."""
+    messages = [Message("t", 0, n, None, b"%d" % n, None, timestamp=(1, 1_000)) for n in range(first, last)]
+    copier.buffer.append(messages)
+    copier.post(RecordsArrived())
+
+
+def sought(copier: RecordCopier, world: World) -> int:
+    """Make the last seek, as the fetcher does; returns its offset."""
+    assert not world.moves.empty()
+    while not world.moves.empty():
+        move = world.moves.get()
+    copier.buffer.sought(move.number)
+    return int(move.position.offset)
+
+
+TAKE_OVER = ["fence", "settled", "load"]
+COPY = ["position", "commit"]
+
+
+def test_no_producer_before_the_first_record(world: World) -> None:
+    copier = world.copier()
+    copier.post(EndReached())
+    world.run(10)
+    assert (world.calls, copier.snapshot.state, copier.has_producer) == ([], State.STARTING, False)
+
+
+def test_fence_then_load_then_copy(world: World) -> None:
+    copier = world.copier()
+    arrive(copier, 0, 3)
+    world.run(0.1)
+    assert world.calls == TAKE_OVER + COPY
+    assert world.copied == [0, 1, 2] and world.position == Position(3, "id", remote_id="remote-id")
+    seen = copier.snapshot
+    assert (seen.state, seen.position, seen.counters.records) == (State.RUNNING, world.position, 3)
+    assert seen.has_producer and seen.position_topic_id == "id" and seen.last_commit
+
+
+def test_a_partition_that_was_copied_before_goes_on_at_its_loaded_position(world: World) -> None:
+    """The hint is older: what lies between the two is on the target."""
+    world.position = Position(5, "id", remote_id="remote-id")
+    copier = world.copier(Start(2, Position(2, "id", remote_id="remote-id")))
+    arrive(copier, 2, 4)
+    world.run(0.1)
+    assert sought(copier, world) == 5 and world.copied == []
+    arrive(copier, 5, 7)
+    world.run(0.1)
+    assert world.copied == [5, 6]
+
+
+def test_an_idle_partition_settles_after_a_second(world: World) -> None:
+    copier = world.copier()
+    arrive(copier, 0, 3)
+    world.run(0.1)
+    copier.buffer.reached(5)  # two markers
+    copier.post(EndReached())
+    world.run(0.8)
+    assert copier.snapshot.position.offset == 3
+    world.run(0.5)
+    assert copier.snapshot.position.offset == 5
+    world.run(60)
+    assert world.calls == TAKE_OVER + COPY + COPY, "then it rests"
+
+
+@pytest.mark.parametrize("ours, ends", [(True, State.RUNNING), (False, State.RELEASED)])
+def test_a_fenced_producer(world: World, ours: bool, ends: State) -> None:
+    copier = world.copier()
+    world.ours = ours
+    world.fails["position"] = KafkaException(KafkaError(KafkaError._FENCED))
+    arrive(copier, 0, 3)
+    world.run(10)
+    assert (copier.snapshot.state, copier.snapshot.counters.fenced) == (ends, 1)
+    assert world.copied == ([0, 1, 2] if ours else [])
+    assert world.calls[:5] == [*TAKE_OVER, "position", "discard"]
+
+
+def test_a_commit_of_unknown_outcome_is_not_made_again(world: World) -> None:
+    copier = world.copier()
+    world.fails["commit"] = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    arrive(copier, 0, 3)
+    world.run(10)
+    assert world.copied == [0, 1, 2] and copier.snapshot.position.offset == 3
+    assert world.calls == [*TAKE_OVER, *COPY, "discard", *TAKE_OVER]
+    assert copier.snapshot.counters.transactions["unknown"] == 1
+
+
+def test_a_loss_blocks_until_somebody_decides(world: World) -> None:
+    world.position = Position(2, "id", remote_id="remote-id")
+    copier = world.copier(Start(2, world.position))
+    world.first = 7
+    copier.buffer.seal()
+    copier.post(ReadingLost("out of range"))
+    world.run(5)
+    seen = copier.snapshot
+    assert seen.state is State.BLOCKED and seen.incident is not None and seen.incident.kind == "deleted"
+    assert "offsets 2 to 6 were deleted" in seen.reason and not seen.has_producer
+    world.first = 0  # the source has them again
+    world.run(60)
+    assert state(copier) is State.RUNNING and copier.snapshot.incident is None
+    assert sought(copier, world) == 2
+
+
+def test_a_source_that_refuses_is_asked_again(world: World) -> None:
+    copier = world.copier()
+    copier.post(SourceRefused("no permission", lasting=True))
+    world.run(1)
+    assert state(copier) is State.BLOCKED and copier.snapshot.reason.endswith("no permission")
+    assert world.calls == [] and sought(copier, world) == 0
+    arrive(copier, 0, 2)
+    world.run(20)
+    assert state(copier) is State.RUNNING and world.copied == [0, 1]
+
+
+def test_a_paused_partition_keeps_its_position_and_has_no_producer(world: World) -> None:
+    copier = world.copier()
+    arrive(copier, 0, 3)
+    world.run(0.1)
+    copier.post(LetGo(State.PAUSED))
+    arrive(copier, 3, 6)
+    world.run(0.1)
+    assert state(copier) is State.PAUSED and not copier.snapshot.has_producer
+    world.time += world.renew_interval
+    assert copier.snapshot.position_is_old(world.time)
+    world.calls.clear()
+    copier.post(RenewalDue())
+    world.run(1)
+    assert world.calls == [*TAKE_OVER, *COPY, "discard"] and world.copied == [0, 1, 2]
+    assert not copier.snapshot.position_is_old(world.time) and state(copier) is State.PAUSED
+    copier.post(LetGo(State.RELEASED))
+    world.run(0)
+    assert state(copier) is State.RELEASED
+
+
+def test_each_new_producer_is_good_for_one_transaction(world: World) -> None:
+    """While one of the target's brokers is down, every producer is disturbed as soon as it is open."""
+    world.flow = replace(world.flow, batch_max_records=2)
+    copier = world.copier()
+    world.suspect = True
+    arrive(copier, 0, 4)
+    world.run(0.5)
+    assert world.copied == [0, 1, 2, 3]
+    assert world.calls == [*TAKE_OVER, *COPY, "discard", *TAKE_OVER, *COPY]
+
+
+def test_after_a_defect_of_the_recovery_the_producer_is_not_used_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    copier = world.copier()
+    recover = copier._recover
+
+    def fails(_: object) -> None:
+        monkeypatch.setattr(copier, "_recover", recover)
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(copier, "_recover", fails)
+    world.fails["position"] = RuntimeError("x")
+    arrive(copier, 0, 3)
+    with caplog.at_level(logging.ERROR):
+        world.run(0.5)
+    assert [record.getMessage() for record in caplog.records] == ["defect"]
+    assert world.copied == [0, 1, 2] and world.calls == [*TAKE_OVER, "position", "discard", *TAKE_OVER, *COPY]
+
+
+def test_an_idle_producer_is_closed_unless_a_step_runs(world: World) -> None:
+    copier = world.copier()
+    closed: list[bool] = []
+    world.meanwhile = lambda _: closed.append(copier.close_idle_producer())
+    arrive(copier, 0, 1)
+    world.run(0.1)
+    assert closed and not any(closed)
+    world.meanwhile = None
+    assert copier.close_idle_producer() and not copier.close_idle_producer()
+    assert state(copier) is State.STARTING and not copier.snapshot.has_producer
+    arrive(copier, 1, 2)
+    world.run(0.1)
+    assert world.copied == [0, 1]
+
+
+def test_what_arrives_while_a_step_runs_is_not_forgotten(world: World) -> None:
+    copier = world.copier()
+
+    def meanwhile(name: str) -> None:
+        if name == "commit":
+            copier.post(LetGo(State.RELEASED))
+
+    world.meanwhile = meanwhile
+    arrive(copier, 0, 3)
+    world.run(0.1)
+    assert world.copied == [0, 1, 2] and state(copier) is State.RELEASED
+
+
+def test_a_hanging_step_tells_where(world: World) -> None:
+    copier = world.copier()
+    reached, goes_on = threading.Event(), threading.Event()
+
+    def hang(_: str) -> None:
+        reached.set()
+        goes_on.wait(30)
+
+    assert copier.stack == ""
+    world.meanwhile = hang
+    arrive(copier, 0, 1)
+    thread = threading.Thread(target=world.run, args=(0.1,))
+    thread.start()
+    assert reached.wait(30)
+    world.time += 100
+    assert copier.step_lasts >= 100
+    assert "hang (" in copier.stack and "fence (" in copier.stack and "step (" in copier.stack
+    goes_on.set()
+    thread.join(30)
+    assert copier.stack == "" and copier.step_lasts == 0
+
+
+def test_who_is_let_go_during_a_take_over_copies_nothing_more(world: World) -> None:
+    copier = world.copier()
+    world.meanwhile = lambda name: copier.post(LetGo(State.RELEASED)) if name == "load" else None
+    arrive(copier, 0, 3)
+    world.run(0)
+    assert world.calls == [*TAKE_OVER, "discard"] and state(copier) is State.RELEASED
+
+
+def test_a_loss_that_is_told_again_during_the_take_over_is_faced_once(world: World) -> None:
+    world.position = Position(2, "id", remote_id="remote-id")
+    copier = world.copier(Start(2, world.position))
+    looks = []
+    world.meanwhile = lambda name: copier.post(ReadingLost("again")) if name == "load" else looks.append(name)
+    copier.buffer.seal()
+    copier.post(ReadingLost("out of range"))
+    world.run(5)
+    assert state(copier) is State.RUNNING and looks.count("topic ids") == 1

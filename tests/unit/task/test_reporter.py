@@ -1,0 +1,104 @@
+"""A report is made of the snapshot, and is sent when it says something new."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mirror.control.partition_state import State
+from mirror.control.reports import Counters
+from mirror.model import Partition, Position, Topic
+from mirror.task import reporter
+from mirror.task.partition_snapshot import PartitionSnapshot
+from mirror.task.position_ledger import Start
+from mirror.task.reporter import Reporter
+from mirror.timing import REPORT_ALL_INTERVAL
+from tests.unit.test_naming import flow
+
+HERE = Partition("t", 0)
+SEEN = PartitionSnapshot(
+    state=State.RUNNING,
+    reason="",
+    incident=None,
+    position=Position(10, "id", remote_id="remote-id", resets=2),
+    position_topic_id="id",
+    last_commit=1_000.0,
+    renew_at=None,
+    counters=Counters(records=3),
+    has_producer=True,
+    last_used=0.0,
+)
+
+
+class World:
+    """One partition, the source's end, and a clock."""
+
+    def __init__(self) -> None:
+        self.copier: Any = SimpleNamespace(
+            partition=HERE,
+            topic=Topic("r", "id", 1, 1),
+            identity="me",
+            start=Start(4),
+            snapshot=SEEN,
+            drained_to=None,
+            head_timestamp=None,
+        )
+        ends: Any = SimpleNamespace(stable={HERE: 12}, hold=lambda _: None)
+        self.ends = ends
+        plan: Any = SimpleNamespace(leader="us", generation=7)
+        throttles: Any = SimpleNamespace(active=["target"], reason=lambda side: f"slow {side}")
+        self.reporter = Reporter(flow(), plan, throttles, ends, lambda: [self.copier])
+        self.now = 5_000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World()
+    monkeypatch.setattr(reporter, "time", world)
+    return world
+
+
+def test_a_report_has_what_the_step_has_published(world: World) -> None:
+    report = world.reporter.one(world.copier)
+    assert (report.leader, report.generation, report.incarnation, report.remote) == ("us", 7, "me", "r")
+    assert (report.state, report.position, report.topic_id, report.remote_id) == ("running", 10, "id", "remote-id")
+    assert (report.resets, report.counters.records, report.last_commit, report.lag) == (2, 3, 1_000.0, 2)
+    assert report.reason == "slow target", "a quota counts while there is lag"
+
+
+def test_what_follows_the_last_record_is_no_lag(world: World) -> None:
+    world.copier.drained_to = 12
+    report = world.reporter.one(world.copier)
+    assert (report.lag, report.behind_since, report.reason) == (0, 0.0, "")
+    world.copier.drained_to, world.now = None, 6_000.0
+    assert world.reporter.one(world.copier).behind_since == 5_000.0, "when it was last caught up"
+    world.copier.head_timestamp = 5_500_000
+    assert world.reporter.one(world.copier).behind_since == 5_500.0
+    world.ends.stable.clear()
+    assert world.reporter.one(world.copier).lag == -1
+
+
+def test_before_a_position_is_known_lag_counts_from_the_start(world: World) -> None:
+    world.copier.snapshot = replace(SEEN, position=Position(-1, ""))
+    assert world.reporter.one(world.copier).lag == 8
+
+
+def test_only_news_are_reported_and_everything_now_and_then(world: World) -> None:
+    reported = []
+    for change in ({}, {}, {"state": State.RETRYING}, {}):
+        world.copier.snapshot = replace(world.copier.snapshot, **change)
+        reported.append(len(list(world.reporter.news())))
+    assert reported == [1, 0, 1, 0]
+    world.now += REPORT_ALL_INTERVAL + 1
+    assert len(list(world.reporter.news())) == 1
+    world.reporter.report_all_next()
+    assert len(list(world.reporter.news())) == 1
