@@ -81,10 +81,16 @@ class Flow:
         return f"mm2-offset-syncs.{self.source.alias}.internal"
 
     @property
+    def offset_map_topic(self) -> str:
+        """Compacted topic on the target with the entries of the offset map; not used with `exactly_once: false`."""
+        return f"mirror-offset-map.{self.source.alias}.internal"
+
+    @property
     def own_topics(self) -> tuple[str, ...]:
         """All of mirror's own topics on the target that the flow needs."""
         dead_letters = (self.dead_letter_topic,) if self.on_poison_record == "dead_letter" else ()
-        return (self.control_topic, self.status_topic, self.offset_syncs_topic, *dead_letters)
+        offset_map = (self.offset_map_topic,) if self.exactly_once else ()
+        return (self.control_topic, self.status_topic, self.offset_syncs_topic, *offset_map, *dead_letters)
 
 
 @dataclass(frozen=True, slots=True)

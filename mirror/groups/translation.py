@@ -32,6 +32,7 @@ class End:
 
     upstream: int  # the position
     before: int  # the number of records after the last entry of the map that is not newer than the position
+    resets: int  # of the position
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +86,16 @@ class PartitionMap:
         If a part of the source was copied twice, this is the newer copy. A Count has to be counted, see
         `counted_downstream`.
         """
+        newest = self._entries[-1] if self._entries else None
+        if newest is not None and _is_newer(newest, end) and upstream >= newest.upstream_end:
+            return Unknown.NOT_COPIED  # copying went on since the position was read
         for first, last in reversed(self._found_passes()):
             at = bisect_right(self._entries, upstream, first, last, key=_upstream) - 1
             found = self._within(at, upstream, end) if at >= first else None
             if found is not None:
                 return found
-        if upstream == end.upstream and self._entries:  # whoever has read all that is copied
-            return _count(self._entries[-1], end)
+        if newest is not None and upstream == end.upstream and not _is_newer(newest, end):
+            return _count(newest, end)  # who has read all that is copied
         return Unknown.NOT_COPIED if upstream >= end.upstream else Unknown.BEFORE_THE_MAP
 
     def _within(self, at: int, upstream: int, end: End) -> int | Count | Unknown | None:
@@ -120,6 +124,8 @@ class PartitionMap:
         if downstream < entry.downstream_end:
             return entry.to_upstream(downstream)
         after = self._after(at, end)
+        if isinstance(after, End) and _is_newer(entry, after):
+            return Unknown.NOT_COPIED
         if after.before == NOT_KNOWN:
             return Unknown.NOT_EXACT
         return _count(entry, after) if after.before else after.upstream
@@ -128,12 +134,17 @@ class PartitionMap:
         return self._entries[at + 1] if at + 1 < len(self._entries) else end
 
     def _found_passes(self) -> list[tuple[int, int]]:
-        """Where the upstream offsets go back, a new pass over the source begins; begin and end, as indexes."""
+        """A pass over the source ends where the position was reset; the begin and the end of each, as indexes."""
         if self._passes is None:
             begins = [0]
-            begins += [at + 1 for at, (a, b) in enumerate(pairwise(self._entries)) if b.upstream < a.upstream_end]
+            begins += [at + 1 for at, (a, b) in enumerate(pairwise(self._entries)) if a.resets != b.resets]
             self._passes = list(pairwise([*begins, len(self._entries)]))
         return self._passes
+
+
+def _is_newer(entry: Entry, end: End) -> bool:
+    """True if the entry was written after the position was read."""
+    return entry.resets > end.resets or (entry.resets == end.resets and entry.upstream_end > end.upstream)
 
 
 def _count(entry: Entry, after: Entry | End) -> Count:

@@ -43,13 +43,15 @@ class Entry:
 
     `runs` has the number of records in each run, and before each but the first the number of offsets that the source
     skips: length, gap, length, gap, length. `before` is the number of records that were copied after the entry before
-    this one and have no entry; their upstream offsets follow that entry without a gap.
+    this one and have no entry; their upstream offsets follow that entry without a gap. `resets` is that of the position
+    (see Position): while it stays the same, upstream offsets do not go back.
     """
 
     upstream: int  # of the first record
     downstream: int  # of the first record
     runs: tuple[int, ...]
     before: int = 0
+    resets: int = 0
 
     @property
     def records(self) -> int:
@@ -92,7 +94,7 @@ class Entry:
 
     def value(self) -> bytes:
         """The record value."""
-        return bytes([_VERSION]) + b"".join(map(varints.write, (self.upstream, self.before, *self.runs)))
+        return bytes([_VERSION]) + b"".join(map(varints.write, (self.resets, self.upstream, self.before, *self.runs)))
 
 
 def decode_key(key: bytes) -> tuple[Copied, int]:
@@ -125,12 +127,12 @@ def decode(key: bytes, value: bytes) -> tuple[Copied, Entry]:
     while at < len(value):
         number, at = varints.read(value, at)
         numbers.append(number)
-    if len(numbers) < 3 or len(numbers) % 2 == 0:
+    if len(numbers) < 4 or len(numbers) % 2:
         raise Malformed("an entry of the offset map has no runs")
-    upstream, before, *runs = numbers
-    if upstream < 0 or before < NOT_KNOWN or min(runs) <= 0 or upstream + sum(runs) >= 2**63:
+    resets, upstream, before, *runs = numbers
+    if min(resets, upstream) < 0 or before < NOT_KNOWN or min(runs) <= 0 or upstream + sum(runs) >= 2**63:
         raise Malformed("a number in an entry of the offset map is out of bounds")
-    return copied, Entry(upstream, downstream, tuple(runs), before)
+    return copied, Entry(upstream, downstream, tuple(runs), before, resets)
 
 
 class MapMarks:
@@ -141,36 +143,37 @@ class MapMarks:
     wrong where compaction removes records of the remote topic.
     """
 
-    def __init__(self, before: int, every: int = EVERY) -> None:
-        """`before` is the number of records after the last entry, as the loaded position has it."""
-        self.before = before
+    def __init__(self, every: int = EVERY) -> None:
         self._every = every
         self._expected: int | None = None  # the upstream offset that continues without a gap
 
-    def entries(self, offsets: Sequence[int], downstream: int) -> list[Entry]:
-        """The entries of a transaction with the records at these upstream offsets; the first is at `downstream`."""
-        if not self.is_due(offsets):
-            return []
-        found, first, before = [], 0, self.before
-        for runs in _split(_runs(offsets)):
-            entry = Entry(offsets[first], downstream + first, runs, before)
-            found.append(entry)
-            first, before = first + entry.records, 0
-        return found
+    def is_due(self, offsets: Sequence[int], before: int) -> bool:
+        """True if a transaction with the records at these upstream offsets, at least one, gets an entry.
 
-    def is_due(self, offsets: Sequence[int]) -> bool:
-        """True if a transaction with the records at these upstream offsets, at least one, gets an entry."""
+        `before` is the number of records that were copied since the last entry.
+        """
         gap_before, gap_within = offsets[0] != self._expected, offsets[-1] - offsets[0] != len(offsets) - 1
-        return gap_before or gap_within or self.before + len(offsets) >= self._every
+        return gap_before or gap_within or before + len(offsets) >= self._every
 
     def committed(self, offsets: Sequence[int]) -> None:
         """The transaction is committed, with its entries if it was due for some."""
-        self.before = self.after(offsets)
         self._expected = offsets[-1] + 1
 
-    def after(self, offsets: Sequence[int]) -> int:
-        """The number of records after the last entry once this transaction is committed."""
-        return 0 if self.is_due(offsets) else self.before + len(offsets)
+
+def entries(offsets: Sequence[int], first: int, last: int, before: int, resets: int) -> list[Entry]:
+    """The entries of a transaction with the records at these upstream offsets, at `first` to `last` on the target.
+
+    Usually it is one. If somebody else has written between the records, it is an entry of the first record alone: who
+    counts what follows it finds too many records, and is told that the translation is not exact.
+    """
+    if last - first != len(offsets) - 1:
+        return [Entry(offsets[0], first, (1,), before, resets)]
+    found: list[Entry] = []
+    done = 0
+    for runs in _split(_runs(offsets)):
+        found.append(Entry(offsets[done], first + done, runs, 0 if found else before, resets))
+        done += found[-1].records
+    return found
 
 
 def _runs(offsets: Sequence[int]) -> list[int]:

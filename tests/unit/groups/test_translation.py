@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mirror.errors import Malformed
 from mirror.groups.translation import Count, End, PartitionMap, Unknown, counted_downstream, counted_upstream
 from mirror.target import offset_map
-from mirror.target.offset_map import Copied, Entry, MapMarks
+from mirror.target.offset_map import Copied, Entry, MapMarks, entries
 
 COPIED = Copied("orders", 3, "source-id", "remote-id")
 
@@ -24,7 +24,9 @@ class Target:
     log: list[int | None] = field(default_factory=list)  # by downstream offset: the upstream one; None: no record
     stored: dict[bytes, bytes] = field(default_factory=dict)  # the map's topic after compaction
     marks: MapMarks = field(init=False)
+    before: int = 0
     position: int = 0
+    resets: int = 0
     end: int = 0
 
     def __post_init__(self) -> None:
@@ -32,9 +34,9 @@ class Target:
 
     def session(self, position: int | None = None) -> None:
         """Another producer takes over; perhaps somebody has moved the position."""
-        before = self.marks.before if hasattr(self, "marks") else 0
-        self.marks = MapMarks(before, self.every)
-        self.position = self.position if position is None else position
+        if position is not None:
+            self.position, self.resets = position, self.resets + 1
+        self.marks = MapMarks(self.every)
 
     def copy(self, offsets: list[int], commit: bool) -> None:
         """One transaction; after an abort the session ends."""
@@ -44,8 +46,10 @@ class Target:
         if not commit:
             self.session()
             return
-        for entry in self.marks.entries(offsets, first):
+        due = self.marks.is_due(offsets, self.before)
+        for entry in entries(offsets, first, len(self.log) - 2, self.before, self.resets) if due else ():
             self.stored[entry.key(COPIED)] = entry.value()
+        self.before = 0 if due else self.before + len(offsets)
         self.marks.committed(offsets)
         self.position, self.end = offsets[-1] + 1, first + len(offsets)
 
@@ -56,7 +60,7 @@ class Target:
             copied, entry = offset_map.decode(key, value)
             assert copied == COPIED
             read.add(entry)
-        return read, End(self.position, self.marks.before)
+        return read, End(self.position, self.before, self.resets)
 
     def found(self, count: Count) -> list[int]:
         """The records that are to be counted."""
@@ -139,7 +143,8 @@ def test_a_position_that_is_older_than_the_map_makes_nothing_wrong(target: Targe
             records = target.found(found)
             found = counted_downstream(found, upstream, records if found.end else records[: found.expected])
         if isinstance(found, int):
-            assert not any(up is not None for up in target.log[found:down]), "it is the next record that one reads"
+            older = found < down and target.log[found] == upstream  # its copy from before the position was reset
+            assert older or not any(up is not None for up in target.log[found:down]), "the next record that one reads"
         else:
             assert found is Unknown.NOT_COPIED and upstream >= end.upstream
 
@@ -189,6 +194,7 @@ def test_entries_before_the_logs_start_are_not_needed(target: Target, start: int
         .map(lambda runs: tuple(runs[: len(runs) // 2 * 2 + 1]))
         .filter(lambda runs: len(runs) % 2 == 1),
         st.integers(-1, 2**20),
+        st.integers(0, 9),
     ),
     st.builds(Copied, st.text(max_size=60), st.integers(0, 2**31 - 1), st.text(max_size=22), st.text(max_size=22)),
 )
@@ -209,7 +215,16 @@ def test_other_bytes_are_refused(key: bytes, value: bytes) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [b"", b"\x02\x00\x00\x02", b"\x01\x00\x00", b"\x01\x00\x00\x00", b"\x01\x01\x00\x02", b"\x01\x00\x00\x02\x02"],
+    [
+        b"",
+        b"\x02\x00\x00\x00\x02",  # another version
+        b"\x01\x00\x00\x00",  # no runs
+        b"\x01\x00\x00\x00\x00",  # a run of nothing
+        b"\x01\x01\x00\x00\x02",  # negative
+        b"\x01\x00\x01\x00\x02",
+        b"\x01\x00\x00\x03\x02",
+        b"\x01\x00\x00\x00\x02\x02",  # a gap with nothing after it
+    ],
 )
 def test_a_value_that_is_none(value: bytes) -> None:
     with pytest.raises(Malformed):
@@ -218,25 +233,36 @@ def test_a_value_that_is_none(value: bytes) -> None:
 
 def test_many_gaps_are_several_entries() -> None:
     count = 2 * offset_map.RUNS_MAX + 1
-    entries = MapMarks(4).entries(range(0, 2 * count, 2), 10)
-    assert [entry.before for entry in entries] == [4, 0, 0]
-    assert sum(entry.records for entry in entries) == count
-    assert all(len(entry.value()) < offset_map.VALUE_MAX for entry in entries)
+    made = entries(range(0, 2 * count, 2), 10, 9 + count, 4, 0)
+    assert [entry.before for entry in made] == [4, 0, 0]
+    assert sum(entry.records for entry in made) == count
+    assert all(len(entry.value()) < offset_map.VALUE_MAX for entry in made)
     read = PartitionMap()
-    for entry in entries:
+    for entry in made:
         read.add(entry)
-    end = End(2 * count, 0)
+    end = End(2 * count, 0, 0)
     for n in range(1, count, 997):
         assert read.to_downstream(2 * n, end) == read.to_downstream(2 * n - 1, end) == 10 + n
 
 
 def test_a_source_without_gaps_has_few_entries() -> None:
-    marks, entries, size = MapMarks(0), 0, 0
+    marks, made, size, before = MapMarks(), 0, 0, 0
     for begin in range(0, 1_000_000, 100):
         batch = range(begin, begin + 100)
-        for entry in marks.entries(batch, begin + begin // 100):
-            entries += 1
+        due = marks.is_due(batch, before)
+        for entry in entries(batch, begin + begin // 100, begin + begin // 100 + 99, before, 0) if due else ():
+            made += 1
             size += len(entry.key(COPIED)) + len(entry.value())
+        before = 0 if due else before + 100
         marks.committed(batch)
-    assert entries <= 1_000_000 / offset_map.EVERY + 1
-    assert size + 200 * entries < 0.01 * 100 * 1_000_000, "with batch header and marker, for records of 100 bytes"
+    assert made <= 1_000_000 / offset_map.EVERY + 1
+    assert size + 200 * made < 0.01 * 100 * 1_000_000, "with batch header and marker, for records of 100 bytes"
+
+
+def test_where_somebody_else_writes_nothing_is_exact() -> None:
+    (entry,) = entries([5, 6, 7], 20, 23, 0, 0)
+    read = PartitionMap()
+    read.add(entry)
+    assert read.to_downstream(5, End(8, 0, 0)) == 20
+    count = read.to_downstream(6, End(8, 0, 0))
+    assert isinstance(count, Count) and counted_downstream(count, 6, [21, 22, 23]) is Unknown.NOT_EXACT
