@@ -4,27 +4,45 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
 from confluent_kafka import KafkaError, TopicPartition
 
 from mirror.control.control_topics import READ_TIMEOUT, end_of
 from mirror.errors import ClusterAway, Malformed
-from mirror.groups.translation import PartitionMap
 from mirror.kafka.clients import internal_consumer
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.topic_ids import KnownIds
+from mirror.model import Partition
 from mirror.settings import Flow
 from mirror.target import offset_map
-from mirror.target.offset_map import Copied
+from mirror.target.offset_map import Copied, Entry
 
 log = logging.getLogger(__name__)
 
 
-class OffsetMapReader:
+class Entries(Protocol):
+    """What is kept of one remote partition's entries."""
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry."""
+
+    def remove(self, downstream: int) -> None:
+        """Remove the entry at this downstream offset, if there is one."""
+
+
+E = TypeVar("E", bound=Entries)
+
+
+class OffsetMapReader(Generic[E]):
     """Follows a flow's offset map; `maps` has what was read so far. Each reading starts where the last one ended."""
 
-    def __init__(self, flow: Flow) -> None:
-        self.maps: dict[Copied, PartitionMap] = {}
+    def __init__(self, flow: Flow, make: Callable[[], E]) -> None:
+        """`make` makes what keeps the entries of one remote partition."""
+        self.maps: dict[Copied, E] = {}
+        self.newest: dict[Partition, Copied] = {}  # what the newest entry of each partition belongs to
+        self._make = make
         self._flow = flow
         self._topic = flow.offset_map_topic
         self._admin = ClusterAdmin(flow.target)
@@ -41,7 +59,7 @@ class OffsetMapReader:
         """Read everything up to the topic's current end. Raises ClusterAway."""
         topic_id = self._admin.ids_now([self._topic])[0].get(self._topic)
         if topic_id is not None and self._known.is_another(self._topic, topic_id):
-            self.maps, self._reached = {}, 0
+            self.maps, self.newest, self._reached = {}, {}, 0
         end = end_of(self._consumer, self._topic, self._flow.target.alias)
         if self._reached >= end:
             return
@@ -82,4 +100,7 @@ class OffsetMapReader:
         except Malformed:
             self._strange += 1
             return
-        self.maps.setdefault(copied, PartitionMap()).add(entry)
+        self.newest[Partition(copied.topic, copied.partition)] = copied
+        if copied not in self.maps:
+            self.maps[copied] = self._make()
+        self.maps[copied].add(entry)

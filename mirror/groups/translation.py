@@ -73,13 +73,6 @@ class PartitionMap:
             del self._entries[at]
             self._passes = None
 
-    def obsolete(self, log_start: int) -> Sequence[Entry]:
-        """The entries that nothing needs any more once the remote log starts at `log_start`.
-
-        The last one that begins there or before is needed: the records after it are counted from it.
-        """
-        return self._entries[: max(0, bisect_right(self._entries, log_start, key=_downstream) - 1)]
-
     def to_downstream(self, upstream: int, end: End) -> int | Count | Unknown:
         """Where the record `upstream` is; if the source has none there, the next one that was copied.
 

@@ -63,7 +63,7 @@ class Translator:
         self._flow = flow
         self._policy = ReplicationPolicy.of(flow)
         self._target = ClusterAdmin(flow.target)
-        self._map = OffsetMapReader(flow)
+        self._map = OffsetMapReader(flow, PartitionMap)
         self._positions = Positions(flow.target, flow.group, flow.control_topic)
         self._ends: dict[Partition, Position | None] = {}
         self._starts: Mapping[Partition, int] = {}  # of the remote logs, by remote partition

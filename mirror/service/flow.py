@@ -19,6 +19,7 @@ from mirror.control.control_topics import StatusReader
 from mirror.control.leadership import FlowLeader
 from mirror.control.other_flows import ConflictGuard
 from mirror.errors import ClusterAway, Conflict, FlowError, MirrorError, Superseded
+from mirror.groups.map_cleaner import MapCleaner
 from mirror.logs import OnChange
 from mirror.model import Partition, Topic
 from mirror.service.hung_tasks import HungTasks
@@ -56,6 +57,7 @@ class FlowRunner(threading.Thread):
         self._leader = FlowLeader(flow, leader)
         self._monitor = TopicMonitor(flow)
         self._renewal = Renewal(flow)
+        self._map_cleaner = MapCleaner(flow)
         self._gate = ConflictGuard(flow, self._leader)
         self._query: StreamingQuery | None = None
         self._epoch_ended = threading.Event()
@@ -171,6 +173,7 @@ class FlowRunner(threading.Thread):
                 self._publish(self._look(), slots)
                 refreshed = time.monotonic()
             self._renewal.renew()
+            self._map_cleaner.clean()
 
     def _look(self) -> dict[str, Topic]:
         """The topics to mirror now, after their remote topics were created where the target lacks them."""

@@ -88,27 +88,32 @@ class Entry:
 
     def key(self, copied: Copied) -> bytes:
         """The record key. No other entry has it, so compaction keeps each."""
-        names = (copied.topic, copied.topic_id, copied.remote_id)
-        encoded = b"".join(struct.pack(">B", len(name)) + name for name in (each.encode() for each in names))
-        return bytes([_VERSION]) + encoded + _NUMBERS.pack(copied.partition, self.downstream)
+        return key(copied, self.downstream)
 
     def value(self) -> bytes:
         """The record value."""
         return bytes([_VERSION]) + b"".join(map(varints.write, (self.resets, self.upstream, self.before, *self.runs)))
 
 
-def decode_key(key: bytes) -> tuple[Copied, int]:
+def key(copied: Copied, downstream: int) -> bytes:
+    """The key of the entry whose first record is at this downstream offset."""
+    names = (copied.topic, copied.topic_id, copied.remote_id)
+    encoded = b"".join(struct.pack(">B", len(name)) + name for name in (each.encode() for each in names))
+    return bytes([_VERSION]) + encoded + _NUMBERS.pack(copied.partition, downstream)
+
+
+def decode_key(encoded: bytes) -> tuple[Copied, int]:
     """What the entry with this key belongs to, and its downstream offset. Raises Malformed."""
-    if key[:1] != bytes([_VERSION]):
+    if encoded[:1] != bytes([_VERSION]):
         raise Malformed("not a key of the offset map")
     names, at = [], 1
     for _ in range(3):
-        length = key[at] if at < len(key) else _NAME_MAX
-        names.append(key[at + 1 : at + 1 + length])
+        length = encoded[at] if at < len(encoded) else _NAME_MAX
+        names.append(encoded[at + 1 : at + 1 + length])
         at += 1 + length
-    if len(key) != at + _NUMBERS.size:
+    if len(encoded) != at + _NUMBERS.size:
         raise Malformed("not a key of the offset map")
-    partition, downstream = _NUMBERS.unpack_from(key, at)
+    partition, downstream = _NUMBERS.unpack_from(encoded, at)
     try:
         topic, topic_id, remote_id = (name.decode() for name in names)
     except UnicodeDecodeError:
@@ -118,9 +123,9 @@ def decode_key(key: bytes) -> tuple[Copied, int]:
     return Copied(topic, partition, topic_id, remote_id), downstream
 
 
-def decode(key: bytes, value: bytes) -> tuple[Copied, Entry]:
+def decode(encoded_key: bytes, value: bytes) -> tuple[Copied, Entry]:
     """The entry that `Entry.key` and `Entry.value` encoded. Raises Malformed."""
-    copied, downstream = decode_key(key)
+    copied, downstream = decode_key(encoded_key)
     if value[:1] != bytes([_VERSION]) or len(value) > VALUE_MAX:
         raise Malformed("not an entry of the offset map")
     numbers, at = [], 1
