@@ -37,6 +37,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "": model.RootModel,
     "clusters.<alias>": model.ClusterModel,
     "flows[]": model.FlowModel,
+    "flows[].groups": model.GroupsModel,
     "spark": model.SparkModel,
     "http": model.HttpModel,
     "metrics": model.MetricsModel,

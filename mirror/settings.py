@@ -24,6 +24,16 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
+class Groups:
+    """Which consumer groups of the source get their committed offsets on the target, too."""
+
+    sync: bool
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    interval: float  # seconds between two rounds
+
+
+@dataclass(frozen=True, slots=True)
 class Flow:
     """One direction of replication, `source` to `target`. Times are seconds, sizes are bytes."""
 
@@ -54,6 +64,7 @@ class Flow:
     accept_log_append_time: bool  # True if remote topics may replace the timestamps of records by their own clock
     on_data_loss: Literal["fail", "skip"]  # when the source has lost records after the position
     on_poison_record: Literal["fail", "skip", "dead_letter"]  # when the target refuses a record
+    groups: Groups
 
     @property
     def name(self) -> str:

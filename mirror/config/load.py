@@ -188,5 +188,8 @@ def _flow(flow: model.FlowModel, clusters: Mapping[str, settings.Cluster]) -> se
         "group": flow.position_group,
         "topics": tuple(flow.topics),
         "exclude": tuple(flow.exclude),
+        "groups": settings.Groups(
+            flow.groups.sync, tuple(flow.groups.include), tuple(flow.groups.exclude), flow.groups.interval
+        ),
     }
     return settings.Flow(**values)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, TopicPartition
@@ -65,6 +64,8 @@ class Translator:
         self._target = ClusterAdmin(flow.target)
         self._map = OffsetMapReader(flow, PartitionMap)
         self._positions = Positions(flow.target, flow.group, flow.control_topic)
+        self._counter = RecordCounter(flow)
+        self._counted: dict[tuple[Partition, Count], list[int]] = {}  # since the last refresh
         self._ends: dict[Partition, Position | None] = {}
         self._starts: Mapping[Partition, int] = {}  # of the remote logs, by remote partition
 
@@ -72,9 +73,11 @@ class Translator:
         """End the clients."""
         self._map.close()
         self._positions.close()
+        self._counter.close()
 
     def refresh(self, partitions: Sequence[Partition]) -> None:
         """Read the positions of these partitions, and then the map. Raises ClusterAway or PartitionError."""
+        self._counted.clear()
         remotes = {partition: (self._remote(partition), partition.partition) for partition in partitions}
         found = self._positions.hints(remotes.values(), set())
         self._ends = {partition: found.get(remote) for partition, remote in remotes.items()}
@@ -131,7 +134,9 @@ class Translator:
         entries = self._map.maps.get(copied, PartitionMap())
         found = look(entries, End(position.offset, position.unmapped, position.resets))
         if isinstance(found, Count):
-            found = counted(found, self._records(partition, position, found))
+            if (partition, found) not in self._counted:  # groups are often near each other
+                self._counted[partition, found] = self._records(partition, position, found)
+            found = counted(found, self._counted[partition, found])
         return found if isinstance(found, int) else found.value
 
     def _records(self, partition: Partition, position: Position, count: Count) -> list[int]:
@@ -141,7 +146,7 @@ class Translator:
         """
         remote = self._remote(partition)
         most = count.expected + 1
-        found = read_committed_offsets(self._flow, (remote, partition.partition), count.begin, count.end, most)
+        found = self._counter.offsets((remote, partition.partition), count.begin, count.end, most)
         if count.end is None and len(found) > count.expected:
             now = self._positions.hints([(remote, partition.partition)]).get((remote, partition.partition))
             if now != position:
@@ -158,18 +163,36 @@ class Translator:
         return Translation(partition, remote, offset, None, found)
 
 
-def read_committed_offsets(flow: Flow, remote: tuple[str, int], begin: int, end: int | None, most: int) -> list[int]:
-    """The offsets of the target's committed records from `begin` to before `end`, or to the last stable one.
+class RecordCounter:
+    """Finds out where the target's committed records are, in one range after another."""
 
-    At most `most`. Raises ClusterAway, or PartitionError when the target refuses to give records.
-    """
-    found: list[int] = []
-    with closing(internal_consumer(flow.target, flow.group)) as consumer:
-        consumer.assign([TopicPartition(*remote, begin)])
+    def __init__(self, flow: Flow) -> None:
+        self._alias = flow.target.alias
+        self._consumer = internal_consumer(flow.target, flow.group)
+
+    def close(self) -> None:
+        """End the client."""
+        self._consumer.close()
+
+    def offsets(self, remote: tuple[str, int], begin: int, end: int | None, most: int) -> list[int]:
+        """The offsets of committed records from `begin` to before `end`, or to the last stable one. At most `most`.
+
+        Raises ClusterAway, or PartitionError when the target refuses to give records.
+        """
+        self._consumer.assign([TopicPartition(*remote, begin)])
+        try:
+            return self._read(remote, begin, end, most)
+        finally:
+            self._consumer.unassign()
+
+    def _read(self, remote: tuple[str, int], begin: int, end: int | None, most: int) -> list[int]:
+        found: list[int] = []
         deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
-            for message in consumer.consume(min(most, 10_000), 0.2):
+            for message in self._consumer.consume(min(most, 10_000), 0.1):
                 error, offset = message.error(), int(message.offset() or 0)
+                if (str(message.topic()), message.partition()) != remote or offset < begin:  # of the range before
+                    continue
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
                     return found
                 if error is not None:
@@ -180,4 +203,4 @@ def read_committed_offsets(flow: Flow, remote: tuple[str, int], begin: int, end:
                 if len(found) >= most:
                     return found
                 deadline = time.monotonic() + TIMEOUT
-    raise ClusterAway(flow.target.alias, f"{remote[0]}-{remote[1]} can't be read: no answer in time")
+        raise ClusterAway(self._alias, f"{remote[0]}-{remote[1]} can't be read: no answer in time")
