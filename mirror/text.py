@@ -20,6 +20,11 @@ def count(value: float | None) -> str:
     return ABSENT if value is None else f"{value:,.0f}"
 
 
+def printable(text: str) -> str:
+    """The text with a question mark for each character that ends a line, moves a terminal's cursor or can't be seen."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
 def plural(amount: int, noun: str, nouns: str | None = None) -> str:
     """A count with its noun: 1 partition, 2,000 partitions. `nouns` is the plural if an "s" does not make it."""
     return f"{amount:,} {noun if amount == 1 else nouns or noun + 's'}"

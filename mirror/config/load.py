@@ -19,6 +19,7 @@ from mirror.config.librdkafka import client_problems, servers
 from mirror.config.located_yaml import Document, Location, Problem
 from mirror.errors import ConfigError
 from mirror.spark import security
+from mirror.text import printable
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -150,8 +151,7 @@ def _lines(path: Path, document: Document, found: list[Problem]) -> list[str]:
 
 def _line(path: Path, line: int | None, problem: Problem) -> str:
     where = [f"{path}:{line}" if line else str(path), _key_path(problem.location), problem.text]
-    text = " ".join(": ".join(filter(None, where)).split())
-    return "".join(character if character.isprintable() else "?" for character in text)
+    return printable(" ".join(": ".join(filter(None, where)).split()))
 
 
 def _key_path(location: Location) -> str:

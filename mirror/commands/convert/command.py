@@ -23,7 +23,7 @@ from mirror.commands.text_table import table
 from mirror.config.load import load
 from mirror.config.model import NAME, ClusterModel
 from mirror.errors import ConfigError
-from mirror.text import plural
+from mirror.text import ABSENT, plural, printable
 
 # What MirrorMaker does if the file does not say otherwise, and mirror does not, or does in another way.
 DEFAULTS = (
@@ -71,8 +71,7 @@ def convert(path: Path) -> Conversion:
         return _converted(path)
     except Unreadable as error:
         where = f"{path}:{error.line}" if error.line else str(path)
-        text = " ".join(f"{where}: {error}".split())
-        raise ConfigError(["".join(each if each.isprintable() else "?" for each in text)]) from None
+        raise ConfigError([printable(" ".join(f"{where}: {error}".split()))]) from None
 
 
 def save(found: Conversion, path: Path, force: bool) -> None:
@@ -218,5 +217,4 @@ def shown(found: Conversion) -> str:
 
 
 def _cells(row: Row) -> tuple[str, str, str, str, str]:
-    key = row.key if row.key.isprintable() else "".join(each if each.isprintable() else "?" for each in row.key)
-    return (key, str(row.line or "-"), row.fate, row.ours or "-", row.why or "-")
+    return (printable(row.key), str(row.line or ABSENT), row.fate, row.ours or ABSENT, row.why or ABSENT)

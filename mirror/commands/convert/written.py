@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mirror.commands.convert.entries import FlowName
 from mirror.commands.convert.verdict import Place, Put, Value
+from mirror.text import printable
 
 Values = Mapping[Place, tuple[Put, str]]
 
@@ -30,11 +31,11 @@ def written(
     parts: dict[Place, dict[Place, tuple[Put, str]]] = {}
     for place, value in values.items():
         parts.setdefault(place[:2], {})[place[2:]] = value
-    lines = [f"# {_comment(line)}".rstrip() for line in head]
+    lines = [f"# {printable(line)}".rstrip() for line in head]
     lines += ["", "clusters:"]
     for alias in aliases:
         lines += _cluster(parts.get(("clusters", alias), {}), alias)
-        lines += [f"    # {_comment(line)}" for line in missing.get(alias, ())]
+        lines += [f"    # {printable(line)}" for line in missing.get(alias, ())]
     lines += ["", "flows:"]
     for flow in flows:
         lines += [f"  - source: {_text(flow[0])}", f"    target: {_text(flow[1])}"]
@@ -59,7 +60,7 @@ def _cluster(own: Values, alias: str) -> Iterator[str]:
 
 
 def _line(key: str, put: Put, origin: str) -> str:
-    return f"{_text(key)}: {_value(put.value, put.raw)} # {_comment(origin)}"
+    return f"{_text(key)}: {_value(put.value, put.raw)} # {printable(origin)}"
 
 
 def _value(value: Value, raw: bool) -> str:
@@ -90,8 +91,3 @@ def _escaped(character: str) -> str:
         return character
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-
-
-def _comment(text: str) -> str:
-    """The text on one line, without what ends a comment."""
-    return "".join(character if character.isprintable() else "?" for character in text)
