@@ -227,9 +227,8 @@ class RecordCopier:
         facts, ledger, session = self._facts, self._facts.ledger, self._session
         idle = self._services.clock.monotonic() - session.ended >= SETTLE_DELAY / 2
         offset = facts.drained_to
-        owes = session.unsynced_tail or offset > ledger.offset
-        if ledger.pins_start or (idle and owes):
-            # Behind markers: theirs is not known, and that of the last record may be older.
+        if ledger.pins_start or (idle and facts.owes):
+            # The epoch of markers is not known, and that of the last record may be older.
             epoch = ledger.at.epoch if offset == ledger.offset else -1
             facts.set_position(ledger.next(offset, epoch, ledger.at.newest_epoch), session)
 

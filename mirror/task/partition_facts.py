@@ -93,12 +93,11 @@ class PartitionFacts:
 
     def view(self, has_producer: bool) -> View:
         """What decides about the next step."""
-        session = self.session
         return View(
             state=self.state,
             letting_go=self.letting_go,
             has_producer=has_producer,
-            opened=session is not None,
+            opened=self.session is not None,
             position_is_old=self.ledger.is_old,
             pins_start=self.ledger.pins_start,
             doubted=self._doubted,
@@ -106,12 +105,18 @@ class PartitionFacts:
             refused=self.refused is not None,
             records=len(self.buffer),
             sealed=self.buffer.sealed,
-            owes=(session is not None and session.unsynced_tail) or 0 <= self.ledger.offset < self.drained_to,
+            owes=self.owes,
         )
 
     @property
+    def owes(self) -> bool:
+        """Has an idle partition something to commit: a sync of the last record, or a position past markers?"""
+        tail = self.session is not None and self.session.unsynced_tail
+        return tail or 0 <= self.ledger.offset < self.drained_to
+
+    @property
     def drained_to(self) -> int:
-        """The position, or behind it that of the source's end if only markers and aborted records are between.
+        """The position, or the source's end if only markers and aborted records are between the two.
 
         Once those are deleted, a position before them would look like a loss.
         """
