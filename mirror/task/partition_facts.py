@@ -10,6 +10,7 @@ from mirror.control.decisions import Incident, doubt
 from mirror.control.partition_state import TRANSITIONS, State
 from mirror.control.reports import Counters
 from mirror.errors import MirrorError
+from mirror.logs import OnChange
 from mirror.model import Partition, Position, Topic
 from mirror.source.buffer import RecordBuffer
 from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
@@ -56,8 +57,8 @@ class PartitionFacts:
         self._clock = services.clock
         self._plan = services.plan
         self._backoff = Backoff()
-        self._last_error = ""
-        self._last_told = ("", "")
+        self._errors = OnChange()
+        self._skips = OnChange()
 
     def is_native(self, position: Position | None) -> bool:
         """Is the position, if there is one, of the source topic that is there now?"""
@@ -169,7 +170,7 @@ class PartitionFacts:
         self.counters.committed(records, session.duration)
         self.turn.not_before = session.ended + min(self._flow.transaction_linger_max, session.duration)
         self._backoff.reset()
-        self._last_error = ""
+        self._errors.clear()
 
     def back_off(self, seconds: float | None = None) -> None:
         """Make no step before the back-off, or before so many seconds have passed, unless an event asks for one."""
@@ -191,15 +192,14 @@ class PartitionFacts:
         self._log_error(error)
 
     def _log_error(self, error: MirrorError) -> None:
-        level = logging.DEBUG if error.away or self._last_error == str(error) else logging.WARNING
-        self._last_error = str(error)
+        is_new = self._errors.is_new(str(error))
+        level = logging.WARNING if is_new and not error.away else logging.DEBUG
         what = "partition is blocked until a person acts" if error.blocked else "partition is retrying"
         log.log(level, what, extra={**self.where, "state": self.state.value, "reason": str(error)})
 
     def tell(self, what: str, reason: str, **more: object) -> None:
         """Log a skip once, before committing it, so that a crash after the commit cannot lose the message."""
-        if self._last_told != (what, reason):
-            self._last_told = what, reason
+        if self._skips.is_new((what, reason)):
             log.warning(what, extra={**self.where, "reason": reason, **more})
 
     def incident_of(self, kind: str) -> Incident:

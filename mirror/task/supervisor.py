@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from mirror.backoff import Backoff
@@ -16,6 +16,7 @@ from mirror.control.reported_positions import newer, reported_positions
 from mirror.control.slice_claims import Claimant
 from mirror.errors import ClusterAway, MirrorError, PartitionError, TaskHung
 from mirror.kafka import clients
+from mirror.logs import OnChange
 from mirror.model import Partition, Position, Topic
 from mirror.source.end_offsets import SourceEnds
 from mirror.source.fetcher import Fetcher, Join, Leave
@@ -71,7 +72,7 @@ class Supervisor(threading.Thread):
         self._ends = SourceEnds(self._source, self._flow.open_transaction_warn_after)
         self._reporter = Reporter(self._flow, plan, services.throttles, self._ends, self._staying)
         self._backoff = Backoff(0.2, 5.0)
-        self._said = ""
+        self._waits_for = OnChange()
         self._retry_at = 0.0
         self._report_at = 0.0
 
@@ -168,7 +169,7 @@ class Supervisor(threading.Thread):
             )
         else:
             self._backoff.reset()
-            self._said = ""
+            self._waits_for.clear()
         for partition, start in starts.items():
             copier = RecordCopier(self._services, partition, joining[partition], start)
             if self._plan.is_paused(partition):
@@ -187,8 +188,7 @@ class Supervisor(threading.Thread):
 
     def _wait_to_join(self, reason: str, level: int, state: State = State.RETRYING) -> None:
         self._retry_at = time.monotonic() + self._backoff.next()
-        if reason != self._said:
-            self._said = reason
+        if self._waits_for.is_new(reason):
             where = {"flow": self._flow.name, "state": state.value, "reason": reason}
             log.log(level, "partitions wait for their start", extra=where)
 
@@ -196,7 +196,7 @@ class Supervisor(threading.Thread):
         """What a partition needs now and then. Raises TaskHung."""
         hung_after = max(HUNG_LEAST, HUNG_AFTER * self._flow.transaction_timeout)
         slow = 0
-        for copier in (*self._staying(), *self._leaving_now()):
+        for copier in (*self._staying(), *(leaving for leaving, _ in self._leaving)):
             lasts = copier.step_lasts
             slow += lasts > SLOW_AFTER
             if lasts > hung_after:
@@ -211,9 +211,6 @@ class Supervisor(threading.Thread):
                 copier.post(RenewalDue())
             elif seen.has_producer and seen.last_used < now - self._flow.producer_idle_timeout:
                 copier.close_idle_producer()
-
-    def _leaving_now(self) -> Iterator[RecordCopier]:
-        return (copier for copier, _ in self._leaving)
 
     def _where(self, copier: RecordCopier) -> dict[str, object]:
         topic, partition = copier.partition

@@ -68,8 +68,9 @@ class SliceTask:
             producers=ProducerBudget(flow.producers_max),
             clock=Clock(),
         )
-        parts = (self._plan, self._control, self._writer, self._claimant, self._fetcher, self._threads)
-        self._supervisor = Supervisor(services, *parts)
+        self._supervisor = Supervisor(
+            services, self._plan, self._control, self._writer, self._claimant, self._fetcher, self._threads
+        )
 
     def run(self) -> list[Receipt]:
         """Copy until the plan says to finish.
