@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 
 from mirror.commands.convert import client_settings, jaas, logins
@@ -176,8 +176,3 @@ HANDLERS: Mapping[str, Handler] = {
     "ssl.keystore.location": _keystore,
     "ssl.keystore.password": _keystore_password,
 }
-
-
-def judged(section: Section, items: Items) -> Iterator[tuple[Item, Verdict]]:
-    """All items of a section, each with what becomes of it."""
-    return ((item, section.judge(item)) for item in items.values())

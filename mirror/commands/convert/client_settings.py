@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from mirror.commands.convert.setting import Setting
+from mirror.commands.convert.setting import NO_GROUP, OWN_CLASS, Setting
 
 S = Setting
 
 FIXED = "exactly-once fixes it, and mirror sets it itself"
-NO_GROUP = "no consumer joins a group"
 BYTES = "mirror copies keys and values as bytes, to the same partition"
-OWN_CLASS = "mirror runs no Java classes"
 TLS = "OpenSSL has its own; mirror negotiates TLS 1.2 or 1.3"
 TO_PEM = (
     "keytool -importkeystore -srckeystore FILE -destkeystore ca.p12 -deststoretype PKCS12, "

@@ -127,7 +127,7 @@ def _check_servers(plan: Plan, draft: Draft) -> None:
 def _text(path: Path, plan: Plan, draft: Draft, rows: tuple[Row, ...]) -> str:
     head = [
         f"Converted by mirror convert from {path.name}, {FORMS[plan.form][0]}.",
-        "Behind each value: the key it comes from.",
+        "After each value stands the key that it comes from.",
     ]
     if draft.variables.needed:
         head += ["Set these environment variables before mirror starts:"]

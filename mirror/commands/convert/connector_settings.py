@@ -5,7 +5,7 @@ The documentation's table is made from this one.
 
 from __future__ import annotations
 
-from mirror.commands.convert.setting import Setting
+from mirror.commands.convert.setting import OWN_CLASS, Setting
 
 S = Setting
 
@@ -13,7 +13,6 @@ GROUPS_TODO = "mirror does not copy consumer groups yet; it writes the offset sy
 CONFIGS_TODO = "mirror copies a topic's configuration when it creates the remote topic, and does not follow changes yet"
 ACLS_TODO = "mirror does not copy ACLs yet"
 HEARTBEATS_TODO = "mirror emits no heartbeats yet; its metrics show lag and age instead"
-OWN_CLASS = "mirror runs no Java classes"
 
 FILE = (
     S("clusters", "", "same", "clusters", "the aliases are the keys of the mapping"),

@@ -71,6 +71,13 @@ def _connector(tree: Any, path: str) -> Connector:
     return entries
 
 
+def mapping(value: Any, key: str, line: int | None = None) -> Mapping[str, Any]:
+    """A JSON or YAML value that has to be a mapping. Raises Unreadable if it is another."""
+    if not isinstance(value, dict):
+        raise Unreadable(f"{key} must be a mapping", line)
+    return value
+
+
 def scalar(value: Any, key: str) -> str:
     """A JSON or YAML value as Connect's text. Raises Unreadable for a list or a mapping."""
     if isinstance(value, dict | list):

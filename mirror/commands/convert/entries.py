@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 Role = Literal["", "consumer", "producer", "admin"]  # "": every client of the cluster
+Kind = Literal["java", "ours", "secret"]  # of a property: see Item
 ROLES: tuple[Role, ...] = ("consumer", "producer", "admin")
 
 # What the input is, for people, and where it has a cluster's address.
@@ -68,7 +69,7 @@ class Item:
     rank: int = 0  # of items with the same name and scope the one with the highest rank counts
     flow: FlowName | None = None  # of a cluster's property that only one flow has
     # What `name` is: Java's property, librdkafka's, or librdkafka's with a secret whose place `entry.value` names.
-    kind: Literal["java", "ours", "secret"] = "java"
+    kind: Kind = "java"
 
 
 class Judged(NamedTuple):

@@ -13,6 +13,10 @@ FATES: tuple[Fate, ...] = ("not needed", "same", "renamed", "different", "not th
 CARRIED: frozenset[Fate] = frozenset({"same", "renamed", "different"})
 MISSING: frozenset[Fate] = frozenset({"not there yet", "not possible"})
 
+# Reasons that rows of several tables have.
+NO_GROUP = "no consumer joins a group"
+OWN_CLASS = "mirror runs no Java classes"
+
 MEANINGS: Mapping[Fate, str] = {
     "same": "carried under the same name",
     "renamed": "carried under another name",

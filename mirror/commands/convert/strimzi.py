@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mirror.commands.convert import scopes
-from mirror.commands.convert.connectors import scalar
+from mirror.commands.convert.connectors import mapping, scalar
 from mirror.commands.convert.entries import ClusterScope, Entry, FlowName, FlowScope, Item, Judged, Plan, Unreadable
 from mirror.commands.convert.setting import look_up
 from mirror.commands.convert.strimzi_cluster import Lines, cluster, leaves
@@ -26,7 +26,7 @@ PATTERNS = {
 
 def plan(tree: Any, lines: Lines) -> Plan:
     """The resource as a plan. `lines` has the line of each key by its path. Raises Unreadable."""
-    spec = _mapping(_mapping(tree, "the resource").get("spec"), "spec")
+    spec = mapping(mapping(tree, "the resource").get("spec"), "spec")
     found: list[Item | Judged] = []
     for name, value in tree.items():
         if name != "spec":
@@ -47,7 +47,7 @@ def plan(tree: Any, lines: Lines) -> Plan:
     if not 1 <= len(mirrors) <= MIRRORS_MAX:
         raise Unreadable(f"spec.mirrors must be a list of 1 to {MIRRORS_MAX:,} mirrors", lines.get(("spec",)))
     for index, value in enumerate(mirrors):
-        mirror = _Mirror(_mapping(value, f"spec.mirrors[{index}]"), index, target, lines)
+        mirror = _Mirror(mapping(value, f"spec.mirrors[{index}]"), index, target, lines)
         flows.append(mirror.flow)
         found += mirror.all()
         aliases += [mirror.flow[0]] if "source" in value else []
@@ -91,7 +91,7 @@ class _Mirror:
                 entry = Entry(key, scalar(value, key), self._lines.get(path))
                 yield Item(entry, PATTERNS[name], FlowScope(*self.flow), scopes.FLOW)
             elif name in CONNECTORS:
-                yield from self._connector(_mapping(value, key), key, path)
+                yield from self._connector(mapping(value, key), key, path)
             else:
                 yield Judged(Entry(key, "", self._lines.get(path)), name, "unknown key", "not possible")
 
@@ -101,7 +101,7 @@ class _Mirror:
         for name, value in tree.items():
             here = (*path, name)
             if name == "config":
-                yield from self._config(_mapping(value, f"{key}.config"), f"{key}.config", here)
+                yield from self._config(mapping(value, f"{key}.config"), f"{key}.config", here)
             else:
                 setting = look_up(STRIMZI, f"<connector>.{name}") or STRIMZI["<connector>.*"]
                 yield Judged(Entry(f"{key}.{name}", "", self._lines.get(here)), setting.name)
@@ -126,12 +126,6 @@ def _judged(key: str, value: Any, path: tuple[str | int, ...], lines: Lines) -> 
     )
 
 
-def _mapping(value: Any, key: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise Unreadable(f"{key} must be a mapping")
-    return value
-
-
 def _list(value: Any, key: str) -> list[Any]:
     if value is not None and not isinstance(value, list):
         raise Unreadable(f"{key} must be a list")
@@ -139,7 +133,7 @@ def _list(value: Any, key: str) -> list[Any]:
 
 
 def _alias(value: Any, key: str, default: str = "") -> str:
-    alias = scalar(_mapping(value, key).get("alias"), f"{key}.alias") or default
+    alias = scalar(mapping(value, key).get("alias"), f"{key}.alias") or default
     if not alias:
         raise Unreadable(f"{key} needs an alias")
     return alias

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mirror.commands.convert import scopes
-from mirror.commands.convert.connectors import scalar
-from mirror.commands.convert.entries import ClusterScope, Entry, Item, Judged, Unreadable
+from mirror.commands.convert.connectors import mapping, scalar
+from mirror.commands.convert.entries import ClusterScope, Entry, Item, Judged, Kind
 from mirror.commands.convert.setting import look_up
 from mirror.commands.convert.table import STRIMZI
 
@@ -57,9 +57,7 @@ def cluster(value: Any, alias: str, path: Path, lines: Lines) -> Iterator[Item |
 class _Cluster:
     def __init__(self, tree: Any, alias: str, path: Path, lines: Lines) -> None:
         self._key = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in path)[1:]
-        if not isinstance(tree, dict):
-            raise Unreadable(f"{self._key} must be a mapping", lines.get(path))
-        self._tree = tree
+        self._tree = mapping(tree, self._key, lines.get(path))
         self._alias = alias
         self._path = path
         self._lines = lines
@@ -87,16 +85,12 @@ class _Cluster:
         line = self._lines.get((*self._path, *name.split("."))) or self._lines.get((*self._path, first))
         return Entry(f"{self._key}.{name}", value, line)
 
-    def _ours(self, entry: Entry, name: str) -> Item:
-        return Item(entry, name, ClusterScope(self._alias), scopes.CLUSTER, kind="ours")
-
-    def _secret(self, entry: Entry, name: str) -> Item:
-        return Item(entry, name, ClusterScope(self._alias), scopes.CLUSTER, kind="secret")
+    def _ours(self, entry: Entry, name: str, kind: Kind = "ours") -> Item:
+        return Item(entry, name, ClusterScope(self._alias), scopes.CLUSTER, kind=kind)
 
     def _config(self, value: Any) -> Iterator[Item | Judged]:
-        if not isinstance(value, dict):
-            raise Unreadable(f"{self._key}.config must be a mapping", self._lines.get((*self._path, "config")))
-        for name, inner in value.items():
+        tree = mapping(value, f"{self._key}.config", self._lines.get((*self._path, "config")))
+        for name, inner in tree.items():
             entry = Entry(
                 f"{self._key}.config.{name}",
                 scalar(inner, f"{self._key}.config.{name}"),
@@ -116,7 +110,7 @@ class _Cluster:
             if first and not self._has_login():
                 yield self._ours(Entry(entry.key, "SSL", entry.line), "security.protocol")
             if first and named:
-                yield self._secret(entry, "ssl.ca.pem")
+                yield self._ours(entry, "ssl.ca.pem", "secret")
             elif named or not first:
                 yield Judged(entry, key, IN_VARIABLE, "renamed", f"clusters.{self._alias}.ssl.ca.pem")
             elif self._has_login():
@@ -128,8 +122,7 @@ class _Cluster:
         return isinstance(login, dict) and bool(login.get("type"))
 
     def _authentication(self, value: Any) -> Iterator[Item | Judged]:
-        if not isinstance(value, dict):
-            raise Unreadable(f"{self._key}.authentication must be a mapping")
+        value = mapping(value, f"{self._key}.authentication")
         kind = str(value.get("type") or "")
         known = kind in (*MECHANISMS, "tls")
         if kind == "custom":
@@ -148,10 +141,9 @@ class _Cluster:
                 yield self._ours(entry, VALUES[name])
             elif name in SECRETS:
                 secret = value[group].get("secretName") if isinstance(value[group], dict) else ""
-                yield self._secret(
-                    Entry(entry.key, f"the key {text} of the Kubernetes secret {secret}", entry.line), SECRETS[name]
-                )
-            elif part == "secretName" and f"{group}." in "".join(f"{each} " for each in SECRETS):
+                place = Entry(entry.key, f"the key {text} of the Kubernetes secret {secret}", entry.line)
+                yield self._ours(place, SECRETS[name], "secret")
+            elif part == "secretName" and any(f"{group}." in each for each in SECRETS):
                 yield Judged(entry, key, IN_VARIABLE, "renamed", f"clusters.{self._alias}")
             else:
                 yield Judged(entry, key, "no property of librdkafka is known for it", "not possible")
@@ -161,9 +153,7 @@ class _Cluster:
         for key, text in leaves(value, "authentication"):
             entry, name = self._entry(key, text), key.removeprefix("authentication.")
             if name == "type":
-                login = str(value.get("sasl")).lower() == "true"
-                protocol = ("SASL_" if login else "") + ("SSL" if "tls" in self._tree else "")
-                protocol = {"": "PLAINTEXT", "SASL_": "SASL_PLAINTEXT"}.get(protocol, protocol)
+                protocol = self._protocol(login=str(value.get("sasl")).lower() == "true")
                 yield self._ours(Entry(entry.key, protocol, entry.line), "security.protocol")
             elif name.startswith("config."):
                 yield Item(entry, name.removeprefix("config."), ClusterScope(self._alias), scopes.CLUSTER)
@@ -171,12 +161,14 @@ class _Cluster:
                 yield Judged(entry, key, "security.protocol says it", "not needed")
 
     def _type(self, entry: Entry, kind: str) -> Iterator[Item]:
-        encrypted = "tls" in self._tree
         if kind == "tls":
             yield self._ours(Entry(entry.key, "SSL", entry.line), "security.protocol")
             return
-        protocol = "SASL_SSL" if encrypted else "SASL_PLAINTEXT"
-        yield self._ours(Entry(entry.key, protocol, entry.line), "security.protocol")
+        yield self._ours(Entry(entry.key, self._protocol(login=True), entry.line), "security.protocol")
         yield self._ours(Entry(entry.key, MECHANISMS[kind], entry.line), "sasl.mechanisms")
         if kind == "oauth":
             yield self._ours(Entry(entry.key, "oidc", entry.line), "sasl.oauthbearer.method")
+
+    def _protocol(self, login: bool) -> str:
+        below = "SSL" if "tls" in self._tree else "PLAINTEXT"
+        return f"SASL_{below}" if login else below

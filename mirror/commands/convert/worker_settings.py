@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirror.commands.convert.setting import Setting
+from mirror.commands.convert.setting import NO_GROUP, Setting
 
 S = Setting
 
@@ -56,8 +56,8 @@ CONNECT = (
     ),
     S("rebalance.timeout.ms", "60000", "not needed", "", "mirror's tasks do not rebalance"),
     S("scheduled.rebalance.max.delay.ms", "300000", "not needed", "", "mirror's tasks do not rebalance"),
-    S("session.timeout.ms", "10000", "not needed", "", "no consumer joins a group"),
-    S("heartbeat.interval.ms", "3000", "not needed", "", "no consumer joins a group"),
+    S("session.timeout.ms", "10000", "not needed", "", NO_GROUP),
+    S("heartbeat.interval.ms", "3000", "not needed", "", NO_GROUP),
     S("connect.protocol", "sessioned", "not needed", "", NO_WORKERS),
     S("inter.worker.*", "", "not needed", "", NO_WORKERS),
     S("worker.*", "", "not needed", "", NO_WORKERS),
