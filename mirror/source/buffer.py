@@ -66,7 +66,7 @@ class RecordBuffer:
                 self._to = max(self._to, offset)
 
     def go_back(self, offset: int) -> bool:
-        """The consumer goes back to `offset`, behind the last record, for there may be others now than there were.
+        """The consumer goes back to `offset`, after the last record, for there may be others now than there were.
 
         False while the buffer takes none.
         """
@@ -141,7 +141,7 @@ class RecordBuffer:
         """The consumer has made this seek; records from before can't come any more.
 
         Unless a newer one is under way: even one to the same offset, for it would take the consumer back there
-        behind what was taken meanwhile.
+        after records were taken meanwhile.
         """
         with self._lock:
             self._accepting = number == self._resets

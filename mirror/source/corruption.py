@@ -30,7 +30,7 @@ def told(error: KafkaError, offset: int) -> str:
 
 
 def believed(messages: Iterable[Message]) -> list[Message]:
-    """The records among these messages, but of each partition none behind a batch that can't be read.
+    """The records among these messages, but of each partition none after a batch that can't be read.
 
     librdkafka 2.16 goes on within such a batch, takes what stands there for another one, and follows what that says.
     """
@@ -60,7 +60,7 @@ def find(flow: Flow, source: ClusterAdmin, partition: Partition, position: Posit
 
 
 class _Reader:
-    """Reads one batch at a time: behind one that can't be read, nothing that the client gives may be believed."""
+    """Reads one batch at a time: after one that can't be read, nothing that the client gives may be believed."""
 
     def __init__(self, flow: Flow, partition: Partition) -> None:
         self._flow = flow
@@ -89,7 +89,7 @@ class _Reader:
     def _corrupt(self, offset: int) -> tuple[int, str] | None:
         """Where the batch begins that can't be read at `offset`, and why; None if the next one can be.
 
-        Each look has a consumer of its own: behind such a batch one has heard things that go on to come true.
+        Each look has a consumer of its own, because one that has met such a batch gives wrong records from then on.
         """
         consumer = batch_reader(self._flow)
         try:

@@ -1,4 +1,4 @@
-"""Where the source's partitions end: their last stable offsets, and what an open transaction holds back behind them."""
+"""Where the source's partitions end: their last stable offsets, and what an open transaction holds back after them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Hold:
 class SourceEnds:
     """The ends of a task's partitions. Hardly waits, for the source may be away.
 
-    Records behind the last stable offset reach no read_committed consumer, so they are no lag. Only the high watermark
+    Records after the last stable offset reach no read_committed consumer, so they are no lag. Only the high watermark
     tells of them. It is asked for seldom, and only of partitions whose last stable offset stands still.
     """
 

@@ -187,7 +187,7 @@ class Fetcher(Generic[F]):
 
         librdkafka looks when it hears of an election; but not for a partition that it is given later, and not at the
         position that it is given. The first record of a newer leader tells; a seek makes librdkafka look. It goes
-        behind the last record: the epochs of markers and aborted records, up to the end, are not known.
+        to the offset after the last record: the epochs of markers and aborted records, up to the end, are not known.
         """
         partition, newest = fetched.partition, leader_epoch(last)
         taken = self._taken[partition]

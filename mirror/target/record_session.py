@@ -100,7 +100,7 @@ class RecordSession:
     def settle(self, position: Position) -> None:
         """Commit a position without records, and the sync of the last record if it has none yet.
 
-        So a caught-up consumer group translates exactly, and the position is behind no markers or aborted records.
+        So a caught-up consumer group translates exactly, and the position is past markers and aborted records.
         Raises as `copy`.
         """
         tail = self._tail
@@ -114,7 +114,7 @@ class RecordSession:
         self._run(lambda: None, position)
 
     def pass_over(self, batch: ConsumedBatch, position: Position, reason: str, whole: bool) -> None:
-        """Commit the position behind a record that the target refuses, by policy with a dead letter.
+        """Commit the position after a record that the target refuses, by policy with a dead letter.
 
         If not `whole`, the letter has none of the record's bytes. Raises as `copy`.
         """

@@ -1,4 +1,4 @@
-"""What a partition does about records that the source has lost: find out what, then wait, or go on behind them."""
+"""What a partition does about records that the source has lost: find out what, then wait, or go on after them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LossPolicy:
         self._flow = services.flow
 
     def face(self, session: RecordSession, own: Own) -> None:
-        """Find out what is lost, and go on behind it if the flow's policy is to. Raises SourceDataLost if not.
+        """Find out what is lost, and go on after it if the flow's policy is to. Raises SourceDataLost if not.
 
         `own` gives a session whose producer nothing has disturbed. Afterwards the consumer has to seek.
         """

@@ -24,7 +24,7 @@ def find_starts(
 
     `reports` gives the positions that were reported last.
 
-    A committed position may still be behind a pending one; the copier loads again once it has fenced.
+    A pending position may be newer than the committed one: the copier loads again once it has fenced.
     Without partitions of which the source gives no offset now. Raises ClusterAway or PartitionError for the target.
     """
     refused: set[tuple[str, int]] = set()  # each of these fails by itself, when it is taken over

@@ -327,10 +327,13 @@ def _ms(ago: float) -> int:
     return int((time.time() - ago) * 1000)
 
 
-def other_flows(one: LocalCluster, other: LocalCluster, alias: str, directory: Path) -> OtherFlows:
-    """Of a flow from one to the other."""
+def other_flows(
+    one: LocalCluster, other: LocalCluster, alias: str, directory: Path, topic: str = "t", **more: Any
+) -> OtherFlows:
+    """Of a flow from one to the other; `more` as `one_flow` takes it."""
     file = directory / f"{uuid.uuid4().hex}.yaml"
-    file.write_text(yaml.safe_dump(configuration.one_flow(one.bootstrap, other.bootstrap, ["t"], alias=alias)))
+    flow = configuration.one_flow(one.bootstrap, other.bootstrap, [topic], alias=alias, **more)
+    file.write_text(yaml.safe_dump(flow))
     return OtherFlows(load(file).flows[0])
 
 
@@ -433,12 +436,7 @@ def test_a_reverse_flow_that_comes_between_two_looks_is_seen_at_the_second(
     """Its control topic has the name that the first look asked for, to see whether such names are hidden."""
     here, there = (cluster_id(cluster.bootstrap) for cluster in (source_cluster, target_cluster))
     alias = f"x{uuid.uuid4().hex[:6]}"
-    file = tmp_path / "flow.yaml"
-    flow = configuration.one_flow(
-        source_cluster.bootstrap, target_cluster.bootstrap, [alias], alias="mine", target_alias=alias, flow=IDENTITY
-    )
-    file.write_text(yaml.safe_dump(flow))
-    known = OtherFlows(load(file).flows[0])
+    known = other_flows(source_cluster, target_cluster, "mine", tmp_path, alias, target_alias=alias, flow=IDENTITY)
     assert not ours([*known.look({alias: alias}).refusals], alias)
     reverse = Stranger(source_cluster, alias, [there, here], **{alias: alias})
     reverse.plan(origins={alias: [there]})
