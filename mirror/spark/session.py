@@ -48,8 +48,10 @@ NOISE = re.compile(
 )
 
 # The driver moves no records: a small heap and the serial collector keep its memory low.
+# Spark asks a regular expression that recurses for each character whether an error of Python was an interruption
+# (StreamExecution.PROXY_ERROR): small stacks overflow. Only the pages that are used cost memory.
 DRIVER_JAVA_OPTIONS = (
-    "-XX:+UseSerialGC -XX:-UsePerfData -XX:TieredStopAtLevel=1 -Xss512k -XX:+IgnoreUnrecognizedVMOptions"
+    "-XX:+UseSerialGC -XX:-UsePerfData -XX:TieredStopAtLevel=1 -Xss16m -XX:+IgnoreUnrecognizedVMOptions"
 )
 
 CONF: Mapping[str, str] = {
