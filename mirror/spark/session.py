@@ -48,8 +48,9 @@ NOISE = re.compile(
 )
 
 # The driver moves no records: a small heap and the serial collector keep its memory low.
-# Spark asks a regular expression that recurses for each character whether an error of Python was an interruption
-# (StreamExecution.PROXY_ERROR): small stacks overflow. Only the pages that are used cost memory.
+# Its threads have deep stacks, because Spark searches the text of a Python error with an expression that recurses for
+# each character (StreamExecution.PROXY_ERROR): a long traceback overflows a small stack, and ends the query's thread.
+# A deep stack costs memory only where it is used.
 DRIVER_JAVA_OPTIONS = (
     "-XX:+UseSerialGC -XX:-UsePerfData -XX:TieredStopAtLevel=1 -Xss16m -XX:+IgnoreUnrecognizedVMOptions"
 )
