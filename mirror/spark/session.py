@@ -48,11 +48,8 @@ NOISE = re.compile(
 )
 
 # The driver moves no records: a small heap and the serial collector keep its memory low.
-# Its threads have deep stacks, because Spark searches the text of a Python error with an expression that recurses for
-# each character (StreamExecution.PROXY_ERROR): a long traceback overflows a small stack, and ends the query's thread.
-# A deep stack costs memory only where it is used.
 DRIVER_JAVA_OPTIONS = (
-    "-XX:+UseSerialGC -XX:-UsePerfData -XX:TieredStopAtLevel=1 -Xss16m -XX:+IgnoreUnrecognizedVMOptions"
+    "-XX:+UseSerialGC -XX:-UsePerfData -XX:TieredStopAtLevel=1 -Xss512k -XX:+IgnoreUnrecognizedVMOptions"
 )
 
 CONF: Mapping[str, str] = {

@@ -1,0 +1,24 @@
+"""A query that fails says why, one that is stopped ends, and no error of Spark's overflows the stack of its thread."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from mirror.spark.epoch import SHOWN
+from tests.harness.waiting import PATIENCE
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_query_that_fails_says_why_and_one_that_is_stopped_ends() -> None:
+    command = [sys.executable, "-m", "tests.harness.failing_query"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=4 * PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert "the task failed" in found["failing_task"] and "x" * SHOWN not in found["failing_task"]
+    assert found["hanging_task"] == "in order"
+    assert "StackOverflowError" not in done.stderr
