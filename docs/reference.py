@@ -26,9 +26,18 @@ from mirror.control.reports import LOST, TRANSACTION_OUTCOMES
 from mirror.kafka.clients import SOURCE_CONSUMER, TARGET_PRODUCER
 from mirror.kafka.throttling import SIDES
 from mirror.status.flow_status import FLOW_STATES, PARTITION_STATES
-from mirror.web.metrics import FLOW, PARTITION, TOPIC, Metrics
+from mirror.status.group_overview import OUTCOMES
+from mirror.web.metrics import FLOW, GROUP, PARTITION, TOPIC, Metrics
 
-__all__ = ["FLOW", "PARTITION", "SECRET", "Metrics", "model", "table"]  # what the tests of the site compare it with
+__all__ = [
+    "FLOW",
+    "GROUP",
+    "PARTITION",
+    "SECRET",
+    "Metrics",
+    "model",
+    "table",
+]  # what the tests of the site compare it with
 
 ROOT = Path(__file__).parents[1]
 RUNBOOKS = ROOT / "docs" / "runbooks"
@@ -39,6 +48,8 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "": model.RootModel,
     "clusters.<alias>": model.ClusterModel,
     "flows[]": model.FlowModel,
+    "flows[].groups": model.GroupsModel,
+    "flows[].heartbeats": model.HeartbeatsModel,
     "spark": model.SparkModel,
     "http": model.HttpModel,
     "metrics": model.MetricsModel,
@@ -55,6 +66,7 @@ LABEL_VALUES = {
     ("mirror_throttled_partitions", "by"): SIDES,
     ("mirror_transactions", "outcome"): TRANSACTION_OUTCOMES,
     ("mirror_lost_offsets", "reason"): LOST,
+    ("mirror_group_partitions", "outcome"): OUTCOMES,
 }
 MEANINGS = {
     "unassigned": "no task has it",
@@ -71,10 +83,17 @@ MEANINGS = {
     "corrupt": "the batch is damaged",
     "refused": "the target refused the record",
     "dead_letter": "the target refused the record, and it is in the dead-letter topic",
+    "exact": "it is translated, and with `groups.sync` it is committed on the target",
+    "ahead": "the copy has not come so far; the end of the copy stands for it",
+    "untranslated": "it can't be translated: the status page and `/status` say why",
+    "active": "the group has members on the target, or the target does not tell: nothing is committed",
+    "backwards": "the group's offset on the target is higher, and stays",
+    "denied": "the target refuses to give or to take the group's offset",
     "remote_topic": "the remote topic was deleted with the records; 1 each",
 }
 # The finest comes first: its labels begin with those of the others.
 GROUPS = {
+    GROUP: "For each consumer group of a flow",
     PARTITION: "For each partition, or for each topic with `metrics: {labels: topic}`",
     TOPIC: "For each topic of a flow",
     FLOW: "For each flow",
@@ -238,7 +257,8 @@ def _with_unit(value: float, units: Iterable[tuple[str, float]]) -> str:
 
 
 def _anchor(section: str, key: str) -> str:
-    return ".".join(part for part in (section.partition(".")[0].rstrip("[]"), key) if part)
+    place = section.replace("[]", "").replace(".<alias>", "")
+    return ".".join(part for part in (place, key) if part)
 
 
 def exposed(family: Metric) -> list[str]:
@@ -252,7 +272,7 @@ def _metric(family: Metric, labels: Iterable[str]) -> str:
     kind = f"{family.type.capitalize()}{f', in {family.unit}' if family.unit else ''}."
     series = f" Series: {', '.join(f'`{name}`' for name in names)}." if len(names) > 1 else ""
     lines = [f"### `{title}` {{#{title}}}\n", f"{family.documentation}\n", f"- {kind}{series}"]
-    lines += [_values(family.name, label) for label in labels if label not in PARTITION]
+    lines += [_values(family.name, label) for label in labels if label not in PARTITION + GROUP]
     listed = ", ".join(f"`{label}`" for label in labels)
     return "\n".join([*lines, f"- Labels: {listed}.\n" if listed else ""])
 

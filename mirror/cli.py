@@ -329,6 +329,54 @@ def convert(file: Path, output: Path | None, force: bool, strict: bool, as_json:
 
 
 @cli.command()
+@CONFIG
+@FLOW
+@click.option("--group", metavar="GROUP", help="All committed offsets of this consumer group.")
+@click.option("--topic", metavar="TOPIC", help="This topic, by its name on the source.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="This partition of the topic.")
+@click.option("--offset", type=click.IntRange(min=0), metavar="OFFSET", help="This offset of the partition.")
+@click.option("--reverse", is_flag=True, help="From the target to the source.")
+@AS_JSON
+def translate(
+    path: Path,
+    flow: str | None,
+    group: str | None,
+    topic: str | None,
+    partition: int | None,
+    offset: int | None,
+    reverse: bool,
+    as_json: bool,
+) -> None:
+    """Show where an offset of the source is on the target, or the offsets of a consumer group. Changes nothing.
+
+    A consumer that begins there reads the same record next. What is not known exactly is not guessed: the last column
+    says why.
+
+    \b
+    Exit codes: 0 all are translated, 1 some are not, 2 bad use.
+    Example: mirror translate -c mirror.yaml --group billing
+    """
+    from mirror.commands import translate as verb  # noqa: PLC0415
+    from mirror.model import Partition  # noqa: PLC0415
+
+    one = (topic, partition, offset)
+    if (group is None) == (None in one) or (group is not None and any(each is not None for each in one)):
+        raise click.UsageError("give either --group, or --topic with --partition and --offset")
+    chosen = _one_flow(_load(path), flow)
+    if group is not None:
+        offsets = verb.of_group(chosen, group, reverse)
+    else:
+        offsets = {Partition(topic or "", partition or 0): offset or 0}
+    found = verb.translate(chosen, offsets, reverse)
+    _answer(
+        as_json,
+        lambda: {"flow": chosen.name, "reverse": reverse, "offsets": [each.as_dict() for each in found]},
+        lambda: verb.shown(found, reverse) if found else f"{chosen.name}: the group has no offsets of mirrored topics",
+        well=all(each.translated is not None for each in found),
+    )
+
+
+@cli.command()
 def schema() -> None:
     """Print the JSON schema of the configuration file, for editors.
 

@@ -37,6 +37,7 @@ class Topic:
     initial: int
     remote_id: str = ""  # the id of the remote topic that has the copy; "" in the plans of older versions
     remote_lost: bool = False  # the target has no topic with this id any more: an operator has to decide
+    compacted: bool = False  # compaction removes records of the remote topic, so nothing can be counted there
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class Position:
     its log still has that record, or was truncated and has grown again (KIP-320). After transaction markers the epoch
     is not known. Then `since` has the epoch of the last record before the markers (-1 if not known); it shows whether
     the broker that answers is an outdated leader.
+
+    `unmapped` is the number of records that were copied after the last entry of the offset map, -1 if not known.
     """
 
     offset: int
@@ -59,6 +62,7 @@ class Position:
     since: int = -1
     remote_id: str = ""
     resets: int = 0
+    unmapped: int = -1
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -78,4 +82,11 @@ class Position:
         """The position at `offset` of the same source topic, as an operator or a policy has chosen it."""
         here = offset == self.offset
         epochs = (self.epoch if here else -1, self.newest_epoch)
-        return Position(offset, self.topic_id, *epochs, remote_id, self.resets + 1)
+        unmapped = self.unmapped_in(self.topic_id, remote_id)
+        return Position(offset, self.topic_id, *epochs, remote_id, self.resets + 1, unmapped)
+
+    def unmapped_in(self, topic_id: str, remote_id: str) -> int:
+        """`unmapped` for a position in these topics. A pair that is not the position's own has no entries yet."""
+        if not (self.topic_id and self.remote_id):
+            return -1
+        return self.unmapped if (self.topic_id, self.remote_id) == (topic_id, remote_id) else 0

@@ -8,6 +8,8 @@ from typing import Protocol
 
 from mirror.settings import Flow
 
+HEARTBEATS = "heartbeats"  # MirrorClientConfig.HEARTBEATS_TOPIC
+
 # A pattern made of legal topic characters only is a name. Any other pattern is a regular expression.
 LITERAL = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -25,6 +27,14 @@ def matcher(patterns: Collection[str]) -> Callable[[str], bool]:
     # Compiled one by one: in a joined expression a flag or a group number of one pattern would affect the others.
     expressions = [re.compile(pattern) for pattern in patterns if pattern not in literals]
     return lambda topic: topic in literals or any(e.fullmatch(topic) for e in expressions)
+
+
+class Switch(Protocol):
+    """Something that is on or off."""
+
+    @property
+    def enabled(self) -> bool:
+        """True if it is on."""
 
 
 class Rules(Protocol):
@@ -46,6 +56,10 @@ class Rules(Protocol):
     def separator(self) -> str:
         """The text between the alias and the topic's name."""
 
+    @property
+    def heartbeats(self) -> Switch:
+        """MirrorMaker's heartbeats."""
+
 
 class ReplicationPolicy:
     """Names remote topics (MirrorMaker's DefaultReplicationPolicy and IdentityReplicationPolicy)."""
@@ -56,6 +70,7 @@ class ReplicationPolicy:
         self._target = target
         self._separator = rules.separator
         self._identity = rules.replication_policy == "identity"
+        self._heartbeats = rules.heartbeats.enabled
         self._wanted = matcher(rules.topics)
         self._exclude = [(pattern, matcher([pattern])) for pattern in rules.exclude]
 
@@ -65,18 +80,30 @@ class ReplicationPolicy:
         return ReplicationPolicy(flow, flow.source.alias, flow.target.alias)
 
     def remote_topic(self, topic: str) -> str:
-        """The remote topic: `orders` becomes `primary.orders`, or stays `orders` with the identity policy."""
-        return topic if self._identity else f"{self._source}{self._separator}{topic}"
+        """The remote topic: `orders` becomes `primary.orders`, or stays `orders` with the identity policy.
+
+        Heartbeats get the alias with any policy, as with MirrorMaker: the way they took is what they tell.
+        """
+        keeps_name = self._identity and not self.is_heartbeats(topic)
+        return topic if keeps_name else f"{self._source}{self._separator}{topic}"
+
+    def is_heartbeats(self, topic: str) -> bool:
+        """True if heartbeats are on and this topic has them, the source's own or those that come from further away."""
+        return self._heartbeats and (topic == HEARTBEATS or topic.endswith(f"{self._separator}{HEARTBEATS}"))
 
     def is_cycle(self, topic: str) -> bool:
-        """True if the aliases before the topic's name show that it comes from the target. Never so with identity."""
+        """True if the aliases before the topic's name show that it comes from the target.
+
+        Never so with identity, but for heartbeats.
+        """
         # Compared as text, because an alias may contain the separator.
         separator = self._separator
-        return not self._identity and f"{separator}{self._target}{separator}" in separator + topic
+        has_aliases = not self._identity or self.is_heartbeats(topic)
+        return has_aliases and f"{separator}{self._target}{separator}" in separator + topic
 
     def is_mirrored(self, topic: str) -> bool:
         """True if the source topic is to be mirrored; `exclude` takes precedence over `topics`."""
-        return self._wanted(topic) and self._reason(topic) is None
+        return (self._wanted(topic) or self.is_heartbeats(topic)) and self._reason(topic) is None
 
     def left_out(self, topic: str) -> str | None:
         """The reason why a topic is not copied although `topics` matches it; None otherwise."""
@@ -87,6 +114,8 @@ class ReplicationPolicy:
             return 'internal: the name begins with "__" or ".", or ends in "-internal" or ".internal"'
         if self.is_cycle(topic):
             return f'a cycle: the name contains the target\'s alias "{self._target}", so the topic comes from there'
+        if self.is_heartbeats(topic):
+            return None
         excluding = next((pattern for pattern, matches in self._exclude if matches(topic)), None)
         return None if excluding is None else f'"{excluding}" in exclude matches it'
 

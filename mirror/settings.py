@@ -24,6 +24,30 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
+class Groups:
+    """Which consumer groups of the source get their committed offsets on the target, too."""
+
+    sync: bool
+    checkpoints: bool  # MirrorMaker's, for its Java client
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    interval: float  # seconds between two rounds
+
+    @property
+    def wanted(self) -> bool:
+        """True if there is anything to do in a round."""
+        return self.sync or self.checkpoints
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeats:
+    """MirrorMaker's heartbeats: records on the source that come to the target as any others do."""
+
+    enabled: bool
+    interval: float  # seconds between two of them
+
+
+@dataclass(frozen=True, slots=True)
 class Flow:
     """One direction of replication, `source` to `target`. Times are seconds, sizes are bytes."""
 
@@ -54,6 +78,8 @@ class Flow:
     accept_log_append_time: bool  # True if remote topics may replace the timestamps of records by their own clock
     on_data_loss: Literal["fail", "skip"]  # when the source has lost records after the position
     on_poison_record: Literal["fail", "skip", "dead_letter"]  # when the target refuses a record
+    groups: Groups
+    heartbeats: Heartbeats
 
     @property
     def name(self) -> str:
@@ -81,10 +107,28 @@ class Flow:
         return f"mm2-offset-syncs.{self.source.alias}.internal"
 
     @property
+    def offset_map_topic(self) -> str:
+        """Compacted topic on the target with the entries of the offset map; not used with `exactly_once: false`."""
+        return f"mirror-offset-map.{self.source.alias}.internal"
+
+    @property
+    def checkpoint_topic(self) -> str:
+        """Compacted topic on the target with MirrorMaker 2's checkpoints."""
+        return f"{self.source.alias}.checkpoints.internal"
+
+    @property
+    def makes_rounds(self) -> bool:
+        """True if the groups' offsets are translated: that needs the offset map."""
+        return self.exactly_once and self.groups.wanted
+
+    @property
     def own_topics(self) -> tuple[str, ...]:
         """All of mirror's own topics on the target that the flow needs."""
         dead_letters = (self.dead_letter_topic,) if self.on_poison_record == "dead_letter" else ()
-        return (self.control_topic, self.status_topic, self.offset_syncs_topic, *dead_letters)
+        offset_map = (self.offset_map_topic,) if self.exactly_once else ()
+        checkpoints = (self.checkpoint_topic,) if self.makes_rounds and self.groups.checkpoints else ()
+        others = (*offset_map, *checkpoints, *dead_letters)
+        return (self.control_topic, self.status_topic, self.offset_syncs_topic, *others)
 
 
 @dataclass(frozen=True, slots=True)

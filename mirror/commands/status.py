@@ -1,7 +1,7 @@
 """`mirror status`: the present state of flows, read from the control and status topics on the target.
 
 It needs no running service and no HTTP, so it knows what the newest reports say, and not what the service has counted:
-that is mirror/status/overflow.py.
+that is mirror/status/overview.py.
 """
 
 from __future__ import annotations

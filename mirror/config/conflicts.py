@@ -22,6 +22,10 @@ def flow_problems(
     clusters = _clusters(servers)
     yield from _end_problems(ends, clusters)
     yield from _never_copied(flows)
+    for index, flow in flows.items():
+        if flow.groups.sync and not flow.exactly_once:
+            text = "offsets can only be translated with exactly_once: true; set that, or sync: false"
+            yield Problem(("flows", index, "groups", "sync"), text)
     edges = {number: _Edge(f, clusters) for number, f in flows.items() if clusters[f.source] != clusters[f.target]}
     for (first, one), (second, other) in combinations(edges.items(), 2):
         if topic := one.meets(other):

@@ -182,11 +182,15 @@ def _settings(root: model.RootModel, spark_references: frozenset[str]) -> settin
 
 
 def _flow(flow: model.FlowModel, clusters: Mapping[str, settings.Cluster]) -> settings.Flow:
+    lists = {"include": tuple(flow.groups.include), "exclude": tuple(flow.groups.exclude)}
+    groups = settings.Groups(**flow.groups.model_dump() | lists)
     values = flow.model_dump() | {
         "source": clusters[flow.source],
         "target": clusters[flow.target],
         "group": flow.position_group,
         "topics": tuple(flow.topics),
         "exclude": tuple(flow.exclude),
+        "groups": groups,
+        "heartbeats": settings.Heartbeats(**flow.heartbeats.model_dump()),
     }
     return settings.Flow(**values)

@@ -226,6 +226,40 @@ class EndsModel(BaseModel):
         return self.group or f"mirror-{self.source}-{self.target}"
 
 
+_GROUP_NAMES = "a list, e.g. [billing], of group names and regular expressions"
+
+
+class GroupsModel(_Model):
+    """Which consumer groups of the source can go on on the target."""
+
+    sync: Annotated[bool, _allowed("true or false")] = False
+    """Whether committed offsets of the source's consumer groups are translated and committed on the target. A group
+    with members on the target is left alone, and no offset goes back. Needs `exactly_once: true`."""
+    checkpoints: Annotated[bool, _allowed("true or false")] = True
+    """Whether the translated offsets are written to `<source>.checkpoints.internal` on the target, as MirrorMaker
+    does, for its Java client `RemoteClusterUtils`. Nothing is written with `exactly_once: false`."""
+    include: Annotated[list[Pattern], _allowed(f"{_GROUP_NAMES}, not empty", min_length=1)] = [".*"]
+    """Which groups. A regular expression has to match the whole name."""
+    exclude: Annotated[list[Pattern], _allowed(f"{_GROUP_NAMES}, or []")] = [
+        "console-consumer-.*",
+        "connect-.*",
+        "__.*",
+    ]
+    """Which of these groups are left out."""
+    interval: Annotated[Duration, _duration("1s", "24h")] = 60.0
+    """How often the offsets are read and committed."""
+
+
+class HeartbeatsModel(_Model):
+    """MirrorMaker's heartbeats, by which its Java client finds out which clusters are mirrored to which."""
+
+    enabled: Annotated[bool, _allowed("true or false")] = False
+    """Whether heartbeats are written to the topic `heartbeats` on the source, which needs Create and Write there. They
+    come to the target as any records, in `<source>.heartbeats`, whatever `topics`, `exclude` and the policy say."""
+    interval: Annotated[Duration, _duration("100ms", "1h")] = 1.0
+    """How often."""
+
+
 class FlowModel(_Model, EndsModel):
     """One direction of replication."""
 
@@ -300,6 +334,10 @@ class FlowModel(_Model, EndsModel):
     on_poison_record: Annotated[Literal["fail", "skip", "dead_letter"], _allowed("fail, skip or dead_letter")] = "fail"
     """What happens when the target refuses a record. `fail` stops the partition before the record; `skip` goes on after
     it; `dead_letter` also writes it to `mirror-dead-letters.<source>.internal`, with the reason and its origin."""
+    groups: Annotated[GroupsModel, _allowed("a mapping, e.g. {sync: true}")] = GroupsModel()
+    """Which consumer groups of the source can go on on the target."""
+    heartbeats: Annotated[HeartbeatsModel, _allowed("a mapping, e.g. {enabled: true}")] = HeartbeatsModel()
+    """MirrorMaker's heartbeats, by which its Java client finds out which clusters are mirrored to which."""
 
 
 class SparkModel(_Model):

@@ -152,7 +152,9 @@ def chosen(
         at = max((each for each in known if each.topic_id), key=lambda each: each.progress, default=known[0])
         at = replace(at, topic_id=at.topic_id or topic.topic_id)
         return replace(at.reset(at.offset, topic.remote_id), resets=_resets(known))
-    return Position(offset, topic.topic_id, remote_id=topic.remote_id, resets=_resets(known))
+    last = max(known, key=lambda each: each.progress, default=None)
+    unmapped = last.unmapped_in(topic.topic_id, topic.remote_id) if last is not None else -1
+    return Position(offset, topic.topic_id, remote_id=topic.remote_id, resets=_resets(known), unmapped=unmapped)
 
 
 def _resets(known: list[Position]) -> int:

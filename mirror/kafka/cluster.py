@@ -8,7 +8,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupState,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
@@ -33,6 +40,7 @@ OFFSETS_TIMEOUT = 10.0  # seconds
 NAMES = 200
 # Most metadata records (topics, partitions, configuration keys) that one request creates: KRaft refuses over 10,000.
 RECORDS = 2_000
+INACTIVE = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)  # a group that does not exist counts as dead
 NO_OFFSET = -1  # the answer for a timestamp after the newest record
 
 T = TypeVar("T")
@@ -72,6 +80,24 @@ class ClusterAdmin:
     def brokers(self) -> list[int]:
         """The ids of the cluster's brokers."""
         return sorted(self._ask(lambda: self._admin.list_topics(timeout=TIMEOUT)).brokers)
+
+    def groups(self) -> list[str]:
+        """The consumer groups, classic and those of KIP-848, that we may describe. librdkafka lists no others."""
+        found = self._answer(self._admin.list_consumer_groups(request_timeout=TIMEOUT))
+        if found.errors and not found.valid:
+            raise ClusterAway(self.alias, str(found.errors[0]))
+        return sorted(listing.group_id for listing in found.valid)
+
+    def inactive_groups(self, names: Iterable[str]) -> set[str]:
+        """Those of the groups that have no members for sure: the others have some, or do not tell."""
+        refused: Refusals = {}
+        found: set[str] = set()
+        for some in chunks(names, NAMES):
+            futures = self._admin.describe_consumer_groups(some, request_timeout=TIMEOUT)
+            described = self._results(futures, refused)
+            found |= {name for name, group in described.items() if group.state in INACTIVE and not group.members}
+        # Since KIP-1043 brokers say so of a group that does not exist.
+        return found | {name for name, error in refused.items() if error.code() == KafkaError.GROUP_ID_NOT_FOUND}
 
     def broker_config(self, broker: int) -> dict[str, str]:
         """A broker's whole configuration. Raises KafkaException if we may not read it."""

@@ -19,12 +19,16 @@ from mirror.control.control_topics import StatusReader
 from mirror.control.leadership import FlowLeader
 from mirror.control.other_flows import ConflictGuard
 from mirror.errors import ClusterAway, Conflict, FlowError, MirrorError, Superseded
+from mirror.groups.group_rounds import GroupRounds, Round
+from mirror.groups.heartbeat_sender import HeartbeatSender
+from mirror.groups.map_cleaner import MapCleaner
 from mirror.logs import OnChange
 from mirror.model import Partition, Topic
 from mirror.service.hung_tasks import HungTasks
 from mirror.service.plan_changes import plan_changes
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
+from mirror.spark import epoch as epochs
 from mirror.spark.session import SparkDriver
 from mirror.status.flow_status import FlowStatus
 from mirror.target import timestamps
@@ -56,6 +60,9 @@ class FlowRunner(threading.Thread):
         self._leader = FlowLeader(flow, leader)
         self._monitor = TopicMonitor(flow)
         self._renewal = Renewal(flow)
+        self._map_cleaner = MapCleaner(flow)
+        self._group_rounds = GroupRounds(flow, self._on_round)
+        self._heartbeats = HeartbeatSender(flow)
         self._gate = ConflictGuard(flow, self._leader)
         self._query: StreamingQuery | None = None
         self._epoch_ended = threading.Event()
@@ -83,6 +90,7 @@ class FlowRunner(threading.Thread):
             except Exception as error:  # the service must not run on without the flow
                 log.exception(BUG, extra=self._where)
                 self.failure = MirrorError(f"flow {self._flow.name}: {type(error).__name__}: {error}")
+        self._leave_groups()
         self.status.active = self.status.leads = False
         if self.failure is not None:
             self.status.stopped = True
@@ -171,6 +179,18 @@ class FlowRunner(threading.Thread):
                 self._publish(self._look(), slots)
                 refreshed = time.monotonic()
             self._renewal.renew()
+            self._map_cleaner.clean()
+            self._group_rounds.start(self._renewal.interval)
+            self._heartbeats.start()
+
+    def _on_round(self, found: Round) -> None:
+        self.status.groups = found
+
+    def _leave_groups(self) -> None:
+        """End what only the leader does for consumer groups."""
+        self._group_rounds.stop()
+        self._heartbeats.stop()
+        self.status.groups = None
 
     def _look(self) -> dict[str, Topic]:
         """The topics to mirror now, after their remote topics were created where the target lacks them."""
@@ -288,7 +308,7 @@ class FlowRunner(threading.Thread):
         """Run an epoch: Spark runs its tasks when their receipts are collected."""
         self._epoch_ended.clear()
         try:
-            for row in receipts.collect():
+            for row in epochs.run(receipts):
                 log.debug("receipt", extra={**self._where, "epoch": epoch, **row.asDict()})
         finally:
             self._epoch_ended.set()
@@ -302,6 +322,7 @@ class FlowRunner(threading.Thread):
         if isinstance(error, Conflict) and error.gave_way:
             self.status.active = False
             self.status.planned(self.status.generation, [])
+            self._leave_groups()
         self.beat = time.monotonic()
         self._stopping.wait(backoff.next())
 

@@ -152,7 +152,8 @@ class TopicMonitor:
             else:
                 target = self._policy.remote_topic(name)
                 remote_id = self.remote_ids.get(target) or (known[name].remote_id if name in known else "")
-                topics[name] = Topic(target, topic_id, partitions[name], partitions[name], remote_id)
+                count, compacted = partitions[name], target in self.timestamps.compacted
+                topics[name] = Topic(target, topic_id, count, count, remote_id, compacted=compacted)
         return topics
 
     def _known(self, mirrored: Iterable[str], before: Mapping[str, Topic]) -> dict[str, Topic]:
@@ -237,6 +238,7 @@ class TopicMonitor:
         """Create remote topics, each with its partition count and configuration."""
         factor = self._flow.replication_factor
         kept = {name: (count, {**own, **KEEP}) for name, (count, own) in wanted.items()}
+        self.timestamps.note({name: own for name, (_, own) in wanted.items()})
         refused = self._create(NewTopic(t, n, factor, config={**config, **ANY_TIME}) for t, (n, config) in kept.items())
         # Brokers before Kafka 3.6 do not know the keys of ANY_TIME, and do not need them.
         older = [topic for topic, error in refused.items() if error.code() == KafkaError.INVALID_CONFIG]

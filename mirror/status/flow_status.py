@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from mirror.control.partition_state import STOPPED_BY_ERROR
 from mirror.control.reports import Counters, Report
+from mirror.groups.group_rounds import Round
 from mirror.model import Partition
 from mirror.status.observed import UNASSIGNED, is_silent, lag_seconds, observed_state, stuck_seconds
 from mirror.status.rates import RateHistory, Sample
@@ -94,6 +95,7 @@ class FlowStatus:
         self.generation = 0
         self.lost_tasks = 0  # tasks whose slices other tasks of this service took over
         self.history = RateHistory()
+        self.groups: Round | None = None  # the last one over the consumer groups
         self.ignored = 0  # records of the status topic that were not reports
         self._problem = _STARTING
         self._blocked = False  # does the problem wait for a person?

@@ -11,6 +11,7 @@ from mirror import __version__
 from mirror.control.reports import Counters
 from mirror.model import Partition
 from mirror.status.flow_status import PARTITION_STATES, Event, FlowStatus, PartitionStatus
+from mirror.status.group_overview import GroupsView, groups_view
 from mirror.status.observed import UNASSIGNED, lag, position
 from mirror.status.rates import INTERVAL, Point, Window, quantile, total
 
@@ -93,6 +94,7 @@ class FlowView:
     pace: Pace
     points: list[Point]
     topics: list[TopicView]
+    groups: GroupsView | None  # None before the first round, or if none are made
     events: list[EventView]
 
     @property
@@ -158,6 +160,7 @@ def _flow(status: FlowStatus) -> FlowView:
         pace=_pace([window for some in windows.values() for window in some]),
         points=list(status.history.points),
         topics=topics,
+        groups=None if status.groups is None else groups_view(status.groups),
         events=[_event(event) for event in status.events()],
     )
 

@@ -34,6 +34,7 @@ _ADDED_LATER: Mapping[str, decode.Check[Any]] = {
     "since": decode.integer(-1, decode.INT32_MAX),
     "remote_id": decode.name,
     "resets": decode.integer(),
+    "unmapped": decode.integer(-1),
 }
 
 
@@ -44,6 +45,8 @@ def to_commit(position: Position, remote: str, partition: int) -> TopicPartition
         more["remote_id"] = position.remote_id
     if position.resets:
         more["resets"] = position.resets
+    if position.unmapped >= 0:
+        more["unmapped"] = position.unmapped
     metadata = json.dumps({"topic_id": position.topic_id, **more}, separators=(",", ":"))
     return TopicPartition(remote, partition, position.offset, metadata, position.epoch)
 

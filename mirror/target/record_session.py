@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice, repeat
 from typing import Any
 
@@ -20,6 +21,7 @@ from mirror.settings import Flow
 from mirror.target import timestamps
 from mirror.target.dead_letters import dead_letter
 from mirror.target.idempotent_producer import IdempotentProducer
+from mirror.target.offset_map import EVERY, NOT_KNOWN, Copied, MapMarks, entries
 from mirror.target.offset_syncs import OffsetSync, SyncMarks
 from mirror.target.positions import to_commit
 from mirror.target.transactional_producer import TransactionalProducer
@@ -37,6 +39,14 @@ UNEVEN = 1.1  # requests taken for full, for records are not all of a size
 TargetProducer = TransactionalProducer | IdempotentProducer
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a transaction has written."""
+
+    size: int  # bytes of keys, values and headers
+    position: Position
+
+
 class RecordSession:
     """A fenced producer and what it has told the target so far; discarded with the producer after any doubt."""
 
@@ -48,6 +58,7 @@ class RecordSession:
         self._clock = clock
         self._request_limits = request_limits(flow)
         self._marks = SyncMarks(flow.offset_lag_max)
+        self._map = MapMarks(1 if topic.compacted else EVERY) if flow.exactly_once else None
         self._tail: OffsetSync | None = None
         # The times that the target gave records of this transaction. With one, there is no next transaction.
         self._restamped: list[int] | None = [] if flow.exactly_once and not flow.accept_log_append_time else None
@@ -67,35 +78,54 @@ class RecordSession:
         """Has the last record of the last batch no offset sync yet?"""
         return self._tail is not None
 
-    def copy(self, batch: ConsumedBatch, position: Position) -> int:
-        """Copy `batch` in one transaction with the position after it; returns the bytes of keys, values and headers.
+    def copy(self, batch: ConsumedBatch, position: Position) -> Written:
+        """Copy `batch` in one transaction with the position after it, whose `unmapped` is still that of before.
 
         Raises TransactionAborted, RecordsRefused, ProducerFenced or OutcomeUnknown.
         """
         chosen = self._marks.choose(batch.offsets)
+        mapped = self._map is not None and self._map.is_due(batch.offsets, position.unmapped)
+        after = replace(position, unmapped=0 if mapped else _added(position.unmapped, len(batch.offsets)))
         downstream: dict[int, int] = {}  # by index into the batch
         size = 0
 
         def produce() -> None:
             nonlocal size
             size = self._produce(batch, chosen, downstream)
-            if chosen:
+            if chosen or mapped:
                 self._producer.flush()
-                for index in chosen:
-                    # A record that was not delivered has no offset; then the transaction fails as a whole.
-                    if index in downstream:
-                        self._produce_sync(self._sync(batch, index, downstream))
+                self._produce_beside_records(batch, chosen, position if mapped else None, downstream)
 
         try:
-            self._run(produce, position)
+            self._run(produce, after)
         except RecordsRefused as error:
             if len(batch.messages) == 1 and downstream:  # the record was taken: no reason to pass it over
-                said = f"{self._flow.offset_syncs_topic} takes no offset sync: {error}; have the target accept them"
+                topics = f"{self._flow.offset_syncs_topic} or {self._flow.offset_map_topic}"
+                said = f"{topics} takes no record: {error}; have the target accept them"
                 raise PartitionError(said, blocked=True) from error
             raise
         self._marks.committed(batch.offsets, chosen)
+        if self._map is not None:
+            self._map.committed(batch.offsets)
         self._tail = None if self._marks.tail_is_synced else self._sync(batch, len(batch.offsets) - 1, downstream)
-        return size
+        return Written(size, after)
+
+    def _produce_beside_records(
+        self, batch: ConsumedBatch, chosen: Sequence[int], mapped: Position | None, downstream: Mapping[int, int]
+    ) -> None:
+        """Queue the offset syncs of the records `chosen`, and unless `mapped` is None, the entries that follow it.
+
+        A record that was not delivered has no downstream offset. Then the transaction fails as a whole.
+        """
+        for index in chosen:
+            if index in downstream:
+                self._produce_sync(self._sync(batch, index, downstream))
+        last = len(batch.offsets) - 1
+        if mapped is None or 0 not in downstream or last not in downstream:
+            return
+        copied = Copied(*self._partition, self._topic.topic_id, self._topic.remote_id)
+        for entry in entries(batch.offsets, downstream[0], downstream[last], mapped.unmapped, mapped.resets):
+            self._produce_beside(self._flow.offset_map_topic, key=entry.key(copied), value=entry.value())
 
     def settle(self, position: Position) -> None:
         """Commit a position without records, and the sync of the last record if it has none yet.
@@ -188,7 +218,7 @@ class RecordSession:
         messages, self._sent = batch.messages, batch.timestamps
         keys, headers = batch.keys, readable(batch.headers)
         tells: list[Callable[..., None] | None] = [None] * len(messages)
-        for index in (*chosen, len(messages) - 1):
+        for index in (0, *chosen, len(messages) - 1):
             tells[index] = _tell(downstream, index, self._restamped)
         # The hot loop: `map` spends no step of the interpreter on a record, and keywords would double produce's cost.
         topic, number = repeat(self._topic.remote), repeat(self._partition.partition)
@@ -207,7 +237,7 @@ class RecordSession:
         limit, records = self._request_limits
         return 1 + min(records, int(UNEVEN * limit / max(1.0, size)))
 
-    def _sync(self, batch: ConsumedBatch, index: int, downstream: dict[int, int]) -> OffsetSync:
+    def _sync(self, batch: ConsumedBatch, index: int, downstream: Mapping[int, int]) -> OffsetSync:
         return OffsetSync(*self._partition, batch.offsets[index], downstream[index])
 
     def _produce_sync(self, sync: OffsetSync) -> None:
@@ -238,3 +268,7 @@ def _note_missing(gone: dict[str, str], topic: str) -> Callable[[KafkaError | No
             gone[topic] = error.str()
 
     return delivered
+
+
+def _added(unmapped: int, records: int) -> int:
+    return NOT_KNOWN if unmapped == NOT_KNOWN else unmapped + records

@@ -1,9 +1,9 @@
-"""Remote topics that would replace the timestamps of records: a target may be set to stamp them itself."""
+"""Settings of remote topics that matter to the copy: who replaces the timestamps of records, and who is compacted."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from confluent_kafka import KafkaError
 
@@ -14,6 +14,7 @@ log = logging.getLogger(__name__)
 
 TYPE = "message.timestamp.type"
 REPLACED = "LogAppendTime"
+CLEANUP = "cleanup.policy"
 KEEP = {TYPE: "CreateTime"}  # of a remote topic, whatever the brokers' default (log.message.timestamp.type) is
 AT_ONCE = 1_000  # topics that are asked for again at one look: 2.4 MB of answers, 0.2 s of this process
 REASON = f"its {TYPE} is {REPLACED}, so the target would replace every timestamp"
@@ -35,26 +36,32 @@ class TimestampCheck:
         self._kept: list[str] = []  # topics that were well at their last look, those of the oldest look first
         self._hidden = False
         self.refused: Sequence[str] = ()  # at the last look, sorted; always empty if the flow accepts it
+        self.compacted: set[str] = set()  # topics, as last seen or created
 
     def look(self, existing: Iterable[str], goes_on: Callable[[], object] = lambda: None) -> None:
         """Ask for the effective setting of remote topics. Raises ClusterAway.
 
         Where it can't be read it is not known: the producer still finds it in the target's answers.
         """
-        if self._flow.accept_log_append_time:
-            return
         wanted = set(existing)
         asked = due(wanted, self._kept)
         found: set[str] = set()
         for some in chunks(asked, NAMES):
             configs, hidden = self._target.topic_configs(some, own=False)
-            found |= {name for name, config in configs.items() if config.get(TYPE) == REPLACED}
+            if not self._flow.accept_log_append_time:
+                found |= {name for name, config in configs.items() if config.get(TYPE) == REPLACED}
+            self.note(configs)
             self._tell_hidden(hidden)
             goes_on()
         looked = set(asked)
         self._kept = [name for name in self._kept if name in wanted - looked]
         self._kept += [name for name in asked if name not in found]
         self._tell(sorted(found))
+
+    def note(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        """Remember which topics are compacted, by their configurations."""
+        self.compacted -= configs.keys()
+        self.compacted |= {name for name, config in configs.items() if "compact" in config.get(CLEANUP, "")}
 
     def _tell_hidden(self, hidden: Refusals) -> None:
         if not self._hidden and any(e.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED for e in hidden.values()):

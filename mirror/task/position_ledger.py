@@ -89,11 +89,13 @@ class PositionLedger:
 
     def next(self, offset: int, epoch: int = -1, since: int = -1) -> Position:
         """A position in the plan's topics, after what was copied."""
-        return Position(offset, self._topic.topic_id, epoch, since, self._topic.remote_id, self.at.resets)
+        topic, at = self._topic, self.at
+        unmapped = at.unmapped_in(topic.topic_id, topic.remote_id)
+        return Position(offset, topic.topic_id, epoch, since, topic.remote_id, at.resets, unmapped)
 
     def nothing_committed(self) -> None:
         """No position was ever committed: begin where the flow's `start` points."""
-        self.at = self.next(self.start.offset)
+        self.at = replace(self.next(self.start.offset), unmapped=0)
 
     def loaded(self, position: Position) -> bool:
         """A position was loaded that can be believed. True if it is adopted.

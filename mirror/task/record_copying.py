@@ -8,7 +8,7 @@ from mirror.control.decisions import Incident, decided
 from mirror.errors import PartitionError, RecordsRefused
 from mirror.kafka.consumed_batch import ConsumedBatch, leader_epoch
 from mirror.model import Position
-from mirror.target.record_session import RecordSession
+from mirror.target.record_session import RecordSession, Written
 from mirror.task.batch_size import BatchSize
 from mirror.task.partition_facts import PartitionFacts
 from mirror.task.poison_records import PoisonRecords
@@ -45,9 +45,9 @@ class RecordCopying:
         if batch is None:
             return
         trying = self._planned(batch)
-        begun, size, refused = self._clock.monotonic(), 0, None
+        begun, refused = self._clock.monotonic(), None
         try:
-            size = self._send(trying, session)
+            written = self._send(trying, session)
         except RecordsRefused as error:
             refused = str(error)
         except PartitionError:
@@ -55,7 +55,7 @@ class RecordCopying:
             self._batch_size.failed(len(batch.messages), self._clock.monotonic() - begun)
             raise
         if refused is None:
-            self._taken(trying, size, session)
+            self._taken(trying, written, session)
         else:
             self._refused(trying, refused, session)
 
@@ -67,14 +67,14 @@ class RecordCopying:
         passes_over = self._poison.culprit == batch.offsets[0] and policy != "fail"
         return _Try(batch, self._facts.ledger.next(batch.next_offset, batch.epoch), incident, policy, passes_over)
 
-    def _send(self, trying: _Try, session: RecordSession) -> int:
-        """The transaction; returns the bytes of keys, values and headers."""
+    def _send(self, trying: _Try, session: RecordSession) -> Written:
+        """The transaction."""
         if not trying.passes_over:
             return session.copy(trying.batch, trying.at)
         poison = self._poison
         self._facts.tell("record refused, copying goes on behind it", poison.refusal(trying.batch))
         session.pass_over(trying.batch, trying.at, poison.reason, whole=not poison.letters)
-        return 0
+        return Written(0, trying.at)
 
     def _refused(self, trying: _Try, reason: str, session: RecordSession) -> None:
         facts, poison, batch = self._facts, self._poison, trying.batch
@@ -87,16 +87,16 @@ class RecordCopying:
                 facts.incident = trying.incident
             raise poison.error(batch, self._flow)
 
-    def _taken(self, trying: _Try, size: int, session: RecordSession) -> None:
+    def _taken(self, trying: _Try, written: Written, session: RecordSession) -> None:
         facts, batch = self._facts, trying.batch
         facts.buffer.committed(batch)
         self._batch_size.committed(len(batch.messages), session.duration)
-        facts.committed(trying.at, session, len(batch.messages))
+        facts.committed(written.position, session, len(batch.messages))
         if trying.passes_over:
             facts.counters.lost["refused" if trying.policy == "skip" else "dead_letter"] += 1
         else:
             now = int(facts.ledger.last_commit * 1000)
-            facts.counters.copied(batch.timestamps, size, now, session.duration)
+            facts.counters.copied(batch.timestamps, written.size, now, session.duration)
         self._poison.taken()
 
     def _note_delivered(self, batch: ConsumedBatch, session: RecordSession) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mirror.config.model import FlowModel
 from mirror.naming import ReplicationPolicy, left_out_topics, matcher, some_of
-from mirror.settings import Cluster, Flow
+from mirror.settings import Cluster, Flow, Groups, Heartbeats
 
 DEFAULTS = FlowModel.model_validate(
     {"source": "primary", "target": "backup"}, context={"aliases": ["primary", "backup"]}
@@ -25,6 +25,8 @@ def flow(**changes: Any) -> Flow:
         "source": Cluster("primary", empty, empty, empty),
         "target": Cluster("backup", empty, empty, empty),
         "group": "group",
+        "groups": Groups(**DEFAULTS.groups.model_dump()),
+        "heartbeats": Heartbeats(**DEFAULTS.heartbeats.model_dump()),
     }
     return replace(Flow(**values), **changes)
 
@@ -111,7 +113,8 @@ def test_excludes_win() -> None:
 
 def test_the_flows_own_topics_are_mirrored_nowhere() -> None:
     ours = flow()
-    for name in (ours.control_topic, ours.status_topic, ours.offset_syncs_topic):
+    assert len(ours.own_topics) == 5
+    for name in ours.own_topics:
         assert not policy(topics=(".*",), exclude=()).is_mirrored(name)
 
 
@@ -119,6 +122,18 @@ def test_remote_names() -> None:
     assert policy().remote_topic("orders") == "primary.orders"
     assert policy(separator="_").remote_topic("orders") == "primary_orders"
     assert policy(replication_policy="identity").remote_topic("orders") == "orders"
+
+
+def test_heartbeats_are_mirrored_whatever_the_filters_say_and_have_an_alias_before_their_name() -> None:
+    rules: dict[str, Any] = {"topics": ("orders",), "exclude": (".*beats",)}
+    on = Heartbeats(True, 1.0)
+    for name in ("default", "identity"):
+        chosen = policy(**rules, replication_policy=name, heartbeats=on)
+        assert chosen.is_mirrored("heartbeats") and chosen.is_mirrored("third.heartbeats")
+        assert not chosen.is_mirrored("backup.heartbeats") and not chosen.is_mirrored("myheartbeats")
+        assert chosen.remote_topic("heartbeats") == "primary.heartbeats"
+        assert not policy(**rules, replication_policy=name).is_mirrored("heartbeats")
+    assert policy(replication_policy="identity").remote_topic("heartbeats") == "heartbeats"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from mirror.status.overview import EventView, FlowView, Lag, Overview, Pace, Par
 from mirror.status.rates import POINTS, TOPIC_POINTS
 from mirror.text import ABSENT, byte_rate, count, duration, plural, rate, time_of_day
 from mirror.web.page.chart import Series, chart, highest
+from mirror.web.page.groups import groups
 from mirror.web.page.markup import Child, document, table, tag
 
 ROWS_MAX = 300  # partitions of a flow that are all on the page; if it has more, only those of opened topics are
@@ -105,6 +106,7 @@ def _flow(flow: FlowView, overview: Overview, opened: frozenset[str]) -> Element
         )
         if topics
         else tag("p", "No topic matches yet.", class_="quiet"),
+        groups(flow.name, flow.groups, overview.at, opened),
         _events(flow.events),
         class_="flow",
         id=flow.name,

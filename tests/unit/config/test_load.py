@@ -553,6 +553,14 @@ def test_defaults(tmp_path: Path) -> None:
         "accept_log_append_time": False,
         "on_data_loss": "fail",
         "on_poison_record": "fail",
+        "groups": {
+            "sync": False,
+            "checkpoints": True,
+            "include": (".*",),
+            "exclude": ("console-consumer-.*", "connect-.*", "__.*"),
+            "interval": 60.0,
+        },
+        "heartbeats": {"enabled": False, "interval": 1.0},
     }
     assert loaded.spark == settings.Spark(master="local[*]", conf={})
     assert loaded.http == settings.Http(host="0.0.0.0", port=9464)

@@ -211,7 +211,7 @@ def test_fence_then_load_then_copy(world: World) -> None:
     arrive(copier, 0, 3)
     world.run(0.1)
     assert world.calls == TAKE_OVER + COPY
-    assert world.copied == [0, 1, 2] and world.position == Position(3, "id", remote_id="remote-id")
+    assert world.copied == [0, 1, 2] and world.position == Position(3, "id", remote_id="remote-id", unmapped=0)
     seen = copier.snapshot
     assert (seen.state, seen.position, seen.counters.records) == (State.RUNNING, world.position, 3)
     assert seen.has_producer and seen.position_topic_id == "id" and seen.last_commit

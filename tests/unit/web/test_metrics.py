@@ -15,6 +15,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as text_families
 
 from mirror.control.reports import Counters, Report
+from mirror.groups.group_rounds import Round
+from mirror.groups.group_sync import Outcome
 from mirror.model import Partition
 from mirror.settings import Http
 from mirror.status.flow_status import FlowStatus
@@ -22,6 +24,7 @@ from mirror.timing import SILENCE
 from mirror.web.metrics import Metrics
 from mirror.web.server import WebServer, metrics
 from tests.unit.control.test_reports import NOW, report
+from tests.unit.status.test_group_overview import stands
 
 ROOT = Path(__file__).parents[3]
 LAG, LAG_SECONDS = "mirror_source_topic_partition_lag", "mirror_source_topic_partition_lag_seconds"
@@ -92,7 +95,22 @@ def status() -> FlowStatus:
     now = time.time()
     behind_two = behind(2, 2, now - 400, state="retrying")
     status.absorb([behind(0, 5, now - 50), behind(1, 0, 0.0, last_commit=9.0), behind_two])
+    status.groups = Round(77.0, [stands("billing", 0), stands("billing", 1, Outcome.AHEAD, 0)], True)
     return status
+
+
+def test_groups_have_a_lag_and_outcomes(status: FlowStatus) -> None:
+    metrics = Metrics([status], "topic")
+    assert samples(metrics, "mirror_group_lag") == {("billing",): 5}
+    outcomes = samples(metrics, "mirror_group_partitions")
+    assert {key: value for key, value in outcomes.items() if value} == {
+        ("billing", "exact"): 1,
+        ("billing", "ahead"): 1,
+    }
+    assert len(outcomes) == len(Outcome)
+    assert samples(metrics, "mirror_group_round_timestamp_seconds") == {(): 77}
+    status.groups = None
+    assert not samples(metrics, "mirror_group_round_timestamp_seconds"), "who does not lead makes no rounds"
 
 
 def test_lag_is_known_in_records_and_seconds(status: FlowStatus) -> None:

@@ -11,14 +11,18 @@ from html.parser import HTMLParser
 import pytest
 
 from mirror.control.reports import Report
+from mirror.groups.group_rounds import Round
+from mirror.groups.group_sync import Outcome
 from mirror.model import Partition
 from mirror.settings import Http
 from mirror.status.flow_status import FlowStatus
 from mirror.status.overview import overview
 from mirror.web.page import FILES, files, page
+from mirror.web.page.groups import GROUPS_MAX
 from mirror.web.page.render import LISTED_MAX, ROWS_MAX
 from mirror.web.server import Request, WebServer
 from tests.unit.control.test_reports import report
+from tests.unit.status.test_group_overview import stands
 
 EVIL = "\"><script>alert(1)</script>&<b x='"
 
@@ -113,6 +117,23 @@ def test_what_is_held_back_on_the_source_is_told_without_opening_its_topic() -> 
     assert "held back" not in shown(running(of("zebra", 3, reason="slowed down by a quota"))).text
     (flow,) = json.loads(overview([running(of("zebra", 3, held_back=7))]).json())["flows"]
     assert flow["topics"][0]["partitions"][0]["held_back"] == 7
+
+
+def test_groups_are_there_and_those_that_are_not_exact_come_first() -> None:
+    status = running(of("orders", 0))
+    assert "consumer group" not in shown(status).text
+    found = [stands("billing", 0), stands(EVIL, 0, Outcome.UNTRANSLATED), stands("shipping", 0)]
+    status.groups = Round(time.time() - 30, found, True)
+    html = shown(status, opened=("groups primary->backup",))
+    assert "3 consumer groups" in html.text and "1 not exact everywhere" in html.text
+    assert "orders-0: it is untranslated" in html.text
+    assert html.text.index(EVIL) < html.text.index("billing") < html.text.index("shipping")
+    assert [d["id"] for d in html.all("details") if "open" in d] == ["groups primary->backup"]
+    (flow,) = json.loads(overview([status]).json())["flows"]
+    assert flow["groups"]["groups"][0]["partitions_by_outcome"]["untranslated"] == 1
+    status.groups = Round(time.time(), [stands(f"g{n}", 0) for n in range(GROUPS_MAX + 7)], False)
+    html = shown(status)
+    assert "and 7 more" in html.text and f"{GROUPS_MAX + 7} consumer groups" in html.text
 
 
 def test_a_retrying_flow_says_why() -> None:

@@ -1,0 +1,69 @@
+"""`mirror translate`: where an offset of the source is on the target, or the other way round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+
+from confluent_kafka import KafkaException, TopicPartition
+
+from mirror.commands.text_table import table
+from mirror.errors import ClusterAway, ConfigError, PartitionError
+from mirror.groups.translator import Translation, Translator
+from mirror.kafka.clients import is_away, position_reader
+from mirror.kafka.cluster import ClusterAdmin
+from mirror.model import Partition
+from mirror.naming import ReplicationPolicy
+from mirror.settings import Flow
+from mirror.text import ABSENT
+
+REQUEST_TIMEOUT = 10.0  # seconds
+
+
+def translate(flow: Flow, offsets: Mapping[Partition, int], reverse: bool = False) -> list[Translation]:
+    """Translate offsets of the source, or if `reverse` of the target, by source partition.
+
+    Raises ConfigError for a topic that the flow does not mirror, ClusterAway, PartitionError.
+    """
+    mirrored = ReplicationPolicy.of(flow).is_mirrored
+    strange = sorted({partition.topic for partition in offsets if not mirrored(partition.topic)})
+    if strange:
+        raise ConfigError([f"flow {flow.name} does not mirror topic {strange[0]}: see its topics and exclude"])
+    with closing(Translator(flow)) as translator:
+        translator.refresh(list(offsets))
+        one = translator.to_upstream if reverse else translator.to_downstream
+        return [one(partition, offset) for partition, offset in sorted(offsets.items())]
+
+
+def of_group(flow: Flow, group: str, reverse: bool = False) -> dict[Partition, int]:
+    """The committed offsets of a group on the source, or if `reverse` on the target, of the mirrored topics.
+
+    By source partition. Raises ClusterAway, PartitionError.
+    """
+    policy = ReplicationPolicy.of(flow)
+    counts = ClusterAdmin(flow.source).partitions()
+    mirrored = [Partition(name, n) for name, count in counts.items() if policy.is_mirrored(name) for n in range(count)]
+    names = {p: (policy.remote_topic(p.topic) if reverse else p.topic, p.partition) for p in mirrored}
+    if not names:
+        return {}
+    cluster = flow.target if reverse else flow.source
+    with closing(position_reader(cluster, group, "read_committed")) as reader:
+        try:
+            found = reader.committed([TopicPartition(*name) for name in names.values()], REQUEST_TIMEOUT)
+        except KafkaException as error:
+            text = f"no offsets of group {group}: {error.args[0].str()}"
+            away = is_away(error.args[0])
+            raise ClusterAway(cluster.alias, text) if away else PartitionError(text) from error
+    at = {(each.topic, each.partition): each.offset for each in found if each.error is None and each.offset >= 0}
+    return {partition: at[name] for partition, name in names.items() if name in at}
+
+
+def shown(found: Sequence[Translation], reverse: bool) -> str:
+    """As a table."""
+    rows = [
+        [str(t.partition), t.offset, f"{t.remote}-{t.partition.partition}", t.translated, t.reason or ABSENT]
+        for t in found
+    ]
+    if reverse:
+        rows = [[row[2], row[1], row[0], row[3], row[4]] for row in rows]
+    return table(["partition", "offset", "there", "offset there", "reason"], rows)

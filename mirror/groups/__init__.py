@@ -1,0 +1,1 @@
+"""Consumer groups: where an offset of the source is on the target, and back."""

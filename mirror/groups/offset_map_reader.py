@@ -1,0 +1,106 @@
+"""Reads the offset map: follows its topic, and keeps the entries of each remote partition."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from confluent_kafka import KafkaError, TopicPartition
+
+from mirror.control.control_topics import READ_TIMEOUT, end_of
+from mirror.errors import ClusterAway, Malformed
+from mirror.kafka.clients import internal_consumer
+from mirror.kafka.cluster import ClusterAdmin
+from mirror.kafka.topic_ids import KnownIds
+from mirror.model import Partition
+from mirror.settings import Flow
+from mirror.target import offset_map
+from mirror.target.offset_map import Copied, Entry
+
+log = logging.getLogger(__name__)
+
+
+class Entries(Protocol):
+    """What is kept of one remote partition's entries."""
+
+    def add(self, entry: Entry) -> None:
+        """Add an entry."""
+
+    def remove(self, downstream: int) -> None:
+        """Remove the entry at this downstream offset, if there is one."""
+
+
+E = TypeVar("E", bound=Entries)
+
+
+class OffsetMapReader(Generic[E]):
+    """Follows a flow's offset map; `maps` has what was read so far. Each reading starts where the last one ended."""
+
+    def __init__(self, flow: Flow, make: Callable[[], E]) -> None:
+        """`make` makes what keeps the entries of one remote partition."""
+        self.maps: dict[Copied, E] = {}
+        self.newest: dict[Partition, Copied] = {}  # what the newest entry of each partition belongs to
+        self._make = make
+        self._flow = flow
+        self._topic = flow.offset_map_topic
+        self._admin = ClusterAdmin(flow.target)
+        self._known = KnownIds()
+        self._reached = 0
+        self._strange = 0  # records that could not be decoded
+        self._consumer = internal_consumer(flow.target, flow.group)
+
+    def close(self) -> None:
+        """Leave the topic."""
+        self._consumer.close()
+
+    def read(self) -> None:
+        """Read everything up to the topic's current end. Raises ClusterAway."""
+        topic_id = self._admin.ids_now([self._topic])[0].get(self._topic)
+        if topic_id is not None and self._known.is_another(self._topic, topic_id):
+            self.maps, self.newest, self._reached = {}, {}, 0
+        end = end_of(self._consumer, self._topic, self._flow.target.alias)
+        if self._reached >= end:
+            return
+        self._consumer.assign([TopicPartition(self._topic, 0, self._reached)])
+        try:
+            self._take_all(end)
+        finally:
+            self._consumer.unassign()
+        if self._strange:
+            where = {"flow": self._flow.name, "topic": self._topic, "records": self._strange}
+            log.warning("records of the offset map that can't be decoded are ignored", extra=where)
+            self._strange = 0
+
+    def _take_all(self, end: int) -> None:
+        deadline = time.monotonic() + READ_TIMEOUT
+        while self._reached < end:
+            for message in self._consumer.consume(1_000, 0.1):
+                error = message.error()
+                if error is None:
+                    self._reached = int(message.offset() or 0) + 1
+                    self._keep(message.key() or b"", message.value())
+                elif error.code() == KafkaError._PARTITION_EOF:  # the rest are markers and aborted records
+                    self._reached = max(end, int(message.offset() or 0))
+                else:
+                    continue
+                deadline = time.monotonic() + READ_TIMEOUT
+            if time.monotonic() > deadline:
+                raise ClusterAway(self._flow.target.alias, f"{self._topic} can't be read to its end: no answer in time")
+
+    def _keep(self, key: bytes, value: bytes | None) -> None:
+        try:
+            if value is None:
+                copied, downstream = offset_map.decode_key(key)
+                if copied in self.maps:
+                    self.maps[copied].remove(downstream)
+                return
+            copied, entry = offset_map.decode(key, value)
+        except Malformed:
+            self._strange += 1
+            return
+        self.newest[Partition(copied.topic, copied.partition)] = copied
+        if copied not in self.maps:
+            self.maps[copied] = self._make()
+        self.maps[copied].add(entry)

@@ -1,0 +1,48 @@
+"""The consumer groups of a flow as plain data, after the last round over them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mirror.groups.group_rounds import Round
+from mirror.groups.group_sync import GroupOffset, Outcome
+
+REASONS = 3  # of a group that are shown
+OUTCOMES = tuple(outcome.value for outcome in Outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """One consumer group of the source."""
+
+    group: str
+    lag: int | None  # records on the source that it has not read; None: not known for all partitions
+    partitions_by_outcome: dict[str, int]
+    reasons: list[str]  # of the first partitions whose offset is not exact
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsView:
+    """All groups of a flow."""
+
+    at: float  # when the round ended, in seconds since the Unix epoch
+    synced: bool  # are the offsets committed on the target?
+    groups: list[GroupView]
+
+
+def groups_view(found: Round) -> GroupsView:
+    """The groups of a round, by name."""
+    by_group: dict[str, list[GroupOffset]] = {}
+    for each in found.offsets:
+        by_group.setdefault(each.group, []).append(each)
+    return GroupsView(found.at, found.synced, [_group(name, some) for name, some in sorted(by_group.items())])
+
+
+def _group(name: str, offsets: Sequence[GroupOffset]) -> GroupView:
+    counts = Counter(each.outcome.value for each in offsets)
+    known = [each.lag for each in offsets if each.lag is not None]
+    reasons = [f"{each.partition}: {each.reason}" for each in offsets if each.reason]
+    lag = sum(known) if len(known) == len(offsets) else None
+    return GroupView(name, lag, {outcome: counts[outcome] for outcome in OUTCOMES}, reasons[:REASONS])

@@ -1,0 +1,44 @@
+"""The consumer groups of a flow on the status page."""
+
+from __future__ import annotations
+
+from xml.etree.ElementTree import Element
+
+from mirror.status.group_overview import GroupsView, GroupView
+from mirror.text import count, duration, plural
+from mirror.web.page.markup import table, tag
+
+GROUPS_MAX = 200  # rows; /status has all groups
+_HEADS = ("group", "lag on the source", "partitions", "not exact, because")
+
+
+def groups(flow: str, view: GroupsView | None, now: float, opened: frozenset[str]) -> Element | None:
+    """The groups, closed until somebody opens them. Those whose offset is not exact everywhere come first."""
+    key = f"groups {flow}"  # no topic's name has a space
+    if view is None or not view.groups:
+        return None
+    ordered = sorted(view.groups, key=lambda group: (not group.reasons, group.group))
+    more = len(ordered) - GROUPS_MAX
+    inexact = sum(bool(group.reasons) for group in ordered)
+    done = "synced" if view.synced else "translated"
+    found = f"{done} {duration(max(0.0, now - view.at))} ago" + (f", {inexact} not exact everywhere" if inexact else "")
+    return tag(
+        "details",
+        tag("summary", tag("b", plural(len(ordered), "consumer group")), " ", tag("small", found)),
+        tag("div", table(_HEADS, map(_row, ordered[:GROUPS_MAX])), class_="scroll"),
+        tag("p", f"and {count(more)} more") if more > 0 else None,
+        class_="groups",
+        id=key,
+        open=key in opened,
+    )
+
+
+def _row(group: GroupView) -> Element:
+    outcomes = ", ".join(f"{number} {outcome}" for outcome, number in group.partitions_by_outcome.items() if number)
+    return tag(
+        "tr",
+        tag("th", group.group, scope="row"),
+        tag("td", count(group.lag), class_="n"),
+        tag("td", outcomes),
+        tag("td", tag("small", "; ".join(group.reasons)) if group.reasons else None),
+    )

@@ -1,0 +1,126 @@
+"""Group sync: what the source's groups have committed stands on the target, exactly, and nothing goes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+
+from mirror.config.load import load
+from mirror.demo.brokers import LocalCluster
+from mirror.groups.group_sync import HAS_MEMBERS, WOULD_GO_BACK, Committed, GroupOffset, GroupSync, Outcome
+from mirror.model import Partition
+from tests.harness import oracle, topics
+from tests.harness.load import Made
+from tests.harness.pair import Pair
+from tests.harness.service import Service
+from tests.harness.waiting import PATIENCE, until
+
+pytestmark = pytest.mark.slow
+RENEW = 3600.0
+
+
+@pytest.fixture(scope="module")
+def running(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Pair, Service]]:
+    pair = Pair(source_cluster.bootstrap, target_cluster.bootstrap, "sync", "sync-")
+    groups = {"groups": {"sync": False, "include": ["sync-.*"]}}
+    with pair.service(tmp_path_factory.mktemp("sync"), groups) as service:
+        yield pair, service
+        assert service.terminate() == 0, service.tail()
+        assert not service.noise
+
+
+@pytest.fixture
+def sync(running: tuple[Pair, Service]) -> Iterator[GroupSync]:
+    with closing(GroupSync(load(running[1].file).flows[0])) as made:
+        yield made
+
+
+def fill(pair: Pair, topic: str) -> None:
+    """Two hundred transactions of ten records, of which every fifth is aborted."""
+    producer = Producer({"bootstrap.servers": pair.source, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions(PATIENCE)
+    for number in range(200):
+        producer.begin_transaction()
+        for record in range(10):
+            producer.produce(topic, b"%d" % (10 * number + record), partition=0)
+        if number % 5:
+            producer.commit_transaction(PATIENCE)
+        else:
+            producer.flush(PATIENCE)
+            producer.abort_transaction(PATIENCE)
+
+
+def of(found: list[GroupOffset], group: str) -> GroupOffset:
+    (one,) = [each for each in found if each.group == group]
+    return one
+
+
+def next_values(bootstrap: str, topic: str, group: str) -> list[bytes]:
+    """What a consumer of the group reads, from its committed offset to the end."""
+    config = {"bootstrap.servers": bootstrap, "group.id": group, "enable.partition.eof": True, "log_level": 0}
+    with closing(Consumer({**config, "enable.auto.commit": False, "auto.offset.reset": "error"})) as consumer:
+        (at,) = consumer.committed([TopicPartition(topic, 0)], PATIENCE)
+        consumer.assign([at])
+        found: list[bytes] = []
+        while (message := consumer.poll(PATIENCE)) is not None and message.error() is None:
+            found.append(message.value() or b"")
+        return found
+
+
+def test_groups_go_on_with_the_next_record(running: tuple[Pair, Service], sync: GroupSync) -> None:
+    pair, _ = running
+    topic = pair.topic("twenty")
+    fill(pair, topic)
+    pair.await_same(topic)
+    here = oracle.read(pair.source, topic)[0]
+    groups = {f"sync-{topic}-{number}": here[80 * number].offset for number in range(20)}
+    groups[f"sync-{topic}-end"] = oracle.ends(pair.source, topic, IsolationLevel.READ_COMMITTED)[0]
+    for group, offset in groups.items():
+        topics.commit(pair.source, group, topic, {0: offset}, metadata=group)
+    topics.commit(pair.source, f"other-{topic}", topic, {0: 5})
+    found = sync.round(RENEW)
+    assert {each.group for each in found} == set(groups)
+    for group, offset in groups.items():
+        one = of(found, group)
+        upstream = Committed(offset, group)
+        assert (one.partition, one.upstream, one.outcome) == (Partition(topic, 0), upstream, Outcome.EXACT)
+        wanted = [record.value for record in here if record.offset >= offset]
+        assert next_values(pair.target, pair.remote(topic), group) == wanted
+        (committed,) = committed_of(pair, topic, group)
+        assert committed.metadata == group
+    assert of(found, f"sync-{topic}-end").lag == 0
+
+
+def committed_of(pair: Pair, topic: str, group: str) -> list[TopicPartition]:
+    config = {"bootstrap.servers": pair.target, "group.id": group, "log_level": 0}
+    with closing(Consumer(config)) as consumer:
+        return list(consumer.committed([TopicPartition(pair.remote(topic), 0)], PATIENCE))
+
+
+def test_no_offset_goes_back_and_members_are_left_alone(running: tuple[Pair, Service], sync: GroupSync) -> None:
+    pair, _ = running
+    topic = pair.topic("careful")
+    pair.produce(topic, *[Made(None, b"%d" % n) for n in range(100)])
+    pair.await_same(topic)
+    there = [record.offset for record in pair.copied(topic)[0]]
+    back, member, ahead = (f"sync-{topic}-{name}" for name in ("back", "member", "ahead"))
+    topics.commit(pair.source, back, topic, {0: 10})
+    topics.commit(pair.target, back, pair.remote(topic), {0: there[50]})
+    topics.commit(pair.source, member, topic, {0: 10})
+    topics.commit(pair.source, ahead, topic, {0: 100_000})
+    config = {"bootstrap.servers": pair.target, "group.id": member, "log_level": 0, "enable.auto.commit": False}
+    with closing(Consumer({**config, "auto.offset.reset": "earliest"})) as consumer:
+        consumer.subscribe([pair.remote(topic)])
+        until("it is a member", lambda: consumer.poll(0.2) is not None)
+        found = sync.round(RENEW)
+        assert of(found, back).reason.startswith(WOULD_GO_BACK) and of(found, back).committed == there[50]
+        assert of(found, member).reason == HAS_MEMBERS and of(found, member).committed is None
+        one = of(found, ahead)
+        assert one.outcome is Outcome.AHEAD and one.committed is not None and one.committed > there[-1]
+    until("it has left", lambda: of(sync.round(RENEW), member).outcome is Outcome.EXACT)
+    assert next_values(pair.target, pair.remote(topic), member)[0] == b"10"

@@ -1,0 +1,178 @@
+"""The offset map and `mirror translate`: exact offsets, both ways, whatever has happened to the source and the copy."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+from confluent_kafka import Producer
+
+from mirror.commands.translate import translate
+from mirror.config.load import load
+from mirror.demo.brokers import LocalCluster
+from mirror.groups.map_cleaner import clean
+from mirror.groups.translator import Translator
+from mirror.model import Partition
+from mirror.settings import Flow
+from mirror.target.offset_syncs import OffsetSync
+from tests.harness import oracle, topics
+from tests.harness.command import answer, mirror
+from tests.harness.load import Made
+from tests.harness.pair import Pair
+from tests.harness.service import Service
+from tests.harness.waiting import PATIENCE, until
+
+pytestmark = pytest.mark.slow
+
+
+def numbers(first: int, count: int) -> list[Made]:
+    return [Made(b"%d" % n, b"%d" % n) for n in range(first, first + count)]
+
+
+def in_transactions(pair: Pair, topic: str, sizes: list[int]) -> None:
+    """Produce one transaction of each size to the source; every fifth is aborted."""
+    producer = Producer({"bootstrap.servers": pair.source, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions(PATIENCE)
+    at = 0
+    for index, size in enumerate(sizes):
+        producer.begin_transaction()
+        for _ in range(size):
+            at += 1
+            producer.produce(topic, b"%d" % at, b"%d" % at, 0)
+        if index % 5 == 4:
+            producer.flush(PATIENCE)
+            producer.abort_transaction(PATIENCE)
+        else:
+            producer.commit_transaction(PATIENCE)
+
+
+def flow_of(service: Service) -> Flow:
+    return load(service.file).flows[0]
+
+
+def assert_exact(pair: Pair, service: Service, topic: str, begin: int = 0) -> None:
+    """Each record that is at `begin` or after it on the target, both ways; and what is between two goes to the next."""
+    flow, partition = flow_of(service), Partition(topic, 0)
+    here = [record.offset for record in oracle.read(pair.source, topic)[0]]
+    there = [record.offset for record in pair.copied(topic)[0]]
+    here = here[len(here) - len(there) :]
+    pairs = [(up, down) for up, down in zip(here, there, strict=True) if down >= begin]
+    assert pairs
+    with closing(Translator(flow)) as translator:
+        translator.refresh([partition])
+        for up, down in pairs[:: max(1, len(pairs) // 15)]:
+            assert translator.to_downstream(partition, up).translated == down
+            assert translator.to_upstream(partition, down).translated == up
+        gaps = [(up + 1, there[n + 1]) for n, up in enumerate(here[:-1]) if here[n + 1] != up + 1]
+        for up, down in gaps[:: max(1, len(gaps) // 10)]:
+            assert translator.to_downstream(partition, up).translated == down
+        end = translator.end(partition)
+        assert end.translated is not None and end.translated > there[-1], end
+        ahead = translator.to_downstream(partition, end.offset + 1)
+        assert (ahead.translated, ahead.reason) == (None, "not copied yet")
+
+
+def entries(pair: Pair, topic: str) -> int:
+    """How many of the topic are in the map."""
+    stored = {
+        record.key: record.value for record in oracle.read(pair.target, f"mirror-offset-map.{pair.alias}.internal")[0]
+    }
+    return sum(topic.encode() in (key or b"") and value is not None for key, value in stored.items())
+
+
+@pytest.fixture(scope="module")
+def running(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Pair, Service]]:
+    pair = Pair(source_cluster.bootstrap, target_cluster.bootstrap, "map", "map-")
+    with pair.service(tmp_path_factory.mktemp("map"), {"batch_max_records": 100}) as service:
+        yield pair, service
+        assert service.terminate() == 0, service.tail()
+        assert not service.noise
+
+
+def test_a_source_without_gaps(running: tuple[Pair, Service]) -> None:
+    pair, service = running
+    topic = pair.topic("plain")
+    pair.produce(topic, *numbers(0, 2_500))
+    pair.await_same(topic)
+    assert_exact(pair, service, topic)
+    assert 1 <= entries(pair, topic) <= 4, "one for each thousand records"
+
+
+def test_aborted_transactions_and_a_restart(running: tuple[Pair, Service]) -> None:
+    pair, service = running
+    topic = pair.topic("transactional")
+    in_transactions(pair, topic, [3, 1, 40, 7, 5] * 20)
+    pair.await_same(topic)
+    for worker in service.worker_pids():
+        os.kill(worker, signal.SIGKILL)
+    in_transactions(pair, topic, [2, 300, 1] * 5)
+    pair.await_same(topic)
+    assert_exact(pair, service, topic)
+
+
+def test_a_groups_offsets(running: tuple[Pair, Service]) -> None:
+    pair, service = running
+    topic, group = pair.topic("consumed", 2), f"{pair.prefix}readers"
+    for number in (0, 1):
+        pair.produce(topic, *numbers(0, 50), partition=number)
+    pair.await_same(topic)
+    topics.commit(pair.source, group, topic, {0: 20, 1: 50})
+    found = answer("translate", "-c", service.file, "--group", group)["offsets"]
+    there = {n: [r.offset for r in records] for n, records in pair.copied(topic).items()}
+    assert [(each["partition"], each["offset"]) for each in found] == [(0, 20), (1, 50)]
+    assert found[0]["translated"] == there[0][20] and found[1]["translated"] > there[1][-1]
+    shown = mirror("translate", "-c", service.file, "--group", group)
+    assert shown.returncode == 0 and f"{topic}-0" in shown.stdout, shown
+    ahead = mirror("translate", "-c", service.file, "--topic", topic, "--partition", 0, "--offset", 51)
+    assert ahead.returncode == 1 and "not copied yet" in ahead.stdout, ahead
+    wrong = mirror("translate", "-c", service.file, "--topic", topic)
+    assert wrong.returncode == 2 and "--group" in wrong.stderr
+
+
+def test_after_compaction_the_map_is_whole_and_the_offset_syncs_are_not(running: tuple[Pair, Service]) -> None:
+    """MirrorMaker's topic has one key for a partition: of a group that lags, compaction takes the translation away."""
+    pair, service = running
+    topic, syncs = pair.topic("lagging"), f"mm2-offset-syncs.{pair.alias}.internal"
+    soon = {"segment_ms": 500, "min_cleanable_dirty_ratio": 0.001}
+    for own in (syncs, f"mirror-offset-map.{pair.alias}.internal"):
+        topics.configure(pair.target, own, **soon)
+    in_transactions(pair, topic, [50] * 40)
+    pair.await_same(topic)
+    before = entries(pair, topic)
+
+    def synced() -> int:
+        found = [OffsetSync.decode(r.key or b"", r.value or b"") for r in oracle.read(pair.target, syncs)[0]]
+        return sum(sync.topic == topic for sync in found)
+
+    assert synced() > 20
+
+    def compacted() -> bool:
+        pair.produce(pair.prefix + "plain", *numbers(0, 1_500))  # the segment that is written to is never compacted
+        return synced() <= 3
+
+    until("compaction", compacted)
+    assert entries(pair, topic) == before > 10
+    assert_exact(pair, service, topic)
+
+
+def test_entries_before_the_remote_log_go(running: tuple[Pair, Service]) -> None:
+    pair, service = running
+    topic = pair.topic("retained")
+    in_transactions(pair, topic, [100] * 40)
+    pair.await_same(topic)
+    before, flow = entries(pair, topic), flow_of(service)
+    start = pair.copied(topic)[0][2_000].offset
+    topics.remove_records(pair.target, pair.remote(topic), start)
+    assert before / 3 < clean(flow) < before
+    until("they are deleted", lambda: entries(pair, topic) < before * 2 / 3)
+    assert_exact(pair, service, topic, start)
+    first = oracle.read(pair.source, topic)[0][0].offset
+    (gone,) = translate(flow, {Partition(topic, 0): first})
+    assert gone.translated is None and gone.reason.startswith("before the map")
+    left = entries(pair, topic)
+    assert clean(flow) == 0 and entries(pair, topic) == left

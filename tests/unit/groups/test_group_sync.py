@@ -1,0 +1,52 @@
+"""What becomes of a group's translated offset."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirror.groups.group_sync import Outcome, choose
+from mirror.groups.translation import Unknown
+from mirror.groups.translator import Translation
+from mirror.model import Partition
+
+PARTITION = Partition("orders", 0)
+
+
+def translation(translated: int | None, reason: str = "") -> Translation:
+    return Translation(PARTITION, "primary.orders", 100, translated, reason)
+
+
+EXACT = translation(70)
+NOT_COPIED = translation(None, Unknown.NOT_COPIED.value)
+END = translation(90)
+LOST = translation(None, Unknown.BEFORE_THE_MAP.value)
+
+
+@pytest.mark.parametrize(
+    ("found", "before", "active", "downstream", "outcome", "is_committed"),
+    [
+        (EXACT, None, False, 70, Outcome.EXACT, True),
+        (EXACT, 69, False, 70, Outcome.EXACT, True),
+        (EXACT, 70, False, 70, Outcome.EXACT, True),  # again, before the target forgets it
+        (EXACT, 71, False, 70, Outcome.BACKWARDS, False),
+        (EXACT, None, True, 70, Outcome.ACTIVE, False),
+        (EXACT, 69, True, 70, Outcome.ACTIVE, False),
+        (EXACT, 71, True, 70, Outcome.BACKWARDS, False),  # its members have read on
+        (EXACT, 70, True, 70, Outcome.EXACT, True),
+        (NOT_COPIED, None, False, 90, Outcome.AHEAD, True),
+        (NOT_COPIED, 91, False, 90, Outcome.BACKWARDS, False),
+        (LOST, None, False, None, Outcome.UNTRANSLATED, False),
+        (LOST, 5, True, None, Outcome.UNTRANSLATED, False),
+    ],
+)
+def test_what_becomes_of_a_translated_offset(
+    found: Translation, before: int | None, active: bool, downstream: int | None, outcome: Outcome, is_committed: bool
+) -> None:
+    choice = choose(found, END, before, active)
+    assert (choice.downstream, choice.outcome, choice.may_be_committed) == (downstream, outcome, is_committed)
+    assert bool(choice.reason) is (outcome is not Outcome.EXACT)
+
+
+def test_a_copy_without_a_known_end_leaves_the_offset_unknown() -> None:
+    choice = choose(NOT_COPIED, LOST, None, False)
+    assert (choice.downstream, choice.outcome, choice.reason) == (None, Outcome.UNTRANSLATED, Unknown.NOT_COPIED.value)

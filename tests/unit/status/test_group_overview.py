@@ -1,0 +1,30 @@
+"""The consumer groups of a flow as plain data."""
+
+from __future__ import annotations
+
+from mirror.groups.group_rounds import Round
+from mirror.groups.group_sync import Committed, GroupOffset, Outcome
+from mirror.model import Partition
+from mirror.status.group_overview import OUTCOMES, REASONS, groups_view
+
+
+def stands(group: str, number: int, outcome: Outcome = Outcome.EXACT, lag: int | None = 5) -> GroupOffset:
+    """How a group stands in a partition of `orders`."""
+    reason = "" if outcome is Outcome.EXACT else f"it is {outcome}"
+    return GroupOffset(group, Partition("orders", number), Committed(10, ""), lag, 7, 7, outcome, reason)
+
+
+def test_each_group_has_its_lag_its_outcomes_and_some_reasons() -> None:
+    ahead = [stands("billing", number, Outcome.AHEAD) for number in range(1, REASONS + 2)]
+    view = groups_view(Round(1.0, [stands("shipping", 0, lag=None), stands("billing", 0), *ahead], True))
+    assert (view.at, view.synced) == (1.0, True)
+    billing, shipping = view.groups
+    assert (billing.group, billing.lag) == ("billing", 5 * (REASONS + 2))
+    assert billing.partitions_by_outcome == dict.fromkeys(OUTCOMES, 0) | {"exact": 1, "ahead": REASONS + 1}
+    assert billing.reasons == [f"orders-{number}: it is ahead" for number in range(1, REASONS + 1)]
+    assert (shipping.group, shipping.lag, shipping.reasons) == ("shipping", None, [])
+
+
+def test_the_lag_of_a_group_is_known_only_with_that_of_all_partitions() -> None:
+    view = groups_view(Round(1.0, [stands("billing", 0), stands("billing", 1, lag=None)], False))
+    assert view.groups[0].lag is None and not view.synced
