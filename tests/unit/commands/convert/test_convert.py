@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mirror.cli import _exit_code, cli
+from mirror.cli import cli, exit_code
 from mirror.commands.convert import reading
 from mirror.commands.convert.command import Conversion, convert, shown
 from mirror.commands.convert.properties import parse
@@ -465,5 +465,5 @@ class TestCommand:
 
     def test_a_missing_file_is_exit_2(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
         monkeypatch.setattr("sys.argv", ["mirror", "convert", str(tmp_path / "none")])
-        assert _exit_code() == 2
+        assert exit_code() == 2
         assert "none: can't be read: No such file" in capsys.readouterr().err

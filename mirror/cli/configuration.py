@@ -1,0 +1,71 @@
+"""Commands about the configuration file. They connect to nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from mirror.cli.options import AS_JSON, CONFIG
+from mirror.config.load import load
+from mirror.text import plural
+
+
+@click.command()
+@CONFIG
+def validate(path: Path) -> None:
+    """Check a configuration, without any network.
+
+    \b
+    Exit codes: 0 valid, 2 not; each problem is one line with file, line and key.
+    Example: mirror validate -c mirror.yaml
+    """
+    settings = load(path)
+    flows = ", ".join(flow.name for flow in settings.flows)
+    click.echo(f"{path}: ok ({plural(len(settings.flows), 'flow')}: {flows})")
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the YAML to this file.")
+@click.option("--force", is_flag=True, help="Replace the output file if it exists.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if something that matters is not carried.")
+@AS_JSON
+def convert(file: Path, output: Path | None, force: bool, strict: bool, as_json: bool) -> None:
+    """Write MirrorMaker 2's configuration as mirror's, and account for each of its keys.
+
+    FILE is mm2.properties, one or more connectors of Kafka Connect (JSON or properties), or Strimzi's resource
+    KafkaMirrorMaker2 (YAML). The result goes to stdout and the account to stderr. Secrets are in neither: the account
+    says which environment variables to set. Connects to nothing.
+
+    \b
+    Exit codes: 0 written, 1 with --strict if something that matters is not carried, 2 bad use or unreadable input.
+    Example: mirror convert mm2.properties -o mirror.yaml
+    """
+    from mirror.commands.convert import command as verb  # noqa: PLC0415
+
+    found = verb.convert(file)
+    if output is not None:
+        verb.save(found, output, force)
+    if as_json:
+        click.echo(json.dumps(found.as_dict()))
+    else:
+        if output is None:
+            click.echo(found.text, nl=False)
+        click.echo(verb.shown(found), err=True)
+    sys.exit(1 if strict and not found.whole else 0)
+
+
+@click.command()
+def schema() -> None:
+    """Print the JSON schema of the configuration file, for editors.
+
+    \b
+    Exit code: 0.
+    Example: mirror schema > mirror.schema.json
+    """
+    from mirror.commands import schema as verb  # noqa: PLC0415
+
+    click.echo(json.dumps(verb.schema(), indent=2))

@@ -1,0 +1,57 @@
+"""The options that several commands share, and what follows from them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from mirror import logs
+from mirror.config.load import load
+from mirror.errors import ConfigError
+from mirror.settings import Flow, Log, Settings
+
+CONFIG = click.option(
+    "-c",
+    "--config",
+    "path",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The YAML configuration; see config.example.yaml.",
+)
+FLOW = click.option("--flow", metavar="SOURCE->TARGET", help="Only this flow, e.g. 'primary->backup'.")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+def load_quietly(path: Path) -> Settings:
+    """Load the settings for a short command, which logs only warnings."""
+    settings = load(path)
+    logs.configure(Log("warning", settings.log.format))
+    return settings
+
+
+def chosen_flows(settings: Settings, name: str | None) -> list[Flow]:
+    """The flow with this name, or all flows if there is none. Raises ConfigError for an unknown one."""
+    found = [flow for flow in settings.flows if name in (None, flow.name)]
+    if not found:
+        raise ConfigError([f"--flow {name}: no such flow; there are {', '.join(f.name for f in settings.flows)}"])
+    return found
+
+
+def chosen_flow(settings: Settings, name: str | None) -> Flow:
+    """The flow with this name, or the only one. Raises ConfigError for an unknown one, or if there are more."""
+    found = chosen_flows(settings, name)
+    if len(found) > 1:
+        raise ConfigError([f"--flow is needed, one of {', '.join(flow.name for flow in found)}"])
+    return found[0]
+
+
+def answer(as_json: bool, for_programs: Callable[[], object], for_people: Callable[[], str], well: bool) -> NoReturn:
+    """Print the result as JSON or as text, and exit with 0 if all is well, else with 1."""
+    click.echo(json.dumps(for_programs()) if as_json else for_people())
+    sys.exit(0 if well else 1)

@@ -1,0 +1,171 @@
+"""Commands that ask the clusters, and change nothing."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import click
+
+from mirror.cli.options import AS_JSON, CONFIG, FLOW, answer, chosen_flow, chosen_flows, load_quietly
+from mirror.errors import ConfigError
+from mirror.spark import security
+
+
+@click.command()
+@CONFIG
+@FLOW
+@AS_JSON
+def check(path: Path, flow: str | None, as_json: bool) -> None:
+    """Ask both clusters whether a run would work: connections, versions, permissions, limits. Changes nothing.
+
+    \b
+    Exit codes: 0 it would (there may be warnings), 1 a check has FAILED, 2 bad use.
+    Example: mirror check -c mirror.yaml
+    """
+    from mirror.commands.check import command as verb  # noqa: PLC0415
+
+    settings = load_quietly(path)
+    found = list(verb.check(settings, chosen_flows(settings, flow)))
+    failed = any(each.outcome == "FAILED" for each in found)
+    answer(
+        as_json,
+        lambda: {"failed": failed, "checks": [asdict(each) for each in found]},
+        lambda: "\n".join(map(str, found)),
+        not failed,
+    )
+
+
+@click.command()
+@CONFIG
+@FLOW
+@AS_JSON
+def plan(path: Path, flow: str | None, as_json: bool) -> None:
+    """Show what a run would create, change and copy: a dry run. Changes nothing.
+
+    \b
+    Exit codes: 0 shown, 1 a cluster does not answer, 2 bad use.
+    Example: mirror plan -c mirror.yaml
+    """
+    from mirror.commands import plan as verb  # noqa: PLC0415
+
+    found = [verb.dry_run(each) for each in chosen_flows(load_quietly(path), flow)]
+    answer(
+        as_json, lambda: {"flows": [asdict(each) for each in found]}, lambda: "\n\n".join(map(verb.shown, found)), True
+    )
+
+
+@click.command()
+@CONFIG
+@FLOW
+@click.option("--partitions", is_flag=True, help="Show a line for each partition instead of each topic.")
+@AS_JSON
+def status(path: Path, flow: str | None, partitions: bool, as_json: bool) -> None:
+    """Show the state of flows as their tasks report it on the target: works from anywhere, without HTTP.
+
+    \b
+    Exit codes: 0 all is well, 1 a partition is retrying, blocked or silent, or a flow does not run, 2 bad use.
+    Example: mirror status -c mirror.yaml --partitions
+    """
+    from mirror.commands import status as verb  # noqa: PLC0415
+
+    views = [verb.read_status(each) for each in chosen_flows(load_quietly(path), flow)]
+    well = all(view.well for view in views)
+    answer(
+        as_json,
+        lambda: {"well": well, "flows": [view.as_dict() for view in views]},
+        lambda: "\n\n".join(verb.shown(view, partitions) for view in views),
+        well,
+    )
+
+
+@click.command()
+@CONFIG
+@FLOW
+@click.option(
+    "--topic", "topics", metavar="TOPIC", multiple=True, help="Only this topic of the source; may be repeated."
+)
+@click.option(
+    "--differences", "shown", default=20, show_default=True, help="Most differences to show of each partition."
+)
+@click.option("--strict", is_flag=True, help="Exit with 1 also when some records or topics can't be compared.")
+@click.option("--master", metavar="URL", help="Another Spark master than the file's, e.g. local[*].")
+@AS_JSON
+def verify(
+    path: Path, flow: str | None, topics: tuple[str, ...], shown: int, strict: bool, master: str | None, as_json: bool
+) -> None:
+    """Compare source and target record by record, up to the committed positions: a Spark job.
+
+    It compares key, value, headers, timestamp and order, as read_committed consumers see them. The service may run
+    meanwhile. Records that retention has removed from one of the logs can't be compared, nor can compacted topics;
+    both are listed. A partition of which nothing was ever copied counts as a difference.
+
+    \b
+    Exit codes: 0 all that can be compared is equal, 1 something differs, can't be read, or nothing can be compared;
+    with --strict also when something can't be compared; 2 bad use.
+    Example: mirror verify -c mirror.yaml --topic orders
+    """
+    from mirror.commands.verify import command as verb  # noqa: PLC0415  # pyspark is slow to import
+
+    settings = load_quietly(path)
+    if master:
+        settings = replace(settings, spark=replace(settings.spark, master=master))
+        if wrong := list(security.problems(master, settings.spark.conf)):
+            raise ConfigError([f"--master {master}: spark.conf.{key}: {text}" for key, text in wrong])
+    found = verb.run(settings, chosen_flows(settings, flow), topics, sys.stderr)
+    equal = all(each.equal for each in found)
+    answer(
+        as_json,
+        lambda: {"equal": equal, "flows": [each.as_dict(shown) for each in found]},
+        lambda: "\n\n".join(verb.shown(each, shown) for each in found),
+        well=equal and (not strict or all(each.whole for each in found)),
+    )
+
+
+@click.command()
+@CONFIG
+@FLOW
+@click.option("--group", metavar="GROUP", help="All committed offsets of this consumer group.")
+@click.option("--topic", metavar="TOPIC", help="This topic, by its name on the source.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="This partition of the topic.")
+@click.option("--offset", type=click.IntRange(min=0), metavar="OFFSET", help="This offset of the partition.")
+@click.option("--reverse", is_flag=True, help="From the target to the source.")
+@AS_JSON
+def translate(
+    path: Path,
+    flow: str | None,
+    group: str | None,
+    topic: str | None,
+    partition: int | None,
+    offset: int | None,
+    reverse: bool,
+    as_json: bool,
+) -> None:
+    """Show where an offset of the source is on the target, or the offsets of a consumer group. Changes nothing.
+
+    A consumer that begins there reads the same record next. What is not known exactly is not guessed: the last column
+    says why.
+
+    \b
+    Exit codes: 0 all are translated, 1 some are not, 2 bad use.
+    Example: mirror translate -c mirror.yaml --group billing
+    """
+    from mirror.commands import translate as verb  # noqa: PLC0415
+    from mirror.model import Partition  # noqa: PLC0415
+
+    one = (topic, partition, offset)
+    if (group is None) == (None in one) or (group is not None and any(each is not None for each in one)):
+        raise click.UsageError("give either --group, or --topic with --partition and --offset")
+    chosen = chosen_flow(load_quietly(path), flow)
+    if group is not None:
+        offsets = verb.of_group(chosen, group, reverse)
+    else:
+        offsets = {Partition(topic or "", partition or 0): offset or 0}
+    found = verb.translate(chosen, offsets, reverse)
+    answer(
+        as_json,
+        lambda: {"flow": chosen.name, "reverse": reverse, "offsets": [each.as_dict() for each in found]},
+        lambda: verb.shown(found, reverse) if found else f"{chosen.name}: the group has no offsets of mirrored topics",
+        well=all(each.translated is not None for each in found),
+    )

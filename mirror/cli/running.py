@@ -1,0 +1,48 @@
+"""Commands that copy: the service, and the demo."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from mirror import logs
+from mirror.cli.options import CONFIG
+from mirror.config.load import load
+
+
+@click.command()
+@CONFIG
+def run(path: Path) -> None:
+    """Run the service until SIGTERM or Ctrl-C.
+
+    \b
+    Exit codes: 0 stopped, 1 failed, 2 bad configuration, 3 another service took over.
+    Example: mirror run -c mirror.yaml
+    """
+    settings = load(path)
+    logs.configure(settings.log)
+    from mirror.service.service import Service  # noqa: PLC0415  # pyspark is slow to import
+
+    Service(settings).run()
+
+
+@click.command()
+@click.option(
+    "--seconds", default=80.0, show_default=True, type=click.FloatRange(min=5), help="How long to write records."
+)
+@click.option(
+    "--keep", is_flag=True, help="Leave everything running until Ctrl-C, without the kill and the comparison."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; progress goes to stderr.")
+def demo(seconds: float, keep: bool, as_json: bool) -> None:
+    """Show mirror at work between two local clusters: takes about two minutes.
+
+    \b
+    Exit codes: 0 both clusters are equal, 1 they are not or something failed, 2 Java is missing.
+    Example: mirror demo
+    """
+    from mirror.demo.command import run  # noqa: PLC0415  # only this verb needs it
+
+    sys.exit(0 if run(seconds, keep, as_json) else 1)
