@@ -38,7 +38,7 @@ class TimestampCheck:
         self.refused: Sequence[str] = ()  # at the last look, sorted; always empty if the flow accepts it
         self.compacted: set[str] = set()  # topics, as last seen or created
 
-    def look(self, existing: Iterable[str], goes_on: Callable[[], object] = lambda: None) -> None:
+    def look(self, existing: Iterable[str], progressed: Callable[[], object] = lambda: None) -> None:
         """Ask for the effective setting of remote topics. Raises ClusterAway.
 
         Where it can't be read it is not known: the producer still finds it in the target's answers.
@@ -52,7 +52,7 @@ class TimestampCheck:
                 found |= {name for name, config in configs.items() if config.get(TYPE) == REPLACED}
             self.note(configs)
             self._tell_hidden(hidden)
-            goes_on()
+            progressed()
         looked = set(asked)
         self._kept = [name for name in self._kept if name in wanted - looked]
         self._kept += [name for name in asked if name not in found]

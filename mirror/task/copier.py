@@ -87,19 +87,19 @@ class RecordCopier:
         return self._facts.last_used
 
     @property
-    def step_lasts(self) -> float:
+    def step_held_for(self) -> float:
         """Seconds that the running step, or its last part, has taken so far; 0 when none runs."""
-        return self._facts.turn.lasts
+        return self._facts.step_lock.held_for
 
     @property
     def stack(self) -> str:
         """Where the running step is; "" when none runs."""
-        return self._facts.turn.stack
+        return self._facts.step_lock.stack
 
     def close_idle_producer(self) -> bool:
         """Close the producer unless a step runs; the next record opens another. True if one was closed."""
         facts = self._facts
-        if not self.has_producer or not facts.turn.take_early():
+        if not self.has_producer or not facts.step_lock.acquire():
             return False
         closed = self.has_producer  # a step may have discarded it just before
         try:
@@ -108,14 +108,14 @@ class RecordCopier:
                 if facts.state is State.RUNNING:
                     facts.become(State.STARTING)
         finally:
-            self._end_turn()
+            self._finish()
         return closed
 
     # The step.
 
     def step(self) -> None:
         """Do what is due: at most one transaction with records. Errors end here, for the partition fails alone."""
-        if not self._facts.turn.take():
+        if not self._facts.step_lock.acquire_if_due():
             return
         try:
             if not self._attempt():
@@ -123,7 +123,7 @@ class RecordCopier:
         except Exception:
             log.exception("defect", extra=self._facts.where)
         finally:
-            self._end_turn()
+            self._finish()
 
     def _attempt(self) -> bool:
         """Work, and recover from what that raises. False after a defect of the recovery itself.
@@ -157,7 +157,7 @@ class RecordCopier:
             self._perform(step)
             if step.means_running:
                 self._facts.become(State.RUNNING)  # only now: a try is no recovery
-            if step.ends_turn:
+            if step.is_last:
                 return
             taken_over = step is Step.TAKE_OVER
             self._publish()
@@ -216,7 +216,7 @@ class RecordCopier:
 
     def _renew(self) -> None:
         self._facts.renew_position(self._session)
-        self._facts.turn.goes_on()
+        self._facts.step_lock.progressed()
 
     def _face_loss(self) -> None:
         self._losses.face(self._session, self._own)
@@ -271,15 +271,15 @@ class RecordCopier:
             return
         facts.stop(error, follows)
 
-    def _end_turn(self) -> None:
+    def _finish(self) -> None:
         """Publish how the partition stands, and see to its next step."""
         facts, wake = self._facts, None
         try:
             self._publish()
             view = facts.view(self.has_producer)
-            wake = next_wake(view, facts.turn.paced, self._services.flow.batch_max_records)
+            wake = next_wake(view, facts.step_lock.paced, self._services.flow.batch_max_records)
         finally:
-            facts.turn.end()
+            facts.step_lock.release()
         if wake is not None:
             self._request(wake)
         for event in self._inbox.waiting():  # while the step ran, nobody was woken for them
@@ -290,9 +290,9 @@ class RecordCopier:
 
     def _delay_of(self, event: Event) -> float:
         owes = self.has_producer or 0 <= self.snapshot.position.offset < (self.buffer.drained_to or 0)
-        return delay_of(event, self._facts.turn.paced, owes)
+        return delay_of(event, self._facts.step_lock.paced, owes)
 
     def _request(self, delay: float) -> None:
-        after = self._facts.turn.request(delay)
+        after = self._facts.step_lock.request(delay)
         if after is not None:
             self._services.scheduler.schedule(self, after)

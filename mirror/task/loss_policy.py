@@ -43,9 +43,9 @@ class LossPolicy:
     def _judge(self, said: str, session: RecordSession, own: Own) -> None:
         facts, source, flow = self._facts, self._services.source, self._flow
         loss = loss_detection.find(source, facts.partition, facts.topic, facts.ledger.at, said)
-        facts.turn.goes_on()
+        facts.step_lock.progressed()
         if not loss and (loss := corruption.find(flow, source, facts.partition, facts.ledger.at, said)):
-            facts.turn.goes_on()
+            facts.step_lock.progressed()
             session = self._promise(session, own)
         if not loss:
             facts.back_off()  # the consumer may say the same again: its metadata come from another broker

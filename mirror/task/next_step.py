@@ -23,7 +23,7 @@ class Step(Enum):
     SETTLE = auto()  # commit what an idle partition owes the target
 
     @property
-    def ends_turn(self) -> bool:
+    def is_last(self) -> bool:
         """False if another step may follow at once."""
         return self not in (Step.TAKE_OVER, Step.RENEW)
 

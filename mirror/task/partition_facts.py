@@ -21,7 +21,7 @@ from mirror.task.next_step import View
 from mirror.task.partition_snapshot import PartitionSnapshot
 from mirror.task.position_ledger import PositionLedger, Start
 from mirror.task.task_services import TaskServices
-from mirror.task.turn import Turn
+from mirror.task.transaction_threads import StepLock
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +29,9 @@ FOREIGN = "the position belongs to a topic that was deleted"
 
 
 class PartitionFacts:
-    """Only the thread that has the partition's turn reads or changes it; others read the snapshot.
+    """Only the thread that holds the partition's step lock reads or changes it; others read the snapshot.
 
-    `buffer` and `turn` are the exceptions: they have locks of their own.
+    `buffer` and `step_lock` are the exceptions: they have locks of their own.
     """
 
     def __init__(self, services: TaskServices, partition: Partition, topic: Topic, start: Start) -> None:
@@ -40,7 +40,7 @@ class PartitionFacts:
         self.topic = topic
         self.identity = uuid.uuid4().hex[:16]
         self.buffer = RecordBuffer(start.offset)
-        self.turn = Turn(services.clock)
+        self.step_lock = StepLock(services.clock)
         early = flow.start == "earliest"
         self.ledger = PositionLedger(start, topic, early, services.plan.renew_interval, services.clock)
         self.counters = Counters()
@@ -168,18 +168,18 @@ class PartitionFacts:
         """A transaction was committed: the next one waits as long as this one took."""
         self.ledger.committed(position, self._plan.renew_interval)
         self.counters.committed(records, session.duration)
-        self.turn.not_before = session.ended + min(self._flow.transaction_linger_max, session.duration)
+        self.step_lock.not_before = session.ended + min(self._flow.transaction_linger_max, session.duration)
         self._backoff.reset()
         self._errors.clear()
 
     def back_off(self, seconds: float | None = None) -> None:
         """Make no step before the back-off, or before so many seconds have passed, unless an event asks for one."""
-        self.turn.not_before = self._clock.monotonic() + (self._backoff.next() if seconds is None else seconds)
+        self.step_lock.not_before = self._clock.monotonic() + (self._backoff.next() if seconds is None else seconds)
 
     def stop(self, error: MirrorError, follows: Recovery) -> None:
         """An error has stopped the partition, which tries again after the back-off."""
         if follows.becomes is State.PAUSED:
-            self.ledger.renew_again(self.turn.not_before)
+            self.ledger.renew_again(self.step_lock.not_before)
         else:
             if follows.drops_buffer:
                 self.buffer.invalidate()

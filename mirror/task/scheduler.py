@@ -56,7 +56,7 @@ class DelayQueue(Generic[T]):
             self._changed.notify_all()
 
 
-class Lane(Generic[T]):
+class AdmissionQueue(Generic[T]):
     """Lets so many items in at once; others wait in order."""
 
     def __init__(self, width: int) -> None:

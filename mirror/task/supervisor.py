@@ -197,7 +197,7 @@ class Supervisor(threading.Thread):
         hung_after = max(HUNG_LEAST, HUNG_AFTER * self._flow.transaction_timeout)
         slow = 0
         for copier in (*self._staying(), *(leaving for leaving, _ in self._leaving)):
-            lasts = copier.step_lasts
+            lasts = copier.step_held_for
             slow += lasts > SLOW_AFTER
             if lasts > hung_after:
                 # Seen with librdkafka 2.16, whose send_offsets_to_transaction can forget its time-out.

@@ -39,16 +39,16 @@ class TakeOver:
         producer = self._producer()
         producer.fence()
         if self._flow.exactly_once:
-            self._facts.turn.goes_on()
+            self._facts.step_lock.progressed()
             self._services.positions.await_settled(*self._remote)
-            self._facts.turn.goes_on()
+            self._facts.step_lock.progressed()
         return producer
 
     def load(self, producer: TargetProducer) -> RecordSession:
         """Load the position that counts. Raises DecisionNeeded if it can't be believed and nobody has decided."""
         facts = self._facts
         found = self._services.positions.load(*self._remote)
-        facts.turn.goes_on()
+        facts.step_lock.progressed()
         # The session is here before the position is believed, so that an error discards it.
         session = RecordSession(self._flow, facts.partition, self._topic, producer, self._services.clock)
         facts.session = session

@@ -1,13 +1,17 @@
-"""The threads that make the partitions' steps, and when each step is due."""
+"""The threads that run the partitions' transactions, and the lock that lets one of them at a time use a producer."""
 
 from __future__ import annotations
 
+import sys
 import threading
+import traceback
 
+from mirror.clock import Clock
 from mirror.settings import Flow
-from mirror.task.scheduler import DelayQueue, Lane, Steps
+from mirror.task.scheduler import AdmissionQueue, DelayQueue, Steps
 
 THREADS_MAX = 128  # of transactions in a task
+FRAMES = 30  # most frames of a stack that are told
 
 
 class TransactionThreads:
@@ -19,7 +23,7 @@ class TransactionThreads:
         self._stepped = stepped  # set after every step
         self._due: DelayQueue[Steps] = DelayQueue()
         # Partitions that an error has stopped may wait for long at each try: they must leave threads for the others.
-        self._for_stopped: Lane[Steps] = Lane(max(1, flow.transaction_threads // 2))
+        self._for_stopped: AdmissionQueue[Steps] = AdmissionQueue(max(1, flow.transaction_threads // 2))
 
     def schedule(self, item: Steps, delay: float) -> None:
         """Have `item.step` called in `delay` seconds."""
@@ -55,3 +59,79 @@ class TransactionThreads:
     def _admit(self, item: Steps | None) -> None:
         if item is not None:
             self._due.put(item)
+
+
+class StepLock:
+    """The lock of one partition's step. Who holds it may use the partition's producer, and may close it.
+
+    Any thread may request a step. A transaction thread acquires the lock for it once it is due.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.not_before = 0.0  # monotonic: pacing or back-off
+        self._lock = threading.Lock()  # guards all below
+        self._running = False
+        self._thread = 0  # whose step it is
+        self._began = 0.0  # monotonic
+        self._wake_at: float | None = None
+
+    def request(self, delay: float | None = None) -> float | None:
+        """Make a step due in `delay` seconds, or when pacing and back-off allow it.
+
+        Returns the seconds after which to wake a thread for it; None: that has been seen to.
+        """
+        now = self._clock.monotonic()
+        with self._lock:
+            due = max(now, self.not_before) if delay is None else now + delay
+            if self._running or (self._wake_at is not None and self._wake_at <= due):
+                return None
+            self._wake_at = due
+        return due - now
+
+    def acquire_if_due(self) -> bool:
+        """Acquire the lock for a step; False if none is due, or one runs."""
+        with self._lock:
+            due = self._wake_at is not None and self._wake_at <= self._clock.monotonic()
+            return due and self._acquire()
+
+    def acquire(self) -> bool:
+        """Acquire the lock, due or not; False if a step runs. Request again what comes due meanwhile."""
+        with self._lock:
+            return self._acquire()
+
+    def _acquire(self) -> bool:
+        if self._running:
+            return False
+        self._running, self._began, self._wake_at = True, self._clock.monotonic(), None
+        self._thread = threading.get_ident()
+        return True
+
+    def release(self) -> None:
+        """The step is over."""
+        with self._lock:
+            self._running = False
+
+    def progressed(self) -> None:
+        """A part of the step is done. Each part may take as long as a transaction, so the time begins anew."""
+        with self._lock:
+            self._began = self._clock.monotonic()
+
+    @property
+    def paced(self) -> float:
+        """Seconds until pacing and back-off allow a step."""
+        return max(0.0, self.not_before - self._clock.monotonic())
+
+    @property
+    def stack(self) -> str:
+        """Where the running step is, the innermost call first; "" when none runs."""
+        with self._lock:
+            frame = sys._current_frames().get(self._thread) if self._running else None
+        calls = traceback.extract_stack(frame)[::-1][:FRAMES] if frame is not None else []
+        return " < ".join(f"{each.name} ({each.filename}:{each.lineno})" for each in calls)
+
+    @property
+    def held_for(self) -> float:
+        """Seconds that the running step, or its last part, has taken so far; 0 when none runs."""
+        with self._lock:
+            return self._clock.monotonic() - self._began if self._running else 0.0

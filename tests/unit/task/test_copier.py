@@ -385,11 +385,11 @@ def test_a_hanging_step_tells_where(world: World) -> None:
     thread.start()
     assert reached.wait(30)
     world.time += 100
-    assert copier.step_lasts >= 100
+    assert copier.step_held_for >= 100
     assert "hang (" in copier.stack and "fence (" in copier.stack and "step (" in copier.stack
     goes_on.set()
     thread.join(30)
-    assert copier.stack == "" and copier.step_lasts == 0
+    assert copier.stack == "" and copier.step_held_for == 0
 
 
 def test_who_is_let_go_during_a_take_over_copies_nothing_more(world: World) -> None:

@@ -105,11 +105,11 @@ def test_rules_that_hold_in_every_view() -> None:
             assert after in owner, "a producer is opened only for something that it has to do"
 
 
-def test_a_turn_ends() -> None:
+def test_a_step_ends() -> None:
     """What a take-over or a renewal may follow can't have them come again and again."""
     for view in every_view():
         made: list[Step] = []
-        while not made or not made[-1].ends_turn:
+        while not made or not made[-1].is_last:
             made.append(next_step(view))
             if made[-1] is Step.TAKE_OVER:
                 view = replace(view, has_producer=True, opened=True)  # noqa: PLW2901

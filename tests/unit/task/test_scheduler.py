@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirror.task.scheduler import DelayQueue, Lane
+from mirror.task.scheduler import AdmissionQueue, DelayQueue
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=8))
@@ -62,20 +62,20 @@ def test_closing_lets_every_taker_go() -> None:
     assert queue.take() is None
 
 
-def test_a_lane_lets_as_many_in_as_it_is_wide_and_the_others_in_order() -> None:
-    lane: Lane[str] = Lane(2)
-    assert [lane.enter(item) for item in "abcd"] == [True, True, False, False]
-    assert lane.leave() == "c" and lane.enter("c")
-    assert not lane.enter("e")
-    assert lane.leave() == "d" and lane.leave() == "e"
-    assert lane.enter("d") and lane.enter("e") and not lane.enter("f")
+def test_a_queue_lets_as_many_in_as_it_is_wide_and_the_others_in_order() -> None:
+    queue: AdmissionQueue[str] = AdmissionQueue(2)
+    assert [queue.enter(item) for item in "abcd"] == [True, True, False, False]
+    assert queue.leave() == "c" and queue.enter("c")
+    assert not queue.enter("e")
+    assert queue.leave() == "d" and queue.leave() == "e"
+    assert queue.enter("d") and queue.enter("e") and not queue.enter("f")
 
 
 def test_who_waits_gets_in_though_others_have_lost_interest() -> None:
     """An item may wait twice; the second time, it does not want to enter any more."""
-    lane: Lane[str] = Lane(1)
-    assert lane.enter("a") and not lane.enter("a") and not lane.enter("b")
-    assert lane.next() is None, "there is no room"
-    assert lane.leave() == "a", "which does not enter now"
-    assert lane.next() == "b" and lane.enter("b")
-    assert lane.leave() is None and lane.next() is None
+    queue: AdmissionQueue[str] = AdmissionQueue(1)
+    assert queue.enter("a") and not queue.enter("a") and not queue.enter("b")
+    assert queue.next() is None, "there is no room"
+    assert queue.leave() == "a", "which does not enter now"
+    assert queue.next() == "b" and queue.enter("b")
+    assert queue.leave() is None and queue.next() is None

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from mirror.task.transaction_threads import THREADS_MAX, TransactionThreads
+from mirror.clock import Clock
+from mirror.task.transaction_threads import THREADS_MAX, StepLock, TransactionThreads
 from tests.unit.test_naming import flow
 
 
@@ -75,3 +77,48 @@ def test_threads_have_a_bound() -> None:
     with running(1) as (pool, _):
         pool.have(slow=10 * THREADS_MAX)
         assert len(pool.threads) == THREADS_MAX
+
+
+def test_nothing_is_due_before_somebody_asks() -> None:
+    assert not StepLock(Clock()).acquire_if_due()
+
+
+def test_the_earliest_request_counts() -> None:
+    lock = StepLock(Clock())
+    assert lock.request(60) == 60
+    assert lock.request(90) is None
+    assert not lock.acquire_if_due()
+    assert lock.request(0) == 0
+    assert lock.acquire_if_due()
+
+
+def test_pacing_holds_back_what_names_no_time() -> None:
+    lock = StepLock(Clock())
+    lock.not_before = time.monotonic() + 60
+    after = lock.request()
+    assert after is not None and 59 < after <= 60
+    assert not lock.acquire_if_due()
+
+
+def test_a_step_that_runs_needs_no_waking_and_lasts() -> None:
+    lock = StepLock(Clock())
+    lock.request(0)
+    assert lock.held_for == 0 and lock.acquire_if_due()
+    assert lock.request(0) is None
+    assert not lock.acquire_if_due() and not lock.acquire()
+    before = lock.held_for
+    lock.progressed()
+    assert lock.held_for <= before + 1
+    lock.release()
+    assert lock.held_for == 0
+    assert not lock.acquire_if_due(), "what was asked for meanwhile has to be asked for again"
+    assert lock.acquire()
+
+
+def test_of_many_threads_one_takes_it() -> None:
+    lock = StepLock(Clock())
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(20):
+            lock.request(0)
+            assert sum(pool.map(lambda _: lock.acquire_if_due(), range(8))) == 1
+            lock.release()
