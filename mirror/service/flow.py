@@ -1,18 +1,14 @@
-"""One flow in the service: takes its lead, publishes its plans, runs its Spark query and follows its reports."""
+"""One flow in the service: takes its lead, publishes its plans, and follows its reports."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 
-from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
-from pyspark.sql.streaming.query import StreamingQuery
+from py4j.protocol import Py4JError
 
 from mirror.backoff import Backoff
 from mirror.control.control_topics import StatusReader
@@ -24,17 +20,15 @@ from mirror.groups.heartbeat_sender import HeartbeatSender
 from mirror.groups.map_cleaner import MapCleaner
 from mirror.logs import OnChange
 from mirror.model import Partition, Topic
-from mirror.service.hung_tasks import HungTasks
+from mirror.service.flow_health import FlowHealth
+from mirror.service.flow_query import FlowQuery
 from mirror.service.plan_changes import plan_changes
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
-from mirror.spark import epoch as epochs
 from mirror.spark.session import SparkDriver
 from mirror.status.flow_status import FlowStatus
-from mirror.target import timestamps
 from mirror.target.position_renewal import Renewal
-from mirror.text import BUG, plural
-from mirror.timing import SILENCE
+from mirror.text import BUG
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +48,6 @@ class FlowRunner(threading.Thread):
         self.failure: MirrorError | None = None
         self.beat = time.monotonic()  # when the loop last ran; /livez looks at it
         self._flow = flow
-        self._share = share  # number of flows that share Spark's cores
-        self._spark = spark
         self._stopping = stopping
         self._leader = FlowLeader(flow, leader)
         self._monitor = TopicMonitor(flow)
@@ -64,13 +56,10 @@ class FlowRunner(threading.Thread):
         self._group_rounds = GroupRounds(flow, self._on_round)
         self._heartbeats = HeartbeatSender(flow)
         self._gate = ConflictGuard(flow, self._leader)
-        self._query: StreamingQuery | None = None
-        self._epoch_ended = threading.Event()
-        self._epoch_ended.set()
+        self._query = FlowQuery(flow, self.status, spark, share)
+        self._health = FlowHealth(flow, self.status, self._leader, self._monitor, self._query)
         self.drained = threading.Event()
         self._waits_for = OnChange()  # the reason of the last warning
-        self._silent = 0  # partitions without a task at the last check
-        self._hung = HungTasks()
         self._where = {"flow": flow.name}
 
     def run(self) -> None:
@@ -99,21 +88,15 @@ class FlowRunner(threading.Thread):
         follower.join()
         if isinstance(self.failure, Superseded):
             self.status.planned(self.status.generation, [])  # the new leader reports its partitions
-            self._end_query()  # its tasks have seen the new leader's plan
+            self._query.stop()  # its tasks have seen the new leader's plan
 
     def drain(self) -> None:
         """Tell the tasks to finish, end the query and set `drained`."""
         self.join()  # first, so that the loop cannot publish a plan after the order to stop
         if not isinstance(self.failure, Superseded):
             self._order_stop()
-        self._end_query()
+        self._query.stop()
         self.drained.set()
-
-    def _end_query(self) -> None:
-        self._epoch_ended.wait()
-        if self._query is not None:
-            with contextlib.suppress(Py4JError, PySparkException, ConnectionError):
-                self._query.stop()
 
     def _order_stop(self) -> None:
         """Tell the tasks to stop, and try until it succeeds: whoever waits for `drained` has a deadline."""
@@ -141,20 +124,19 @@ class FlowRunner(threading.Thread):
         while self._monitor.in_doubt and not self._stopping.wait(CHECK_INTERVAL):
             topics = self._look()
         self._renewal.ask()
-        while not self._spark.done() and not self._stopping.wait(0.05):
+        while self._query.spark_is_starting and not self._stopping.wait(0.05):
             self.beat = time.monotonic()
         if self._stopping.is_set():
             return None
-        slots = self._slots()
-        self._keep_query()  # its processes start while leadership is taken
+        slots = self._query.slots()
+        self._query.keep()  # its processes start while leadership is taken
         # Leadership is taken last: a service that cannot run the flow must not fence the one that does.
         self._leader.take()
         self.status.leads = True
         self._publish(topics, slots)
         if self._waits_for.clear():
             log.info("flow recovered", extra=self._where)
-        self._check_health()
-        self._hung.forget()
+        self._health.begin()
         return slots
 
     def _keep_lead(self, slots: int, backoff: Backoff) -> None:
@@ -162,16 +144,14 @@ class FlowRunner(threading.Thread):
         led = refreshed = time.monotonic()
         decisions = self._leader.control.decisions
         while not self._stopping.wait(CHECK_INTERVAL):
-            self._keep_query()
+            self._query.keep()
             self._keep_own_topics()
             self._leader.check()
-            self._log_lost_tasks()
-            self._check_health()
-            self._end_hung_tasks()
+            self._health.check()
             self.beat = time.monotonic()
             if self.beat - led > STEADY_AFTER:
                 backoff.reset()
-            slots, before = self._slots(), slots
+            slots, before = self._query.slots(), slots
             has_decided = self._leader.control.decisions is not decisions
             decisions = self._leader.control.decisions
             due = slots != before or has_decided or self._leader.control.awaits_plan or self._monitor.in_doubt
@@ -207,10 +187,6 @@ class FlowRunner(threading.Thread):
     def _on_progress(self) -> None:
         self.beat = time.monotonic()
 
-    def _slots(self) -> int:
-        """This flow's share of the tasks that Spark can run at once."""
-        return max(1, self._spark.result().slots() // self._share)
-
     def _publish(self, topics: dict[str, Topic], slots: int) -> None:
         """Publish the plan that follows from `topics` and `slots`, and keep the query running for it."""
         self._log_changes(topics)
@@ -222,7 +198,7 @@ class FlowRunner(threading.Thread):
             self.status.planned(plan.generation, plan.slices)
             counts = {"topics": len(plan.topics), "partitions": self.status.size, "slices": len(plan.slices)}
             log.info("plan", extra={**self._where, "generation": plan.generation, **counts})
-        self._keep_query()
+        self._query.keep()
         self.status.active = True
 
     def _weights(self) -> Mapping[Partition, float]:
@@ -239,79 +215,6 @@ class FlowRunner(threading.Thread):
             log.log(change.level, change.message, extra={**self._where, **change.fields})
             if change.event:
                 self.status.remember(change.event)
-
-    def _log_lost_tasks(self) -> None:
-        """Log tasks whose slice another one has claimed: Spark does not report that it started a task again."""
-        plan = self._leader.control.plan
-        for index in self._leader.lost_tasks():
-            partitions = len(plan.slices[index]) if plan and index < len(plan.slices) else None
-            where = {**self._where, "slice": index, "partitions": partitions}
-            log.warning("task lost, another one has taken its slice over", extra=where)
-            self.status.lost_tasks += 1
-            self.status.remember(f"the task of slice {index} was lost, another one has taken the slice over")
-
-    def _check_health(self) -> None:
-        """Find partitions that nobody reports: Spark does not report tasks that cannot start."""
-        before, self._silent = self._silent, self.status.silent_partitions()
-        silent = f"{plural(self._silent, 'partition')} without a task for {SILENCE:.0f} s" if self._silent else ""
-        if self._silent and not before:
-            log.warning("partitions without a task", extra={**self._where, "partitions": self._silent})
-        nothing_runs = self._silent == self.status.size
-        self.status.tell_problem(silent if nothing_runs else "")
-        lacking = [silent] if silent and not nothing_runs else []
-        refused, replacing = self._monitor.refused, self._monitor.timestamps.refused
-        self.status.refused = [*refused, *replacing]
-        if refused:
-            some = min(refused)
-            why = refused[some].str()
-            count = plural(len(refused), "topic")
-            lacking.append(f"the target refuses to create or grow {count}, e.g. {some}: {why}")
-        if replacing:
-            count = plural(len(replacing), "remote topic")
-            lacking.append(f"nothing is copied to {count}, e.g. {replacing[0]}: {timestamps.REASON}")
-        self.status.lacking = "; ".join(lacking)
-
-    def _end_hung_tasks(self) -> None:
-        """End the query if tasks, or the process that plans them, have hung for too long.
-
-        Raises FlowError, after which all of the flow's tasks are started again; MirrorError if Spark can't end them.
-        """
-        count = self.status.silent_tasks() if self._silent else 0
-        can_run = count > 0 and self._spark.result().slots() > 0
-        if not self._hung.is_over(count, can_run, time.monotonic()):
-            return
-        query, self._query = self._query, None
-        assert query is not None
-        try:
-            query.stop()
-        except (Py4JJavaError, PySparkException) as error:
-            reason = "Spark does not end a task that hangs: start the service again"
-            raise MirrorError(f"flow {self._flow.name}: {reason}") from error
-        raise FlowError(
-            f"flow {self._flow.name}: {plural(count, 'task')} did not answer: all of its tasks are started again"
-        )
-
-    def _keep_query(self) -> None:
-        """Start the query if there is none. Raises FlowError if it has ended; the next call starts it again."""
-        query, self._query = self._query, None
-        if query is None:
-            self._query = self._spark.result().start(self._flow, self._receive)
-        elif query.isActive:
-            self._query = query
-        else:
-            self._epoch_ended.set()
-            self.status.active = False
-            failure = query.exception()
-            raise FlowError(f"Spark query ended: {_first_line(failure)}")
-
-    def _receive(self, receipts: DataFrame, epoch: int) -> None:
-        """Run an epoch: Spark runs its tasks when their receipts are collected."""
-        self._epoch_ended.clear()
-        try:
-            for row in epochs.run(receipts):
-                log.debug("receipt", extra={**self._where, "epoch": epoch, **row.asDict()})
-        finally:
-            self._epoch_ended.set()
 
     def _wait_out(self, error: MirrorError, backoff: Backoff) -> None:
         self.status.tell_problem(str(error), error.blocked)
@@ -340,8 +243,3 @@ class FlowRunner(threading.Thread):
                 self._stopping.wait(BUG_DELAY)
         if reader is not None:
             reader.close()
-
-
-def _first_line(error: object) -> str:
-    lines = str(error or "no reason given").strip().splitlines()
-    return lines[0][:300]

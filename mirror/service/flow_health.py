@@ -1,0 +1,95 @@
+"""What is wrong with a flow that is led: tasks that were lost, are silent or hang, and topics that are refused."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from mirror.control.leadership import FlowLeader
+from mirror.errors import FlowError
+from mirror.service.flow_query import FlowQuery
+from mirror.service.hung_tasks import HungTasks
+from mirror.service.topic_monitor import TopicMonitor
+from mirror.settings import Flow
+from mirror.status.flow_status import FlowStatus
+from mirror.target import timestamps
+from mirror.text import plural
+from mirror.timing import SILENCE
+
+log = logging.getLogger(__name__)
+
+
+class FlowHealth:
+    """Finds what is wrong, says it in the log and in the flow's status, and ends tasks that hang."""
+
+    def __init__(
+        self, flow: Flow, status: FlowStatus, leader: FlowLeader, monitor: TopicMonitor, query: FlowQuery
+    ) -> None:
+        self._flow = flow
+        self._status = status
+        self._leader = leader
+        self._monitor = monitor
+        self._query = query
+        self._silent = 0  # partitions without a task at the last check
+        self._hung = HungTasks()
+        self._where = {"flow": flow.name}
+
+    def begin(self) -> None:
+        """Look once, when the lead was taken: no task can be said to hang yet."""
+        self._look()
+        self._hung.forget()
+
+    def check(self) -> None:
+        """Look again, and end tasks that hang.
+
+        Raises FlowError, after which all of the flow's tasks are started again; MirrorError if Spark can't end them.
+        """
+        self._log_lost_tasks()
+        self._look()
+        self._end_hung_tasks()
+
+    def _log_lost_tasks(self) -> None:
+        """Log tasks whose slice another one has claimed: Spark does not report that it started a task again."""
+        plan = self._leader.control.plan
+        for index in self._leader.lost_tasks():
+            partitions = len(plan.slices[index]) if plan and index < len(plan.slices) else None
+            where = {**self._where, "slice": index, "partitions": partitions}
+            log.warning("task lost, another one has taken its slice over", extra=where)
+            self._status.lost_tasks += 1
+            self._status.remember(f"the task of slice {index} was lost, another one has taken the slice over")
+
+    def _look(self) -> None:
+        """Find partitions that nobody reports: Spark does not report tasks that cannot start. And refused topics."""
+        before, self._silent = self._silent, self._status.silent_partitions()
+        silent = f"{plural(self._silent, 'partition')} without a task for {SILENCE:.0f} s" if self._silent else ""
+        if self._silent and not before:
+            log.warning("partitions without a task", extra={**self._where, "partitions": self._silent})
+        nothing_runs = self._silent == self._status.size
+        self._status.tell_problem(silent if nothing_runs else "")
+        lacking = [silent] if silent and not nothing_runs else []
+        self._status.lacking = "; ".join([*lacking, *self._refused_topics()])
+
+    def _refused_topics(self) -> list[str]:
+        refused, replacing = self._monitor.refused, self._monitor.timestamps.refused
+        self._status.refused = [*refused, *replacing]
+        lacking = []
+        if refused:
+            some = min(refused)
+            why = refused[some].str()
+            count = plural(len(refused), "topic")
+            lacking.append(f"the target refuses to create or grow {count}, e.g. {some}: {why}")
+        if replacing:
+            count = plural(len(replacing), "remote topic")
+            lacking.append(f"nothing is copied to {count}, e.g. {replacing[0]}: {timestamps.REASON}")
+        return lacking
+
+    def _end_hung_tasks(self) -> None:
+        """End the query if tasks, or the process that plans them, have hung for too long."""
+        count = self._status.silent_tasks() if self._silent else 0
+        can_run = count > 0 and self._query.can_run()
+        if not self._hung.is_over(count, can_run, time.monotonic()):
+            return
+        self._query.abort()
+        raise FlowError(
+            f"flow {self._flow.name}: {plural(count, 'task')} did not answer: all of its tasks are started again"
+        )

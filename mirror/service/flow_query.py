@@ -1,0 +1,95 @@
+"""A flow's Spark query, which runs the flow's tasks in epochs: started, watched and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from concurrent.futures import Future
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from mirror.errors import FlowError, MirrorError
+from mirror.settings import Flow
+from mirror.spark import epoch as epochs
+from mirror.spark.session import SparkDriver
+from mirror.status.flow_status import FlowStatus
+
+log = logging.getLogger(__name__)
+
+
+class FlowQuery:
+    """The query of one flow. Spark runs its epochs in a thread of its own; all else is called by one thread at a time.
+
+    Every method raises Py4JError or ConnectionError when Spark's JVM is gone, but `stop`.
+    """
+
+    def __init__(self, flow: Flow, status: FlowStatus, spark: Future[SparkDriver], share: int) -> None:
+        """`share` is the number of flows that share Spark's cores."""
+        self._flow = flow
+        self._status = status
+        self._spark = spark
+        self._share = share
+        self._query: StreamingQuery | None = None
+        self._epoch_ended = threading.Event()
+        self._epoch_ended.set()
+
+    @property
+    def spark_is_starting(self) -> bool:
+        """True until Spark has started, or has failed to."""
+        return not self._spark.done()
+
+    def slots(self) -> int:
+        """This flow's share of the tasks that Spark can run at once; at least one. Raises what Spark's start raised."""
+        return max(1, self._spark.result().slots() // self._share)
+
+    def can_run(self) -> bool:
+        """False while Spark has no executors."""
+        return self._spark.result().slots() > 0
+
+    def keep(self) -> None:
+        """Start the query if there is none. Raises FlowError if it has ended; the next call starts it again."""
+        query, self._query = self._query, None
+        if query is None:
+            self._query = self._spark.result().start(self._flow, self._receive)
+        elif query.isActive:
+            self._query = query
+        else:
+            self._epoch_ended.set()
+            self._status.active = False
+            failure = query.exception()
+            raise FlowError(f"Spark query ended: {_first_line(failure)}")
+
+    def _receive(self, receipts: DataFrame, epoch: int) -> None:
+        """Run an epoch: Spark runs its tasks when their receipts are collected."""
+        self._epoch_ended.clear()
+        try:
+            for row in epochs.run(receipts):
+                log.debug("receipt", extra={"flow": self._flow.name, "epoch": epoch, **row.asDict()})
+        finally:
+            self._epoch_ended.set()
+
+    def abort(self) -> None:
+        """End the query, whose tasks hang; `keep` starts another one. Raises MirrorError if Spark can't end them."""
+        query, self._query = self._query, None
+        assert query is not None
+        try:
+            query.stop()
+        except (Py4JJavaError, PySparkException) as error:
+            reason = "Spark does not end a task that hangs: start the service again"
+            raise MirrorError(f"flow {self._flow.name}: {reason}") from error
+
+    def stop(self) -> None:
+        """Wait until the tasks have ended by themselves, then end the query."""
+        self._epoch_ended.wait()
+        if self._query is not None:
+            with contextlib.suppress(Py4JError, PySparkException, ConnectionError):
+                self._query.stop()
+
+
+def _first_line(error: object) -> str:
+    lines = str(error or "no reason given").strip().splitlines()
+    return lines[0][:300]

@@ -1,0 +1,95 @@
+"""What is said of lost, silent and hung tasks, and of topics that are refused."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mirror.errors import FlowError
+from mirror.model import Partition
+from mirror.service.flow_health import FlowHealth
+from mirror.status.flow_status import FlowStatus
+from mirror.target import timestamps
+from mirror.timing import SILENCE
+from tests.unit.test_naming import flow
+
+SILENT = f"without a task for {SILENCE:.0f} s"
+
+
+class World:
+    """A flow with two partitions in two slices; no task has ever reported anything."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.lost: list[int] = []
+        self.aborted = 0
+        self.monitor: Any = SimpleNamespace(refused={}, timestamps=SimpleNamespace(refused=[]))
+        self.status = FlowStatus("primary", "backup", "us")
+        leader: Any = SimpleNamespace(control=SimpleNamespace(plan=None), lost_tasks=lambda: self.lost)
+        query: Any = SimpleNamespace(can_run=lambda: True, abort=self.abort)
+        self.health = FlowHealth(flow(), self.status, leader, self.monitor, query)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def abort(self) -> None:
+        self.aborted += 1
+
+    def plan(self, *slices: int) -> None:
+        self.status.planned(1, [[Partition("orders", number)] for number in slices])
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    world = World()
+    monkeypatch.setattr("mirror.service.flow_health.time.monotonic", world.monotonic)
+    world.plan(0, 1)
+    return world
+
+
+def test_a_flow_without_tasks_has_a_problem_and_one_with_some_is_lacking(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.health.begin()
+    assert (world.status.problem, world.status.lacking) == ("", "")
+    world.now += SILENCE + 1
+    world.health.check()
+    assert (world.status.problem, world.status.lacking) == (f"2 partitions {SILENT}", "")
+    world.plan(0, 1, 2)
+    world.health.check()
+    assert (world.status.problem, world.status.lacking) == ("", f"2 partitions {SILENT}")
+    assert [record.getMessage() for record in caplog.records] == ["partitions without a task"], "once"
+
+
+def test_tasks_that_stay_silent_are_started_again(world: World) -> None:
+    world.now += SILENCE + 1
+    world.health.begin()
+    for _ in range(2):
+        world.health.check()
+        world.now += SILENCE / 2
+    assert not world.aborted
+    with pytest.raises(FlowError, match="2 tasks did not answer: all of its tasks are started again"):
+        world.health.check()
+    assert world.aborted == 1
+
+
+def test_refused_topics_are_lacking(world: World) -> None:
+    refusal: Any = SimpleNamespace(str=lambda: "policy violation")
+    world.monitor.refused = {"b": refusal, "a": refusal}
+    world.monitor.timestamps.refused = ["c"]
+    world.health.check()
+    assert world.status.refused == ["b", "a", "c"]
+    creates, replaces = world.status.lacking.split("; ", 1)
+    assert creates == "the target refuses to create or grow 2 topics, e.g. a: policy violation"
+    assert replaces == f"nothing is copied to 1 remote topic, e.g. c: {timestamps.REASON}"
+
+
+def test_a_lost_task_is_logged_and_counted(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.lost = [1]
+    with caplog.at_level(logging.WARNING):
+        world.health.check()
+    assert [record.getMessage() for record in caplog.records] == ["task lost, another one has taken its slice over"]
+    assert world.status.lost_tasks == 1

@@ -1,0 +1,131 @@
+"""When a flow's query is started, found ended, and ended."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+
+from mirror.errors import FlowError, MirrorError
+from mirror.service.flow_query import FlowQuery
+from mirror.status.flow_status import FlowStatus
+from tests.harness.waiting import PATIENCE
+from tests.unit.test_naming import flow
+
+
+class Query:
+    """A streaming query of Spark."""
+
+    def __init__(self) -> None:
+        self.isActive = True
+        self.error: Exception | None = None
+        self.refuses: Exception | None = None  # to end
+
+    def exception(self) -> Exception | None:
+        return self.error
+
+    def stop(self) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+        self.isActive = False
+
+
+class Spark:
+    """A SparkDriver that has started."""
+
+    def __init__(self) -> None:
+        self.cores = 4
+        self.queries: list[Query] = []
+        self.sink: Callable[[Any, int], None] = lambda receipts, epoch: None
+
+    def slots(self) -> int:
+        return self.cores
+
+    def start(self, _: object, sink: Callable[[Any, int], None]) -> Query:
+        self.sink = sink
+        self.queries.append(Query())
+        return self.queries[-1]
+
+
+@pytest.fixture
+def spark() -> Spark:
+    return Spark()
+
+
+@pytest.fixture
+def status() -> FlowStatus:
+    status = FlowStatus("primary", "backup", "us")
+    status.active = True
+    return status
+
+
+@pytest.fixture
+def query(spark: Spark, status: FlowStatus) -> FlowQuery:
+    future: Future[Any] = Future()
+    future.set_result(spark)
+    return FlowQuery(flow(), status, future, share=3)
+
+
+def test_a_flow_has_its_share_of_the_slots_and_at_least_one(spark: Spark, query: FlowQuery) -> None:
+    for spark.cores, share in ((7, 2), (3, 1), (0, 1)):
+        assert query.slots() == share
+    assert not query.can_run()
+
+
+def test_there_is_one_query_and_another_one_after_it_has_ended(
+    spark: Spark, query: FlowQuery, status: FlowStatus
+) -> None:
+    query.keep()
+    query.keep()
+    (first,) = spark.queries
+    first.isActive, first.error = False, RuntimeError("no space left\n  at org.apache.spark")
+    with pytest.raises(FlowError, match=r"^Spark query ended: no space left$"):
+        query.keep()
+    assert not status.active
+    query.keep()
+    assert len(spark.queries) == 2
+
+
+def test_a_query_whose_tasks_hang_is_replaced(spark: Spark, query: FlowQuery) -> None:
+    query.keep()
+    query.abort()
+    query.keep()
+    assert [each.isActive for each in spark.queries] == [False, True]
+
+
+def test_a_query_that_does_not_end_stops_the_flow(spark: Spark, query: FlowQuery) -> None:
+    query.keep()
+    spark.queries[0].refuses = PySparkException("timeout")
+    with pytest.raises(MirrorError, match="Spark does not end a task that hangs"):
+        query.abort()
+
+
+def test_the_query_is_stopped_after_its_epoch(spark: Spark, query: FlowQuery) -> None:
+    runs, ends = threading.Event(), threading.Event()
+
+    def collect() -> list[object]:
+        runs.set()
+        ends.wait(PATIENCE)
+        return []
+
+    query.keep()
+    epoch = threading.Thread(target=lambda: spark.sink(SimpleNamespace(collect=collect), 1))
+    epoch.start()
+    assert runs.wait(PATIENCE)
+    stop = threading.Thread(target=query.stop)
+    stop.start()
+    stop.join(0.1)
+    assert stop.is_alive() and spark.queries[0].isActive
+    ends.set()
+    stop.join(PATIENCE)
+    assert not spark.queries[0].isActive
+    epoch.join(PATIENCE)
+
+
+def test_nothing_is_stopped_before_a_query_was_started(query: FlowQuery) -> None:
+    query.stop()
