@@ -97,26 +97,26 @@ def read_status(flow: Flow) -> ReportedFlow:
         plan = control.plan
         if plan is None:
             return ReportedFlow.without_reports(flow.name, "new", "no service has written a plan yet")
-        heard = StatusReader.recent(flow, sum(map(len, plan.slices)))
-        if not {p for each in plan.slices for p in each} <= {each.report.partition for each in heard}:
+        reports = StatusReader.recent(flow, sum(map(len, plan.slices)))
+        if not {p for each in plan.slices for p in each} <= {each.report.partition for each in reports}:
             with closing(StatusReader(flow, back=2**62)) as status:
-                heard = status.history()
+                reports = status.history()
     except (ClusterAway, FlowError) as error:
         return ReportedFlow.without_reports(flow.name, "unknown", str(error))
     orders = tuple(f"{scope}: {'paused' if order.paused else 'not paused'}" for scope, order in control.orders.items())
-    return reported_flow(flow.name, plan, orders, heard, time.time())
+    return reported_flow(flow.name, plan, orders, reports, time.time())
 
 
 def reported_flow(
-    flow: str, plan: Plan, orders: tuple[str, ...], heard: Iterable[DatedReport], now: float
+    flow: str, plan: Plan, orders: tuple[str, ...], reports: Iterable[DatedReport], now: float
 ) -> ReportedFlow:
     """The state of a flow by its plan and its reports, oldest first. `now` is in seconds since the Unix epoch."""
-    reports: dict[Partition, list[DatedReport]] = {}
-    for each in heard:
-        reports.setdefault(each.report.partition, []).append(each)
+    by_partition: dict[Partition, list[DatedReport]] = {}
+    for each in reports:
+        by_partition.setdefault(each.report.partition, []).append(each)
     wanted = sorted(partition for part in plan.slices for partition in part)
-    partitions = tuple(_partition(p, plan, reports.get(p, []), now) for p in wanted)
-    ours = [each.at for some in reports.values() for each in some if each.report.leader == plan.leader]
+    partitions = tuple(_partition(p, plan, by_partition.get(p, []), now) for p in wanted)
+    ours = [each.at for some in by_partition.values() for each in some if each.report.leader == plan.leader]
     age = now - max(ours) if ours else None
     if plan.stop:
         state, reason = "stopped", "the service was stopped in order, or another flow is in the way: see mirror check"
@@ -130,13 +130,13 @@ def reported_flow(
     return ReportedFlow(flow, state, reason, plan.leader, plan.generation, orders, partitions)
 
 
-def _partition(partition: Partition, plan: Plan, heard: list[DatedReport], now: float) -> ReportedPartition:
+def _partition(partition: Partition, plan: Plan, reports: list[DatedReport], now: float) -> ReportedPartition:
     remote = plan.topics[partition.topic].remote
-    if not heard:
+    if not reports:
         return ReportedPartition(
             *partition, remote, UNASSIGNED, "no task has reported it", None, None, None, None, None, None
         )
-    report, age = heard[-1].report, max(0.0, now - heard[-1].at)
+    report, age = reports[-1].report, max(0.0, now - reports[-1].at)
     state, reason = observed_state(report, age, plan.leader), report.reason
     if state == UNASSIGNED:
         reason = f"no task has reported it for {duration(age)}; before: {report.state} {reason}".rstrip()
@@ -148,7 +148,7 @@ def _partition(partition: Partition, plan: Plan, heard: list[DatedReport], now: 
         position(report),
         lag(report),
         lag_seconds(report, now),
-        _rate(heard) if state == "running" else None,
+        _rate(reports) if state == "running" else None,
         report.last_commit or None,
         age,
         report.incident,
@@ -156,10 +156,10 @@ def _partition(partition: Partition, plan: Plan, heard: list[DatedReport], now: 
     )
 
 
-def _rate(heard: list[DatedReport]) -> float | None:
+def _rate(reports: list[DatedReport]) -> float | None:
     """Records per second between the newest report and the last one that is more than a second older."""
-    newest = heard[-1]
-    for older in reversed(heard[:-1]):
+    newest = reports[-1]
+    for older in reversed(reports[:-1]):
         if older.report.incarnation != newest.report.incarnation:
             return None
         if newest.at - older.at > 1:

@@ -21,11 +21,11 @@ CORRUPT = frozenset({KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaErro
 
 TIMEOUT = 20.0  # seconds for all that has to be read again
 POLL_TIMEOUT = 0.1  # seconds
-TOLD = re.compile(r"the batch at offset (\d+) can't be read: ")
+UNREADABLE = re.compile(r"the batch at offset (\d+) can't be read: ")
 
 
-def told(error: KafkaError, offset: int) -> str:
-    """For people, and for `find`, of a batch that begins at `offset`."""
+def unreadable_batch(error: KafkaError, offset: int) -> str:
+    """The error of a batch that begins at `offset`, for people and for `find_damage`."""
     return f"the batch at offset {offset} can't be read: {error.str()}"
 
 
@@ -45,13 +45,13 @@ def believed(messages: Iterable[Message]) -> list[Message]:
     return records
 
 
-def find(flow: Flow, source: ClusterAdmin, partition: Partition, position: Position, said: str) -> Loss | None:
+def find_damage(flow: Flow, source: ClusterAdmin, partition: Partition, position: Position, said: str) -> Loss | None:
     """The batch that can't be read at `position`, given what the consumer `said`; None: it can be read now.
 
     Where it ends nobody tells: what its header says of that is under the same checksum. But a broker gives it for each
     of its offsets. Raises ClusterAway, or PartitionError if the source does not answer in time.
     """
-    if not TOLD.search(said):
+    if not UNREADABLE.search(said):
         return None
     end = source.offsets({partition: OffsetSpec.latest()}).get(partition)
     if end is None:

@@ -21,7 +21,7 @@ from mirror.kafka.topic_ids import TopicIds
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.source.buffer import RecordBuffer
-from mirror.source.corruption import CORRUPT, believed, told
+from mirror.source.corruption import CORRUPT, believed, unreadable_batch
 from mirror.source.fetch_events import EndReached, FetchEvent, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
 
 log = logging.getLogger(__name__)
@@ -216,7 +216,7 @@ class Fetcher(Generic[F]):
         elif error.code() in CORRUPT and fetched is not None:
             # librdkafka 2.16 does not go on where the batch ends: what it gives from now on is not to be believed.
             self._unassign(fetched.partition)
-            _lost(fetched, told(error, message.offset()))
+            _lost(fetched, unreadable_batch(error, message.offset()))
         elif clients.is_away(error):  # the leader tells
             return
         elif fetched is not None:

@@ -64,7 +64,7 @@ class Loss:
         )
 
 
-def find(source: ClusterAdmin, partition: Partition, topic: Topic, position: Position, said: str) -> Loss | None:
+def find_loss(source: ClusterAdmin, partition: Partition, topic: Topic, position: Position, said: str) -> Loss | None:
     """What is lost, given that the consumer could not go on at `position` and `said` why; None: it is there now.
 
     Raises ClusterAway, or PartitionError when the plan's topic is not the source's any more, when offsets are refused,
@@ -73,10 +73,10 @@ def find(source: ClusterAdmin, partition: Partition, topic: Topic, position: Pos
     if source.topic_ids([partition.topic]).get(partition.topic) != topic.topic_id:
         raise PartitionError("the source topic was deleted; perhaps another of its name waits for the next plan")
     first = source.offsets({partition: OffsetSpec.earliest()}, stable=False).get(partition)
-    told = source.end(partition)
-    if first is None or told is None:
+    answer = source.end(partition)
+    if first is None or answer is None:
         raise PartitionError("the source gives no offsets of the partition")
-    end, epoch = told
+    end, epoch = answer
     if not position.belongs_to(topic.topic_id):
         return Loss("recreated", position.offset, first)
     if position.offset < first:

@@ -20,7 +20,7 @@ def dead_letter(
     If not `whole`, without the bytes of the record: the dead-letter topic can refuse them too.
     """
     kind, timestamp = message.timestamp()
-    told: list[tuple[str, bytes | None]] = [
+    about: list[tuple[str, bytes | None]] = [
         (PREFIX + "reason", reason.encode()),
         (PREFIX + "topic", partition.topic.encode()),
         (PREFIX + "partition", str(partition.partition).encode()),
@@ -28,6 +28,6 @@ def dead_letter(
         (PREFIX + "timestamp", str(timestamp if kind else -1).encode()),
     ]
     if whole:
-        return {"key": message.key(), "value": message.value(), "headers": [*told, *headers]}
-    told.append((PREFIX + "value-bytes", str(len(message)).encode()))  # and thus not here
-    return {"key": None, "value": None, "headers": told}
+        return {"key": message.key(), "value": message.value(), "headers": [*about, *headers]}
+    about.append((PREFIX + "value-bytes", str(len(message)).encode()))  # and thus not here
+    return {"key": None, "value": None, "headers": about}

@@ -105,7 +105,7 @@ class Positions:
             barrier, found = self._fetch_stable(wanted, left)
             self._stable.poll(0)  # drops what became of the commits
             if self._is_since(began, barrier.metadata):
-                return self._told(found)
+                return self._checked(found)
             time.sleep(random.uniform(0, pause))  # another task's token may have been in between
             pause = min(2 * pause, 1.0)
         why = f"{DEPOSED}; or {self._barrier} is missing, which the leader makes again"
@@ -124,7 +124,7 @@ class Positions:
         it refuses.
         """
         (found,) = self._fetch_stable([TopicPartition(remote, partition)], REQUEST_TIMEOUT)
-        return self._told(found)
+        return self._checked(found)
 
     def _fetch_stable(self, asked: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         with contextlib.suppress(ClusterAway):
@@ -133,7 +133,7 @@ class Positions:
         self.hints((each.topic, each.partition) for each in asked)
         raise PositionUnstable(f"the position of {asked[-1].topic}-{asked[-1].partition} is held by {HANGS}")
 
-    def _told(self, found: TopicPartition) -> Position | None:
+    def _checked(self, found: TopicPartition) -> Position | None:
         if found.error is not None:
             where = f"{found.topic}-{found.partition}"
             if found.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT:

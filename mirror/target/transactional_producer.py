@@ -59,12 +59,12 @@ class Disturbances(list[object]):
 
 
 class TransactionalProducer:
-    """One incarnation of one `transactional.id`: opened once, and thrown away after any doubt.
+    """One instance of one `transactional.id`: opened once, and thrown away after any doubt.
 
     Errors of every step are one of
     - TransactionAborted: the transaction left no trace, this producer may begin another;
     - RecordsRefused: this producer must be discarded, and another would fare no better with these records;
-    - ProducerFenced: a newer incarnation exists;
+    - ProducerFenced: a newer instance exists;
     - OutcomeUnknown: this producer must be discarded.
     """
 
@@ -86,16 +86,16 @@ class TransactionalProducer:
     def suspect(self) -> bool:
         """Has a request to the target been disturbed? Then a delayed EndTxn may still be on its way.
 
-        librdkafka has no KIP-890, so such an EndTxn could end a *later* transaction of this incarnation: the
+        librdkafka has no KIP-890, so such an EndTxn could end a *later* transaction of this instance: the
         producer must not begin another one.
         """
         self._serve(self._poll)
         return bool(self._disturbances)
 
     def fence(self) -> None:
-        """Abort or wait out what the last incarnation left, and fence it (InitProducerId).
+        """Abort or wait out what the last instance left, and fence it (InitProducerId).
 
-        Raises ClusterAway when the target does not answer, ProducerFenced if a newer incarnation came between,
+        Raises ClusterAway when the target does not answer, ProducerFenced if a newer instance came between,
         PartitionError when the target refuses.
         """
         try:
@@ -177,7 +177,7 @@ class TransactionalProducer:
         return TransactionAborted(error.str(), is_lasting(error))
 
     def discard(self) -> None:
-        """Forget what is queued, so that dropping the last reference ends this incarnation without waiting."""
+        """Forget what is queued, so that dropping the last reference ends this instance without waiting."""
         self._producer.purge()
         self._serve(self._poll)  # or the callbacks of what was purged would stay
 

@@ -42,9 +42,9 @@ class LossPolicy:
 
     def _judge(self, said: str, session: RecordSession, own: Own) -> None:
         facts, source, flow = self._facts, self._services.source, self._flow
-        loss = loss_detection.find(source, facts.partition, facts.topic, facts.ledger.at, said)
+        loss = loss_detection.find_loss(source, facts.partition, facts.topic, facts.ledger.at, said)
         facts.step_lock.progressed()
-        if not loss and (loss := corruption.find(flow, source, facts.partition, facts.ledger.at, said)):
+        if not loss and (loss := corruption.find_damage(flow, source, facts.partition, facts.ledger.at, said)):
             facts.step_lock.progressed()
             session = self._promise(session, own)
         if not loss:

@@ -19,7 +19,7 @@ class PoisonRecords:
     def __init__(self, most: int, clock: Clock) -> None:
         self.culprit = -1  # upstream offset
         self.reason = ""
-        self.letters = 0  # attempts to put the culprit aside that were refused too
+        self.refused_again = 0  # attempts to put the culprit aside that were refused too
         self._most = most
         self._clock = clock
         self._narrowed = most
@@ -37,9 +37,9 @@ class PoisonRecords:
         if len(batch.messages) > 1:
             self._narrowed, self._until = len(batch.messages) // 2, self._clock.monotonic() + NARROW_FOR
         elif self.culprit == batch.offsets[0]:
-            self.letters += 1
+            self.refused_again += 1
         else:
-            self.culprit, self.reason, self.letters = batch.offsets[0], reason, 0
+            self.culprit, self.reason, self.refused_again = batch.offsets[0], reason, 0
 
     def taken(self) -> None:
         """A batch was taken. If it was the culprit, or what stands for it, ordinary batches come next."""

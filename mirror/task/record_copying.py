@@ -73,7 +73,7 @@ class RecordCopying:
             return session.copy(trying.batch, trying.at)
         poison = self._poison
         self._facts.tell("record refused, copying goes on behind it", poison.refusal(trying.batch))
-        session.pass_over(trying.batch, trying.at, poison.reason, whole=not poison.letters)
+        session.pass_over(trying.batch, trying.at, poison.reason, whole=not poison.refused_again)
         return Written(0, trying.at)
 
     def _refused(self, trying: _Try, reason: str, session: RecordSession) -> None:
@@ -82,7 +82,7 @@ class RecordCopying:
         facts.discard()  # librdkafka would go on with sequence numbers that the broker has not seen
         facts.counters.transactions["aborted"] += 1
         poison.refused(batch, reason)
-        if len(batch.messages) == 1 and (trying.policy == "fail" or poison.letters > 1):
+        if len(batch.messages) == 1 and (trying.policy == "fail" or poison.refused_again > 1):
             if self._flow.on_poison_record == "fail":
                 facts.incident = trying.incident
             raise poison.error(batch, self._flow)

@@ -33,13 +33,13 @@ class SlicePlan:
         if self._control.claims.get(self._index) != self.task:
             raise Replaced(f"flow {self._flow.name}: slice {self._index} has a newer task")
         plan = self._control.plan
-        if plan is None or not self.stands:
+        if plan is None or not self.is_current:
             return None
         return {partition: plan.topics[partition.topic] for partition in plan.slices[self._index]}
 
     @property
-    def stands(self) -> bool:
-        """Does the newest plan still have this epoch?"""
+    def is_current(self) -> bool:
+        """True if the newest plan still wants this Spark epoch."""
         plan = self._control.plan
         return plan is not None and plan.leader == self.leader and not plan.stop and len(plan.slices) == self._count
 

@@ -84,7 +84,7 @@ class SliceTask:
             if self._control.plan is None:  # there was one, or nobody would have started us
                 where = f"flow {self._flow.name}: {self._flow.control_topic}"
                 raise FlowError(f"{where} has no plan, it must have been deleted: the leader writes the plan again")
-            if not self._plan.stands:
+            if not self._plan.is_current:
                 return []
             self._claimant.claim()
             self._control.read_to_end()

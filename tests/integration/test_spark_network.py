@@ -70,7 +70,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from mirror.config.load import load
-from mirror.spark.job import SparkJobs
+from mirror.commands.verify.spark_jobs import SparkJobs
 
 settings = load(Path(sys.argv[1]))
 with SparkJobs(settings) as jobs:

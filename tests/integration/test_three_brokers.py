@@ -175,7 +175,7 @@ def test_a_leader_that_was_deposed_proves_no_loss(cut_source: LocalCluster) -> N
 
     def found(position: Position) -> loss_detection.Loss | str | None:
         try:
-            return loss_detection.find(source, Partition(topic, 0), planned, position, "out of range")
+            return loss_detection.find_loss(source, Partition(topic, 0), planned, position, "out of range")
         except PartitionError as error:
             return str(error)
         except ClusterAway:  # it asked one of the others
@@ -225,7 +225,7 @@ def test_what_was_cut_off_ahead_of_the_position_is_no_loss(cut_source: LocalClus
 
     def found(position: int) -> loss_detection.Loss | None:
         said = "Partition log truncation detected at offset 200 (leader epoch 0): broker end offset is 120"
-        return loss_detection.find(source, Partition(name, 0), topic, Position(position, topic.topic_id), said)
+        return loss_detection.find_loss(source, Partition(name, 0), topic, Position(position, topic.topic_id), said)
 
     assert found(120) is None
     assert found(121) == loss_detection.Loss("truncated", 121, 120)

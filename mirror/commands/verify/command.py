@@ -15,11 +15,11 @@ from mirror.commands.verify.digests import Digester
 from mirror.commands.verify.partition_comparison import Result
 from mirror.commands.verify.ranges import PartitionRanges, Side, select
 from mirror.commands.verify.record_reader import obstacle
+from mirror.commands.verify.spark_jobs import SparkJobs
 from mirror.commands.verify.verify import verify
 from mirror.model import Partition
 from mirror.settings import Flow, Settings
 from mirror.spark.java import java
-from mirror.spark.job import SparkJobs
 from mirror.text import plural
 
 KINDS = ("lost", "duplicated", "reordered", "altered", "extra")

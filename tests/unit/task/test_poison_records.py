@@ -42,9 +42,9 @@ def test_every_culprit_is_found_and_nothing_else(culprits: set[int], most: int) 
 def test_a_letter_that_is_refused_is_counted() -> None:
     refusals = PoisonRecords(100, Clock())
     refusals.refused(batch([7]), "too large")
-    assert (refusals.culprit, refusals.letters, refusals.limit) == (7, 0, 1)
+    assert (refusals.culprit, refusals.refused_again, refusals.limit) == (7, 0, 1)
     refusals.refused(batch([7]), "too large again")
-    assert (refusals.letters, refusals.reason) == (1, "too large")
+    assert (refusals.refused_again, refusals.reason) == (1, "too large")
     refusals.taken()
     assert refusals.limit == 100
 
