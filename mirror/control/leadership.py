@@ -69,7 +69,7 @@ class FlowLeader:
         return producer
 
     def check(self) -> None:
-        """Read the control topic to its end. Raises Superseded if another service leads by now, ClusterAway."""
+        """Read the control topic to its end. Raises Superseded if another service leads now, or ClusterAway."""
         self.control.read_to_end()
         plan = self.control.plan
         if plan is None or self._generation is None or plan.leader == self._identity:
@@ -80,10 +80,10 @@ class FlowLeader:
             raise Superseded(f"flow {self._flow.name}: another service leads it now (generation {plan.generation})")
 
     def lost_tasks(self) -> list[int]:
-        """The slices whose task was lost and replaced since the last call: one entry for each such task of ours.
+        """The slices in which a task of this service was lost and replaced since the last call: one for each such task.
 
-        Only take-overs that `check` has read are included. The first tasks of a Spark epoch take nothing over, whatever
-        ended the previous one.
+        Only take-overs that `check` has read are included. The first tasks of a Spark epoch do not count as take-overs,
+        whatever ended the previous epoch.
         """
         taken, take_overs = [], self.control.take_overs
         while take_overs:
@@ -162,7 +162,7 @@ class FlowLeader:
         return self._write(plan)
 
     def stop(self) -> None:
-        """Order every task to finish its transactions and return, and withdraw an announcement without a plan.
+        """Order every task to finish its transactions and return. Withdraw an announcement that no plan has followed.
 
         Raises ClusterAway, FlowError, Superseded.
         """
@@ -186,7 +186,7 @@ class FlowLeader:
     def _send(self, records: Mapping[bytes, bytes | None]) -> None:
         if self._writer is None:
             self._commit(records)
-        else:  # without transactions nobody is fenced: the service whose plan comes last leads, and the other reads it
+        else:  # without transactions nobody is fenced: the other service stops once it reads our plan
             self._writer.write(records)
 
     def _lost_records(self, plan: Plan) -> dict[bytes, bytes | None]:

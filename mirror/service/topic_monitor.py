@@ -40,8 +40,8 @@ EXCLUDED_CONFIGS = frozenset(
         "unclean.leader.election.enable",
     }
 )
-# Kafka's default of max.message.bytes. A smaller limit is not copied: it holds for a batch, and ours can be larger than
-# the source's.
+# Kafka's default of max.message.bytes. A smaller limit is not copied: it limits a batch, and mirror's batches can be
+# larger than the source's.
 BATCH_BYTES = 1_048_588
 EXCLUDED_PREFIXES = ("confluent.", "local.retention.", "remote.")
 
@@ -63,7 +63,7 @@ DEAD_LETTER_CONFIG = {"max.message.bytes": str(2**31 - 1)}
 
 NEW_WITHIN, POLL_INTERVAL = 2.0, 0.1  # seconds until every broker knows a new topic, and between two requests
 
-Wanted = Mapping[str, tuple[int, Mapping[str, str]]]  # remote topics with partitions and configuration
+Wanted = Mapping[str, tuple[int, Mapping[str, str]]]  # by remote topic: the number of partitions, and the configuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Changes:
 
 
 class TopicMonitor:
-    """Compares both clusters of a flow. Every method raises ClusterAway when one does not answer."""
+    """Compares both clusters of a flow. Every method raises ClusterAway when one of them does not answer."""
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
@@ -96,9 +96,10 @@ class TopicMonitor:
         self._own_ids = KnownIds()
 
     def ensure_internal_topics(self) -> dict[str, str]:
-        """Create mirror's own topics where they are missing. Returns the ids of those that had another id before.
+        """Create those of mirror's own topics that are missing.
 
-        Cheap enough for every second. Raises FlowError if the target refuses.
+        Returns the new ids, by name, of topics that were deleted and created again since the last call. It is cheap
+        enough to be called each second. Raises FlowError if the target refuses.
         """
         factor, dead_letters = self._flow.internal_replication_factor, self._flow.dead_letter_topic
         ids, refused = self._target.ids_now(self._flow.own_topics)
@@ -124,10 +125,10 @@ class TopicMonitor:
     ) -> dict[str, Topic]:
         """The source's topics that the flow mirrors, by name, with the partitions that are ready on the target.
 
-        Creates and grows remote topics first. `plan` is the newest one: a remote topic that it has and that is gone is
-        created again only if the policy or one of the `decisions` says so. Thousands of new topics take minutes, so
-        `on_progress` is called now and then. `permit` gets all remote topics by source topic, and may raise before any
-        is created.
+        Creates and grows remote topics first. `plan` is the newest plan. If one of its remote topics is gone, that
+        topic is created again only if the policy or one of the `decisions` says so. Thousands of new topics take
+        minutes, so `on_progress` is called from time to time. `permit` is called with all remote topics by source topic
+        before any is created; it raises if another flow is in the way.
         """
         mirrored, left_out, existing = self._look()
         permit({name: self._policy.remote_topic(name) for name in mirrored})
@@ -157,7 +158,7 @@ class TopicMonitor:
         return topics
 
     def _known(self, mirrored: Iterable[str], before: Mapping[str, Topic]) -> dict[str, Topic]:
-        """Those of the mirrored topics whose remote topic the last plan knew."""
+        """The mirrored topics as the last plan has them, by name: those whose remote topic it knows by its id."""
         known = {name: before[name] for name in mirrored if name in before}
         return {n: t for n, t in known.items() if t.remote_id and t.remote == self._policy.remote_topic(n)}
 
@@ -281,7 +282,7 @@ class TopicMonitor:
                 log.info("topics match the configuration but are left out", extra={"flow": self._flow.name, **fields})
 
     def _log_refused(self, refused: Refusals) -> None:
-        """Log each topic once, though every call tries again what was refused."""
+        """Log each refused topic once, although every look tries again to create or grow it."""
         for name in refused.keys() - self.refused.keys():
             log.error(
                 "the target refuses to create or grow the topic; partitions without a remote one are not mirrored",

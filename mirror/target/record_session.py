@@ -1,4 +1,4 @@
-"""What goes into one transaction: records, their offset syncs and the position, on one fenced producer."""
+"""Writes one partition's transactions: records, their offset syncs and map entries, and the position."""
 
 from __future__ import annotations
 
@@ -26,29 +26,32 @@ from mirror.target.offset_syncs import OffsetSync, SyncMarks
 from mirror.target.positions import to_commit
 from mirror.target.transactional_producer import TransactionalProducer
 
-UNINTERRUPTED = 1_000  # records queued before another thread may have the interpreter
-# Why a record of one of mirror's own topics was not delivered, if that topic may be missing. librdkafka waits for the
-# metadata of a topic that it has not met yet, so a missing one can look like a time-out.
+UNINTERRUPTED = 1_000  # most records that are queued before other threads of the process may run
+# With these errors a record of one of mirror's own topics was not delivered, and the topic may be missing. librdkafka
+# waits for the metadata of a topic that is new to it, so a missing topic can look like a time-out.
 NOT_DELIVERED = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
     KafkaError._MSG_TIMED_OUT,
 )
-UNEVEN = 1.1  # requests taken for full, for records are not all of a size
+UNEVEN = 1.1  # margin of `_request`: records differ in size, so a request may hold more than the average says
 TargetProducer = TransactionalProducer | IdempotentProducer
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a transaction has written."""
+    """What a transaction has written: how much, and the position that it has committed."""
 
     size: int  # bytes of keys, values and headers
     position: Position
 
 
 class RecordSession:
-    """A fenced producer and what it has told the target so far; discarded with the producer after any doubt."""
+    """A producer that has fenced the older ones, and what it has told the target so far.
+
+    After any doubt, the session is discarded together with the producer.
+    """
 
     def __init__(self, flow: Flow, partition: Partition, topic: Topic, producer: TargetProducer, clock: Clock) -> None:
         self._flow = flow
@@ -60,27 +63,31 @@ class RecordSession:
         self._marks = SyncMarks(flow.offset_lag_max)
         self._map = MapMarks(1 if topic.compacted else EVERY) if flow.exactly_once else None
         self._tail: OffsetSync | None = None
-        # The times that the target gave records of this transaction. With one, there is no next transaction.
+        # The times by which the target has replaced timestamps in this transaction. If there are any, the transaction
+        # is not committed, and the session makes no other one.
         self._restamped: list[int] | None = [] if flow.exactly_once and not flow.accept_log_append_time else None
-        self._sent: Sequence[int] = ()  # the timestamps of the records of this transaction
-        self._beside = ""  # which of mirror's own topics is being produced to
-        self._gone: dict[str, str] = {}  # own topics that took no record, and why
+        self._sent: Sequence[int] = ()  # the source's timestamps of this transaction's records
+        self._beside = ""  # own topic to which a record is being queued; "": none
+        self._gone: dict[str, str] = {}  # by own topic that did not take a record: why
         self.duration = 0.0  # seconds that the last transaction took
-        self.ended = 0.0  # monotonic; long ago, or an idle partition would have to keep its producer to settle
+        # When the last transaction ended, monotonic. Before the first one it is long ago: an idle partition then settles
+        # at once, and need not keep its producer for that.
+        self.ended = 0.0
 
     @property
     def suspect(self) -> bool:
-        """Must this producer not begin another transaction?"""
+        """True if this producer must not begin another transaction."""
         return self._producer.suspect
 
     @property
     def unsynced_tail(self) -> bool:
-        """Has the last record of the last batch no offset sync yet?"""
+        """True if the last record of the last batch has no offset sync yet."""
         return self._tail is not None
 
     def copy(self, batch: ConsumedBatch, position: Position) -> Written:
-        """Copy `batch` in one transaction with the position after it, whose `unmapped` is still that of before.
+        """Copy `batch` in one transaction with `position`, the position after it.
 
+        `position.unmapped` has to be the number before the batch. The position that is committed has the one after it.
         Raises TransactionAborted, RecordsRefused, ProducerFenced or OutcomeUnknown.
         """
         chosen = self._marks.choose(batch.offsets)
@@ -99,7 +106,7 @@ class RecordSession:
         try:
             self._run(produce, after)
         except RecordsRefused as error:
-            if len(batch.messages) == 1 and downstream:  # the record was taken: no reason to pass it over
+            if len(batch.messages) == 1 and downstream:  # the target took the record: do not pass it over
                 topics = f"{self._flow.offset_syncs_topic} or {self._flow.offset_map_topic}"
                 said = f"{topics} takes no record: {error}; have the target accept them"
                 raise PartitionError(said, blocked=True) from error
@@ -113,9 +120,10 @@ class RecordSession:
     def _produce_beside_records(
         self, batch: ConsumedBatch, chosen: Sequence[int], mapped: Position | None, downstream: Mapping[int, int]
     ) -> None:
-        """Queue the offset syncs of the records `chosen`, and unless `mapped` is None, the entries that follow it.
+        """Queue the offset syncs of the records `chosen`, and the batch's entries of the offset map if they are due.
 
-        A record that was not delivered has no downstream offset. Then the transaction fails as a whole.
+        `mapped` is the position that `copy` got, or None if no entries are due. A record that was not delivered has no
+        downstream offset. Its sync or entry is left out, because the transaction then fails as a whole.
         """
         for index in chosen:
             if index in downstream:
@@ -130,8 +138,8 @@ class RecordSession:
     def settle(self, position: Position) -> None:
         """Commit a position without records, and the sync of the last record if it has none yet.
 
-        So a caught-up consumer group translates exactly, and the position is past markers and aborted records.
-        Raises as `copy`.
+        The sync lets MirrorMaker's tools translate exactly for a group that has read everything. The position moves
+        past markers and aborted records. Raises the same errors as `copy`.
         """
         tail = self._tail
         self._run(lambda: self._produce_sync(tail) if tail else None, position)
@@ -140,19 +148,20 @@ class RecordSession:
             self._tail = None
 
     def keep(self, position: Position) -> None:
-        """Commit a position again as it is, and be it one of a topic that is gone. Raises as `copy`."""
+        """Commit a position again unchanged, even if its source topic is gone. Raises the same errors as `copy`."""
         self._run(lambda: None, position)
 
     def pass_over(self, batch: ConsumedBatch, position: Position, reason: str, whole: bool) -> None:
-        """Commit the position after a record that the target refuses, by policy with a dead letter.
+        """Commit the position after a record that the target refuses.
 
-        If not `whole`, the letter has none of the record's bytes. Raises as `copy`.
+        With `on_poison_record: dead_letter`, the transaction also has a dead letter. Unless `whole`, the letter has
+        neither key, value nor headers of the record. Raises the same errors as `copy`.
         """
 
         def produce() -> None:
             if self._flow.on_poison_record == "dead_letter":
                 headers = NO_HEADERS
-                with contextlib.suppress(RecordsRefused):  # for the sake of its headers: then `reason` says so
+                with contextlib.suppress(RecordsRefused):  # if its headers can't be read; `reason` says so
                     (headers,) = readable(batch.headers)
                 letter = dead_letter(self._partition, batch.messages[0], headers, reason, whole)
                 self._produce_beside(self._flow.dead_letter_topic, **letter)
@@ -160,8 +169,8 @@ class RecordSession:
         self._run(produce, position)
 
     def delivered(self, batch: ConsumedBatch) -> int:
-        """How many records of a batch that failed stand on the target all the same, the first ones."""
-        return min(self._producer.delivered, len(batch.offsets))  # offset syncs come after the records
+        """How many records of a failed batch are on the target nevertheless. They are always its first ones."""
+        return min(self._producer.delivered, len(batch.offsets))  # it counts offset syncs, too: they come last
 
     def discard(self) -> None:
         """End the producer without waiting for anything."""
@@ -188,13 +197,14 @@ class RecordSession:
             self.ended = self._clock.monotonic()
             self.duration = self.ended - begun
             return
-        raise self._naming(producer.failed(failure))  # out here, see clients.py
+        raise self._naming(producer.failed(failure))  # outside of `except`: kafka/clients.py says why
 
     def _check_timestamps(self) -> None:
-        """Raise PartitionError if the target has replaced timestamps; the last record shows it for those before it.
+        """Raise PartitionError if the target has replaced timestamps. The last record's delivery shows that for all.
 
-        A broker that gets a batch twice, because its first answer was lost, answers with the batch's newest timestamp
-        where it would give the time of LogAppendTime. So a time that was sent proves nothing: another attempt does.
+        A broker that gets a batch twice, because its first answer was lost, answers the second time with the batch's
+        newest timestamp, in the field that otherwise has the time of LogAppendTime. So a time that equals a timestamp
+        that we have sent proves nothing: the batch is copied again, and that attempt tells.
         """
         if not self._restamped:
             return
@@ -204,7 +214,10 @@ class RecordSession:
         raise PartitionError(f"{self._topic.remote}: {timestamps.REASON}; {remedy}", blocked=True)
 
     def _naming(self, error: PartitionError) -> PartitionError:
-        """With the name of mirror's own topic that is missing, if that is why; librdkafka does not tell it."""
+        """The error, with the name of the own topic that may be missing, if that is the cause.
+
+        librdkafka's error does not name the topic.
+        """
         topic = self._beside or next(iter(self._gone), "")
         if topic and not isinstance(error, RecordsRefused):
             text = (
@@ -214,17 +227,21 @@ class RecordSession:
         return error
 
     def _produce(self, batch: ConsumedBatch, chosen: Sequence[int], downstream: dict[int, int]) -> int:
-        """Queue the batch; the records `chosen` and the last one will tell their downstream offset."""
+        """Queue the batch. Returns the bytes of its keys, values and headers.
+
+        Once delivered, the first record, the last one and those `chosen` have their offsets in `downstream`, by index.
+        """
         messages, self._sent = batch.messages, batch.timestamps
         keys, headers = batch.keys, readable(batch.headers)
         tells: list[Callable[..., None] | None] = [None] * len(messages)
         for index in (0, *chosen, len(messages) - 1):
             tells[index] = _tell(downstream, index, self._restamped)
-        # The hot loop: `map` spends no step of the interpreter on a record, and keywords would double produce's cost.
+        # The hot loop: with `map` the interpreter runs no bytecode for a record. Keyword arguments would double the
+        # cost of produce.
         topic, number = repeat(self._topic.remote), repeat(self._partition.partition)
         values = map(Message.value, messages)
         calls = map(self._producer.produce, topic, values, keys, number, tells, repeat(None), batch.timestamps, headers)
-        # Without headers, which librdkafka does not count when it waits for a request to be full.
+        # Headers are left out: librdkafka does not count them when it waits until a request is full.
         size = sum(map(len, messages)) + sum(map(len, filter(None, keys)))
         request = self._request(size / len(messages))
         while deque(islice(calls, min(request, UNINTERRUPTED)), maxlen=1):
@@ -233,7 +250,7 @@ class RecordSession:
         return batch.weight - HEADER_WEIGHT * sum(map(len, headers))
 
     def _request(self, size: float) -> int:
-        """How many records of so many bytes, keys and values, are enough for a request."""
+        """How many records fill a request if a record's key and value have `size` bytes on average."""
         limit, records = self._request_limits
         return 1 + min(records, int(UNEVEN * limit / max(1.0, size)))
 

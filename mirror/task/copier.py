@@ -1,8 +1,9 @@
-"""One partition's step: learn of the events, ask what to do next, do it; after any doubt, fence, load and seek again.
+"""The step of one partition: it takes the waiting events, asks what to do next, and does that.
 
-The story of a record: the fetcher puts it into the buffer and posts an event. A transaction thread calls `step`. The
-step drains the inbox, and asks next_step.py what to do. As a rule that is COPY: one transaction on the partition's own
-producer, with the position. An error goes to error_recovery.py, which says what follows.
+The fetcher puts a record into the buffer and posts an event. Then a transaction thread calls `step`. The step drains
+the inbox and asks next_step.py what to do. Usually the answer is COPY: one transaction on the partition's own producer,
+with the records and the position. For an error, error_recovery.py says what follows. After any doubt the producer is
+discarded, and a later step takes the partition over again: fence, load, seek.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ log = logging.getLogger(__name__)
 
 
 class RecordCopier:
-    """Copies one source partition to the same partition of its remote topic, record by record.
+    """Copies one source partition, record by record, to the partition of the remote topic that has the same number.
 
-    Any thread may call `post` and read `snapshot`; transaction threads call `step`, of which never two run at once.
+    Any thread may call `post` and read `snapshot`. Transaction threads call `step`; two steps never run at once.
     """
 
     def __init__(self, services: TaskServices, partition: Partition, topic: Topic, start: Start) -> None:
@@ -52,56 +53,56 @@ class RecordCopier:
     # What other threads may call.
 
     def post(self, event: Event) -> None:
-        """Tell the next step of an event, and have that step made in time."""
+        """Put an event into the inbox, and schedule a step that reads it."""
         self._inbox.post(event)
         self._request(self._delay_of(event))
 
     @property
     def begins_at(self) -> tuple[int, int]:
-        """The offset, and the leader epoch before it, at which to begin to consume."""
+        """Where the consumer begins: the offset, and the leader epoch of the record before it (-1 if not known)."""
         return self.start.offset, self.start.epoch
 
     @property
     def drained_to(self) -> int | None:
-        """The offset before which every record has been taken; None while some wait."""
+        """The offset before which no record waits; None while some wait, or while the consumer has to seek."""
         return self.buffer.drained_to
 
     @property
     def head_timestamp(self) -> int | None:
-        """Of the first record that waits, ms since the Unix epoch; None if none waits or it has no timestamp."""
+        """The timestamp of the first waiting record, ms since the Unix epoch; None if none waits, or it has none."""
         return self.buffer.head_timestamp
 
     @property
     def stopped_by_error(self) -> bool:
-        """Has an error ended the last try?"""
+        """True if an error ended the last try."""
         return self.snapshot.state.stopped_by_error
 
     @property
     def has_producer(self) -> bool:
-        """Is a producer open?"""
+        """True if a producer is open."""
         return self._facts.session is not None
 
     @property
     def last_used(self) -> float:
-        """When the producer was used last, monotonic."""
+        """When the producer was last used, on the monotonic clock."""
         return self._facts.last_used
 
     @property
     def step_held_for(self) -> float:
-        """Seconds that the running step, or its last part, has taken so far; 0 when none runs."""
+        """Seconds since the running step, or its present part, began; 0 if no step runs."""
         return self._facts.step_lock.held_for
 
     @property
     def stack(self) -> str:
-        """Where the running step is; "" when none runs."""
+        """The stack of the running step, the innermost call first; "" if no step runs."""
         return self._facts.step_lock.stack
 
     def close_idle_producer(self) -> bool:
-        """Close the producer unless a step runs; the next record opens another. True if one was closed."""
+        """Close the producer, unless a step runs. The next record opens another one. True if a producer was closed."""
         facts = self._facts
         if not self.has_producer or not facts.step_lock.acquire():
             return False
-        closed = self.has_producer  # a step may have discarded it just before
+        closed = self.has_producer  # a step may have discarded it before we had the lock
         try:
             if closed:
                 facts.discard()
@@ -114,7 +115,10 @@ class RecordCopier:
     # The step.
 
     def step(self) -> None:
-        """Do what is due: at most one transaction with records. Errors end here, for the partition fails alone."""
+        """Do what is due, with at most one transaction of records.
+
+        It raises nothing: an error of one partition must not stop the others.
+        """
         if not self._facts.step_lock.acquire_if_due():
             return
         try:
@@ -126,37 +130,37 @@ class RecordCopier:
             self._finish()
 
     def _attempt(self) -> bool:
-        """Work, and recover from what that raises. False after a defect of the recovery itself.
+        """Work, and recover from an error. False if the recovery has failed, too.
 
-        Then what is still wanted is tried again after the back-off.
+        In both cases the next step tries again, after the back-off.
         """
         try:
             self._work()
             return True
         except MirrorError as raised:
             error = raised
-        except Exception as defect:  # a defect of ours; the partition must not vanish without a word
+        except Exception as defect:  # a bug in mirror: log it, and treat the partition as after any doubt
             log.exception("defect", extra=self._facts.where)
             error = OutcomeUnknown(f"{type(defect).__name__}: {defect}")
         try:
-            self._recover(error)  # out here, see clients.py
+            self._recover(error)  # outside of `except`: kafka/clients.py says why
             return True
         except Exception:
             log.exception("defect", extra=self._facts.where)
             return False
         finally:
-            del error  # it has this frame, and so a producer that is to end
+            del error  # its traceback has this frame, which would keep the discarded producer alive
 
     def _work(self) -> None:
         taken_over = False
         while True:
             for event in self._inbox.drain():
                 self._facts.note(event)
-            # A new producer has to do for one transaction: while a broker is down, each one is disturbed at once.
+            # A new producer is used for one transaction even if it was disturbed: while a broker is down, each one is.
             step = next_step(self._facts.view(taken_over or self._has_good_producer))
             self._perform(step)
             if step.means_running:
-                self._facts.become(State.RUNNING)  # only now: a try is no recovery
+                self._facts.become(State.RUNNING)  # only after the step has succeeded
             if step.is_last:
                 return
             taken_over = step is Step.TAKE_OVER
@@ -201,9 +205,9 @@ class RecordCopier:
         raise PartitionError(f"the source gives no records: {refused.reason}", refused.lasting)
 
     def _take_over(self) -> RecordSession:
-        """Fence, then load, then seek. In this order, or an older owner could still move the position."""
+        """Fence, then load, then seek. In another order, an older owner could still move the loaded position."""
         facts = self._facts
-        facts.discard()  # one that was disturbed
+        facts.discard()  # the old producer, if a disturbed one is open
         producer = self._taking_over.fence()
         session = self._taking_over.load(producer)
         self._services.producers.opened(self)
@@ -223,12 +227,12 @@ class RecordCopier:
         self._seek()
 
     def _settle(self) -> None:
-        """Commit what an idle partition still owes the target: a pinned start, a sync, a position past markers."""
+        """Commit what an idle partition owes the target: its start, its last sync, or a position after markers."""
         facts, ledger, session = self._facts, self._facts.ledger, self._session
         idle = self._services.clock.monotonic() - session.ended >= SETTLE_DELAY / 2
         offset = facts.drained_to
         if ledger.pins_start or (idle and facts.owes):
-            # The epoch of markers is not known, and that of the last record may be older.
+            # After markers the epoch is not known: they may have a newer one than the last record.
             epoch = ledger.at.epoch if offset == ledger.offset else -1
             facts.set_position(ledger.next(offset, epoch, ledger.at.newest_epoch), session)
 
@@ -245,18 +249,18 @@ class RecordCopier:
         return session
 
     def _own(self) -> RecordSession:
-        """A session whose producer nothing has disturbed, for one transaction."""
+        """A session for one transaction: the present one, or if its producer was disturbed, one of a new producer."""
         return self._session if self._has_good_producer else self._take_over()
 
     def _seek(self) -> None:
-        """Have the consumer go on at the position, unless what it has buffered begins there."""
+        """Make the buffer continue at the position. The consumer seeks only if the buffer does not reach it."""
         at = self._facts.ledger.resume_from
         number = self.buffer.resume_at(at.offset)
         if number is not None:
             self._services.moves.put(Seek(self, at, number))
 
     def _recover(self, error: MirrorError) -> None:
-        """Do what follows from an error; error_recovery.py decides."""
+        """Do what has to follow an error; error_recovery.py decides what that is."""
         facts = self._facts
         follows = recovery(error, facts.state)
         facts.back_off()
@@ -272,7 +276,7 @@ class RecordCopier:
         facts.stop(error, follows)
 
     def _finish(self) -> None:
-        """Publish how the partition stands, and see to its next step."""
+        """Publish a snapshot, release the step lock, and schedule the next step."""
         facts, wake = self._facts, None
         try:
             self._publish()
@@ -282,7 +286,7 @@ class RecordCopier:
             facts.step_lock.release()
         if wake is not None:
             self._request(wake)
-        for event in self._inbox.waiting():  # while the step ran, nobody was woken for them
+        for event in self._inbox.waiting():  # they came while the step ran, when no step can be requested
             self._request(self._delay_of(event))
 
     def _publish(self) -> None:

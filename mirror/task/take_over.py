@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class TakeOver:
-    """The first two parts of a take-over of one partition. The third, to seek, is the copier's."""
+    """Does the first two parts of a take-over of one partition: fence and load. The copier does the third, to seek."""
 
     def __init__(self, facts: PartitionFacts, services: TaskServices) -> None:
         self._facts = facts
@@ -32,7 +32,10 @@ class TakeOver:
         self._remote = facts.topic.remote, facts.partition.partition
 
     def fence(self) -> TargetProducer:
-        """Open a producer that fences the last owner's, and wait until the transactions of before have ended."""
+        """Open a producer, which fences the last owner's. Then wait until the now open transactions have ended.
+
+        These are the transactions on the remote partition. With `exactly_once: false` nobody is fenced.
+        """
         if self._topic.remote_lost:
             self._need_decision(remote_topic(self._topic, self._topic.remote_id), None)
         self._services.producers.make_room()
@@ -45,19 +48,19 @@ class TakeOver:
         return producer
 
     def load(self, producer: TargetProducer) -> RecordSession:
-        """Load the position that counts. Raises DecisionNeeded if it can't be believed and nobody has decided."""
+        """Load the committed position. Raises DecisionNeeded if it can't be believed and nobody has decided."""
         facts = self._facts
         found = self._services.positions.load(*self._remote)
         facts.step_lock.progressed()
-        # The session is here before the position is believed, so that an error discards it.
+        # The session is set before the position is judged, so that an error discards it.
         session = RecordSession(self._flow, facts.partition, self._topic, producer, self._services.clock)
         facts.session = session
         incident = doubt(found, facts.ledger.newest, self._topic, self._has_records)
         if incident is not None:
             found = self._follow_decision(incident, found, session)
-        if found is None:  # it was never copied
+        if found is None:  # the partition was never copied
             facts.ledger.nothing_committed()
-            if not self._flow.exactly_once:  # or a crash would leave records without a position
+            if not self._flow.exactly_once:  # first, so that a crash can't leave records without a position
                 facts.set_position(facts.ledger.at, session)
         elif facts.ledger.loaded(found):
             log.info("position adopted: it says now which remote topic it belongs to", extra=facts.where)
@@ -71,12 +74,12 @@ class TakeOver:
         return TransactionalProducer(self._flow, name, self._services.group_metadata, throttle)
 
     def _has_records(self) -> bool:
-        """Does a read_committed consumer see records in the remote partition?"""
+        """True if a read_committed consumer sees records in the remote partition."""
         here = self._remote
         return self._services.positions.end(*here) > 0 and here in with_records(self._flow, [here])
 
     def _follow_decision(self, incident: Incident, found: Position | None, session: RecordSession) -> Position:
-        """Commit the position that somebody, or a policy, has chosen. Raises DecisionNeeded if nobody has."""
+        """Commit the position that a person or a policy has chosen. Raises DecisionNeeded if neither has."""
         facts, topic = self._facts, self._topic
         action = decided(incident, self._services.plan.decision(facts.partition))
         if action is None and is_accepted(incident, self._flow):
