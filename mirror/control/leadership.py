@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import INTENT_KEY, PLAN_KEY, ControlWriter
 from mirror.control.orders import Scope
-from mirror.control.plan import Lineage, Plan, assign, merge_initial, retire, slice_count
+from mirror.control.plan import Lineage, Plan, next_plan, slice_count
 from mirror.errors import ClusterAway, FlowError, Superseded
 from mirror.kafka.clients import DEFAULTS, FENCED, INTERNAL_MAX, LIBRDKAFKA, is_lasting, transactional_properties
 from mirror.kafka.transactional_ids import leader_id
@@ -141,21 +141,11 @@ class FlowLeader:
         self.check()
         previous = self.control.plan
         ours = previous is not None and self._is_ours(previous)
-        partitions = [Partition(name, n) for name, topic in topics.items() for n in range(topic.partitions)]
-        before = previous.slices if previous else ()
-        current = len(before) if ours and slots == self._slots else 0
-        count = slice_count(slots, self._flow.tasks_max, len(partitions), current)
+        current = len(previous.slices) if previous and ours and slots == self._slots else 0
+        partitions = sum(topic.partitions for topic in topics.values())
+        count = slice_count(slots, self._flow.tasks_max, partitions, current)
         self._slots = slots
-        plan = Plan(
-            leader=self._identity,
-            generation=previous.generation + 1 if previous else 1,
-            topics=merge_initial(topics, previous),
-            slices=assign(partitions, count, before, weight),
-            retired=retire(topics, previous, remote_ids),
-            renew_interval=renew_interval,
-            clusters=lineage.clusters,
-            origins=lineage.origins,
-        )
+        plan = next_plan(previous, self._identity, topics, count, weight, lineage, remote_ids, renew_interval)
         in_force = ours and not self.control.awaits_plan
         if in_force and previous is not None and replace(previous, generation=plan.generation) == plan:
             return previous

@@ -1,4 +1,4 @@
-"""The plan: which slice copies which partitions. Pure; the control topic carries it as JSON."""
+"""The plan: which slice copies which partitions, and how the next one is made. Pure; the control topic carries it."""
 
 from __future__ import annotations
 
@@ -138,6 +138,33 @@ def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
     for topic, number in sorted(partitions):
         grouped.setdefault(topic, []).append(number)
     return grouped
+
+
+def next_plan(
+    previous: Plan | None,
+    leader: str,
+    topics: Mapping[str, Topic],
+    slices: int,
+    weight: Mapping[Partition, float],
+    lineage: Lineage,
+    remote_ids: Mapping[str, str],
+    renew_interval: float,
+) -> Plan:
+    """The plan that follows `previous`: `topics` in so many slices, by this leader.
+
+    `weight` has the bytes per second of partitions where known, `remote_ids` the ids of the target's topics by name.
+    """
+    partitions = [Partition(name, number) for name, topic in topics.items() for number in range(topic.partitions)]
+    return Plan(
+        leader=leader,
+        generation=previous.generation + 1 if previous else 1,
+        topics=merge_initial(topics, previous),
+        slices=assign(partitions, slices, previous.slices if previous else (), weight),
+        retired=retire(topics, previous, remote_ids),
+        renew_interval=renew_interval,
+        clusters=lineage.clusters,
+        origins=lineage.origins,
+    )
 
 
 def merge_initial(topics: Mapping[str, Topic], previous: Plan | None) -> dict[str, Topic]:
