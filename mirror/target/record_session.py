@@ -70,8 +70,8 @@ class RecordSession:
         self._beside = ""  # own topic to which a record is being queued; "": none
         self._gone: dict[str, str] = {}  # by own topic that did not take a record: why
         self.duration = 0.0  # seconds that the last transaction took
-        # When the last transaction ended, monotonic. Before the first one it is long ago: an idle partition then settles
-        # at once, and need not keep its producer for that.
+        # When the last transaction ended, monotonic. It starts as long ago: so an idle partition settles at once, and
+        # need not keep its producer for that.
         self.ended = 0.0
 
     @property

@@ -1,4 +1,4 @@
-"""One transaction with records: how many go into it, and what becomes of one that the target refuses."""
+"""Copies batches: chooses how many records go into one, and handles a record that the target refuses."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from mirror.task.task_services import TaskServices
 
 @dataclass(frozen=True, slots=True)
 class _Try:
-    """One batch, and what is to become of its first record if that is the one that the target refuses."""
+    """A batch that is about to be copied, and what happens if the target refuses a record of it."""
 
     batch: ConsumedBatch
     at: Position  # after the batch
     incident: Incident  # what a person has to decide about, if the target refuses the record
-    policy: str  # on_poison_record, or what was decided
-    passes_over: bool  # the batch is that record
+    policy: str  # `on_poison_record`, or "skip" if a person has decided so
+    passes_over: bool  # True if the batch is just the refused record, and has to be passed over
 
 
 class RecordCopying:
@@ -39,7 +39,7 @@ class RecordCopying:
         self._poison = PoisonRecords(flow.batch_max_records, services.clock)
 
     def copy(self, session: RecordSession) -> None:
-        """Copy the next batch. Raises PartitionError; a batch that is refused comes again in halves."""
+        """Copy the next batch. If the target refuses it, the next call tries half of it. Raises PartitionError."""
         limit = min(self._batch_size.limit, self._poison.limit)
         batch = self._facts.buffer.batch(limit, self._flow.batch_max_bytes)
         if batch is None:
@@ -68,7 +68,7 @@ class RecordCopying:
         return _Try(batch, self._facts.ledger.next(batch.next_offset, batch.epoch), incident, policy, passes_over)
 
     def _send(self, trying: _Try, session: RecordSession) -> Written:
-        """The transaction."""
+        """Commit the batch, or the position after the record that has to be passed over."""
         if not trying.passes_over:
             return session.copy(trying.batch, trying.at)
         poison = self._poison
@@ -79,7 +79,7 @@ class RecordCopying:
     def _refused(self, trying: _Try, reason: str, session: RecordSession) -> None:
         facts, poison, batch = self._facts, self._poison, trying.batch
         self._note_delivered(batch, session)
-        facts.discard()  # librdkafka would go on with sequence numbers that the broker has not seen
+        facts.discard()  # its next sequence numbers are not those that the broker expects
         facts.counters.transactions["aborted"] += 1
         poison.refused(batch, reason)
         if len(batch.messages) == 1 and (trying.policy == "fail" or poison.refused_again > 1):
@@ -100,7 +100,7 @@ class RecordCopying:
         self._poison.taken()
 
     def _note_delivered(self, batch: ConsumedBatch, session: RecordSession) -> None:
-        """Without transactions a part of a batch that failed may stand: copying goes on after it."""
+        """Without transactions, the first records of a failed batch may be on the target: continue after them."""
         count = session.delivered(batch)
         if count:
             epoch = leader_epoch(batch.messages[count - 1])
