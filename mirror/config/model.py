@@ -230,14 +230,15 @@ _GROUP_NAMES = "a list, e.g. [billing], of group names and regular expressions"
 
 
 class GroupsModel(_Model):
-    """Which consumer groups of the source can go on on the target."""
+    """The consumer groups of the source whose offsets are translated, and what is done with the translated offsets."""
 
     sync: Annotated[bool, _allowed("true or false")] = False
-    """Whether committed offsets of the source's consumer groups are translated and committed on the target. A group
-    with members on the target is left alone, and no offset goes back. Needs `exactly_once: true`."""
+    """Whether the translated offsets of the source's consumer groups are committed on the target, so that the groups
+    can continue there. A group with members on the target is left alone, and no offset goes back. Needs
+    `exactly_once: true`."""
     checkpoints: Annotated[bool, _allowed("true or false")] = True
-    """Whether the translated offsets are written to `<source>.checkpoints.internal` on the target, as MirrorMaker
-    does, for its Java client `RemoteClusterUtils`. Nothing is written with `exactly_once: false`."""
+    """Whether the translated offsets are written to `<source>.checkpoints.internal` on the target, in MirrorMaker's
+    format, for `RemoteClusterUtils` of its Java client. Nothing is written with `exactly_once: false`."""
     include: Annotated[list[Pattern], _allowed(f"{_GROUP_NAMES}, not empty", min_length=1)] = [".*"]
     """Which groups. A regular expression has to match the whole name."""
     exclude: Annotated[list[Pattern], _allowed(f"{_GROUP_NAMES}, or []")] = [
@@ -247,17 +248,17 @@ class GroupsModel(_Model):
     ]
     """Which of these groups are left out."""
     interval: Annotated[Duration, _duration("1s", "24h")] = 60.0
-    """How often the offsets are read and committed."""
+    """How often the offsets are read and translated, and then committed or written as checkpoints."""
 
 
 class HeartbeatsModel(_Model):
-    """MirrorMaker's heartbeats, by which its Java client finds out which clusters are mirrored to which."""
+    """MirrorMaker's heartbeats. Its Java client learns from them which cluster is copied to which."""
 
     enabled: Annotated[bool, _allowed("true or false")] = False
-    """Whether heartbeats are written to the topic `heartbeats` on the source, which needs Create and Write there. They
-    come to the target as any records, in `<source>.heartbeats`, whatever `topics`, `exclude` and the policy say."""
+    """Whether heartbeats are written to the topic `heartbeats` on the source, which needs Create and Write there. The
+    topic is copied to `<source>.heartbeats` like any other, whatever `topics`, `exclude` and the policy say."""
     interval: Annotated[Duration, _duration("100ms", "1h")] = 1.0
-    """How often."""
+    """How often a heartbeat is written."""
 
 
 class FlowModel(_Model, EndsModel):
@@ -293,8 +294,8 @@ class FlowModel(_Model, EndsModel):
     ] = None
     """The most Spark tasks that copy this flow. Each task takes one core."""
     offset_lag_max: Annotated[int, _whole(0, 2**31 - 1)] = 100
-    """The most records of a partition between two offset syncs. Smaller values make translated consumer offsets more
-    exact and write more syncs."""
+    """The most records of a partition between two offset syncs. With a smaller value, MirrorMaker's tools translate
+    offsets more exactly, and more syncs are written. mirror's own translation does not use the syncs."""
     compression: Annotated[
         Literal["none", "gzip", "snappy", "lz4", "zstd"], _allowed("none, gzip, snappy, lz4 or zstd")
     ] = "none"
@@ -335,9 +336,9 @@ class FlowModel(_Model, EndsModel):
     """What happens when the target refuses a record. `fail` stops the partition before the record; `skip` goes on after
     it; `dead_letter` also writes it to `mirror-dead-letters.<source>.internal`, with the reason and its origin."""
     groups: Annotated[GroupsModel, _allowed("a mapping, e.g. {sync: true}")] = GroupsModel()
-    """Which consumer groups of the source can go on on the target."""
+    """The consumer groups of the source whose offsets are translated, and what is done with the translated offsets."""
     heartbeats: Annotated[HeartbeatsModel, _allowed("a mapping, e.g. {enabled: true}")] = HeartbeatsModel()
-    """MirrorMaker's heartbeats, by which its Java client finds out which clusters are mirrored to which."""
+    """MirrorMaker's heartbeats. Its Java client learns from them which cluster is copied to which."""
 
 
 class SparkModel(_Model):
