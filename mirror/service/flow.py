@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError
 
 from mirror.backoff import Backoff
 from mirror.control.control_topics import StatusReader
-from mirror.control.leadership import FlowLeader
+from mirror.control.flow_leader import FlowLeader
 from mirror.control.other_flows import ConflictGuard
 from mirror.errors import ClusterAway, Conflict, FlowError, MirrorError, Superseded
 from mirror.groups.group_rounds import GroupRounds, Round

@@ -47,8 +47,8 @@ class Written:
     position: Position
 
 
-class RecordSession:
-    """A producer that has fenced the older ones, and what it has told the target so far.
+class TransactionSession:
+    """A producer that has fenced the older ones, its transactions, and what it has told the target so far.
 
     After any doubt, the session is discarded together with the producer.
     """
