@@ -60,24 +60,31 @@ def plan(path: Path, flow: str | None, as_json: bool) -> None:
 @CONFIG
 @FLOW
 @click.option("--partitions", is_flag=True, help="Show a line for each partition instead of each topic.")
+@click.option(
+    "--groups", is_flag=True, help="Also show the source's consumer groups, and where they are on the target."
+)
 @AS_JSON
-def status(path: Path, flow: str | None, partitions: bool, as_json: bool) -> None:
+def status(path: Path, flow: str | None, partitions: bool, groups: bool, as_json: bool) -> None:
     """Show the state of flows as their tasks report it on the target: works from anywhere, without HTTP.
 
     \b
     Exit codes: 0 all is well, 1 a partition is retrying, blocked or silent, or a flow does not run, 2 bad use.
     Example: mirror status -c mirror.yaml --partitions
     """
+    from mirror.commands import group_status  # noqa: PLC0415
     from mirror.commands import status as verb  # noqa: PLC0415
 
-    views = [verb.read_status(each) for each in chosen_flows(load_quietly(path), flow)]
+    chosen = chosen_flows(load_quietly(path), flow)
+    views = [verb.read_status(each) for each in chosen]
+    found = [group_status.read_groups(each) for each in chosen] if groups else []
     well = all(view.well for view in views)
-    answer(
-        as_json,
-        lambda: {"well": well, "flows": [view.as_dict() for view in views]},
-        lambda: "\n\n".join(verb.shown(view, partitions) for view in views),
-        well,
-    )
+    texts = [verb.shown(view, partitions) for view in views]
+    if groups:
+        texts = [f"{text}\n\n{group_status.shown(some)}" for text, some in zip(texts, found, strict=True)]
+    listed = [view.as_dict() for view in views]
+    for each, some in zip(listed, found, strict=False):
+        each["groups"] = some.as_dict()
+    answer(as_json, lambda: {"well": well, "flows": listed}, lambda: "\n\n".join(texts), well)
 
 
 @click.command()
