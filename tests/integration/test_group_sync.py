@@ -12,7 +12,8 @@ from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 from mirror.commands.group_status import read_groups
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
-from mirror.groups.group_sync import HAS_MEMBERS, WOULD_GO_BACK, Committed, GroupOffset, GroupSync, Outcome
+from mirror.groups.group_offsets import Committed
+from mirror.groups.group_sync import HAS_MEMBERS, WOULD_GO_BACK, GroupOffset, GroupSync, Outcome
 from mirror.model import Partition
 from mirror.settings import Flow
 from tests.harness import oracle, topics
