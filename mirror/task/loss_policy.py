@@ -70,7 +70,7 @@ class LossPolicy:
             raise SourceDataLost(f"{loss.what}; {loss.remedy}")
         # The id, for the same figures may be lost of another topic of the name, and that is not said again.
         known = {"offset": loss.resume, "topic_id": facts.topic.topic_id}
-        facts.tell("source data is lost, copying goes on behind it", loss.what, **known)
+        facts.tell("source data is lost, copying goes on after it", loss.what, **known)
         since = -1 if loss.reason == "recreated" else facts.ledger.at.newest_epoch
         at = facts.ledger.next(loss.resume, since=since)
         if loss.reason == "truncated":  # the position goes back

@@ -72,7 +72,7 @@ class RecordCopying:
         if not trying.passes_over:
             return session.copy(trying.batch, trying.at)
         poison = self._poison
-        self._facts.tell("record refused, copying goes on behind it", poison.refusal(trying.batch))
+        self._facts.tell("record refused, copying goes on after it", poison.refusal(trying.batch))
         session.pass_over(trying.batch, trying.at, poison.reason, whole=not poison.refused_again)
         return Written(0, trying.at)
 

@@ -28,8 +28,8 @@ from tests.harness import processes
 from tests.harness.waiting import PATIENCE, TooLate, until
 
 # What the log says of a partition that can't be copied as it is.
-PASSED_OVER = "source data is lost, copying goes on behind it"
-REFUSED = "record refused, copying goes on behind it"
+PASSED_OVER = "source data is lost, copying goes on after it"
+REFUSED = "record refused, copying goes on after it"
 DECIDED = "position decided, copying goes on from it"
 RETRYING = "partition is retrying"
 BLOCKED = "partition is blocked until a person acts"
