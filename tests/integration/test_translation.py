@@ -88,7 +88,8 @@ def running(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Pair, Service]]:
     pair = Pair(source_cluster.bootstrap, target_cluster.bootstrap, "map", "map-")
-    with pair.service(tmp_path_factory.mktemp("map"), {"batch_max_records": 100}) as service:
+    settings = {"batch_max_records": 100, "on_data_loss": "skip"}
+    with pair.service(tmp_path_factory.mktemp("map"), settings) as service:
         yield pair, service
         assert service.terminate() == 0, service.tail()
         assert not service.noise
@@ -176,3 +177,55 @@ def test_entries_before_the_remote_log_go(running: tuple[Pair, Service]) -> None
     assert gone.translated is None and gone.reason.startswith("before the map")
     left = entries(pair, topic)
     assert clean(flow) == 0 and entries(pair, topic) == left
+
+
+def by_value(pair: Pair, topic: str) -> list[tuple[int, int]]:
+    """The upstream and the downstream offset of each record that is on both sides; all have values of their own."""
+    here = {record.value: record.offset for record in oracle.read(pair.source, topic)[0]}
+    there = pair.copied(topic)[0]
+    return [(here[record.value], record.offset) for record in there if record.value in here]
+
+
+def test_a_topic_that_was_deleted_and_created_again(running: tuple[Pair, Service]) -> None:
+    """The offsets of the new topic are translated, and those of the old one are not taken for them."""
+    pair, service = running
+    topic = pair.topic("again")
+    pair.produce(topic, *numbers(0, 50))
+    pair.await_same(topic)
+    old = [record.offset for record in pair.copied(topic)[0]]
+    topics.recreate(pair.source, topic)
+    pair.produce(topic, *numbers(100, 30))
+    service.wait_for("the new topic is copied", lambda: len(pair.copied(topic)[0]) == 80)
+    flow, partition = flow_of(service), Partition(topic, 0)
+    pairs = by_value(pair, topic)
+    assert len(pairs) == 30
+    with closing(Translator(flow)) as translator:
+        translator.refresh([partition])
+        for up, down in pairs:
+            assert translator.to_downstream(partition, up).translated == down
+            assert translator.to_upstream(partition, down).translated == up
+        for down in old:
+            assert translator.to_upstream(partition, down).reason.startswith("before the map")
+
+
+def test_a_compacted_topic(running: tuple[Pair, Service]) -> None:
+    """Each transaction has an entry, so that nothing has to be counted after either side was compacted."""
+    pair, service = running
+    topic = pair.topic("compacted", cleanup_policy="compact")
+    for begin in range(0, 600, 60):
+        pair.produce(topic, *[Made(b"%d" % (n % 7), b"%d" % n) for n in range(begin, begin + 60)])
+    pair.await_same(topic)
+    soon = {"segment_ms": 500, "min_cleanable_dirty_ratio": 0.001}
+    topics.configure(pair.target, pair.remote(topic), **soon)
+
+    def compacted() -> bool:
+        pair.produce(topic, Made(b"more", b"%d" % (10**6 + len(oracle.read(pair.source, topic)[0]))))
+        return len(pair.copied(topic)[0]) < 300
+
+    until("the remote topic is compacted", compacted)
+    partition, pairs = Partition(topic, 0), by_value(pair, topic)
+    with closing(Translator(flow_of(service))) as translator:
+        translator.refresh([partition])
+        for up, down in pairs:
+            assert translator.to_downstream(partition, up).translated == down
+            assert translator.to_upstream(partition, down).translated == up
