@@ -21,6 +21,7 @@ from mirror.model import Partition
 from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
 from mirror.target.offset_map import Copied, Entry, key
+from mirror.text import BUG
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +83,8 @@ class MapCleaner:
             count = clean(self._flow)
         except MirrorError as error:
             log.debug("the offset map can't be cleaned now", extra={**where, "reason": str(error)})
+        except Exception:  # cleaning must not end the copying, and the next look tries again
+            log.exception(BUG, extra=where)
         else:
             if count:
                 log.info("entries of the offset map deleted", extra={**where, "entries": count})
