@@ -42,7 +42,6 @@ class OffsetMapReader(Generic[E]):
         """`make` makes what keeps the entries of one remote partition."""
         self._wanted: set[Partition] | None = set()  # partitions whose entries are kept; None: all
         self.maps: dict[Copied, E] = {}
-        self.newest: dict[Partition, Copied] = {}  # what the newest entry of each partition belongs to
         self._make = make
         self._flow = flow
         self._topic = flow.offset_map_topic
@@ -64,7 +63,7 @@ class OffsetMapReader(Generic[E]):
         topic_id = self._admin.ids_now([self._topic])[0].get(self._topic)
         recreated = topic_id is not None and self._known.is_another(self._topic, topic_id)
         if self._wants_more(wanted) or recreated:
-            self.maps, self.newest, self._reached = {}, {}, 0
+            self.maps, self._reached = {}, 0
         end = end_of(self._consumer, self._topic, self._flow.target.alias)
         if self._reached >= end:
             return
@@ -114,7 +113,6 @@ class OffsetMapReader(Generic[E]):
         except Malformed:
             self._strange += 1
             return
-        self.newest[partition] = copied
         if copied not in self.maps:
             self.maps[copied] = self._make()
         self.maps[copied].add(entry)

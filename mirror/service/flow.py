@@ -159,7 +159,7 @@ class FlowRunner(threading.Thread):
                 self._publish(self._look(), slots)
                 refreshed = time.monotonic()
             self._renewal.renew()
-            self._map_cleaner.clean()
+            self._map_cleaner.start()
             self._group_rounds.start(self._renewal.interval)
             self._heartbeats.start()
 
@@ -168,6 +168,7 @@ class FlowRunner(threading.Thread):
 
     def _leave_groups(self) -> None:
         """End what only the leader does for consumer groups."""
+        self._map_cleaner.stop()
         self._group_rounds.stop()
         self._heartbeats.stop()
         self.status.groups = None

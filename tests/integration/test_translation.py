@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from mirror.commands.translate import translate
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
-from mirror.groups.map_cleaner import clean
+from mirror.groups.map_cleaner import MapCleaning
 from mirror.groups.translator import Translator
 from mirror.model import Partition
 from mirror.settings import Flow
@@ -169,14 +169,36 @@ def test_entries_before_the_remote_log_go(running: tuple[Pair, Service]) -> None
     before, flow = entries(pair, topic), flow_of(service)
     start = pair.copied(topic)[0][2_000].offset
     topics.remove_records(pair.target, pair.remote(topic), start)
-    assert before / 3 < clean(flow) < before
+    with closing(MapCleaning(flow)) as cleaning:
+        assert before / 3 < cleaning.look() < before
     until("they are deleted", lambda: entries(pair, topic) < before * 2 / 3)
     assert_exact(pair, service, topic, start)
     first = oracle.read(pair.source, topic)[0][0].offset
     (gone,) = translate(flow, {Partition(topic, 0): first})
     assert gone.translated is None and gone.reason.startswith("before the map")
     left = entries(pair, topic)
-    assert clean(flow) == 0 and entries(pair, topic) == left
+    with closing(MapCleaning(flow)) as cleaning:
+        assert cleaning.look() == 0 and entries(pair, topic) == left
+
+
+def test_entries_of_a_remote_topic_that_was_deleted_go(running: tuple[Pair, Service]) -> None:
+    """Once two looks did not find it: a broker may not know a new topic yet."""
+    pair, service = running
+    topic = pair.topic("remote-deleted")
+    pair.produce(topic, *numbers(0, 10))
+    pair.await_same(topic)
+    assert entries(pair, topic) == 1
+    before = topics.topic_id(pair.target, pair.remote(topic))
+    topics.delete(pair.target, pair.remote(topic))
+
+    def is_another() -> bool:
+        exists = topics.partitions(pair.target, pair.remote(topic)) == 1
+        return exists and topics.topic_id(pair.target, pair.remote(topic)) != before
+
+    service.wait_for("the service has made it again", is_another)
+    with closing(MapCleaning(flow_of(service))) as cleaning:
+        assert (cleaning.look(), cleaning.look()) == (0, 1)
+    until("its entry is deleted", lambda: entries(pair, topic) == 0)
 
 
 def by_value(pair: Pair, topic: str) -> list[tuple[int, int]]:
