@@ -174,7 +174,7 @@ class Draft:
         if place[0] == "flows":
             flow = place[1]
             assert isinstance(flow, tuple)
-            return f"flows[{self._numbers[flow]}].{place[2]}"
+            return ".".join((f"flows[{self._numbers[flow]}]", *(str(part) for part in place[2:])))
         return ".".join(str(part) for part in place)
 
 

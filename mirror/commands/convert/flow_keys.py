@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from mirror.commands.convert import filters
 from mirror.commands.convert.entries import FlowScope, true
@@ -30,11 +30,11 @@ def judge(name: str, scope: FlowScope, value: str) -> Verdict:
 
 
 def put(scope: FlowScope, key: str, value: Value, fate: Fate, why: str = "") -> Verdict:
-    """The value as that of the flow's key, if it is within our limits."""
+    """The value as that of the flow's key, such as start or groups.sync, if it is within our limits."""
     problem = _refused(key, value) if isinstance(value, list) else refusal(key, value)
     if problem:
         return not_possible(f"{key} {problem}")
-    return Verdict(fate, why, (Put(("flows", (scope.source, scope.target), key), value),))
+    return Verdict(fate, why, (Put(("flows", (scope.source, scope.target), *key.split(".")), value),))
 
 
 @cache
@@ -44,16 +44,23 @@ def refusal(key: str, value: str | int | bool) -> str | None:
 
 
 def _refused(key: str, value: Value) -> str | None:
+    *outer, last = key.split(".")
+    tree: dict[str, Any] = {last: value}
+    model: Any = FlowModel
+    for name in reversed(outer):
+        tree = {name: tree}
+    for name in outer:
+        model = model.model_fields[name].annotation
     try:
-        FlowModel.model_validate({"source": "a", "target": "b", key: value}, context={"aliases": ["a", "b"]})
+        FlowModel.model_validate({"source": "a", "target": "b", **tree}, context={"aliases": ["a", "b"]})
     except ValidationError:
-        return f"must be {_schema()['properties'][key][ALLOWED]}"
+        return f"must be {_schema(model)['properties'][last][ALLOWED]}"
     return None
 
 
 @cache
-def _schema() -> dict[str, Any]:
-    return FlowModel.model_json_schema()
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema()
 
 
 def _list(key: str) -> Handler:
