@@ -11,7 +11,8 @@ from pydantic import BaseModel, ValidationError
 
 from mirror.commands.convert import filters
 from mirror.commands.convert.entries import FlowScope, true
-from mirror.commands.convert.setting import Fate, Setting
+from mirror.commands.convert.group_settings import ONE_FACTOR, ONE_INTERVAL
+from mirror.commands.convert.setting import NAMES, Fate, Setting
 from mirror.commands.convert.table import CONNECTORS
 from mirror.commands.convert.verdict import Put, Value, Verdict, not_possible, of_table
 from mirror.config.model import ALLOWED, FlowModel
@@ -63,16 +64,42 @@ def _schema(model: type[BaseModel]) -> dict[str, Any]:
     return model.model_json_schema()
 
 
-def _list(key: str) -> Handler:
+def _list(key: str, if_empty: str = "") -> Handler:
     def handler(setting: Setting, scope: FlowScope, value: str) -> Verdict:
         found = filters.patterns(value)
-        if key == "topics" and not found:
-            raise filters.BadPattern("an empty list copies nothing: take the flow out, or write topics")
         wide = filters.widens(found)
-        why = CONNECTORS["topics"].why if wide else ""
-        if not found:
-            why = "an empty list: names that begin with __ or . or end in -internal or .internal stay left out"
+        why = NAMES if wide else "" if found else if_empty
         return put(scope, key, found, "different" if wide else setting.fate, why)
+
+    return handler
+
+
+_exclude = _list(
+    "exclude", "an empty list: names that begin with __ or . or end in -internal or .internal stay left out"
+)
+_excluded_groups = _list("groups.exclude", "an empty list: no group is left out")
+
+
+def _topics(setting: Setting, scope: FlowScope, value: str) -> Verdict:
+    if not filters.patterns(value):
+        raise filters.BadPattern("an empty list copies nothing: take the flow out, or write topics")
+    return _list("topics")(setting, scope, value)
+
+
+def _groups(setting: Setting, scope: FlowScope, value: str) -> Verdict:
+    if not filters.patterns(value):
+        said = "an empty list takes no group, so that all are left out"
+        return put(scope, "groups.exclude", [".*"], "different", said)
+    return _list("groups.include")(setting, scope, value)
+
+
+def _switch(key: str) -> Handler:
+    """A boolean that is carried with either value."""
+
+    def handler(setting: Setting, scope: FlowScope, value: str) -> Verdict:
+        if value.lower() not in ("true", "false"):
+            return not_possible(f"neither true nor false; write {key} yourself")
+        return put(scope, key, true(value), setting.fate, setting.why)
 
     return handler
 
@@ -153,9 +180,12 @@ def _always(setting: Setting, scope: FlowScope, value: str) -> Verdict:
 _OFF = "mirror does not do it, as this key asks"
 
 HANDLERS: Mapping[str, Handler] = {
-    "topics": _list("topics"),
-    "topics.exclude": _list("exclude"),
-    "topics.blacklist": _list("exclude"),
+    "topics": _topics,
+    "topics.exclude": _exclude,
+    "topics.blacklist": _exclude,
+    "groups": _groups,
+    "groups.exclude": _excluded_groups,
+    "groups.blacklist": _excluded_groups,
     "replication.policy.class": _policy,
     "replication.policy.separator": _separator,
     "topic.filter.class": _class,
@@ -165,6 +195,10 @@ HANDLERS: Mapping[str, Handler] = {
     "replication.factor": _number("replication_factor"),
     "offset-syncs.topic.replication.factor": _number(
         "internal_replication_factor", why=CONNECTORS["offset-syncs.topic.replication.factor"].why
+    ),
+    "checkpoints.topic.replication.factor": _number("internal_replication_factor", why=ONE_FACTOR),
+    "heartbeats.topic.replication.factor": _number(
+        "internal_replication_factor", why=CONNECTORS["heartbeats.topic.replication.factor"].why
     ),
     "offset-syncs.topic.location": _location,
     "offset.lag.max": _number("offset_lag_max"),
@@ -176,11 +210,13 @@ HANDLERS: Mapping[str, Handler] = {
     "errors.tolerance": _tolerance,
     "sync.topic.configs.enabled": _only_if(True, _OFF),
     "sync.topic.acls.enabled": _only_if(True, _OFF),
-    "emit.checkpoints.enabled": _only_if(True, _OFF),
-    "sync.group.offsets.enabled": _only_if(True, _OFF),
-    "emit.heartbeats.enabled": _only_if(True, _OFF),
-    "heartbeats.replication.enabled": _only_if(True, _OFF),
-    "refresh.groups.enabled": _only_if(True, _OFF),
+    "refresh.groups.enabled": _always,
+    "emit.checkpoints.enabled": _switch("groups.checkpoints"),
+    "emit.checkpoints.interval.seconds": _number("groups.interval", "s", ONE_INTERVAL),
+    "sync.group.offsets.enabled": _switch("groups.sync"),
+    "sync.group.offsets.interval.seconds": _number("groups.interval", "s", ONE_INTERVAL),
+    "emit.heartbeats.enabled": _switch("heartbeats.enabled"),
+    "emit.heartbeats.interval.seconds": _number("heartbeats.interval", "s"),
 }
 
 # Client properties that are a flow's key in mirror.
