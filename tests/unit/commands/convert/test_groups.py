@@ -305,13 +305,13 @@ spec:
   mirrors:
   - source: {alias: a, bootstrapServers: "a:1"}
     sourceConnector: {}
+    groupsPattern: "billing|shop.*"
     heartbeatConnector: {config: {heartbeats.topic.replication.factor: 3}}
     checkpointConnector:
       config:
         groups: config
         sync.group.offsets.enabled: true
         sync.group.offsets.interval.seconds: 30
-    groupsPattern: "billing|shop.*"
     groupsBlacklistPattern: old
     groupsExcludePattern: "billing-test"
 """
