@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 import uuid
@@ -27,8 +28,9 @@ from prometheus_client.samples import Sample
 from tests.harness import processes
 from tests.harness.waiting import PATIENCE, TooLate, until
 
-# What the log says of a partition that can't be copied as it is.
 FETCH_WAIT = 0.5  # seconds, librdkafka's fetch.wait.max.ms
+
+# What the log says of a partition that can't be copied as it is.
 PASSED_OVER = "source data is lost, copying goes on after it"
 REFUSED = "record refused, copying goes on after it"
 DECIDED = "position decided, copying goes on from it"
