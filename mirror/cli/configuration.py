@@ -1,4 +1,4 @@
-"""Commands about the configuration file. They connect to nothing."""
+"""Commands about the configuration files. They connect to nothing."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from mirror.text import plural
 
 @click.command()
 @CONFIG
-def validate(path: Path) -> None:
+def validate(paths: tuple[Path, ...]) -> None:
     """Check a configuration, without any network.
 
     \b
     Exit codes: 0 valid, 2 not; each problem is one line with file, line and key.
     Example: mirror validate -c mirror.yaml
     """
-    settings = load(path)
+    settings = load(paths)
     flows = ", ".join(flow.name for flow in settings.flows)
-    click.echo(f"{path}: ok ({plural(len(settings.flows), 'flow')}: {flows})")
+    named = ", ".join(map(str, paths))
+    click.echo(f"{named}: ok ({plural(len(settings.flows), 'flow')}: {flows})")
 
 
 @click.command()
