@@ -29,6 +29,24 @@ def validate(paths: tuple[Path, ...]) -> None:
 
 
 @click.command()
+@CONFIG
+@AS_JSON
+def config(paths: tuple[Path, ...], as_json: bool) -> None:
+    """Print every setting as it is in effect, and where it comes from: a file and line, flow_defaults, or a default.
+
+    Values that come from ${...} and values of secrets are hidden.
+
+    \b
+    Exit codes: 0 printed, 2 the configuration is not valid.
+    Example: mirror config -c base.yaml -c production.yaml
+    """
+    from mirror.commands import config as verb  # noqa: PLC0415
+
+    found = verb.resolve(paths)
+    click.echo(json.dumps(verb.as_dict(found), indent=2) if as_json else verb.shown(found))
+
+
+@click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write the YAML to this file.")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
