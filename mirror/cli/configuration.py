@@ -19,10 +19,12 @@ def validate(paths: tuple[Path, ...]) -> None:
     """Check a configuration, without any network.
 
     \b
-    Exit codes: 0 valid, 2 not; each problem is one line with file, line and key.
+    Exit codes: 0 valid (there may be warnings), 2 not; each problem is one line with file, line and key.
     Example: mirror validate -c mirror.yaml
     """
     settings = load(paths)
+    for said in dict.fromkeys(map(str, settings.warnings)):
+        click.echo(f"WARNING {said}", err=True)
     flows = ", ".join(flow.name for flow in settings.flows)
     named = ", ".join(map(str, paths))
     click.echo(f"{named}: ok ({plural(len(settings.flows), 'flow')}: {flows})")

@@ -50,7 +50,8 @@ def plan(paths: tuple[Path, ...], flow: str | None, as_json: bool) -> None:
     """
     from mirror.commands import plan as verb  # noqa: PLC0415
 
-    found = [verb.dry_run(each) for each in chosen_flows(load_quietly(paths), flow)]
+    settings = load_quietly(paths)
+    found = [verb.dry_run(each, settings.warned(each)) for each in chosen_flows(settings, flow)]
     answer(
         as_json, lambda: {"flows": [asdict(each) for each in found]}, lambda: "\n\n".join(map(verb.shown, found)), True
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,12 +18,14 @@ from mirror.config.conflicts import flow_problems
 from mirror.config.files import DEFAULTS, Files, Placed
 from mirror.config.librdkafka import client_problems, servers
 from mirror.config.located_yaml import Location, Problem
+from mirror.config.suspicions import suspicions
 from mirror.errors import ConfigError
 from mirror.spark import security
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
 _SPARK_CONF: Location = ("spark", "conf")
+WARNINGS_MAX = 100  # of one configuration; nobody reads more
 
 
 def load(paths: Path | Sequence[Path], environ: Mapping[str, str] = os.environ) -> settings.Settings:
@@ -146,6 +149,7 @@ def _settings(root: model.RootModel, files: Files) -> settings.Settings:
         metrics=settings.Metrics(**root.metrics.model_dump()),
         log=settings.Log(**root.log.model_dump()),
         drain_timeout=root.drain_timeout,
+        warnings=tuple(islice(suspicions(root, files), WARNINGS_MAX)),
     )
 
 

@@ -83,7 +83,9 @@ def _pattern(value: str) -> str:
     try:
         re.compile(value)
     except (re.error, OverflowError, RecursionError) as error:
-        raise _explained('bad regular expression "{value}": {reason}', value=value, reason=str(error)) from None
+        hint = '; for any characters write ".*"' if value.startswith("*") else ""
+        said = 'bad regular expression "{value}": {reason}{hint}'
+        raise _explained(said, value=value, reason=str(error), hint=hint) from None
     return value
 
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import yaml
 from click.testing import CliRunner, Result
 
 from mirror.cli import cli
+from mirror.commands.check.flow_checks import FlowChecks
+from mirror.commands.check.inspection import Description, Inspector
+from mirror.commands.plan import _matches_nothing
 from mirror.config.load import load
 from mirror.errors import ConfigError
+from mirror.kafka.cluster import ClusterAdmin
+from mirror.service.service import log_warnings
 
 BASE = """\
 clusters:
@@ -153,5 +160,34 @@ def test_what_is_not_valid_is_told_as_validate_tells_it(files: list[str]) -> Non
     assert set(said) == {'over.yaml:1: log.level: must be debug, info, warning or error, not "loud"'}
 
 
-def test_validate_names_all_files(files: list[str]) -> None:
+def test_validate_names_all_files_and_warns(files: list[str]) -> None:
     assert mirror("validate", *files).stdout == "base.yaml, over.yaml: ok (1 flow: primary->backup)\n"
+    Path("over.yaml").write_text("flow_defaults: {exclude: ['tmp*']}\nflows: [{source: backup, target: primary}]\n")
+    ended = mirror("validate", *files)
+    assert ended.exit_code == 0 and ended.stdout.endswith("ok (2 flows: primary->backup, backup->primary)\n")
+    assert ended.stderr.count("WARNING") == 1  # though two flows have it
+    assert ended.stderr.startswith('WARNING over.yaml:1: flow_defaults.exclude[0]: "tmp*" is a regular expression')
+
+
+def test_the_log_warns_at_the_start(files: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    Path("over.yaml").write_text("flows: [{source: primary, target: backup, topics: ['tmp*']}]\n")
+    log_warnings(load([Path("base.yaml"), Path("over.yaml")]))
+    (record,) = caplog.records
+    assert record.levelname == "WARNING" and vars(record)["flow"] == "primary->backup"
+    assert record.getMessage().startswith('over.yaml:1: flows[0].topics[0]: "tmp*" is')
+
+
+def test_check_and_plan_warn_of_a_topic_that_is_not_there(files: list[str]) -> None:
+    (flow,) = load([Path("base.yaml"), Path("over.yaml")]).flows
+    inspector = cast(Inspector, SimpleNamespace(partitions=lambda: {"ordres": 1, "hunter2": 1}))
+    description = cast(Description, SimpleNamespace(cluster_id="x"))
+    checks = FlowChecks(flow, {"primary": (inspector, description), "backup": (inspector, description)}).all()
+    (_, _, found) = islice(checks, 3)
+    assert (found.outcome, found.what) == ("WARNING", "topics")
+    assert str(found).endswith(
+        '"orders" in topics matches no topic of the source that mirror may see -> did you mean "ordres"?'
+    )
+    source = cast(ClusterAdmin, inspector)
+    assert _matches_nothing(flow, source) == [
+        '"orders" in topics matches no topic of the source that mirror may see; did you mean "ordres"?'
+    ]
