@@ -220,6 +220,12 @@ def test_a_flow_of_an_earlier_file_wins_over_flow_defaults_of_a_later_one(tmp_pa
     assert (other.groups.checkpoints, other.heartbeats.enabled, other.heartbeats.interval) == (False, True, 1)
 
 
+def test_flow_defaults_can_be_dropped(tmp_path: Path) -> None:
+    one, _ = read(tmp_path, PLAIN + DEFAULTS, "flow_defaults: ~", "flow_defaults: {tasks_max: 5}").flows
+    assert (one.topics, one.tasks_max, one.groups.sync) == ((".*",), 5, False)
+    assert refused(tmp_path, PLAIN + DEFAULTS, "flow_defaults: ~")[0].startswith("2.yaml:1: flow_defaults: must be a")
+
+
 @pytest.mark.parametrize(
     ("defaults", "expected"),
     [
@@ -227,7 +233,7 @@ def test_a_flow_of_an_earlier_file_wins_over_flow_defaults_of_a_later_one(tmp_pa
         ("{topics: [a, '(']}", ["flow_defaults.topics[1]: bad regular expression"]),
         ("{groups: {snyc: true}}", ['flow_defaults.groups.snyc: unknown key; did you mean "sync"']),
         ("{groups: x}", ["flow_defaults.groups: must be a mapping, e.g. {sync: true}"]),
-        ("{compresion: zstd}", ['flow_defaults.compresion: unknown key; did you mean "compression"']),
+        ("{compresion: zstd}", ['flow_defaults.compresion: unknown key; did you mean "compression"? allowed: topics']),
         ("{source: primary}", ["flow_defaults.source: each flow has its own source; allowed: topics,"]),
         ("{group: a}", ["flow_defaults.group: each flow has its own group; allowed: topics,"]),
         ("[a]", ["flow_defaults: must be a mapping of a flow's keys but source, target and group"]),
