@@ -183,6 +183,8 @@ class FlowRunner(threading.Thread):
             where = {**self._where, "topic": topic, "topic_id": topic_id}
             log.warning("own topic was deleted and created again", extra=where)
             self.status.remember(f"{topic} was deleted and created again: its records are gone")
+            if topic == self._flow.checkpoint_topic:
+                self._group_rounds.stop()  # they begin again, and write all checkpoints
 
     def _on_progress(self) -> None:
         self.beat = time.monotonic()
