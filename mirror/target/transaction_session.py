@@ -48,7 +48,7 @@ class Written:
 
 
 class TransactionSession:
-    """A producer that has fenced the older ones, its transactions, and what it has told the target so far.
+    """The transactions of one producer, and what was written with it so far: offset syncs and map entries.
 
     After any doubt, the session is discarded together with the producer.
     """
@@ -65,15 +65,15 @@ class TransactionSession:
         is_mapped = flow.exactly_once and topic.topic_id and topic.remote_id
         self._map = MapMarks(1 if topic.compacted else EVERY) if is_mapped else None
         self._tail: OffsetSync | None = None
-        # The times by which the target has replaced timestamps in this transaction. If there are any, the transaction
-        # is not committed, and the session makes no other one.
+        # Timestamps that the target set in place of ours. A transaction that has any is not committed. None: they are
+        # not checked.
         self._restamped: list[int] | None = [] if flow.exactly_once and not flow.accept_log_append_time else None
         self._sent: Sequence[int] = ()  # the source's timestamps of this transaction's records
         self._beside = ""  # own topic to which a record is being queued; "": none
         self._gone: dict[str, str] = {}  # by own topic that did not take a record: why
         self.duration = 0.0  # seconds that the last transaction took
-        # When the last transaction ended, monotonic. It starts as long ago: so an idle partition settles at once, and
-        # need not keep its producer for that.
+        # When the last transaction ended, monotonic. 0 before the first transaction, so a new session counts as idle
+        # and settles at once.
         self.ended = 0.0
 
     @property
@@ -89,8 +89,8 @@ class TransactionSession:
     def copy(self, batch: ConsumedBatch, position: Position) -> Written:
         """Copy `batch` in one transaction with `position`, the position after it.
 
-        `position.map_end` has to be the end before the batch. The position that is committed has the one after it.
-        Raises TransactionAborted, RecordsRefused, ProducerFenced or OutcomeUnknown.
+        Pass the map's end before the batch; `copy` commits the end after it. Raises TransactionAborted, RecordsRefused,
+        ProducerFenced, OutcomeUnknown, or a plain PartitionError.
         """
         chosen = self._marks.choose(batch.offsets)
         mapped = self._map is not None and self._map.is_due(batch.offsets, position.map_end)
@@ -113,7 +113,9 @@ class TransactionSession:
         try:
             self._run(produce)
         except RecordsRefused as error:
-            if len(batch.messages) == 1 and downstream:  # the target took the record: do not pass it over
+            # The record itself was delivered, so the refusal concerns one of mirror's own topics. The record must not
+            # be passed over.
+            if len(batch.messages) == 1 and downstream:
                 topics = f"{self._flow.offset_syncs_topic} or {self._flow.offset_map_topic}"
                 said = f"{topics} takes no record: {error}; have the target accept them"
                 raise PartitionError(said, blocked=True) from error
@@ -171,7 +173,8 @@ class TransactionSession:
         def produce() -> Position:
             if self._flow.on_poison_record == "dead_letter":
                 headers = NO_HEADERS
-                with contextlib.suppress(RecordsRefused):  # if its headers can't be read; `reason` says so
+                # Headers may be unreadable; then the letter has none, and `reason` says so.
+                with contextlib.suppress(RecordsRefused):
                     (headers,) = readable(batch.headers)
                 letter = dead_letter(self._partition, batch.messages[0], headers, reason, whole)
                 self._produce_beside(self._flow.dead_letter_topic, **letter)
@@ -212,11 +215,10 @@ class TransactionSession:
         raise self._naming(producer.failed(failure))  # outside of `except`: kafka/clients.py says why
 
     def _check_timestamps(self) -> None:
-        """Raise PartitionError if the target has replaced timestamps. The last record's delivery shows that for all.
+        """Raise PartitionError if the target replaced the timestamp of the first, the last or a synced record.
 
-        A broker that gets a batch twice, because its first answer was lost, answers the second time with the batch's
-        newest timestamp, in the field that otherwise has the time of LogAppendTime. So a time that equals a timestamp
-        that we have sent proves nothing: the batch is copied again, and that attempt tells.
+        If its first answer is lost, a broker answers the repeated batch with the batch's own newest timestamp. So a
+        time equal to one that we sent proves nothing. mirror copies the batch again to find out.
         """
         if not self._restamped:
             return
@@ -226,10 +228,7 @@ class TransactionSession:
         raise PartitionError(f"{self._topic.remote}: {timestamps.REASON}; {remedy}", blocked=True)
 
     def _naming(self, error: PartitionError) -> PartitionError:
-        """The error, with the name of the own topic that may be missing, if that is the cause.
-
-        librdkafka's error does not name the topic.
-        """
+        """The error, with the name of the own topic that may be missing if that is the cause: librdkafka's has none."""
         topic = self._beside or next(iter(self._gone), "")
         if topic and not isinstance(error, RecordsRefused):
             text = (

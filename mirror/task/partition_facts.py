@@ -31,7 +31,8 @@ FOREIGN = "the position belongs to a topic that was deleted"
 class PartitionFacts:
     """Only the thread that holds the partition's step lock reads or changes it; others read the snapshot.
 
-    `buffer` and `step_lock` are the exceptions: they have locks of their own.
+    There are exceptions. `buffer` and `step_lock` have locks of their own. And without the step lock, others may read
+    whether there is a `session`, and `last_used`: RecordCopier.has_producer and RecordCopier.last_used.
     """
 
     def __init__(self, services: TaskServices, partition: Partition, topic: Topic, start: Start) -> None:

@@ -22,7 +22,7 @@ from mirror.model import MapEnd, Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
 from mirror.target.positions import from_committed
-from mirror.task import take_over
+from mirror.task import partition_take_over
 from mirror.task.copier import RecordCopier
 from mirror.task.events import LetGo, RenewalDue
 from mirror.task.position_ledger import Start
@@ -171,7 +171,7 @@ class Producer:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World(flow())
-    monkeypatch.setattr(take_over, "TransactionalProducer", lambda *_: Producer(world))
+    monkeypatch.setattr(partition_take_over, "TransactionalProducer", lambda *_: Producer(world))
     return world
 
 
