@@ -20,7 +20,7 @@ from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Partition, Topic
 from mirror.settings import Flow
 from mirror.target.positions import Positions, to_commit
-from mirror.target.record_session import RecordSession
+from mirror.target.transaction_session import TransactionSession
 from mirror.target.transactional_producer import TransactionalProducer
 from mirror.text import BUG
 
@@ -123,7 +123,7 @@ def _renew(flow: Flow, partition: Partition, topic: Topic, positions: Positions,
         return
     name = transactional_id(flow, topic.remote, partition.partition)
     producer = TransactionalProducer(flow, name, member.consumer_group_metadata(), Throttles(flow).target)
-    session = RecordSession(flow, partition, topic, producer, Clock())
+    session = TransactionSession(flow, partition, topic, producer, Clock())
     try:
         producer.fence()
         positions.await_settled(topic.remote, partition.partition)

@@ -14,7 +14,7 @@ from mirror.control.partition_state import State
 from mirror.errors import MirrorError, OutcomeUnknown, PartitionError
 from mirror.model import Partition, Topic
 from mirror.source.fetcher import Seek
-from mirror.target.record_session import RecordSession
+from mirror.target.transaction_session import TransactionSession
 from mirror.task.error_recovery import recovery
 from mirror.task.events import SETTLE_DELAY, Event, delay_of
 from mirror.task.inbox import Inbox
@@ -204,7 +204,7 @@ class RecordCopier:
         self._seek()
         raise PartitionError(f"the source gives no records: {refused.reason}", refused.lasting)
 
-    def _take_over(self) -> RecordSession:
+    def _take_over(self) -> TransactionSession:
         """Fence, then load, then seek. In another order, an older owner could still move the loaded position."""
         facts = self._facts
         facts.discard()  # the old producer, if a disturbed one is open
@@ -242,13 +242,13 @@ class RecordCopier:
         return session is not None and not session.suspect
 
     @property
-    def _session(self) -> RecordSession:
+    def _session(self) -> TransactionSession:
         session = self._facts.session
         assert session is not None
         self._facts.last_used = self._services.clock.monotonic()
         return session
 
-    def _own(self) -> RecordSession:
+    def _own(self) -> TransactionSession:
         """A session for one transaction: the present one, or if its producer was disturbed, one of a new producer."""
         return self._session if self._has_good_producer else self._take_over()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -128,12 +127,21 @@ def test_stop_waits_for_what_is_being_told() -> None:
     until("it has ended", lambda: not threads("waits"))
 
 
-@pytest.mark.parametrize("name", ["heartbeats", "groups"])
-def test_a_defect_of_heartbeats_or_rounds_ends_neither_for_good(name: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("name", ["heartbeats", "groups", "map cleaner"])
+def test_a_defect_of_heartbeats_rounds_or_cleaner_ends_none_for_good(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     rounds: list[Round] = []
-    sender, groups = HeartbeatSender(broken()), GroupRounds(broken(), rounds.append)
-    starts: dict[str, Callable[[], None]] = {"heartbeats": sender.start, "groups": lambda: groups.start(60.0)}
-    start, stop = starts[name], {"heartbeats": sender.stop, "groups": groups.stop}[name]
+    sender, groups, cleaner = (
+        HeartbeatSender(broken()),
+        GroupRounds(broken(), rounds.append),
+        MapCleaner(broken(), interval=0.0),
+    )
+    start, stop = {
+        "heartbeats": (sender.start, sender.stop),
+        "groups": (lambda: groups.start(60.0), groups.stop),
+        "map cleaner": (cleaner.start, cleaner.stop),
+    }[name]
     for times in (1, 2):
         start()
         await_bugs(caplog, times)
@@ -141,11 +149,6 @@ def test_a_defect_of_heartbeats_or_rounds_ends_neither_for_good(name: str, caplo
         stop()
         until("it has ended", lambda: not threads(f"{name} primary->backup"))
     assert not rounds
-
-
-def test_a_defect_while_the_map_is_cleaned_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    MapCleaner(broken(), interval=0.0).clean()
-    await_bugs(caplog, 1)
 
 
 def test_a_defect_while_positions_are_renewed_is_logged(
