@@ -99,8 +99,8 @@ class Positions:
 
         A coordinator that was deposed and has not heard of it, because it hung or is cut off from the others, answers
         OffsetFetch from its memory: what has been committed since would be copied again. It can't commit anything any
-        more. So a token is committed first. Only an answer counts that has it, or another token of ours
-        since this call began. Raises as `stable`.
+        more. So a token is committed first. Only an answer counts that has it, or another token of ours since this
+        call began. Raises as `stable`.
         """
         deadline, pause = time.monotonic() + REQUEST_TIMEOUT, LOOK_INTERVAL
         began = next(self._numbers)

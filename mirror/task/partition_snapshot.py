@@ -1,4 +1,4 @@
-"""How a partition stands, as its last step has left it: all that other threads may read of it."""
+"""How a partition stands, as its last step has left it: what other threads read of it."""
 
 from __future__ import annotations
 
