@@ -173,7 +173,10 @@ class TransactionalProducer:
         except KafkaException as abort_error:
             why: KafkaError = abort_error.args[0]
             both = f"{error.str()}; not aborted either: {why.str()}"
-            return ProducerFenced(both) if why.code() in FENCED else OutcomeUnknown(both, is_away(why))
+            if why.code() in FENCED:
+                return ProducerFenced(both)
+            # A transaction to which no partition could be added can't be aborted: the first error says what to expect.
+            return OutcomeUnknown(both, is_away(why), is_lasting(error))
         return TransactionAborted(error.str(), is_lasting(error))
 
     def discard(self) -> None:

@@ -1,0 +1,42 @@
+"""What an error between begin and commit means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from mirror.errors import OutcomeUnknown, TransactionAborted
+from mirror.target.transactional_producer import TransactionalProducer
+
+
+class NoTransaction:
+    """librdkafka, and a coordinator that ends no transaction, because no partition could be added to it."""
+
+    def abort_transaction(self, _: float) -> None:
+        raise KafkaException(KafkaError(KafkaError.INVALID_TXN_STATE))
+
+
+class Aborting:
+    """librdkafka that aborts."""
+
+    def abort_transaction(self, _: float) -> None:
+        return None
+
+
+def judged(client: Any, code: int) -> Any:
+    producer = TransactionalProducer.__new__(TransactionalProducer)
+    producer._producer, producer._timeout = client, 1.0
+    return producer.failed(KafkaError(code, "not added", txn_requires_abort=True))
+
+
+@pytest.mark.parametrize(
+    ("code", "blocked"), [(KafkaError.TOPIC_AUTHORIZATION_FAILED, True), (KafkaError.UNKNOWN_TOPIC_OR_PART, False)]
+)
+def test_the_first_error_says_whether_a_person_has_to_act(code: int, blocked: bool) -> None:
+    """Also if the transaction can't be aborted: a permission that was revoked does not come back by itself."""
+    error = judged(NoTransaction(), code)
+    assert type(error) is OutcomeUnknown and error.blocked is blocked and "not aborted either" in str(error)
+    error = judged(Aborting(), code)
+    assert type(error) is TransactionAborted and error.blocked is blocked
