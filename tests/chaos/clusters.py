@@ -137,7 +137,7 @@ def permission(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     )
     print(f"   {name}", flush=True)
     with topics.forbidden(arena.pair.target, resource, name, AclOperation.WRITE):
-        assert "uthorization failed" in _await_blocked(arena, recorder)
+        assert "uthorization failed" in _await_state(arena, recorder, "blocked")
         time.sleep(rng.uniform(0, 5))
 
 
@@ -145,19 +145,19 @@ def permission(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
 def read_permission(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     with topics.forbidden(arena.pair.source, ResourceType.TOPIC, recorder.topic, AclOperation.READ):
         arena.source_proxy.disconnect()  # for an open fetch session a broker does not ask again
-        assert "uthorization failed" in _await_blocked(arena, recorder)
+        assert "uthorization failed" in _await_state(arena, recorder, "blocked")
         time.sleep(rng.uniform(0, 5))
 
 
-def _await_blocked(arena: Arena, recorder: Recorder) -> str:
-    """Wait until a blocked partition is shown; returns the reason."""
+def _await_state(arena: Arena, recorder: Recorder, state: str) -> str:
+    """Wait until a partition in this state is shown; returns the reason."""
 
     def reasons() -> list[str]:
         (flow,) = json.loads(arena.service.get("/status")[1])["flows"]
         shown = [p for topic in flow["topics"] if topic["topic"] == recorder.topic for p in topic["partitions"]]
-        return [p["reason"] for p in shown if p["state"] == "blocked"]
+        return [p["reason"] for p in shown if p["state"] == state]
 
-    reason = arena.service.wait_for("blocked", reasons)[0]
+    reason = arena.service.wait_for(state, reasons)[0]
     assert reason
     return reason
 
@@ -177,7 +177,7 @@ def target_disk_full(arena: Arena, rng: random.Random, recorder: Recorder) -> No
     topics.configure(arena.pair.target, recorder.remote, min_insync_replicas=len(arena.target.brokers))
     with arena.broker_disk.full():
         until("the broker gives up", lambda: broker.process is None or broker.process.poll() is not None, PATIENCE)
-        _await_blocked(arena, recorder)
+        _await_state(arena, recorder, "retrying")  # it goes on by itself once the broker is back
         time.sleep(rng.uniform(0, 3))
     broker.kill()
     broker.start()
