@@ -12,14 +12,15 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from mirror import decode
 from mirror.control.decisions import Decision
 from mirror.control.orders import KEY, VALUE_MAX, Order, Scope
 from mirror.control.reports import Report
 from mirror.errors import ClusterAway, FlowError
-from mirror.kafka.clients import internal_consumer, internal_producer, is_away, is_lasting
+from mirror.kafka.clients import internal_consumer, is_away, is_lasting
+from mirror.kafka.own_topic_producer import OwnTopicProducer
 from mirror.settings import Flow
 from mirror.timing import RECENT_REPORTS
 
@@ -75,7 +76,7 @@ class ControlWriter:
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
-        self._producer: Producer = internal_producer(flow.target)
+        self._producer = OwnTopicProducer(flow.target)
 
     def claim(self, claim: Claim) -> None:
         """Write a claim and wait until it is acknowledged. Raises ClusterAway, FlowError when the target refuses it."""
@@ -97,7 +98,7 @@ class ControlWriter:
         topic, failed = self._flow.control_topic, list[KafkaError]()
         try:
             for key, value in records.items():
-                self._producer.produce(topic, value, key, 0, lambda error, _: failed.append(error) if error else None)
+                self._producer.produce(topic, value, key, lambda error, _: failed.append(error) if error else None)
         except KafkaException as error:  # the client believes that the topic does not exist
             failed.append(error.args[0])
         left = self._producer.flush(READ_TIMEOUT)
@@ -113,10 +114,10 @@ class ControlWriter:
         """Queue reports. A lost one does no harm: counters are cumulative, so the next one replaces it."""
         for report in reports:
             try:
-                self._producer.produce(self._flow.status_topic, report.encode(), report.key(), 0)
+                self._producer.produce(self._flow.status_topic, report.encode(), report.key())
             except (BufferError, KafkaException):  # KafkaException while the topic does not exist
                 break
-        self._producer.poll(0)
+        self._producer.poll()
 
     def close(self, timeout: float) -> None:
         """Send what is queued, waiting `timeout` seconds at most."""

@@ -12,8 +12,8 @@ from confluent_kafka.admin import NewTopic
 from mirror.errors import ClusterAway
 from mirror.groups.heartbeats import Heartbeat
 from mirror.groups.leader_thread import LeaderThread
-from mirror.kafka.clients import internal_producer
 from mirror.kafka.cluster import ClusterAdmin
+from mirror.kafka.own_topic_producer import OwnTopicProducer
 from mirror.logs import OnChange
 from mirror.naming import HEARTBEATS
 from mirror.settings import Flow
@@ -42,18 +42,18 @@ class HeartbeatSender:
 
     def _work(self, stopping: threading.Event) -> None:
         flow = self._flow
-        producer = internal_producer(flow.source)
+        producer = OwnTopicProducer(flow.source)
         exists = False
         while not stopping.is_set():
             exists = exists or self._create_topic()
             if exists:
                 beat = Heartbeat(flow.source.alias, flow.target.alias, int(time.time() * 1000))
                 try:
-                    producer.produce(HEARTBEATS, beat.value(), beat.key(), 0, self._delivered)
+                    producer.produce(HEARTBEATS, beat.value(), beat.key(), self._delivered)
                 except KafkaException as error:  # the topic is gone, or the queue is full
                     self._say(error.args[0].str())
                     exists = False
-                producer.poll(0)
+                producer.poll()
             stopping.wait(flow.heartbeats.interval)
         producer.flush(CLOSE_TIMEOUT)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from mirror.errors import ClusterAway
-from mirror.kafka.clients import internal_producer
 from mirror.kafka.cluster import chunks
+from mirror.kafka.own_topic_producer import OwnTopicProducer
 from mirror.settings import Cluster
 
 WRITE_TIMEOUT = 10.0  # seconds for each part
@@ -21,7 +21,7 @@ class OwnTopicWriter:
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._alias = cluster.alias
         self._topic = topic
-        self._producer = internal_producer(cluster)
+        self._producer = OwnTopicProducer(cluster)
 
     def close(self) -> None:
         """Give up what is not written yet."""
@@ -40,7 +40,7 @@ class OwnTopicWriter:
         for some in chunks(records.items(), AT_ONCE):
             for key, value in some:
                 try:
-                    self._producer.produce(self._topic, value, key, 0, delivered)
+                    self._producer.produce(self._topic, value, key, delivered)
                 except KafkaException as error:  # the client believes that the topic does not exist
                     failed.append(error.args[0])
             if self._producer.flush(WRITE_TIMEOUT) or failed:

@@ -33,6 +33,7 @@ from mirror.text import BUG
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 1.0  # seconds between two checks of leadership and query
+ALL_REPORTS = 2**62  # records before the end
 BUG_DELAY = 10.0  # seconds until the reports are followed again after an unexpected error
 STEADY_AFTER = 60.0  # seconds without a failure after which the back-off starts again with its shortest delay
 
@@ -59,6 +60,7 @@ class FlowRunner(threading.Thread):
         self._query = FlowQuery(flow, self.status, spark, share)
         self._health = FlowHealth(flow, self.status, self._leader, self._monitor, self._query)
         self.drained = threading.Event()
+        self._status_was_made_again = threading.Event()
         self._waits_for = OnChange()  # the reason of the last warning
         self._where = {"flow": flow.name}
 
@@ -184,6 +186,8 @@ class FlowRunner(threading.Thread):
             where = {**self._where, "topic": topic, "topic_id": topic_id}
             log.warning("own topic was deleted and created again", extra=where)
             self.status.remember(f"{topic} was deleted and created again: its records are gone")
+            if topic == self._flow.status_topic:
+                self._status_was_made_again.set()
 
     def _on_progress(self) -> None:
         self.beat = time.monotonic()
@@ -231,10 +235,20 @@ class FlowRunner(threading.Thread):
         self._stopping.wait(backoff.next())
 
     def _follow_status(self) -> None:
+        """Read the reports. Of a topic that was deleted and created again another consumer reads.
+
+        librdkafka ignores the new topic's leader if its epoch is lower than the old topic's was (issue 4898 there).
+        """
         reader: StatusReader | None = None
+        back = 0
         while not self._stopping.is_set() and self.failure is None:
             try:
-                reader = reader or StatusReader(self._flow)
+                if self._status_was_made_again.is_set():
+                    self._status_was_made_again.clear()
+                    if reader is not None:
+                        reader.close()
+                    reader, back = None, ALL_REPORTS
+                reader = reader or StatusReader(self._flow, back)
                 self.status.absorb(reader.poll(0.5))
                 self.status.ignored = reader.ignored
             except ClusterAway:

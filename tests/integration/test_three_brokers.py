@@ -24,7 +24,7 @@ from tests.harness import oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Made
 from tests.harness.pair import Pair
-from tests.harness.service import BLOCKED, PASSED_OVER, RETRYING
+from tests.harness.service import BLOCKED, OWN_AGAIN, PASSED_OVER, RETRYING
 from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
@@ -330,4 +330,36 @@ def test_a_log_that_was_cut_and_has_grown_again(
         lag = "mirror_source_topic_partition_lag"
         service.wait_for("the new leader tells the end", lambda: service.metric(lag, topic=topic) == 0)
         leader.start()
+        assert service.terminate() == 0, service.tail()
+
+
+def test_a_status_topic_that_was_made_again_has_another_leader(
+    source_cluster: LocalCluster, cut_source: LocalCluster, tmp_path: Path
+) -> None:
+    """Its leader epoch begins anew, and librdkafka stays with the leader of the higher one: reports would be unread."""
+    pair = Pair(source_cluster.bootstrap, cut_source.bootstrap, "again", "again-")
+    topic, status, first = pair.topic("reported"), "mirror-status.again.internal", cut_source.brokers[0].bootstrap
+    with pair.service(tmp_path) as service:
+        pair.produce(topic, Made(None, b"first"))
+        pair.await_same(topic)
+        first_leader = topics.leaders(first, status)[0]
+        (broker,) = [each for each in cut_source.brokers if each.node == first_leader]
+        broker.kill()
+        broker.start()
+        service.wait_for(
+            "a leader of a newer epoch", lambda: topics.leaders(first, status)[0] not in (-1, first_leader)
+        )
+        before = topics.leaders(first, status)[0]
+        service.wait_for("reports are read", lambda: service.positions(topic) == {0: 1})
+
+        def moved() -> bool:
+            since = len(service.events)
+            topics.delete(first, status)
+            service.wait_for_event(OWN_AGAIN, since=since, topic=status)
+            return topics.leaders(first, status)[0] not in (-1, before)
+
+        service.wait_for("another leader", moved)
+        pair.produce(topic, Made(None, b"second"))
+        service.wait_for("reports are read again", lambda: service.positions(topic) == {0: 2})
+        assert not service.find("task lost, another one has taken its slice over")
         assert service.terminate() == 0, service.tail()

@@ -1,0 +1,59 @@
+"""A producer for mirror's own topics that survives a topic which is deleted and created again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from mirror.kafka.clients import internal_producer
+from mirror.settings import Cluster
+
+
+class OwnTopicProducer:
+    """Writes to partition 0 of topics. After a record that was not delivered, another client takes its place.
+
+    librdkafka ignores the leader of a topic that was created again if its epoch is lower than the old topic's was: it
+    writes to the old topic's leader for ever (issue 4898 there). A new client knows nothing of the old topic.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._client = internal_producer(cluster)
+        self._failed = False
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes,
+        delivered: Callable[[KafkaError | None, Message], object] = lambda *_: None,
+    ) -> None:
+        """Queue a record. Raises BufferError, and KafkaException while the client believes that there is no topic."""
+        if self._failed:
+            self._client.purge()
+            self._client, self._failed = internal_producer(self._cluster), False
+
+        def noted(error: KafkaError | None, message: Message) -> None:
+            self._failed |= error is not None
+            delivered(error, message)
+
+        try:
+            self._client.produce(topic, value, key, 0, noted)
+        except KafkaException:
+            self._failed = True
+            raise
+
+    def poll(self) -> None:
+        """Serve the callbacks of what was delivered."""
+        self._client.poll(0)
+
+    def flush(self, timeout: float) -> int:
+        """Wait until all is delivered, at most `timeout` seconds. Returns how many records are not."""
+        left = int(self._client.flush(timeout))
+        self._failed |= left > 0
+        return left
+
+    def purge(self) -> None:
+        """Give up what is not delivered yet."""
+        self._client.purge()
