@@ -156,12 +156,17 @@ def position_reader(cluster: Cluster, group: str, isolation: str) -> Consumer:
     return Consumer(config, logger=LIBRDKAFKA)
 
 
-def internal_consumer(cluster: Cluster, group: str, reset: str = "earliest", metadata: Any = None) -> Consumer:
+def internal_consumer(
+    cluster: Cluster, group: str, reset: str = "earliest", metadata: Any = None, stable: bool = True
+) -> Consumer:
     """A consumer for one of mirror's own topics. It reports when it has reached the end.
 
-    The logger `metadata` gets the debug lines about metadata, which report a recreated topic.
+    The logger `metadata` gets the debug lines about metadata, which report a recreated topic. With `stable` False it
+    also reads what was not committed.
     """
     config = {**_base(cluster), **SOURCE_CONSUMER, "auto.offset.reset": reset, "group.id": group}
+    if not stable:
+        config["isolation.level"] = "read_uncommitted"
     if metadata is not None:
         config |= {"log_level": 7, "debug": "metadata"}
     return Consumer(config, logger=LIBRDKAFKA if metadata is None else metadata)
