@@ -71,5 +71,6 @@ def decode(answer: Cursor) -> tuple[int, int, list[str]]:
 
 def _name(answer: Cursor) -> str:
     name = answer.compact_string()
-    answer.int64(), answer.compact_string(), answer.tags()  # producer id, state
+    answer.int64(), answer.compact_string()  # producer id, state
+    answer.tags()
     return name

@@ -51,7 +51,8 @@ def test_what_others_have_recorded_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"partition": -1}, {"partition": "3"}, {"partition": True}, {"topic": "a b"}, {"topic": 5}, {"cluster": 1}]
+    "wrong",
+    [{"partition": -1}, {"partition": "3"}, {"partition": True}, {"topic": "a b"}, {"topic": 5}, {"cluster": 1}],
 )
 def test_a_key_of_the_connector_that_names_no_partition_is_counted(wrong: dict[str, Any]) -> None:
     assert read((key(**wrong), b'{"offset":1}')) == Written({}, 1)
