@@ -66,9 +66,9 @@ class Comparer:
         found: Found | Undecided | None = None
         if candidate.recorded <= logs.source_stable:
             found = self._look(self._committed, candidate, logs, logs.source_stable, tail)
-        if found is None or (isinstance(found, Undecided) and not candidate.exact):
+        if found is None or (tail and not candidate.exact and not _fits(found)):
             again = self._look(self._everything, candidate, logs, logs.source_end, tail)
-            found = again if found is None or isinstance(again, Found) else found
+            found = again if found is None or _fits(again) else found
         return found
 
     def _look(
@@ -94,6 +94,11 @@ class Comparer:
                         return
                     most -= 1
                 yield entry.offset, entry.digest
+
+
+def _fits(found: Found | Undecided) -> bool:
+    """True if records were compared, and are the same."""
+    return isinstance(found, Found) and found.compared > 0
 
 
 def _last(
