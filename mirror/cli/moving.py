@@ -39,7 +39,8 @@ from mirror.cli.options import AS_JSON, CONFIG, FLOW, answer, chosen_flow, load_
     default=10.0,
     show_default=True,
     type=click.FloatRange(min=0),
-    help="Seconds in which nothing may come to the copy, if MirrorMaker has run without exactly-once.",
+    help="Seconds in which MirrorMaker's workers have to leave their group and, if it has run without exactly-once, "
+    "nothing may come to the copy.",
 )
 @click.option("--dry-run", is_flag=True, help="Change nothing, and fence nobody.")
 @AS_JSON

@@ -88,7 +88,7 @@ class _Command:
         ids = stopping.task_ids(flow, self._group, options.connector, options.tasks, self._topic)
         if not options.dry_run:
             if options.offsets_topic is None:  # the workers of a Connect cluster may have other connectors
-                stopping.await_no_workers(self._target, self._group, self._say)
+                stopping.await_no_workers(self._target, self._group, options.quiet, self._say)
             stopping.fence(flow, ids, self._say)
         written = self._written()
         known = self._known(written, exactly_once=bool(ids))

@@ -18,22 +18,24 @@ from mirror.target.transactional_producer import TransactionalProducer
 from mirror.text import plural
 from mirror.wire.transactions import transactional_ids
 
-# A worker that was killed is a member until its session ends: ten seconds, unless configured.
-MEMBERS_WITHIN = 30.0  # seconds
+MEMBERS_MORE = 5.0  # seconds, beyond `quiet`, in which a worker that was killed has to leave: its session ends
 SETTLED_WITHIN = 30.0  # seconds in which transactions that were open on the copy have to end
 LOOK_INTERVAL = 0.5  # seconds
 
 Say = Callable[[str], object]
 
 
-def await_no_workers(target: ClusterAdmin, group: str, say: Say) -> None:
-    """Wait until the group of MirrorMaker's workers has no members. Raises MirrorError if it still has some."""
-    deadline, said = time.monotonic() + MEMBERS_WITHIN, False
+def await_no_workers(target: ClusterAdmin, group: str, quiet: float, say: Say) -> None:
+    """Wait until the group of MirrorMaker's workers has no members. Raises MirrorError if it still has some.
+
+    A worker that was killed is a member until its session ends: after ten seconds, if that is not configured.
+    """
+    deadline, said = time.monotonic() + quiet + MEMBERS_MORE, False
     while group not in target.inactive_groups([group]):
         if time.monotonic() > deadline:
             raise MirrorError(
-                f"MirrorMaker still runs: group {group} on {target.alias} has members, or does not tell us (Describe): "
-                "stop it first"
+                f"MirrorMaker still runs: group {group} on {target.alias} has members, or does not tell us whether it "
+                "has (that needs Describe); stop MirrorMaker first"
             )
         if not said:
             say(f"waiting until MirrorMaker's workers have left group {group}")

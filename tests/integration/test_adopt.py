@@ -1,0 +1,249 @@
+"""`mirror adopt`: a real MirrorMaker 2 copies, stops or is killed, and mirror copies the next record first.
+
+One MirrorMaker has four flows: with and without exactly-once, each with both policies. The target has two aliases for
+it, because exactly-once is a setting of the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from confluent_kafka import Producer
+
+from mirror.demo.brokers import LocalCluster
+from tests.harness import configuration, mirror_maker, oracle, topics
+from tests.harness.command import answer, mirror
+from tests.harness.load import Load, Made, mixed, produce
+from tests.harness.mirror_maker import IDENTITY, MirrorMaker
+from tests.harness.pair import Pair
+from tests.harness.service import BLOCKED, Service
+from tests.harness.waiting import PATIENCE, until
+
+pytestmark = pytest.mark.slow
+
+RECORDS = 1_300  # of each partition: more than are compared
+
+
+@dataclass(frozen=True)
+class Moving:
+    """A flow that MirrorMaker has begun."""
+
+    pair: Pair
+    to: str  # MirrorMaker's alias of the target
+    identity: bool
+    topic: str
+    file: Path
+
+    def remote(self) -> str:
+        """The remote topic."""
+        return self.topic if self.identity else self.pair.remote(self.topic)
+
+    def settings(self) -> configuration.Settings:
+        """Mirror's configuration."""
+        return self.pair.settings({"replication_policy": "identity" if self.identity else "default"})
+
+    def produce(self, first: int, count: int) -> None:
+        """Numbered records to both partitions."""
+        for partition in (0, 1):
+            records = [mixed(2 * n + partition) for n in range(first, first + count)]
+            self.pair.produce(self.topic, *records, partition=partition)
+
+    def source(self, isolation: str = "read_committed") -> oracle.Records:
+        """What the source has."""
+        return oracle.read(self.pair.source, self.topic, isolation)
+
+    def copy(self) -> oracle.Records:
+        """What the target has."""
+        return oracle.read(self.pair.target, self.remote())
+
+    def await_copied(self, count: int) -> None:
+        """Wait until the target has so many records."""
+        wait = f"{count} records in {self.remote()}"
+        until(f"{self.remote()} exists", lambda: topics.partitions(self.pair.target, self.remote()) == 2)
+        until(wait, lambda: oracle.count(self.copy()) >= count)
+
+    def position(self, partition: int) -> int | None:
+        """Mirror's position."""
+        return oracle.committed_position(self.pair.target, self.pair.group, self.remote(), partition)
+
+    def next_offsets(self) -> dict[int, int]:
+        """After the last record that was copied, by the contents of both sides: independent of what mirror does."""
+        found = {}
+        for partition, records in self.copy().items():
+            last = records[-1].content
+            here = self.source("read_uncommitted")[partition]
+            (found[partition],) = [record.offset + 1 for record in here if record.content == last]
+        return found
+
+    def adopt(self, *arguments: str | int, code: int = 0) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
+        """Run the command; all that it says, and what it says of this topic's partitions."""
+        found = answer("adopt", "-c", self.file, "--quiet", 1, *arguments, code=code)
+        assert found["flow"] == self.pair.flow and found["well"] is (code == 0)
+        return found, {each["partition"]: each for each in found["partitions"] if each["topic"] == self.topic}
+
+
+class World:
+    """The four flows, and MirrorMaker's properties for some of them."""
+
+    def __init__(self, source: str, target: str, directory: Path) -> None:
+        self.directory, self._bootstraps = directory, (source, target)
+        kinds = [("eos", False), ("eos", True), ("alo", False), ("alo", True)]
+        self.all = [self._flow(f"{to}{'i' if identity else 'd'}", to, identity) for to, identity in kinds]
+
+    def _flow(self, name: str, to: str, identity: bool) -> Moving:
+        pair = Pair(*self._bootstraps, f"from{name}", f"adopt-{name}-")
+        moving = Moving(pair, to, identity, pair.topic("orders", 2), self.directory / f"{name}.yaml")
+        moving.file.write_text(yaml.safe_dump(moving.settings()))
+        return moving
+
+    def mirror_maker(self, *some: Moving) -> MirrorMaker:
+        """One that copies these flows."""
+        source, target = self._bootstraps
+        clusters = {each.pair.alias: source for each in some} | {each.to: target for each in some}
+        own = {each: self._own(each) for each in some}
+        properties = mirror_maker.flows(clusters, {(each.pair.alias, each.to): own[each] for each in some})
+        # Its positions are recorded when it stops, and not before.
+        properties |= {"alo.offset.flush.interval.ms": 3_600_000, "eos.exactly.once.source.support": "enabled"}
+        properties |= {f"{each.to}.session.timeout.ms": 6_000 for each in some}
+        committed = [each.pair.alias for each in some if each.to == "eos"]
+        properties |= {f"{alias}.consumer.isolation.level": "read_committed" for alias in committed}
+        return MirrorMaker(properties, self.directory)
+
+    def _own(self, moving: Moving) -> dict[str, object]:
+        policy = {"replication.policy.class": IDENTITY} if moving.identity else {}
+        location = {"offset-syncs.topic.location": "target"} if moving.identity else {}
+        return {"topics": f"{moving.pair.prefix}.*", **policy, **location}
+
+    def service(self) -> Service:
+        """Mirror with all flows."""
+        together = configuration.together(*(each.settings() for each in self.all))
+        return Service({**together, "spark": {"master": "local[4]"}}, self.directory)
+
+
+def abort(pair: Pair, topic: str) -> None:
+    """Records of a transaction that is aborted: MirrorMaker without exactly-once copies them."""
+    producer = Producer({"bootstrap.servers": pair.source, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions(PATIENCE)
+    producer.begin_transaction()
+    for number in range(20):
+        producer.produce(topic, b"aborted %d" % number, None, number % 2)
+    producer.flush(PATIENCE)
+    producer.abort_transaction(PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def world(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    yield World(source_cluster.bootstrap, target_cluster.bootstrap, tmp_path_factory.mktemp("adopt"))
+
+
+def test_mirror_goes_on_where_mirrormaker_has_stopped(world: World) -> None:
+    """Nothing comes twice, and nothing is missing.
+
+    One test, because MirrorMaker takes long to start: it runs with all flows and stops in order; then with two of them,
+    and is killed.
+    """
+    eos, eos_identity, alo, alo_identity = world.all
+    for each in world.all:
+        each.produce(0, RECORDS)
+    abort(alo.pair, alo.topic)
+    spoiled = alo.pair.topic("spoiled")
+    alo.pair.produce(spoiled, *map(mixed, range(5)))
+    with world.mirror_maker(*world.all) as first:
+        for each in world.all:
+            each.await_copied(2 * RECORDS + (20 if each is alo else 0))
+        look_while_it_runs(eos)
+        first.stop()
+    produce(alo.pair.target, alo.pair.remote(spoiled), [Made(b"", b"somebody else's")])
+    for each in world.all:
+        each.produce(RECORDS, 300)
+    move_in_order(eos, exactly_once=True)
+    move_in_order(alo, exactly_once=False, spoiled=spoiled)
+    with world.mirror_maker(eos_identity, alo_identity) as second:
+        alo_identity.await_copied(2 * RECORDS + 600)
+        with Load(eos_identity.pair.source, {eos_identity.topic: 2}, make=mixed, first=10**6, rate=500):
+            eos_identity.await_copied(2 * RECORDS + 700)
+            second.kill()
+    move_after_kill(eos_identity, alo_identity)
+    go_on(world, spoiled)
+
+
+def look_while_it_runs(flow: Moving) -> None:
+    """A dry run says what would be; without it MirrorMaker is noticed."""
+    _, found = flow.adopt("--dry-run")
+    assert {each["outcome"] for each in found.values()} == {"would be adopted"}, found
+    assert {number: each["position"] for number, each in found.items()} == flow.next_offsets()
+    refused = mirror("adopt", "-c", flow.file, "--quiet", 0)
+    assert refused.returncode == 1 and "MirrorMaker still runs" in refused.stderr, refused
+    assert flow.position(0) is None
+    assert not topics.partitions(flow.pair.target, f"mirror-control.{flow.pair.alias}.internal")
+
+
+def move_in_order(flow: Moving, exactly_once: bool, spoiled: str = "") -> None:
+    """MirrorMaker has recorded all that it has copied. Somebody else has written to the copy of the `spoiled` topic."""
+    expected = flow.next_offsets()
+    said, found = flow.adopt(code=1 if spoiled else 0)
+    assert said["exactly_once"] is exactly_once
+    ids = [f"{flow.pair.alias}-mm2-MirrorSourceConnector-{number}" for number in (0, 1)]
+    assert said["fenced"] == (ids if exactly_once else [])
+    for number, each in found.items():
+        assert (each["outcome"], each["compared"]) == ("adopted", 1_000)
+        assert each["position"] == each["recorded"] == expected[number]
+    assert {number: flow.position(number) for number in expected} == expected
+    refused = [each for each in said["partitions"] if each["outcome"] == "refused"]
+    assert [each["topic"] for each in refused] == ([spoiled] if spoiled else [])
+    assert all(f"--topic {spoiled} --partition 0 --at OFFSET" in each["reason"] for each in refused)
+    again = mirror("adopt", "-c", flow.file, "--quiet", 1)
+    assert again.returncode == bool(spoiled) and "2 partitions left alone" in again.stdout, again
+
+
+def move_after_kill(exact: Moving, recorded_later: Moving) -> None:
+    """MirrorMaker was killed: with exactly-once within a transaction, without it before it has recorded anything."""
+    _, found = exact.adopt("--quiet", 4)  # a killed worker's session ends only after six seconds
+    expected = exact.next_offsets()
+    for number, each in found.items():
+        assert (each["outcome"], each["recorded"], each["position"]) == ("adopted", *[expected[number]] * 2)
+    assert not oracle.hanging(exact.pair.target, exact.remote())
+    recorded_later.produce(RECORDS + 300, 300)
+    expected = recorded_later.next_offsets()
+    _, found = recorded_later.adopt()
+    for number, each in found.items():
+        assert (each["outcome"], each["position"]) == ("adopted", expected[number])
+        assert each["recorded"] < expected[number]
+
+
+def go_on(world: World, spoiled: str) -> None:
+    """Mirror copies the rest, and blocks what was refused until somebody decides."""
+    alo = world.all[2]
+    with world.service() as service:
+        for each in world.all:
+            isolation = "read_uncommitted" if each is alo else "read_committed"
+            each.await_copied(oracle.count(each.source(isolation)))
+            oracle.compare(each.source(isolation), each.copy())
+        running = mirror("adopt", "-c", service.file, "--flow", alo.pair.flow)
+        assert running.returncode == 1 and "stop mirror" in running.stderr, running
+        translate_what_each_has_copied(world.all[0], service)
+        service.wait_for_event(BLOCKED, topic=spoiled)
+        decide = ("--flow", alo.pair.flow, "--topic", spoiled, "--partition", 0, "--at", 5)
+        decided = mirror("resume", "-c", service.file, *decide)
+        assert decided.returncode == 0 and "continues at offset 5" in decided.stdout, decided
+        alo.pair.produce(spoiled, mixed(5))
+        until("it goes on", lambda: len(alo.pair.copied(spoiled)[0]) == 7)
+        assert service.terminate() == 0, service.tail()
+        assert {event["topic"] for event in service.find(BLOCKED)} == {spoiled}
+
+
+def translate_what_each_has_copied(flow: Moving, service: Service) -> None:
+    """The offset map knows mirror's records, and says of MirrorMaker's that they are before it."""
+    here, there = flow.source()[0], flow.copy()[0]
+    where = ("--flow", flow.pair.flow, "--topic", flow.topic, "--partition", 0)
+    ours = answer("translate", "-c", service.file, *where, "--offset", here[-1].offset)["offsets"][0]
+    assert ours["translated"] == there[-1].offset
+    theirs = answer("translate", "-c", service.file, *where, "--offset", here[10].offset, code=1)["offsets"][0]
+    assert theirs["translated"] is None and theirs["reason"].startswith("before the map")
