@@ -30,7 +30,10 @@ from mirror.target.positions import Positions
 TIMEOUT = 20.0  # seconds without an answer
 AT_LEAST_ONCE = "not exact: the flow runs with exactly_once: false"
 NEVER_COPIED = "the partition was never copied"
-OLDER = "not exact: an older version of mirror committed the position, and the next record that is copied ends that"
+OLDER = (
+    "not exact: MirrorMaker or an older version of mirror has copied up to the position, and the next record that is "
+    "copied ends that"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,10 +93,7 @@ class _Command:
         written = self._written()
         known = self._known(written, exactly_once=bool(ids))
         candidates, results = select(known)
-        restless: set[Partition] = set()
-        if not ids and not options.dry_run:
-            ends = {each.remote: known.ends[each.remote] for each in candidates}
-            restless = stopping.moving(self._target, ends, options.quiet, self._say)
+        restless = set() if options.dry_run else self._restless(candidates, known, fenced=bool(ids))
         results += [_refused(each, MOVED) for each in candidates if each.remote in restless]
         found = self._compare([each for each in candidates if each.remote not in restless], known)
         fitting = [each for each in found if each.outcome != "refused"]
@@ -104,6 +101,13 @@ class _Command:
         results += fitting if options.dry_run else self._commit(fitting, known)
         shown = sorted(results, key=lambda each: each.partition)
         return Adoption(flow.name, options.dry_run, ids, written.ignored, shown)
+
+    def _restless(self, candidates: Sequence[Candidate], known: Known, fenced: bool) -> set[Partition]:
+        """The remote partitions to which records come. There are none if tasks are fenced and the workers are gone."""
+        if fenced and self._options.offsets_topic is None:
+            return set()
+        ends = {each.remote: known.ends[each.remote] for each in candidates}
+        return stopping.moving(self._target, ends, self._options.quiet, self._say)
 
     def _say(self, text: str) -> None:
         click.echo(f"{self._flow.name}: {text}", file=self._progress)
