@@ -63,12 +63,11 @@ def find_position(
         compared, last = matcher.add(digest), offset + 1
         if compared:
             found.append(Found(last, compared))
-    if len(found) > 1:
-        places = ", ".join(str(each.position) for each in found[:3]) + (", ..." if len(found) > 3 else "")
-        return Undecided(
-            f"the last {plural(len(tail), 'record')} of the copy fit before {plural(len(found), 'offset')} of the "
-            f"source ({places}): records with the same key, value, headers and timestamp stand there several times"
-        )
+        if len(found) > 1:
+            return Undecided(
+                f"the last {plural(len(tail), 'record')} of the copy fit before offset {found[0].position} of the "
+                f"source and before offset {last}: several records have the same key, value, headers and timestamp"
+            )
     if found:
         return found[0]
     if before.cut and not before.digests:
