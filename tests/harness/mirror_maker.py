@@ -27,10 +27,11 @@ appender.out.name = out
 appender.out.layout.type = PatternLayout
 appender.out.layout.pattern = %d %p %c{1}: %m%n
 """
-# Without what these tests do not need: heartbeats, checkpoints, three replicas.
+# Without what these tests do not need: heartbeats, checkpoints, three replicas, a search for plug-ins.
 COMMON: Mapping[str, object] = {
+    "plugin.discovery": "service_load",
     "emit.heartbeats.enabled": "false",
-    "emit.checkpoints.enabled": "false",
+    "emit.checkpoints.interval.seconds": -1,
     "sync.topic.acls.enabled": "false",
     "sync.topic.configs.enabled": "false",
     "dedicated.mode.enable.internal.rest": "true",
@@ -95,7 +96,8 @@ class MirrorMaker:
 def flows(bootstraps: Mapping[str, str], pairs: Mapping[tuple[str, str], Mapping[str, object]]) -> dict[str, object]:
     """Properties for flows between clusters; by the aliases of source and target, what each flow has of its own."""
     properties: dict[str, object] = {"clusters": ", ".join(bootstraps)}
-    properties |= {f"{alias}.bootstrap.servers": bootstrap for alias, bootstrap in bootstraps.items()}
+    for alias, bootstrap in bootstraps.items():
+        properties |= {f"{alias}.bootstrap.servers": bootstrap, f"{alias}.plugin.discovery": "service_load"}
     for (source, target), own in pairs.items():
         prefix = f"{source}->{target}."
         properties |= {f"{prefix}enabled": "true", **{f"{prefix}{key}": value for key, value in own.items()}}

@@ -31,12 +31,9 @@ def await_no_workers(target: ClusterAdmin, group: str, quiet: float, say: Say) -
     A worker that was killed is a member until its session ends: after ten seconds, if that is not configured.
     """
     deadline, said = time.monotonic() + quiet + MEMBERS_MORE, False
-    while group not in target.inactive_groups([group]):
+    while target.has_members(group):
         if time.monotonic() > deadline:
-            raise MirrorError(
-                f"MirrorMaker still runs: group {group} on {target.alias} has members, or does not tell us whether it "
-                "has (that needs Describe); stop MirrorMaker first"
-            )
+            raise MirrorError(f"MirrorMaker still runs: group {group} on {target.alias} has members; stop it first")
         if not said:
             say(f"waiting until MirrorMaker's workers have left group {group}")
             said = True
