@@ -8,14 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from confluent_kafka import Producer
 
+from mirror.commands.adopt import stopping
+from mirror.commands.adopt.command import Adoption, Options, adopt
+from mirror.commands.adopt.selection import Result
+from mirror.commands.translate import translate
+from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
+from mirror.errors import MirrorError
+from mirror.model import Partition
 from tests.harness import configuration, mirror_maker, oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Load, Made, mixed, produce
@@ -80,11 +87,14 @@ class Moving:
             (found[partition],) = [record.offset + 1 for record in here if record.content == last]
         return found
 
-    def adopt(self, *arguments: str | int, code: int = 0) -> tuple[dict[str, Any], dict[int, dict[str, Any]]]:
-        """Run the command; all that it says, and what it says of this topic's partitions."""
-        found = answer("adopt", "-c", self.file, "--quiet", 1, *arguments, code=code)
-        assert found["flow"] == self.pair.flow and found["well"] is (code == 0)
-        return found, {each["partition"]: each for each in found["partitions"] if each["topic"] == self.topic}
+    def adopt(self, quiet: float = 1.0) -> Adoption:
+        """What the command does, without a process of its own."""
+        options = Options("MirrorSourceConnector", None, None, None, 1_000, quiet, dry_run=False)
+        return adopt(load(self.file).flows[0], options, StringIO())
+
+    def ours(self, found: Adoption) -> dict[int, Result]:
+        """What was said of this topic's partitions."""
+        return {each.partition.partition: each for each in found.results if each.partition.topic == self.topic}
 
 
 class World:
@@ -143,7 +153,7 @@ def world(
     yield World(source_cluster.bootstrap, target_cluster.bootstrap, tmp_path_factory.mktemp("adopt"))
 
 
-def test_mirror_goes_on_where_mirrormaker_has_stopped(world: World) -> None:
+def test_mirror_goes_on_where_mirrormaker_has_stopped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing comes twice, and nothing is missing.
 
     One test, because MirrorMaker takes long to start: it runs with all flows and stops in order; then with two of them,
@@ -158,13 +168,13 @@ def test_mirror_goes_on_where_mirrormaker_has_stopped(world: World) -> None:
     with world.mirror_maker(*world.all) as first:
         for each in world.all:
             each.await_copied(2 * RECORDS + (20 if each is alo else 0))
-        look_while_it_runs(eos)
+        look_while_it_runs(eos, monkeypatch)
         first.stop()
     produce(alo.pair.target, alo.pair.remote(spoiled), [Made(b"", b"somebody else's")])
     for each in world.all:
         each.produce(RECORDS, 300)
-    move_in_order(eos, exactly_once=True)
-    move_in_order(alo, exactly_once=False, spoiled=spoiled)
+    move_with_exactly_once(eos)
+    move_without(alo, spoiled)
     with world.mirror_maker(eos_identity, alo_identity) as second:
         alo_identity.await_copied(2 * RECORDS + 600)
         with Load(eos_identity.pair.source, {eos_identity.topic: 2}, make=mixed, first=10**6, rate=500):
@@ -174,48 +184,56 @@ def test_mirror_goes_on_where_mirrormaker_has_stopped(world: World) -> None:
     go_on(world, spoiled)
 
 
-def look_while_it_runs(flow: Moving) -> None:
+def look_while_it_runs(flow: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run says what would be; without it MirrorMaker is noticed."""
-    _, found = flow.adopt("--dry-run")
-    assert {each["outcome"] for each in found.values()} == {"would be adopted"}, found
-    assert {number: each["position"] for number, each in found.items()} == flow.next_offsets()
-    refused = mirror("adopt", "-c", flow.file, "--quiet", 0)
-    assert refused.returncode == 1 and "MirrorMaker still runs" in refused.stderr, refused
+    found = answer("adopt", "-c", flow.file, "--dry-run")["partitions"]
+    assert {each["outcome"] for each in found} == {"would be adopted"}, found
+    assert {each["partition"]: each["position"] for each in found} == flow.next_offsets()
+    with monkeypatch.context() as patience, pytest.raises(MirrorError, match="MirrorMaker still runs"):
+        patience.setattr(stopping, "MEMBERS_MORE", 0.0)
+        flow.adopt(quiet=0.5)
     assert flow.position(0) is None
     assert not topics.partitions(flow.pair.target, f"mirror-control.{flow.pair.alias}.internal")
 
 
-def move_in_order(flow: Moving, exactly_once: bool, spoiled: str = "") -> None:
+def move_with_exactly_once(flow: Moving) -> None:
+    """MirrorMaker has recorded all that it has copied, and its tasks are fenced."""
+    expected = flow.next_offsets()
+    said = flow.adopt()
+    assert said.well and said.fenced == [f"{flow.pair.alias}-mm2-MirrorSourceConnector-{n}" for n in (0, 1)]
+    for number, each in flow.ours(said).items():
+        assert (each.outcome, each.compared) == ("adopted", 1_000)
+        assert each.position == each.recorded == expected[number]
+    assert {number: flow.position(number) for number in expected} == expected
+    assert {each.outcome for each in flow.adopt().results} == {"left alone"}
+
+
+def move_without(flow: Moving, spoiled: str) -> None:
     """MirrorMaker has recorded all that it has copied. Somebody else has written to the copy of the `spoiled` topic."""
     expected = flow.next_offsets()
-    said, found = flow.adopt(code=1 if spoiled else 0)
-    assert said["exactly_once"] is exactly_once
-    ids = [f"{flow.pair.alias}-mm2-MirrorSourceConnector-{number}" for number in (0, 1)]
-    assert said["fenced"] == (ids if exactly_once else [])
-    for number, each in found.items():
-        assert (each["outcome"], each["compared"]) == ("adopted", 1_000)
-        assert each["position"] == each["recorded"] == expected[number]
-    assert {number: flow.position(number) for number in expected} == expected
-    refused = [each for each in said["partitions"] if each["outcome"] == "refused"]
-    assert [each["topic"] for each in refused] == ([spoiled] if spoiled else [])
-    assert all(f"--topic {spoiled} --partition 0 --at OFFSET" in each["reason"] for each in refused)
-    again = mirror("adopt", "-c", flow.file, "--quiet", 1)
-    assert again.returncode == bool(spoiled) and "2 partitions left alone" in again.stdout, again
+    said = answer("adopt", "-c", flow.file, "--quiet", 1, code=1)
+    assert (said["flow"], said["exactly_once"], said["fenced"]) == (flow.pair.flow, False, [])
+    assert said["counts"] == {"adopted": 2, "refused": 1}
+    *adopted, refused = said["partitions"]
+    for each in adopted:
+        assert (each["topic"], each["compared"]) == (flow.topic, 1_000)
+        assert each["position"] == each["recorded"] == expected[each["partition"]] == flow.position(each["partition"])
+    assert (refused["topic"], refused["position"]) == (spoiled, None)
+    assert f"--topic {spoiled} --partition 0 --at OFFSET" in refused["reason"]
 
 
 def move_after_kill(exact: Moving, recorded_later: Moving) -> None:
     """MirrorMaker was killed: with exactly-once within a transaction, without it before it has recorded anything."""
-    _, found = exact.adopt("--quiet", 4)  # a killed worker's session ends only after six seconds
-    expected = exact.next_offsets()
-    for number, each in found.items():
-        assert (each["outcome"], each["recorded"], each["position"]) == ("adopted", *[expected[number]] * 2)
-    assert not oracle.hanging(exact.pair.target, exact.remote())
     recorded_later.produce(RECORDS + 300, 300)
-    expected = recorded_later.next_offsets()
-    _, found = recorded_later.adopt()
-    for number, each in found.items():
-        assert (each["outcome"], each["position"]) == ("adopted", expected[number])
-        assert each["recorded"] < expected[number]
+    said = exact.adopt(quiet=4)  # a killed worker's session ends only after six seconds
+    expected = exact.next_offsets()
+    for number, each in exact.ours(said).items():
+        assert (each.outcome, each.recorded, each.position) == ("adopted", *[expected[number]] * 2)
+    assert not oracle.hanging(exact.pair.target, exact.remote())
+    said, expected = recorded_later.adopt(), recorded_later.next_offsets()
+    for number, each in recorded_later.ours(said).items():
+        assert (each.outcome, each.position, each.compared) == ("adopted", expected[number], 1_000)
+        assert each.recorded is not None and each.recorded < expected[number]
 
 
 def go_on(world: World, spoiled: str) -> None:
@@ -226,9 +244,9 @@ def go_on(world: World, spoiled: str) -> None:
             isolation = "read_uncommitted" if each is alo else "read_committed"
             each.await_copied(oracle.count(each.source(isolation)))
             oracle.compare(each.source(isolation), each.copy())
-        running = mirror("adopt", "-c", service.file, "--flow", alo.pair.flow)
-        assert running.returncode == 1 and "stop mirror" in running.stderr, running
-        translate_what_each_has_copied(world.all[0], service)
+        with pytest.raises(MirrorError, match="stop mirror"):
+            alo.adopt()
+        translate_what_each_has_copied(world.all[0])
         service.wait_for_event(BLOCKED, topic=spoiled)
         decide = ("--flow", alo.pair.flow, "--topic", spoiled, "--partition", 0, "--at", 5)
         decided = mirror("resume", "-c", service.file, *decide)
@@ -239,11 +257,11 @@ def go_on(world: World, spoiled: str) -> None:
         assert {event["topic"] for event in service.find(BLOCKED)} == {spoiled}
 
 
-def translate_what_each_has_copied(flow: Moving, service: Service) -> None:
+def translate_what_each_has_copied(moving: Moving) -> None:
     """The offset map knows mirror's records, and says of MirrorMaker's that they are before it."""
-    here, there = flow.source()[0], flow.copy()[0]
-    where = ("--flow", flow.pair.flow, "--topic", flow.topic, "--partition", 0)
-    ours = answer("translate", "-c", service.file, *where, "--offset", here[-1].offset)["offsets"][0]
-    assert ours["translated"] == there[-1].offset
-    theirs = answer("translate", "-c", service.file, *where, "--offset", here[10].offset, code=1)["offsets"][0]
-    assert theirs["translated"] is None and theirs["reason"].startswith("before the map")
+    here, there = moving.source()[0], moving.copy()[0]
+    flow, partition = load(moving.file).flows[0], Partition(moving.topic, 0)
+    (ours,) = translate(flow, {partition: here[-1].offset})
+    assert ours.translated == there[-1].offset
+    (theirs,) = translate(flow, {partition: here[10].offset})
+    assert theirs.translated is None and theirs.reason.startswith("before the map")
