@@ -162,6 +162,21 @@ def test_reading_stops_where_the_copy_can_not_be(monkeypatch: pytest.MonkeyPatch
     assert max(log.records["read"])[0] < 23
 
 
+def test_what_was_copied_and_is_no_longer_on_the_target_counts() -> None:
+    """Twenty records were copied, none was recorded, and the target has only the last two."""
+    log = Log({"here": [(n, n) for n in range(30)], "there": [(18, 18), (19, 19)]})
+    comparer = Comparer("here", "there", 5, log, log)
+    assert comparer.find(Candidate(HERE, THERE, 0, None, False), Logs(0, 30, 30, 18, 20)) == Found(20, 2)
+
+
+def test_a_copy_that_is_longer_than_the_source_ever_was() -> None:
+    """Its first records are somebody else's, unless the source has removed some."""
+    log = Log({"here": [(3, 3), (4, 4)], "there": [(n, n) for n in range(5)]})
+    comparer, candidate = Comparer("here", "there", 5, log, log), Candidate(HERE, THERE, 5, None, True)
+    assert isinstance(comparer.find(candidate, Logs(0, 5, 5, 0, 5)), Undecided)
+    assert comparer.find(candidate, Logs(3, 5, 5, 0, 5)) == Found(5, 2)
+
+
 def test_a_position_after_the_sources_end_is_refused() -> None:
     comparer = Comparer("here", "there", 5, Log({}), Log({}))
     found = comparer.find(Candidate(HERE, THERE, 31, None, True), Logs(0, 30, 30, 0, 20))

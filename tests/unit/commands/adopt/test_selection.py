@@ -78,7 +78,9 @@ def test_the_transactional_ids_of_tasks() -> None:
     assert stopping.those_of("a.mm2", "MirrorSourceConnector", [*ids, *others]) == {"a.mm2-MirrorSourceConnector-0"}
 
 
-@pytest.mark.parametrize("reported", [None, Position(90, "id", remote_id="remote"), Position(9, "old", resets=3)])
+@pytest.mark.parametrize(
+    "reported", [None, Position(90, "id", remote_id="remote", resets=1), Position(9, "old", resets=3)]
+)
 def test_a_task_believes_the_position(reported: Position | None) -> None:
     """Also if mirror has copied further once, and said so on the status topic."""
     topic = Topic("primary.orders", "id", 1, 1, "remote")

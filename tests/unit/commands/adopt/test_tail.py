@@ -68,6 +68,7 @@ def test_nothing_to_compare() -> None:
     assert find("xyz", "", "abc", cut=True) == Found(0, 0)
     assert find("xab", "", "abc", cut=True) == Found(2, 2)
     assert isinstance(find("xyz", "", "abc"), Undecided)
+    assert isinstance(find("xyz", "abc", "", cut=True), Undecided), "there is something to compare, and it differs"
 
 
 def test_agreeing() -> None:
