@@ -1,13 +1,13 @@
 """`mirror adopt`: a real MirrorMaker 2 copies, stops or is killed, and mirror copies the next record first.
 
 One MirrorMaker has four flows: with and without exactly-once, each with both policies. The target has two aliases for
-it, because exactly-once is a setting of the target.
+it, because exactly-once is a setting of the target. One of the flows goes on without exactly-once in mirror, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 
 from mirror.commands.adopt import stopping
 from mirror.commands.adopt.command import Adoption, Options, adopt
+from mirror.commands.adopt.committing import MOVED
 from mirror.commands.adopt.selection import Result
 from mirror.commands.translate import translate
 from mirror.config.load import load
@@ -25,7 +26,7 @@ from mirror.errors import MirrorError
 from mirror.model import Partition
 from tests.harness import configuration, mirror_maker, oracle, topics
 from tests.harness.command import answer, mirror
-from tests.harness.load import Load, Made, mixed, produce
+from tests.harness.load import Load, mixed
 from tests.harness.mirror_maker import IDENTITY, MirrorMaker
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, Service
@@ -45,6 +46,7 @@ class Moving:
     identity: bool
     topic: str
     file: Path
+    exactly_once: bool  # in mirror
 
     def remote(self) -> str:
         """The remote topic."""
@@ -52,7 +54,8 @@ class Moving:
 
     def settings(self) -> configuration.Settings:
         """Mirror's configuration."""
-        return self.pair.settings({"replication_policy": "identity" if self.identity else "default"})
+        policy = "identity" if self.identity else "default"
+        return self.pair.settings({"replication_policy": policy, "exactly_once": self.exactly_once})
 
     def produce(self, first: int, count: int) -> None:
         """Numbered records to both partitions."""
@@ -87,9 +90,11 @@ class Moving:
             (found[partition],) = [record.offset + 1 for record in here if record.content == last]
         return found
 
-    def adopt(self, quiet: float = 1.0) -> Adoption:
-        """What the command does, without a process of its own."""
+    def adopt(self, quiet: float = 1.0, named: bool = False) -> Adoption:
+        """What the command does, without a process of its own. If `named`, it is told of group and topic."""
+        group, topic = f"{self.pair.alias}-mm2", f"mm2-offsets.{self.pair.alias}.internal"
         options = Options("MirrorSourceConnector", None, None, None, 1_000, quiet, dry_run=False)
+        options = replace(options, worker_group=group, offsets_topic=topic) if named else options
         return adopt(load(self.file).flows[0], options, StringIO())
 
     def ours(self, found: Adoption) -> dict[int, Result]:
@@ -107,7 +112,8 @@ class World:
 
     def _flow(self, name: str, to: str, identity: bool) -> Moving:
         pair = Pair(*self._bootstraps, f"from{name}", f"adopt-{name}-")
-        moving = Moving(pair, to, identity, pair.topic("orders", 2), self.directory / f"{name}.yaml")
+        exactly_once = to == "eos" or identity
+        moving = Moving(pair, to, identity, pair.topic("orders", 2), self.directory / f"{name}.yaml", exactly_once)
         moving.file.write_text(yaml.safe_dump(moving.settings()))
         return moving
 
@@ -170,7 +176,6 @@ def test_mirror_goes_on_where_mirrormaker_has_stopped(world: World, monkeypatch:
             each.await_copied(2 * RECORDS + (20 if each is alo else 0))
         look_while_it_runs(eos, monkeypatch)
         first.stop()
-    produce(alo.pair.target, alo.pair.remote(spoiled), [Made(b"", b"somebody else's")])
     for each in world.all:
         each.produce(RECORDS, 300)
     move_with_exactly_once(eos)
@@ -199,7 +204,7 @@ def look_while_it_runs(flow: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
 def move_with_exactly_once(flow: Moving) -> None:
     """MirrorMaker has recorded all that it has copied, and its tasks are fenced."""
     expected = flow.next_offsets()
-    said = flow.adopt()
+    said = flow.adopt(named=True)
     assert said.well and said.fenced == [f"{flow.pair.alias}-mm2-MirrorSourceConnector-{n}" for n in (0, 1)]
     for number, each in flow.ours(said).items():
         assert (each.outcome, each.compared) == ("adopted", 1_000)
@@ -209,15 +214,20 @@ def move_with_exactly_once(flow: Moving) -> None:
 
 
 def move_without(flow: Moving, spoiled: str) -> None:
-    """MirrorMaker has recorded all that it has copied. Somebody else has written to the copy of the `spoiled` topic."""
+    """MirrorMaker has recorded all that it has copied. Somebody else writes to the copy of the `spoiled` topic."""
     expected = flow.next_offsets()
-    said = answer("adopt", "-c", flow.file, "--quiet", 1, code=1)
-    assert (said["flow"], said["exactly_once"], said["fenced"]) == (flow.pair.flow, False, [])
-    assert said["counts"] == {"adopted": 2, "refused": 1}
-    *adopted, refused = said["partitions"]
-    for each in adopted:
-        assert (each["topic"], each["compared"]) == (flow.topic, 1_000)
-        assert each["position"] == each["recorded"] == expected[each["partition"]] == flow.position(each["partition"])
+    with Load(flow.pair.target, {flow.pair.remote(spoiled): 1}, rate=50) as strange:
+        strange.wait_for(1)
+        said = flow.adopt()
+    assert not said.well and not said.fenced
+    for number, each in flow.ours(said).items():
+        assert (each.outcome, each.compared) == ("adopted", 1_000)
+        assert each.position == each.recorded == expected[number] == flow.position(number)
+    assert [each.reason for each in said.results if each.partition.topic == spoiled] == [MOVED]
+    again = answer("adopt", "-c", flow.file, "--quiet", 0, code=1)
+    assert (again["flow"], again["exactly_once"], again["fenced"]) == (flow.pair.flow, False, [])
+    assert again["counts"] == {"left_alone": 2, "refused": 1}
+    refused = again["partitions"][-1]
     assert (refused["topic"], refused["position"]) == (spoiled, None)
     assert f"--topic {spoiled} --partition 0 --at OFFSET" in refused["reason"]
 
@@ -252,7 +262,8 @@ def go_on(world: World, spoiled: str) -> None:
         decided = mirror("resume", "-c", service.file, *decide)
         assert decided.returncode == 0 and "continues at offset 5" in decided.stdout, decided
         alo.pair.produce(spoiled, mixed(5))
-        until("it goes on", lambda: len(alo.pair.copied(spoiled)[0]) == 7)
+        (last,) = oracle.read(alo.pair.source, spoiled)[0][5:]
+        until("it goes on", lambda: alo.pair.copied(spoiled)[0][-1].content == last.content)
         assert service.terminate() == 0, service.tail()
         assert {event["topic"] for event in service.find(BLOCKED)} == {spoiled}
 
