@@ -22,6 +22,7 @@ from mirror.commands.convert.setting import MEANINGS as FATES
 from mirror.config import model
 from mirror.config.load import json_schema
 from mirror.config.located_yaml import SECRET
+from mirror.config.resolved import written
 from mirror.control.reports import LOST, TRANSACTION_OUTCOMES
 from mirror.kafka.clients import SOURCE_CONSUMER, TARGET_PRODUCER
 from mirror.kafka.throttling import SIDES
@@ -56,9 +57,6 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "log": model.LogModel,
 }
 MAY_HOLD_SECRETS = ("clusters.<alias>", "spark")  # their mappings are properties of clients and of Spark
-
-DURATIONS = (("h", 3600.0), ("m", 60.0), ("s", 1.0), ("ms", 0.001))
-SIZES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 
 LABEL_VALUES = {
     ("mirror_flow_state", "state"): FLOW_STATES,
@@ -192,11 +190,7 @@ def default(field: FieldInfo) -> str:
     value = field.default
     if isinstance(value, BaseModel):
         return "{}"
-    validators = _validators(field)
-    if model.seconds in validators:
-        return _with_unit(value, DURATIONS)
-    if model.size in validators:
-        return _with_unit(value, SIZES)
+    value = written(field, value)
     return json.dumps(value) if isinstance(value, list | dict | bool) or value is None else str(value)
 
 
@@ -247,13 +241,6 @@ def _schema_type(node: dict[str, Any]) -> str:
 
 def _validators(field: FieldInfo) -> list[Callable[..., Any]]:
     return [each.func for each in field.metadata if isinstance(each, BeforeValidator)]
-
-
-def _with_unit(value: float, units: Iterable[tuple[str, float]]) -> str:
-    for unit, factor in units:
-        if value >= factor and round(value / factor, 9) % 1 == 0:
-            return f"{round(value / factor)}{unit}"
-    return str(value)
 
 
 def _anchor(section: str, key: str) -> str:

@@ -41,6 +41,17 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
+class MapEnd:
+    """The end of a partition's offset map, as the position that was committed with it says it.
+
+    So a reader of the map finds out whether it has read the map to this end, and what follows.
+    """
+
+    entry: int = -1  # downstream offset of the last entry; -1: there is none yet
+    records: int = 0  # copied after that entry
+
+
+@dataclass(frozen=True, slots=True)
 class Position:
     """The next upstream offset, and the ids of the source topic and the remote topic that it belongs to.
 
@@ -53,7 +64,7 @@ class Position:
     is not known. Then `since` has the epoch of the last record before the markers (-1 if not known); it shows whether
     the broker that answers is an outdated leader.
 
-    `unmapped` is the number of records that were copied after the last entry of the offset map, -1 if not known.
+    `map_end` is None if it is not known where the offset map ends.
     """
 
     offset: int
@@ -62,7 +73,7 @@ class Position:
     since: int = -1
     remote_id: str = ""
     resets: int = 0
-    unmapped: int = -1
+    map_end: MapEnd | None = None
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -82,11 +93,11 @@ class Position:
         """The position at `offset` of the same source topic, as an operator or a policy has chosen it."""
         here = offset == self.offset
         epochs = (self.epoch if here else -1, self.newest_epoch)
-        unmapped = self.unmapped_in(self.topic_id, remote_id)
-        return Position(offset, self.topic_id, *epochs, remote_id, self.resets + 1, unmapped)
+        map_end = self.map_end_in(self.topic_id, remote_id)
+        return Position(offset, self.topic_id, *epochs, remote_id, self.resets + 1, map_end)
 
-    def unmapped_in(self, topic_id: str, remote_id: str) -> int:
-        """`unmapped` for a position in these topics. A pair that is not the position's own has no entries yet."""
+    def map_end_in(self, topic_id: str, remote_id: str) -> MapEnd | None:
+        """`map_end` for a position in these topics. A pair that is not the position's own has no entries yet."""
         if not (self.topic_id and self.remote_id):
-            return -1
-        return self.unmapped if (self.topic_id, self.remote_id) == (topic_id, remote_id) else 0
+            return None
+        return self.map_end if (self.topic_id, self.remote_id) == (topic_id, remote_id) else MapEnd()

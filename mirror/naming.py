@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Protocol
 
 from mirror.settings import Flow
@@ -17,6 +18,9 @@ LITERAL = re.compile(r"[a-zA-Z0-9._-]+")
 INTERNAL = re.compile(r"__.*|\..*|.*[-.]internal")
 
 SOME = 10  # names of a long list that are shown
+
+NEAR = 0.8  # how much of two names is the same if one may be a typo of the other, as difflib counts
+CANDIDATES_MAX = 10_000  # topics that a wrong name is compared with, since that takes long
 
 LeftOut = Mapping[str, Sequence[str]]  # by reason: the source topics that are not copied
 
@@ -128,6 +132,32 @@ def left_out_topics(policy: ReplicationPolicy, topics: Iterable[str]) -> dict[st
         if reason is not None:
             found.setdefault(reason, []).append(topic)
     return found
+
+
+def unmatched(patterns: Iterable[str], topics: Collection[str]) -> list[tuple[str, str | None]]:
+    """The patterns that match none of `topics`, each with the topic of the nearest name that no pattern matches.
+
+    Internal topics, which are never mirrored, are no near ones. All patterns match if there are no topics.
+    """
+    wanted = [(pattern, matcher([pattern])) for pattern in patterns]
+    lonely = [pattern for pattern, matches in wanted if topics and not any(map(matches, topics))]
+    if not lonely:
+        return []
+    others = [t for t in sorted(topics) if not INTERNAL.fullmatch(t) and not any(matches(t) for _, matches in wanted)]
+    by_name = {topic.lower(): topic for topic in others[:CANDIDATES_MAX]}
+    found: list[tuple[str, str | None]] = []
+    for number, pattern in enumerate(lonely):
+        name = re.sub(r"[^a-z0-9._-]", "", pattern.lower())
+        near = get_close_matches(name, by_name, n=1, cutoff=NEAR) if number < SOME else []
+        found.append((pattern, by_name[near[0]] if near else None))
+    return found
+
+
+def matches_nothing(patterns: Iterable[str], topics: Collection[str]) -> Iterator[tuple[str, str]]:
+    """For each entry of a flow's `topics` that matches none of the source's topics: what is wrong, and what to do."""
+    for pattern, near in unmatched(patterns, topics):
+        said = f'"{pattern}" in topics matches no topic of the source that mirror may see'
+        yield said, f'did you mean "{near}"?' if near else "correct it, create the topic, or allow Describe on it"
 
 
 def some_of(names: Sequence[str]) -> str:

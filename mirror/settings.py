@@ -164,8 +164,20 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
+class Suspicion:
+    """Something in a flow's configuration that is allowed, but looks like a mistake."""
+
+    flow: str
+    said: str  # with file, line and key
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.said}; {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
-    """A whole configuration file."""
+    """A whole configuration, of one file or several."""
 
     flows: tuple[Flow, ...]
     spark: Spark
@@ -173,3 +185,8 @@ class Settings:
     metrics: Metrics
     log: Log
     drain_timeout: float
+    warnings: tuple[Suspicion, ...] = ()
+
+    def warned(self, flow: Flow) -> tuple[Suspicion, ...]:
+        """What looks like a mistake in the configuration of one flow."""
+        return tuple(each for each in self.warnings if each.flow == flow.name)

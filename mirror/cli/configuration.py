@@ -1,4 +1,4 @@
-"""Commands about the configuration file. They connect to nothing."""
+"""Commands about the configuration files. They connect to nothing."""
 
 from __future__ import annotations
 
@@ -15,16 +15,37 @@ from mirror.text import plural
 
 @click.command()
 @CONFIG
-def validate(path: Path) -> None:
+def validate(paths: tuple[Path, ...]) -> None:
     """Check a configuration, without any network.
 
     \b
-    Exit codes: 0 valid, 2 not; each problem is one line with file, line and key.
+    Exit codes: 0 valid (there may be warnings), 2 not; each problem is one line with file, line and key.
     Example: mirror validate -c mirror.yaml
     """
-    settings = load(path)
+    settings = load(paths)
+    for said in dict.fromkeys(map(str, settings.warnings)):
+        click.echo(f"WARNING {said}", err=True)
     flows = ", ".join(flow.name for flow in settings.flows)
-    click.echo(f"{path}: ok ({plural(len(settings.flows), 'flow')}: {flows})")
+    named = ", ".join(map(str, paths))
+    click.echo(f"{named}: ok ({plural(len(settings.flows), 'flow')}: {flows})")
+
+
+@click.command()
+@CONFIG
+@AS_JSON
+def config(paths: tuple[Path, ...], as_json: bool) -> None:
+    """Print every setting as it is in effect, and where it comes from: a file and line, flow_defaults, or a default.
+
+    Values that come from ${...} and values of secrets are hidden.
+
+    \b
+    Exit codes: 0 printed, 2 the configuration is not valid.
+    Example: mirror config -c base.yaml -c production.yaml
+    """
+    from mirror.commands import config as verb  # noqa: PLC0415
+
+    found = verb.resolve(paths)
+    click.echo(json.dumps(verb.as_dict(found), indent=2) if as_json else verb.shown(found))
 
 
 @click.command()

@@ -45,7 +45,7 @@ from mirror.cli.options import AS_JSON, CONFIG, FLOW, answer, chosen_flow, load_
 @click.option("--dry-run", is_flag=True, help="Change nothing, and fence nobody.")
 @AS_JSON
 def adopt(
-    path: Path,
+    paths: tuple[Path, ...],
     flow: str | None,
     offsets_topic: str | None,
     worker_group: str | None,
@@ -72,5 +72,5 @@ def adopt(
     if offsets_topic is not None and worker_group is None:
         raise click.UsageError("--offsets-topic needs --worker-group: the group.id of the Connect cluster")
     options = verb.Options(connector, worker_group, offsets_topic, tasks, compare, quiet, dry_run)
-    found = verb.adopt(chosen_flow(load_quietly(path), flow), options, sys.stderr)
+    found = verb.adopt(chosen_flow(load_quietly(paths), flow), options, sys.stderr)
     answer(as_json, found.as_dict, lambda: verb.shown(found), found.well)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,19 +18,20 @@ from mirror.settings import Flow, Log, Settings
 CONFIG = click.option(
     "-c",
     "--config",
-    "path",
+    "paths",
     required=True,
+    multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The YAML configuration; see config.example.yaml.",
+    help="The YAML configuration; see config.example.yaml. May be repeated: later files win.",
 )
 FLOW = click.option("--flow", metavar="SOURCE->TARGET", help="Only this flow, e.g. 'primary->backup'.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
-def load_quietly(path: Path) -> Settings:
+def load_quietly(paths: Sequence[Path]) -> Settings:
     """Load the settings for a short command, which logs only warnings."""
-    settings = load(path)
+    settings = load(paths)
     logs.configure(Log("warning", settings.log.format))
     return settings
 

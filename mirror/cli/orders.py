@@ -82,7 +82,7 @@ def resume(skip_lost: bool, go_on: bool, from_start: bool, offset: int | None, *
 
 
 def _order(
-    path: Path,
+    paths: tuple[Path, ...],
     flow: str | None,
     topic: str | None,
     partition: int | None,
@@ -97,7 +97,7 @@ def _order(
 
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic")
-    chosen, scope = chosen_flow(load_quietly(path), flow), Scope(topic, partition)
+    chosen, scope = chosen_flow(load_quietly(paths), flow), Scope(topic, partition)
     decided = verb.decide(chosen, scope, action, offset) if action else []
     outcome = verb.give_order(chosen, scope, paused, timeout)
     nothing = f"{chosen.name}: no partition of {scope} waits for this decision, see mirror status --partitions"

@@ -17,7 +17,7 @@ from mirror.spark import security
 @CONFIG
 @FLOW
 @AS_JSON
-def check(path: Path, flow: str | None, as_json: bool) -> None:
+def check(paths: tuple[Path, ...], flow: str | None, as_json: bool) -> None:
     """Ask both clusters whether a run would work: connections, versions, permissions, limits. Changes nothing.
 
     \b
@@ -26,7 +26,7 @@ def check(path: Path, flow: str | None, as_json: bool) -> None:
     """
     from mirror.commands.check import command as verb  # noqa: PLC0415
 
-    settings = load_quietly(path)
+    settings = load_quietly(paths)
     found = list(verb.check(settings, chosen_flows(settings, flow)))
     failed = any(each.outcome == "FAILED" for each in found)
     answer(
@@ -41,7 +41,7 @@ def check(path: Path, flow: str | None, as_json: bool) -> None:
 @CONFIG
 @FLOW
 @AS_JSON
-def plan(path: Path, flow: str | None, as_json: bool) -> None:
+def plan(paths: tuple[Path, ...], flow: str | None, as_json: bool) -> None:
     """Show what a run would create, change and copy: a dry run. Changes nothing.
 
     \b
@@ -50,7 +50,8 @@ def plan(path: Path, flow: str | None, as_json: bool) -> None:
     """
     from mirror.commands import plan as verb  # noqa: PLC0415
 
-    found = [verb.dry_run(each) for each in chosen_flows(load_quietly(path), flow)]
+    settings = load_quietly(paths)
+    found = [verb.dry_run(each, settings.warned(each)) for each in chosen_flows(settings, flow)]
     answer(
         as_json, lambda: {"flows": [asdict(each) for each in found]}, lambda: "\n\n".join(map(verb.shown, found)), True
     )
@@ -60,24 +61,31 @@ def plan(path: Path, flow: str | None, as_json: bool) -> None:
 @CONFIG
 @FLOW
 @click.option("--partitions", is_flag=True, help="Show a line for each partition instead of each topic.")
+@click.option(
+    "--groups", is_flag=True, help="Also show the source's consumer groups, and where they are on the target."
+)
 @AS_JSON
-def status(path: Path, flow: str | None, partitions: bool, as_json: bool) -> None:
+def status(paths: tuple[Path, ...], flow: str | None, partitions: bool, groups: bool, as_json: bool) -> None:
     """Show the state of flows as their tasks report it on the target: works from anywhere, without HTTP.
 
     \b
     Exit codes: 0 all is well, 1 a partition is retrying, blocked or silent, or a flow does not run, 2 bad use.
     Example: mirror status -c mirror.yaml --partitions
     """
+    from mirror.commands import group_status  # noqa: PLC0415
     from mirror.commands import status as verb  # noqa: PLC0415
 
-    views = [verb.read_status(each) for each in chosen_flows(load_quietly(path), flow)]
+    chosen = chosen_flows(load_quietly(paths), flow)
+    views = [verb.read_status(each) for each in chosen]
+    found = [group_status.read_groups(each) for each in chosen] if groups else []
     well = all(view.well for view in views)
-    answer(
-        as_json,
-        lambda: {"well": well, "flows": [view.as_dict() for view in views]},
-        lambda: "\n\n".join(verb.shown(view, partitions) for view in views),
-        well,
-    )
+    texts = [verb.shown(view, partitions) for view in views]
+    if groups:
+        texts = [f"{text}\n\n{group_status.shown(some)}" for text, some in zip(texts, found, strict=True)]
+    listed = [view.as_dict() for view in views]
+    for each, some in zip(listed, found, strict=False):
+        each["groups"] = some.as_dict()
+    answer(as_json, lambda: {"well": well, "flows": listed}, lambda: "\n\n".join(texts), well)
 
 
 @click.command()
@@ -93,7 +101,13 @@ def status(path: Path, flow: str | None, partitions: bool, as_json: bool) -> Non
 @click.option("--master", metavar="URL", help="Another Spark master than the file's, e.g. local[*].")
 @AS_JSON
 def verify(
-    path: Path, flow: str | None, topics: tuple[str, ...], shown: int, strict: bool, master: str | None, as_json: bool
+    paths: tuple[Path, ...],
+    flow: str | None,
+    topics: tuple[str, ...],
+    shown: int,
+    strict: bool,
+    master: str | None,
+    as_json: bool,
 ) -> None:
     """Compare source and target record by record, up to the committed positions: a Spark job.
 
@@ -108,7 +122,7 @@ def verify(
     """
     from mirror.commands.verify import command as verb  # noqa: PLC0415  # pyspark is slow to import
 
-    settings = load_quietly(path)
+    settings = load_quietly(paths)
     if master:
         settings = replace(settings, spark=replace(settings.spark, master=master))
         if wrong := list(security.problems(master, settings.spark.conf)):
@@ -133,7 +147,7 @@ def verify(
 @click.option("--reverse", is_flag=True, help="From the target to the source.")
 @AS_JSON
 def translate(
-    path: Path,
+    paths: tuple[Path, ...],
     flow: str | None,
     group: str | None,
     topic: str | None,
@@ -157,7 +171,7 @@ def translate(
     one = (topic, partition, offset)
     if (group is None) == (None in one) or (group is not None and any(each is not None for each in one)):
         raise click.UsageError("give either --group, or --topic with --partition and --offset")
-    chosen = chosen_flow(load_quietly(path), flow)
+    chosen = chosen_flow(load_quietly(paths), flow)
     if group is not None:
         offsets = verb.of_group(chosen, group, reverse)
     else:

@@ -14,14 +14,14 @@ from mirror.config.load import load
 
 @click.command()
 @CONFIG
-def run(path: Path) -> None:
+def run(paths: tuple[Path, ...]) -> None:
     """Run the service until SIGTERM or Ctrl-C.
 
     \b
     Exit codes: 0 stopped, 1 failed, 2 bad configuration, 3 another service took over.
     Example: mirror run -c mirror.yaml
     """
-    settings = load(path)
+    settings = load(paths)
     logs.configure(settings.log)
     from mirror.service.service import Service  # noqa: PLC0415  # pyspark is slow to import
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -20,9 +20,9 @@ from mirror.control.reported_positions import reported_positions
 from mirror.kafka import clients
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Position, Topic
-from mirror.naming import LeftOut, ReplicationPolicy, some_of
+from mirror.naming import LeftOut, ReplicationPolicy, matches_nothing, some_of
 from mirror.service.topic_monitor import ANY_TIME, Changes, TopicMonitor
-from mirror.settings import Flow
+from mirror.settings import Flow, Suspicion
 from mirror.target.positions import Positions
 from mirror.target.remote_records import with_records
 from mirror.target.timestamps import KEEP, REASON
@@ -62,7 +62,7 @@ class DryRun:
     replacing: tuple[str, ...]  # remote topics that replace timestamps: nothing is copied to them
     left_out: LeftOut
     refusals: tuple[str, ...]  # other flows that are in the way: nothing is done while they are
-    warnings: tuple[str, ...]  # flows that would be in the way but are silent, and what is not known
+    warnings: tuple[str, ...]  # likely mistakes, silent flows that would be in the way, and what is not known
 
     @property
     def records(self) -> int:
@@ -75,8 +75,11 @@ class DryRun:
         return tuple(partition for partition in self.partitions if partition.blocked)
 
 
-def dry_run(flow: Flow) -> DryRun:
-    """Find out what a run would do. Raises ClusterAway, and PartitionError if the target refuses to give positions."""
+def dry_run(flow: Flow, suspicions: Sequence[Suspicion] = ()) -> DryRun:
+    """Find out what a run would do. `suspicions` are what looks like a mistake in the flow's configuration.
+
+    Raises ClusterAway, and PartitionError if the target refuses to give positions.
+    """
     changes = TopicMonitor(flow).changes()
     plan, orders = _control(flow, changes)
     policy = ReplicationPolicy.of(flow)
@@ -112,8 +115,12 @@ def dry_run(flow: Flow) -> DryRun:
         tuple(changes.replacing),
         changes.left_out,
         tuple(map(str, others.refusals)),
-        tuple(map(str, others.warnings)),
+        (*map(str, suspicions), *_matches_nothing(flow, source), *map(str, others.warnings)),
     )
+
+
+def _matches_nothing(flow: Flow, source: ClusterAdmin) -> list[str]:
+    return [f"{said}; {remedy}" for said, remedy in matches_nothing(flow.topics, source.partitions())]
 
 
 def _partition(

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 
-from confluent_kafka import KafkaException, TopicPartition
-
 from mirror.commands.text_table import table
-from mirror.errors import ClusterAway, ConfigError, PartitionError
+from mirror.errors import ConfigError
+from mirror.groups.group_offsets import offsets_of
 from mirror.groups.translator import Translation, Translator
-from mirror.kafka.clients import is_away, position_reader
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
 from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
 from mirror.text import ABSENT
-
-REQUEST_TIMEOUT = 10.0  # seconds
 
 
 def translate(flow: Flow, offsets: Mapping[Partition, int], reverse: bool = False) -> list[Translation]:
@@ -44,18 +40,8 @@ def of_group(flow: Flow, group: str, reverse: bool = False) -> dict[Partition, i
     counts = ClusterAdmin(flow.source).partitions()
     mirrored = [Partition(name, n) for name, count in counts.items() if policy.is_mirrored(name) for n in range(count)]
     names = {p: (policy.remote_topic(p.topic) if reverse else p.topic, p.partition) for p in mirrored}
-    if not names:
-        return {}
-    cluster = flow.target if reverse else flow.source
-    with closing(position_reader(cluster, group, "read_committed")) as reader:
-        try:
-            found = reader.committed([TopicPartition(*name) for name in names.values()], REQUEST_TIMEOUT)
-        except KafkaException as error:
-            text = f"no offsets of group {group}: {error.args[0].str()}"
-            away = is_away(error.args[0])
-            raise ClusterAway(cluster.alias, text) if away else PartitionError(text) from error
-    at = {(each.topic, each.partition): each.offset for each in found if each.error is None and each.offset >= 0}
-    return {partition: at[name] for partition, name in names.items() if name in at}
+    found, _ = offsets_of(flow.target if reverse else flow.source, group, names)
+    return {partition: at.offset for partition, at in found.items()}
 
 
 def shown(found: Sequence[Translation], reverse: bool) -> str:

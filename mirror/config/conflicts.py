@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from itertools import combinations
 
 from mirror.config.located_yaml import Problem
@@ -16,11 +16,17 @@ PATHS_MAX = 1_000  # paths that are followed, short ones first; a full mesh of m
 
 
 def flow_problems(
-    ends: Mapping[int, EndsModel], flows: Mapping[int, FlowModel], servers: Mapping[str, Set[str]]
+    ends: Mapping[int, EndsModel],
+    flows: Mapping[int, FlowModel],
+    servers: Mapping[str, Set[str]],
+    named: Callable[[int], str],
 ) -> Iterator[Problem]:
-    """Find flows that don't go together. `ends` and `flows` have what is valid, by index; `servers` is by alias."""
+    """Find flows that don't go together. `ends` and `flows` have what is valid, by index; `servers` is by alias.
+
+    `named` says what messages call a flow.
+    """
     clusters = _clusters(servers)
-    yield from _end_problems(ends, clusters)
+    yield from _end_problems(ends, clusters, named)
     yield from _never_copied(flows)
     for index, flow in flows.items():
         if flow.groups.sync and not flow.exactly_once:
@@ -29,11 +35,12 @@ def flow_problems(
     edges = {number: _Edge(f, clusters) for number, f in flows.items() if clusters[f.source] != clusters[f.target]}
     for (first, one), (second, other) in combinations(edges.items(), 2):
         if topic := one.meets(other):
-            text = f"flows[{first}] copies {topic} from the same cluster to the same topic of the same target"
+            text = f"{named(first)} copies {topic} from the same cluster to the same topic of the same target"
             yield Problem(("flows", second, "topics"), text)
     for last in edges:
         if loop := _loop(edges, last):
-            others, name, back = loop
+            path, name, back = loop
+            others = ", ".join(map(named, path))
             text = (
                 f"here and in {others} records would go round for ever: {name} would come back as {back}; use default "
                 "in all of them, with one separator, or lists of topic names that have none in common"
@@ -41,7 +48,9 @@ def flow_problems(
             yield Problem(("flows", last, "replication_policy"), text)
 
 
-def _end_problems(ends: Mapping[int, EndsModel], clusters: Mapping[str, str]) -> Iterator[Problem]:
+def _end_problems(
+    ends: Mapping[int, EndsModel], clusters: Mapping[str, str], named: Callable[[int], str]
+) -> Iterator[Problem]:
     for index, end in ends.items():
         here = ("flows", index, "target")
         if end.source == end.target:
@@ -50,16 +59,16 @@ def _end_problems(ends: Mapping[int, EndsModel], clusters: Mapping[str, str]) ->
             yield Problem(here, "source and target are the same cluster: they share a server in bootstrap.servers")
     for (first, a), (second, b) in combinations(ends.items(), 2):
         if (a.source, a.target) == (b.source, b.target):
-            text = f"flows[{first}] has the same source and target; a pair is allowed once, with all its topics"
+            text = f"{named(first)} has the same source and target; a pair is allowed once, with all its topics"
             yield Problem(("flows", second), text)
         elif clusters[a.target] == clusters[b.target] and a.source == b.source:
             text = (
-                f"flows[{first}] has the same source, and its target {a.target} is the same cluster: they share a "
+                f"{named(first)} has the same source, and its target {a.target} is the same cluster: they share a "
                 "server in bootstrap.servers; a pair is allowed once, with all its topics"
             )
             yield Problem(("flows", second, "target"), text)
         elif (clusters[a.target], a.position_group) == (clusters[b.target], b.position_group):
-            text = f"flows[{first}] has the same group on the same target; each flow needs its own"
+            text = f"{named(first)} has the same group on the same target; each flow needs its own"
             yield Problem(("flows", second, "group"), text)
 
 
@@ -103,7 +112,7 @@ class _Edge:
         return None
 
 
-def _loop(edges: Mapping[int, _Edge], last: int) -> tuple[str, str, str] | None:
+def _loop(edges: Mapping[int, _Edge], last: int) -> tuple[list[int], str, str] | None:
     """The flows before `last` through which a topic of its source comes back for ever; its name, before and after.
 
     Sample names are sent through the policies themselves.
@@ -118,7 +127,7 @@ def _loop(edges: Mapping[int, _Edge], last: int) -> tuple[str, str, str] | None:
                 continue
             if passes == PASSES:
                 again = path.index(last, 1)
-                return ", ".join(f"flows[{n}]" for n in sorted(set(path) - {last})), names[0], names[again]
+                return sorted(set(path) - {last}), names[0], names[again]
             name = here.policy.remote_topic(names[-1])
             for number, other in edges.items():
                 state = (number, name, passes)

@@ -1,11 +1,10 @@
-"""Loads the configuration file: returns frozen settings, or raises every problem with file, line and key."""
+"""Loads the configuration files: returns frozen settings, or raises every problem with file, line and key."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,30 +12,41 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from mirror import settings
-from mirror.config import located_yaml, model
+from mirror.config import explain, model
+from mirror.config import files as config_files
 from mirror.config.conflicts import flow_problems
+from mirror.config.files import DEFAULTS, Files, Placed
 from mirror.config.librdkafka import client_problems, servers
-from mirror.config.located_yaml import Document, Location, Problem
+from mirror.config.located_yaml import Location, Problem
+from mirror.config.suspicions import suspicions
 from mirror.errors import ConfigError
 from mirror.spark import security
-from mirror.text import printable
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
 _SPARK_CONF: Location = ("spark", "conf")
+WARNINGS_MAX = 100  # of one configuration; nobody reads more
 
 
-def load(path: Path, environ: Mapping[str, str] = os.environ) -> settings.Settings:
-    """Load the settings from a YAML file, and check them without touching the network.
+def load(paths: Path | Sequence[Path], environ: Mapping[str, str] = os.environ) -> settings.Settings:
+    """Load the settings from one YAML file or several, and check them without touching the network.
 
-    Raises ConfigError with all problems in the order of their lines. No text of a problem holds a value that came from
-    a `${...}`, or one whose key looks like a secret's.
+    Later files win. Raises ConfigError with all problems, file by file in the order of their lines. No text of a
+    problem holds a value that came from a `${...}`, or one whose key looks like a secret's.
     """
-    document = located_yaml.read(path, environ)
-    found, root = _check(document)
+    files, root = checked(paths, environ)
+    return _settings(root, files)
+
+
+def checked(paths: Path | Sequence[Path], environ: Mapping[str, str]) -> tuple[Files, model.RootModel]:
+    """The merged files, and what they say. Raises ConfigError as `load` does."""
+    files = config_files.read([paths] if isinstance(paths, Path) else paths, environ)
+    found, root = _check(files)
     if root is None or found:
-        raise ConfigError(_lines(path, document, found))
-    return _settings(root, _spark_references(document))
+        order = {document.path: number for number, document in enumerate(files.documents)}
+        found.sort(key=lambda each: (order[each.place.path], each.place.line or 0))
+        raise ConfigError([explain.line(each) for each in found])
+    return files, root
 
 
 def json_schema() -> dict[str, Any]:
@@ -44,32 +54,57 @@ def json_schema() -> dict[str, Any]:
     return model.RootModel.model_json_schema()
 
 
-def _check(document: Document) -> tuple[list[Problem], model.RootModel | None]:
-    tree, found = document.tree, list(document.problems)
-    if not isinstance(tree, dict):
-        if not found:
-            keys = ", ".join(model.RootModel.model_fields)
-            what = "the file is empty" if tree is None else "the top level is not a mapping"
-            found.append(Problem((), f"{what}; it must be a mapping with the keys {keys}", 1))
+def _check(files: Files) -> tuple[list[Placed], model.RootModel | None]:
+    found = list(files.problems)
+    if not isinstance(files.tree, dict):
         return found, None
-    clusters = _mapping(tree.get("clusters"))
+    clusters = _mapping(files.tree.get("clusters"))
     context = {"aliases": list(clusters)}
-    root, errors = _validated(model.RootModel, tree, context)
-    broken = {problem.location for problem in found}
-    explain = _Explainer(document)
-    found += [problem for problem in map(explain, errors) if problem.location not in broken]
-    broken = {problem.location for problem in found}
+    root, errors = _validated(model.RootModel, files.tree, context)
+    found += _explained(errors, files, {_spot(each) for each in found})
+    broken = {each.location for each in found if each.location is not None}
     for alias, cluster in clusters.items():
-        found += client_problems(("clusters", alias), _mapping(cluster), document.references, broken)
-    found += _across(tree, context)
+        at = ("clusters", alias)
+        told = client_problems(at, _mapping(cluster), _references(at, cluster, files), broken)
+        found += (_placed(problem, files) for problem in told)
+    found += _across(files, context)
     if root is not None:
-        spark = security.problems(root.spark.master, root.spark.conf, _spark_references(document))
-        found += [Problem((*_SPARK_CONF, key), text) for key, text in spark]
+        spark = security.problems(root.spark.master, root.spark.conf, _spark_references(files))
+        found += (_placed(Problem((*_SPARK_CONF, key), text), files) for key, text in spark)
     return found, root
 
 
-def _spark_references(document: Document) -> frozenset[str]:
-    return frozenset(str(at[-1]) for at in document.references if at[:-1] == _SPARK_CONF)
+def _explained(errors: Sequence[ErrorDetails], files: Files, broken: Set[object]) -> Iterator[Placed]:
+    """The model's problems, but none where the file has a `broken` value already.
+
+    What is wrong in flow_defaults is wrong in each flow that takes it, and is told once.
+    """
+    told = set(broken)
+    for problem in map(explain.Explainer(files.is_reference), errors):
+        found = _placed(problem, files)
+        if _spot(found) not in (told if found.place.key[:1] == (DEFAULTS,) else broken):
+            told.add(_spot(found))
+            yield found
+
+
+def _placed(problem: Problem, files: Files) -> Placed:
+    return Placed(files.place(problem.location), problem.text, problem.location)
+
+
+def _spot(found: Placed) -> tuple[Path, Location]:
+    return found.place.path, found.place.key
+
+
+def _references(at: Location, value: Any, files: Files) -> frozenset[Location]:
+    """The locations below `at` whose values were made from `${...}`."""
+    if isinstance(value, dict):
+        return frozenset().union(*(_references((*at, key), each, files) for key, each in value.items()))
+    return frozenset({at} if files.is_reference(at) else ())
+
+
+def _spark_references(files: Files) -> frozenset[str]:
+    conf = _mapping(_mapping(files.tree.get("spark")).get("conf"))
+    return frozenset(key for key in conf if files.is_reference((*_SPARK_CONF, key)))
 
 
 def _validated(kind: type[_Model], value: Any, context: dict[str, Any]) -> tuple[_Model | None, list[ErrorDetails]]:
@@ -79,105 +114,42 @@ def _validated(kind: type[_Model], value: Any, context: dict[str, Any]) -> tuple
         return None, error.errors(include_url=False)
 
 
-def _across(tree: dict[str, Any], context: dict[str, Any]) -> Iterator[Problem]:
-    """Problems between flows, from all parts of the file that are valid; at most one for each place."""
-    flows = tree.get("flows")
+def _across(files: Files, context: dict[str, Any]) -> Iterator[Placed]:
+    """Problems between flows, from all parts of the files that are valid; at most one for each place."""
+    flows = files.tree.get("flows")
     listed = list(enumerate(flows[: model.FLOWS_MAX] if isinstance(flows, list) else []))
     known = {
         alias: servers(str(_mapping(cluster).get("bootstrap.servers") or ""))
-        for alias, cluster in _mapping(tree.get("clusters")).items()
+        for alias, cluster in _mapping(files.tree.get("clusters")).items()
     }
     ends = {index: good for index, flow in listed if (good := _validated(model.EndsModel, flow, context)[0])}
     whole = {index: good for index, flow in listed if (good := _validated(model.FlowModel, flow, context)[0])}
-    reported: set[Location] = set()
-    for problem in flow_problems(ends, whole, known):
-        if problem.location not in reported:
-            reported.add(problem.location)
-            yield problem
+    reported: set[object] = set()
+    for problem in flow_problems(ends, whole, known, files.flow):
+        found = _placed(problem, files)
+        if _spot(found) not in reported:
+            reported.add(_spot(found))
+            shared = files.is_default(problem.location)
+            yield found._replace(text=f"{found.text} (for {files.flow(int(problem.location[1]))})") if shared else found
 
 
 def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-class _Explainer:
-    """Turns pydantic's errors into plain sentences that name what is allowed."""
-
-    def __init__(self, document: Document) -> None:
-        self._references = document.references
-        self._schema = json_schema()
-
-    def __call__(self, error: ErrorDetails) -> Problem:
-        location = error["loc"]
-        if location[-1] == "[key]":
-            location = location[:-1]
-        # A value is shown only where no secret is expected.
-        shown = location[0] not in ("clusters", "spark") and location not in self._references
-        return Problem(location, self._text(error, location, shown))
-
-    def _text(self, error: ErrorDetails, location: Location, shown: bool) -> str:
-        if error["type"] == "extra_forbidden":
-            allowed = list(self._node(location[:-1])["properties"])
-            near = get_close_matches(str(location[-1]), allowed, n=1)
-            meant = f'; did you mean "{near[0]}"?' if near else ";"
-            return f"unknown key{meant} allowed: {', '.join(allowed)}"
-        if error["type"] == model.EXPLAINED and location not in self._references:
-            return error["msg"]
-        must = f"must be {self._allowed(location)}"
-        if error["type"] == "missing":
-            return f"required, but missing; {must}"
-        value = error["input"]
-        return f'{must}, not "{value:.60}"' if shown and isinstance(value, str) else must
-
-    def _node(self, location: Location) -> dict[str, Any]:
-        node = self._schema
-        for key in location:
-            node = node.get("properties", {}).get(key) or node.get("items") or node.get("additionalProperties") or {}
-            if "$ref" in node:
-                target = self._schema["$defs"][node["$ref"].rpartition("/")[2]]
-                words = f"a mapping with the keys {', '.join(target['properties'])}"
-                node = {**target, model.ALLOWED: node.get(model.ALLOWED, words)}
-        return node
-
-    def _allowed(self, location: Location) -> str:
-        return str(self._node(location)[model.ALLOWED])
-
-
-def _lines(path: Path, document: Document, found: list[Problem]) -> list[str]:
-    placed = [(problem.line or document.line(problem.location), problem) for problem in found]
-    placed.sort(key=lambda each: each[0] or 0)
-    return [_line(path, line, problem) for line, problem in placed]
-
-
-def _line(path: Path, line: int | None, problem: Problem) -> str:
-    where = [f"{path}:{line}" if line else str(path), _key_path(problem.location), problem.text]
-    return printable(" ".join(": ".join(filter(None, where)).split()))
-
-
-def _key_path(location: Location) -> str:
-    path = ""
-    for key in location:
-        if isinstance(key, int):
-            path += f"[{key}]"
-        else:
-            # A key is cut at any other character: without the space after its colon it would hold the secret as well.
-            name = re.match(r"[\w.-]*", key)
-            path += ("." if path else "") + (key if name and name[0] == key else f"{name and name[0]}…")
-    return path
-
-
-def _settings(root: model.RootModel, spark_references: frozenset[str]) -> settings.Settings:
+def _settings(root: model.RootModel, files: Files) -> settings.Settings:
     clusters = {
         alias: settings.Cluster(alias, cluster.properties, cluster.consumer, cluster.producer)
         for alias, cluster in root.clusters.items()
     }
     return settings.Settings(
         flows=tuple(_flow(flow, clusters) for flow in root.flows),
-        spark=settings.Spark(root.spark.master, root.spark.conf, spark_references),
+        spark=settings.Spark(root.spark.master, root.spark.conf, _spark_references(files)),
         http=settings.Http(**root.http.model_dump()),
         metrics=settings.Metrics(**root.metrics.model_dump()),
         log=settings.Log(**root.log.model_dump()),
         drain_timeout=root.drain_timeout,
+        warnings=tuple(islice(suspicions(root, files), WARNINGS_MAX)),
     )
 
 

@@ -83,7 +83,9 @@ def _pattern(value: str) -> str:
     try:
         re.compile(value)
     except (re.error, OverflowError, RecursionError) as error:
-        raise _explained('bad regular expression "{value}": {reason}', value=value, reason=str(error)) from None
+        hint = '; for any characters write ".*"' if value.startswith("*") else ""
+        said = 'bad regular expression "{value}": {reason}{hint}'
+        raise _explained(said, value=value, reason=str(error), hint=hint) from None
     return value
 
 
@@ -261,8 +263,8 @@ class HeartbeatsModel(_Model):
     """How often a heartbeat is written."""
 
 
-class FlowModel(_Model, EndsModel):
-    """One direction of replication."""
+class FlowDefaultsModel(_Model):
+    """The keys of a flow that `flow_defaults` can give to all flows."""
 
     topics: Annotated[
         list[Pattern],
@@ -341,6 +343,10 @@ class FlowModel(_Model, EndsModel):
     """MirrorMaker's heartbeats. Its Java client learns from them which cluster is copied to which."""
 
 
+class FlowModel(FlowDefaultsModel, EndsModel):
+    """One direction of replication."""
+
+
 class SparkModel(_Model):
     """Where Spark runs, and its configuration."""
 
@@ -398,6 +404,11 @@ class RootModel(_Model):
         ),
     ]
     """What is copied, and where. Each flow copies from one cluster to one other."""
+    flow_defaults: Annotated[
+        FlowDefaultsModel, _allowed("a mapping of a flow's keys but source, target and group, e.g. {compression: zstd}")
+    ] = FlowDefaultsModel()
+    """Keys of flows, but `source`, `target` and `group`. Each flow gets those that it does not set itself; `groups` and
+    `heartbeats` are merged key by key."""
     spark: SparkModel = SparkModel()
     """Where Spark runs, and its properties."""
     http: HttpModel = HttpModel()

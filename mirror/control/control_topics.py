@@ -1,6 +1,6 @@
 """The control topic (plans, claims, orders) and the status topic (reports), both compacted and on the target.
 
-This module writes both and reads the status topic; reader.py reads the control topic.
+This module writes both and reads the status topic; control_reader.py reads the control topic.
 """
 
 from __future__ import annotations

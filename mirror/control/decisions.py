@@ -149,12 +149,17 @@ def chosen(
     if action == "continue":
         if not known:
             return None
-        at = max((each for each in known if each.topic_id), key=lambda each: each.progress, default=known[0])
+        at = max((each for each in known if each.topic_id), key=_knowledge, default=known[0])
         at = replace(at, topic_id=at.topic_id or topic.topic_id)
         return replace(at.reset(at.offset, topic.remote_id), resets=_resets(known))
-    last = max(known, key=lambda each: each.progress, default=None)
-    unmapped = last.unmapped_in(topic.topic_id, topic.remote_id) if last is not None else -1
-    return Position(offset, topic.topic_id, remote_id=topic.remote_id, resets=_resets(known), unmapped=unmapped)
+    last = max(known, key=_knowledge, default=None)
+    map_end = last.map_end_in(topic.topic_id, topic.remote_id) if last is not None else None
+    return Position(offset, topic.topic_id, remote_id=topic.remote_id, resets=_resets(known), map_end=map_end)
+
+
+def _knowledge(position: Position) -> tuple[tuple[int, int], bool]:
+    """Orders positions: by progress, and of two that are equal a reported one comes before one that has `map_end`."""
+    return position.progress, position.map_end is not None
 
 
 def _resets(known: list[Position]) -> int:

@@ -26,7 +26,7 @@ from mirror.control.conflicts import (
     warning,
 )
 from mirror.control.control_topics import PLAN_KEY
-from mirror.control.leadership import FlowLeader
+from mirror.control.flow_leader import FlowLeader
 from mirror.control.plan import Lineage
 from mirror.errors import Conflict, FlowError
 from mirror.logs import OnChange

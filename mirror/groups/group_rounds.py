@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from mirror.errors import MirrorError
 from mirror.groups.checkpoint_writer import CheckpointWriter
 from mirror.groups.group_sync import GroupOffset, GroupSync
+from mirror.groups.leader_thread import LeaderThread
 from mirror.logs import OnChange
 from mirror.settings import Flow
-from mirror.text import BUG
 
 log = logging.getLogger(__name__)
 
@@ -32,39 +32,35 @@ class GroupRounds:
     """Makes a round each `groups.interval`, in a thread of its own. Only the flow leader has one."""
 
     def __init__(self, flow: Flow, tell: Callable[[Round], object]) -> None:
-        """`tell` gets what each round has found; it is called in another thread."""
+        """`tell` gets what each round has found, in another thread, and never after `stop` has returned."""
         self._flow = flow
         self._tell = tell
         self._renew_interval = 0.0
-        self._stopping: threading.Event | None = None  # of the thread that runs
-        self._why = OnChange()
+        self._why = OnChange()  # used by the thread alone
+        self._thread = LeaderThread(f"groups {flow.name}", flow.name, self._work)
 
     def start(self, renew_interval: float) -> None:
-        """Begin, unless it has begun or nothing is to be done.
+        """Begin, unless it has begun or nothing is to be done. Call it again and again while the flow is led.
 
         An offset that stays the same is committed again after `renew_interval` seconds.
         """
         self._renew_interval = renew_interval
-        if self._stopping is None and self._flow.makes_rounds:
-            self._stopping = threading.Event()
-            name = f"groups {self._flow.name}"
-            threading.Thread(target=self._run, args=(self._stopping,), daemon=True, name=name).start()
+        if self._flow.makes_rounds:
+            self._thread.start()
 
     def stop(self) -> None:
         """End after the round that is being made; `start` begins again."""
-        if self._stopping is not None:
-            self._stopping.set()
-            self._stopping = None
+        self._thread.stop()
 
-    def _run(self, stopping: threading.Event) -> None:
+    def _work(self, stopping: threading.Event) -> None:
         groups = self._flow.groups
         with closing(GroupSync(self._flow, groups.sync)) as sync, closing(CheckpointWriter(self._flow)) as checkpoints:
             while not stopping.is_set():
                 began = time.monotonic()
-                self._round(sync, checkpoints, stopping)
+                self._round(sync, checkpoints)
                 stopping.wait(max(0.0, groups.interval - (time.monotonic() - began)))
 
-    def _round(self, sync: GroupSync, checkpoints: CheckpointWriter, stopping: threading.Event) -> None:
+    def _round(self, sync: GroupSync, checkpoints: CheckpointWriter) -> None:
         where = {"flow": self._flow.name}
         try:
             found = sync.round(self._renew_interval)
@@ -74,10 +70,8 @@ class GroupRounds:
             if self._why.is_new(str(error)):
                 said = {**where, "reason": str(error)}
                 log.warning("groups can't be looked at now, the next round tries again", extra=said)
-        except Exception:  # groups must not end the copying
-            log.exception(BUG, extra=where)
         else:
             if self._why.clear():
                 log.info("groups are looked at again", extra=where)
-            if not stopping.is_set():
-                self._tell(Round(time.time(), found, self._flow.groups.sync))
+            result = Round(time.time(), found, self._flow.groups.sync)
+            self._thread.tell(lambda: self._tell(result))

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from mirror.errors import ClusterAway, PartitionError
+from mirror.groups.group_offsets import Committed, commit, offsets_of
 from mirror.groups.translation import Unknown
 from mirror.groups.translator import Translation, Translator
-from mirror.kafka.clients import is_away, position_reader
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
 from mirror.naming import INTERNAL, ReplicationPolicy, matcher
-from mirror.settings import Cluster, Flow
+from mirror.settings import Flow
 
 log = logging.getLogger(__name__)
 
-REQUEST_TIMEOUT = 10.0  # seconds
+AWAY_MAX = 3  # groups of a round without an answer; after more of them, the cluster counts as away
 NOT_MIRRORED = "the topic is not mirrored"
 HAS_MEMBERS = "the group has members on the target, or the target does not tell"
 WOULD_GO_BACK = "the target's offset is higher"
@@ -38,15 +37,7 @@ class Outcome(StrEnum):
     UNTRANSLATED = "untranslated"  # its offset can't be translated
     ACTIVE = "active"  # the group has members on the target, and is left alone
     BACKWARDS = "backwards"  # the offset on the target is higher, and stays
-    DENIED = "denied"  # a cluster refuses to give or to take the offset
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """A committed offset, with the metadata that a consumer gave it."""
-
-    offset: int
-    metadata: str
+    DENIED = "denied"  # a cluster does not give or does not take the offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +107,7 @@ class GroupSync:
         self._translator = Translator(flow)
         self._written: dict[tuple[str, Partition], float] = {}  # monotonic: when it was committed last
         self._refused: set[str] = set()  # groups whose offsets the source does not give
+        self._away = 0  # groups that had no answer, since a round or its first part began
 
     def close(self) -> None:
         """End the clients."""
@@ -139,6 +131,7 @@ class GroupSync:
         inactive = self._target.inactive_groups(offsets) if self._flow.groups.sync and mirrored else set()
         about = _Round(ends, inactive, renew_interval)
         found: list[GroupOffset] = []
+        self._away = 0
         for name, some in offsets.items():
             found += self._sync(name, {p: at for p, at in some.items() if p in mirrored}, about)
             others = {p: at for p, at in some.items() if p not in mirrored}
@@ -155,10 +148,12 @@ class GroupSync:
             for n in range(count)
         }
         found: dict[str, dict[Partition, Committed]] = {}
+        self._away = 0
         for name in names:
             try:
-                found[name] = offsets_of(self._flow.source, name, partitions)
-            except PartitionError as error:
+                found[name], _ = offsets_of(self._flow.source, name, partitions)
+            except (ClusterAway, PartitionError) as error:
+                self._allow(error)
                 if name not in self._refused:
                     log.warning("a group is left out", extra={"flow": self._flow.name, "reason": str(error)})
                 self._refused.add(name)
@@ -166,36 +161,83 @@ class GroupSync:
                 self._refused.discard(name)
         return found
 
-    def _sync(self, group: str, offsets: Mapping[Partition, Committed], about: _Round) -> list[GroupOffset]:
-        """One group. What the target refuses is the reason of all its partitions, and ends nothing else."""
-        remote = {p: (self._policy.remote_topic(p.topic), p.partition) for p in offsets}
-        syncs = self._flow.groups.sync
-        active = syncs and group not in about.inactive
-        found: list[GroupOffset] = []
-        wanted: dict[Partition, Committed] = {}
-        try:
-            before = offsets_of(self._flow.target, group, remote) if syncs else {}
-            for partition, at in sorted(offsets.items()):
-                there = before.get(partition)
-                choice = self._choice(partition, at.offset, None if there is None else there.offset, active)
-                if self._commits and not active and choice.may_be_committed and choice.downstream is not None:
-                    there = wanted[partition] = Committed(choice.downstream, at.metadata)
-                lag, committed = _lag(about.ends, partition, at), None if there is None else there.offset
-                result = (choice.downstream, committed, choice.outcome, choice.reason)
-                found.append(GroupOffset(group, partition, at, lag, *result))
-            due = {p: at for p, at in wanted.items() if self._is_due(group, p, before.get(p), at, about.renew_interval)}
-            if due:
-                positions = [TopicPartition(*remote[p], at.offset, at.metadata) for p, at in due.items()]
-                commit(self._flow.target, group, positions)
-                self._written.update(((group, partition), time.monotonic()) for partition in due)
-            return found
-        except PartitionError as error:
-            return _untranslated(group, offsets, about, Outcome.DENIED, str(error))
+    def _allow(self, error: ClusterAway | PartitionError) -> None:
+        """Raise the error if so many groups had no answer that the cluster is away, and not a coordinator or two."""
+        self._away += isinstance(error, ClusterAway)
+        if self._away > AWAY_MAX:
+            raise error
 
-    def _choice(self, partition: Partition, upstream: int, before: int | None, active: bool) -> Choice:
+    def _sync(self, group: str, offsets: Mapping[Partition, Committed], about: _Round) -> list[GroupOffset]:
+        """One group. What a cluster refuses is the reason of all its partitions, and ends nothing else."""
+        translated = {partition: self._translated(partition, at.offset) for partition, at in sorted(offsets.items())}
+        try:
+            # Asked for last, so that little time is left in which somebody else could commit a higher offset.
+            before, failed = self._before(group, offsets)
+            chosen = self._chosen(group, translated, before, about)
+            due = self._commit(group, offsets, {p: c for p, c in chosen.items() if p not in failed}, before, about)
+        except (ClusterAway, PartitionError) as error:
+            self._allow(error)
+            return _untranslated(group, offsets, about, Outcome.DENIED, str(error))
+        found = []
+        for partition, choice in chosen.items():
+            at, there = offsets[partition], due.get(partition, before.get(partition))
+            lag, committed = _lag(about.ends, partition, at), None if there is None else there.offset
+            outcome, reason = choice.outcome, choice.reason
+            if partition in failed:
+                outcome, reason = Outcome.DENIED, failed[partition]
+            found.append(GroupOffset(group, partition, at, lag, choice.downstream, committed, outcome, reason))
+        return found
+
+    def _translated(self, partition: Partition, upstream: int) -> tuple[Translation, Translation]:
+        """The offset's translation, and that of the end of the copy, which stands for an offset that is ahead of it."""
         found = self._translator.to_downstream(partition, upstream)
-        end = self._translator.end(partition) if found.reason == Unknown.NOT_COPIED.value else found
-        return choose(found, end, before, active)
+        ahead = found.reason == Unknown.NOT_COPIED.value
+        return found, self._translator.end(partition) if ahead else found
+
+    def _before(
+        self, group: str, partitions: Iterable[Partition]
+    ) -> tuple[dict[Partition, Committed], dict[Partition, str]]:
+        """The group's offsets on the target, and why those of some partitions are not known."""
+        if not self._flow.groups.sync:
+            return {}, {}
+        remote = {p: (self._policy.remote_topic(p.topic), p.partition) for p in partitions}
+        return offsets_of(self._flow.target, group, remote)
+
+    def _chosen(
+        self,
+        group: str,
+        translated: Mapping[Partition, tuple[Translation, Translation]],
+        before: Mapping[Partition, Committed],
+        about: _Round,
+    ) -> dict[Partition, Choice]:
+        active = self._flow.groups.sync and group not in about.inactive
+        offsets = {partition: there.offset for partition, there in before.items()}
+        return {p: choose(found, end, offsets.get(p), active) for p, (found, end) in translated.items()}
+
+    def _commit(
+        self,
+        group: str,
+        offsets: Mapping[Partition, Committed],
+        chosen: Mapping[Partition, Choice],
+        before: Mapping[Partition, Committed],
+        about: _Round,
+    ) -> dict[Partition, Committed]:
+        """Commit on the target what may be committed and is due. Returns what is there afterwards, of these."""
+        if not self._commits or group not in about.inactive:
+            return {}
+        wanted = {
+            partition: Committed(choice.downstream, offsets[partition].metadata)
+            for partition, choice in chosen.items()
+            if choice.may_be_committed and choice.downstream is not None
+        }
+        due = {p: at for p, at in wanted.items() if self._is_due(group, p, before.get(p), at, about.renew_interval)}
+        if due:
+            remote = {p: (self._policy.remote_topic(p.topic), p.partition) for p in due}
+            commit(
+                self._flow.target, group, [TopicPartition(*remote[p], at.offset, at.metadata) for p, at in due.items()]
+            )
+            self._written.update(((group, partition), time.monotonic()) for partition in due)
+        return wanted
 
     def _is_due(
         self, group: str, partition: Partition, before: Committed | None, wanted: Committed, renew_interval: float
@@ -215,41 +257,3 @@ def _untranslated(
     return [
         GroupOffset(group, p, at, _lag(about.ends, p, at), None, None, outcome, reason) for p, at in offsets.items()
     ]
-
-
-def offsets_of(cluster: Cluster, group: str, names: Mapping[Partition, tuple[str, int]]) -> dict[Partition, Committed]:
-    """The committed offsets of a group; `names` has the topic partitions of this cluster by source partition.
-
-    Raises ClusterAway or PartitionError.
-    """
-    if not names:
-        return {}
-    with closing(position_reader(cluster, group, "read_committed")) as reader:
-        found = _asked(cluster, group, reader, [TopicPartition(*name) for name in names.values()])
-    at = {(f.topic, f.partition): f for f in found if f.error is None and f.offset >= 0}
-    return {p: Committed(at[name].offset, at[name].metadata or "") for p, name in names.items() if name in at}
-
-
-def _asked(cluster: Cluster, group: str, reader: Consumer, asked: list[TopicPartition]) -> Sequence[TopicPartition]:
-    try:
-        return list(reader.committed(asked, REQUEST_TIMEOUT))
-    except KafkaException as error:
-        cause = error.args[0]
-    text = f"no offsets of group {group}: {cause.str()}"
-    raise ClusterAway(cluster.alias, text) if is_away(cause) else PartitionError(text)
-
-
-def commit(cluster: Cluster, group: str, offsets: list[TopicPartition]) -> None:
-    """Commit offsets of a group without members; a broker refuses it if there are some.
-
-    Raises ClusterAway or PartitionError.
-    """
-    with closing(position_reader(cluster, group, "read_uncommitted")) as writer:
-        try:
-            done = writer.commit(offsets=offsets, asynchronous=False)
-            failed = [each.error for each in done if each.error is not None]
-        except KafkaException as error:
-            failed = [error.args[0]]
-    if failed:
-        text = f"the offsets of group {group} can't be committed: {failed[0].str()}"
-        raise ClusterAway(cluster.alias, text) if is_away(failed[0]) else PartitionError(text)

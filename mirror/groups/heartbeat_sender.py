@@ -11,12 +11,12 @@ from confluent_kafka.admin import NewTopic
 
 from mirror.errors import ClusterAway
 from mirror.groups.heartbeats import Heartbeat
+from mirror.groups.leader_thread import LeaderThread
 from mirror.kafka.clients import internal_producer
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.logs import OnChange
 from mirror.naming import HEARTBEATS
 from mirror.settings import Flow
-from mirror.text import BUG
 
 log = logging.getLogger(__name__)
 
@@ -28,29 +28,19 @@ class HeartbeatSender:
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
-        self._stopping: threading.Event | None = None  # of the thread that runs
-        self._why = OnChange()  # used by the thread's callbacks alone
+        self._why = OnChange()  # used by the thread alone, which also runs the producer's callbacks
+        self._thread = LeaderThread(f"heartbeats {flow.name}", flow.name, self._work)
 
     def start(self) -> None:
-        """Begin, unless it has begun or heartbeats are not wanted."""
-        if self._flow.heartbeats.enabled and self._stopping is None:
-            self._stopping = threading.Event()
-            name = f"heartbeats {self._flow.name}"
-            threading.Thread(target=self._run, args=(self._stopping,), daemon=True, name=name).start()
+        """Begin, unless it has begun or heartbeats are not wanted. Call it again and again while the flow is led."""
+        if self._flow.heartbeats.enabled:
+            self._thread.start()
 
     def stop(self) -> None:
         """End; `start` begins again."""
-        if self._stopping is not None:
-            self._stopping.set()
-            self._stopping = None
+        self._thread.stop()
 
-    def _run(self, stopping: threading.Event) -> None:
-        try:
-            self._send_until(stopping)
-        except Exception:  # heartbeats must not end the copying
-            log.exception(BUG, extra={"flow": self._flow.name})
-
-    def _send_until(self, stopping: threading.Event) -> None:
+    def _work(self, stopping: threading.Event) -> None:
         flow = self._flow
         producer = internal_producer(flow.source)
         exists = False

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection
 from contextlib import closing
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.errors import ClusterAway, MirrorError
+from mirror.errors import MirrorError
+from mirror.groups.leader_thread import LeaderThread
 from mirror.groups.offset_map_reader import OffsetMapReader
-from mirror.kafka.clients import internal_producer
-from mirror.kafka.cluster import ClusterAdmin, chunks
+from mirror.groups.own_topic_writer import OwnTopicWriter
+from mirror.kafka.cluster import NAMES, ClusterAdmin, chunks
 from mirror.model import Partition
 from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
@@ -25,8 +25,6 @@ from mirror.target.offset_map import Copied, Entry, key
 log = logging.getLogger(__name__)
 
 INTERVAL = 600.0  # seconds between two looks
-WRITE_TIMEOUT = 10.0  # seconds
-AT_ONCE = 10_000  # most records that are queued
 
 
 class EntryKeys:
@@ -36,9 +34,9 @@ class EntryKeys:
         self._downstream = array("q")
 
     def add(self, entry: Entry) -> None:
-        """Add an entry. One that does not come after those that are there is left out: mirror writes none such."""
-        if not self._downstream or self._downstream[-1] < entry.downstream:
-            self._downstream.append(entry.downstream)
+        """Add an entry."""
+        self.remove(entry.downstream)
+        self._downstream.insert(bisect_left(self._downstream, entry.downstream), entry.downstream)
 
     def remove(self, downstream: int) -> None:
         """Remove the entry at this downstream offset, if there is one."""
@@ -58,75 +56,80 @@ class EntryKeys:
         return self._downstream.tolist()
 
 
+class MapCleaning:
+    """Looks for entries that can go, and deletes them. It remembers what the last look has found."""
+
+    def __init__(self, flow: Flow) -> None:
+        self._target = ClusterAdmin(flow.target)
+        self._policy = ReplicationPolicy.of(flow)
+        self._reader = OffsetMapReader(flow, EntryKeys)
+        self._writer = OwnTopicWriter(flow.target, flow.offset_map_topic)
+        self._gone: set[Copied] = set()  # remote topics that did not exist at the last look
+
+    def close(self) -> None:
+        """End the clients."""
+        self._reader.close()
+        self._writer.close()
+
+    def look(self) -> int:
+        """Delete the entries before the remote logs' starts, and those of remote topics that were deleted.
+
+        A remote topic counts as deleted once two looks did not find it. Returns how many entries are deleted. Raises
+        ClusterAway.
+        """
+        self._reader.read()
+        partitions = {Partition(copied.topic, copied.partition) for copied in self._reader.maps}
+        remotes = {each: Partition(self._policy.remote_topic(each.topic), each.partition) for each in partitions}
+        starts = self._target.offsets(dict.fromkeys(remotes.values(), OffsetSpec.earliest()), stable=False)
+        before, self._gone = self._gone, self._deleted({remote.topic for remote in remotes.values()})
+        obsolete: dict[bytes, None] = {}
+        for copied, entries in self._reader.maps.items():
+            remote = remotes[Partition(copied.topic, copied.partition)]
+            if copied in before & self._gone:
+                old = entries.all()
+            elif copied not in self._gone and remote in starts:
+                old = entries.before(starts[remote])
+            else:
+                continue
+            obsolete.update((key(copied, downstream), None) for downstream in old)
+        self._writer.write(obsolete)
+        return len(obsolete)
+
+    def _deleted(self, remotes: Collection[str]) -> set[Copied]:
+        """What the map has entries of although its remote topic does not exist. A topic that is hidden may exist."""
+        ids: dict[str, str] = {}
+        hidden: set[str] = set()
+        for some in chunks(remotes, NAMES):
+            found, refused = self._target.ids_now(some)
+            ids |= found
+            hidden |= {name for name, error in refused.items() if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART}
+        names = {copied: self._policy.remote_topic(copied.topic) for copied in self._reader.maps}
+        return {each for each, name in names.items() if name not in hidden and ids.get(name) != each.remote_id}
+
+
 class MapCleaner:
     """Looks now and then, in a thread of its own, for entries of a flow's map that can go. Only its leader has one."""
 
     def __init__(self, flow: Flow, interval: float = INTERVAL) -> None:
         self._flow = flow
         self._interval = interval
-        self._due = time.monotonic() + interval
-        self._thread: threading.Thread | None = None
+        self._thread = LeaderThread(f"map cleaner {flow.name}", flow.name, self._work)
 
-    def clean(self) -> None:
-        """Begin to look, if that is due."""
-        running = self._thread is not None and self._thread.is_alive()
-        if running or not self._flow.exactly_once or time.monotonic() < self._due:
-            return
-        self._due = time.monotonic() + self._interval
-        self._thread = threading.Thread(target=self._run, daemon=True, name="map-cleaner")
-        self._thread.start()
+    def start(self) -> None:
+        """Begin, unless it has begun. Call it again and again while the flow is led."""
+        if self._flow.exactly_once:
+            self._thread.start()
 
-    def _run(self) -> None:
+    def stop(self) -> None:
+        """End after the look that is being made; `start` begins again."""
+        self._thread.stop()
+
+    def _work(self, stopping: threading.Event) -> None:
         where: dict[str, object] = {"flow": self._flow.name, "topic": self._flow.offset_map_topic}
-        try:
-            count = clean(self._flow)
-        except MirrorError as error:
-            log.debug("the offset map can't be cleaned now", extra={**where, "reason": str(error)})
-        else:
-            if count:
-                log.info("entries of the offset map deleted", extra={**where, "entries": count})
-
-
-def clean(flow: Flow) -> int:
-    """Delete the entries before the remote logs' starts, and those of remote topics that were deleted.
-
-    Returns how many. Raises ClusterAway.
-    """
-    with closing(OffsetMapReader(flow, EntryKeys)) as reader:
-        reader.read()
-        obsolete = _obsolete(flow, reader)
-    _delete(flow, obsolete)
-    return len(obsolete)
-
-
-def _delete(flow: Flow, obsolete: Sequence[tuple[Copied, int]]) -> None:
-    producer = internal_producer(flow.target)
-    failed: list[KafkaError] = []
-
-    def deleted(error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            failed.append(error)
-
-    for some in chunks(obsolete, AT_ONCE):
-        for copied, downstream in some:
-            try:
-                producer.produce(flow.offset_map_topic, None, key(copied, downstream), 0, deleted)
-            except KafkaException as error:  # the client believes that the topic does not exist
-                failed.append(error.args[0])
-        if producer.flush(WRITE_TIMEOUT) or failed:
-            reason = failed[0].str() if failed else "no answer in time"
-            raise ClusterAway(flow.target.alias, f"{flow.offset_map_topic} accepts no records: {reason}")
-
-
-def _obsolete(flow: Flow, reader: OffsetMapReader[EntryKeys]) -> list[tuple[Copied, int]]:
-    remote_topic = ReplicationPolicy.of(flow).remote_topic
-    remotes = {partition: Partition(remote_topic(partition.topic), partition.partition) for partition in reader.newest}
-    starts = ClusterAdmin(flow.target).offsets(dict.fromkeys(remotes.values(), OffsetSpec.earliest()), stable=False)
-    found: list[tuple[Copied, int]] = []
-    for copied, entries in reader.maps.items():
-        partition = Partition(copied.topic, copied.partition)
-        if copied.remote_id != reader.newest[partition].remote_id:  # of a remote topic that was deleted
-            found += [(copied, downstream) for downstream in entries.all()]
-        elif remotes[partition] in starts:
-            found += [(copied, downstream) for downstream in entries.before(starts[remotes[partition]])]
-    return found
+        with closing(MapCleaning(self._flow)) as cleaning:
+            while not stopping.wait(self._interval):
+                try:
+                    if count := cleaning.look():
+                        log.info("entries of the offset map deleted", extra={**where, "entries": count})
+                except MirrorError as error:
+                    log.debug("the offset map can't be cleaned now", extra={**where, "reason": str(error)})

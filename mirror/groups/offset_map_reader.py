@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 from confluent_kafka import KafkaError, TopicPartition
@@ -40,8 +40,8 @@ class OffsetMapReader(Generic[E]):
 
     def __init__(self, flow: Flow, make: Callable[[], E]) -> None:
         """`make` makes what keeps the entries of one remote partition."""
+        self._wanted: set[Partition] | None = set()  # partitions whose entries are kept; None: all
         self.maps: dict[Copied, E] = {}
-        self.newest: dict[Partition, Copied] = {}  # what the newest entry of each partition belongs to
         self._make = make
         self._flow = flow
         self._topic = flow.offset_map_topic
@@ -55,11 +55,15 @@ class OffsetMapReader(Generic[E]):
         """Leave the topic."""
         self._consumer.close()
 
-    def read(self) -> None:
-        """Read everything up to the topic's current end. Raises ClusterAway."""
+    def read(self, wanted: Iterable[Partition] | None = None) -> None:
+        """Read everything up to the topic's current end, and keep the entries of these source partitions, or of all.
+
+        Raises ClusterAway.
+        """
         topic_id = self._admin.ids_now([self._topic])[0].get(self._topic)
-        if topic_id is not None and self._known.is_another(self._topic, topic_id):
-            self.maps, self.newest, self._reached = {}, {}, 0
+        recreated = topic_id is not None and self._known.is_another(self._topic, topic_id)
+        if self._wants_more(wanted) or recreated:
+            self.maps, self._reached = {}, 0
         end = end_of(self._consumer, self._topic, self._flow.target.alias)
         if self._reached >= end:
             return
@@ -73,6 +77,12 @@ class OffsetMapReader(Generic[E]):
             log.warning("records of the offset map that can't be decoded are ignored", extra=where)
             self._strange = 0
 
+    def _wants_more(self, wanted: Iterable[Partition] | None) -> bool:
+        """Take note of what is wanted. True if entries are wanted that were not kept so far."""
+        before = self._wanted
+        self._wanted = None if wanted is None or before is None else before | set(wanted)
+        return self._wanted != before
+
     def _take_all(self, end: int) -> None:
         deadline = time.monotonic() + READ_TIMEOUT
         while self._reached < end:
@@ -81,8 +91,8 @@ class OffsetMapReader(Generic[E]):
                 if error is None:
                     self._reached = int(message.offset() or 0) + 1
                     self._keep(message.key() or b"", message.value())
-                elif error.code() == KafkaError._PARTITION_EOF:  # the rest are markers and aborted records
-                    self._reached = max(end, int(message.offset() or 0))
+                elif error.code() == KafkaError._PARTITION_EOF:  # after it, a follower may lack what the leader has
+                    self._reached = int(message.offset() or 0)
                 else:
                     continue
                 deadline = time.monotonic() + READ_TIMEOUT
@@ -91,16 +101,18 @@ class OffsetMapReader(Generic[E]):
 
     def _keep(self, key: bytes, value: bytes | None) -> None:
         try:
+            copied, downstream = offset_map.decode_key(key)
+            partition = Partition(copied.topic, copied.partition)
+            if self._wanted is not None and partition not in self._wanted:
+                return
             if value is None:
-                copied, downstream = offset_map.decode_key(key)
                 if copied in self.maps:
                     self.maps[copied].remove(downstream)
                 return
-            copied, entry = offset_map.decode(key, value)
+            entry = offset_map.decode_value(downstream, value)
         except Malformed:
             self._strange += 1
             return
-        self.newest[Partition(copied.topic, copied.partition)] = copied
         if copied not in self.maps:
             self.maps[copied] = self._make()
         self.maps[copied].add(entry)

@@ -5,17 +5,14 @@ What is not known is said, never guessed: see `Unknown`.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
-from operator import attrgetter
 
-from mirror.target.offset_map import NOT_KNOWN, Entry
-
-_downstream = attrgetter("downstream")
-_upstream = attrgetter("upstream")
+from mirror.groups.partition_map import PartitionMap
+from mirror.model import MapEnd
+from mirror.target.offset_map import EVERY, Entry
 
 
 class Unknown(Enum):
@@ -24,6 +21,8 @@ class Unknown(Enum):
     BEFORE_THE_MAP = "before the map: its record was not copied, or is no longer on the target"
     NOT_COPIED = "not copied yet"
     NOT_EXACT = "not exact: the target does not have just the records that were copied"
+    INCOMPLETE = "not exact: the offset map has a gap there"
+    HIDDEN = "not known now: the end of the offset map can't be read while a transaction is open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +30,7 @@ class End:
     """Up to where a partition is copied, as its committed position says it."""
 
     upstream: int  # the position
-    before: int  # the number of records after the last entry of the map that is not newer than the position
-    resets: int  # of the position
+    map_end: MapEnd | None  # of the position
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,114 +48,122 @@ class Count:
     after: int  # the upstream offset of what follows them
 
 
-class PartitionMap:
-    """The entries of one remote partition, for one pair of topic ids."""
+def to_downstream(entries: PartitionMap, upstream: int, end: End) -> int | Count | Unknown:
+    """Where the record `upstream` is; if the source has none there, the next one that was copied.
 
-    def __init__(self) -> None:
-        self._entries: list[Entry] = []  # by downstream offset, which is the order in which they were written
-        self._passes: list[tuple[int, int]] | None = None
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def add(self, entry: Entry) -> None:
-        """Add an entry. One that does not come after those that are there is left out: mirror writes none such."""
-        if not self._entries or self._entries[-1].downstream_end <= entry.downstream:
-            self._entries.append(entry)
-            self._passes = None
-
-    def remove(self, downstream: int) -> None:
-        """Remove the entry at this downstream offset, if there is one."""
-        at = bisect_left(self._entries, downstream, key=_downstream)
-        if at < len(self._entries) and self._entries[at].downstream == downstream:
-            del self._entries[at]
-            self._passes = None
-
-    def to_downstream(self, upstream: int, end: End) -> int | Count | Unknown:
-        """Where the record `upstream` is; if the source has none there, the next one that was copied.
-
-        If a part of the source was copied twice, this is the newer copy. A Count has to be counted, see
-        `counted_downstream`.
-        """
-        newest = self._entries[-1] if self._entries else None
-        if newest is not None and _is_newer(newest, end) and upstream >= newest.upstream_end:
-            return Unknown.NOT_COPIED  # copying went on since the position was read
-        for first, last in reversed(self._found_passes()):
-            at = bisect_right(self._entries, upstream, first, last, key=_upstream) - 1
-            found = self._within(at, upstream, end) if at >= first else None
-            if found is not None:
-                return found
-        if newest is not None and upstream == end.upstream and not _is_newer(newest, end):
-            return _count(newest, end)  # who has read all that is copied
-        return Unknown.NOT_COPIED if upstream >= end.upstream else Unknown.BEFORE_THE_MAP
-
-    def _within(self, at: int, upstream: int, end: End) -> int | Count | Unknown | None:
-        """As `to_downstream`, if the offset is in the stretch that begins with this entry; else None."""
-        entry = self._entries[at]
-        if upstream < entry.upstream_end:
-            return entry.to_downstream(upstream)
-        after = self._after(at, end)
-        if after.before == NOT_KNOWN:
-            return Unknown.NOT_EXACT if upstream < after.upstream else None
-        if upstream < entry.upstream_end + after.before:
-            return _count(entry, after)
-        if upstream >= after.upstream:
-            return None
-        return after.downstream if isinstance(after, Entry) else _count(entry, after)
-
-    def to_upstream(self, downstream: int, end: End) -> int | Count | Unknown:
-        """The upstream offset of the record at `downstream`; if that is no copied record, of the next one.
-
-        A Count has to be counted, see `counted_upstream`.
-        """
-        at = bisect_right(self._entries, downstream, key=_downstream) - 1
-        if at < 0:
-            return Unknown.BEFORE_THE_MAP
-        entry = self._entries[at]
-        if downstream < entry.downstream_end:
-            return entry.to_upstream(downstream)
-        after = self._after(at, end)
-        if isinstance(after, End) and _is_newer(entry, after):
-            return Unknown.NOT_COPIED
-        if after.before == NOT_KNOWN:
-            return Unknown.NOT_EXACT
-        return _count(entry, after) if after.before else after.upstream
-
-    def _after(self, at: int, end: End) -> Entry | End:
-        return self._entries[at + 1] if at + 1 < len(self._entries) else end
-
-    def _found_passes(self) -> list[tuple[int, int]]:
-        """A pass over the source ends where the position was reset; the begin and the end of each, as indexes."""
-        if self._passes is None:
-            begins = [0]
-            begins += [at + 1 for at, (a, b) in enumerate(pairwise(self._entries)) if a.resets != b.resets]
-            self._passes = list(pairwise([*begins, len(self._entries)]))
-        return self._passes
+    If a part of the source was copied twice, this is the newer copy. A Count has to be counted, see
+    `counted_downstream`.
+    """
+    for first, last in reversed(entries.passes):
+        at = entries.at_upstream(upstream, first, last)
+        found = _at_or_after(entries, at, upstream, end) if at >= first else None
+        if found is not None:
+            return found
+    if upstream == end.upstream and len(entries):  # of a group that has read all that is copied
+        return _unread(entries[-1], end) or _open(entries[-1], end)
+    return Unknown.NOT_COPIED if upstream >= end.upstream else Unknown.BEFORE_THE_MAP
 
 
-def _is_newer(entry: Entry, end: End) -> bool:
-    """True if the entry was written after the position was read."""
-    return entry.resets > end.resets or (entry.resets == end.resets and entry.upstream_end > end.upstream)
+def _at_or_after(entries: PartitionMap, at: int, upstream: int, end: End) -> int | Count | Unknown | None:
+    """The translation if the record is of this entry, or was copied between it and the next one; else None."""
+    entry = entries[at]
+    if upstream < entry.upstream_end:
+        return entry.to_downstream(upstream)
+    if at + 1 == len(entries):
+        return _after_last(entry, upstream, end)
+    after = entries[at + 1]
+    if not after.is_next_to(entry):
+        return Unknown.INCOMPLETE if upstream < after.upstream else None
+    if upstream < entry.upstream_end + after.counted_before:
+        return _closed(entry, after)
+    return after.downstream if upstream < after.upstream else None
 
 
-def _count(entry: Entry, after: Entry | End) -> Count:
-    until = after.downstream if isinstance(after, Entry) else None
-    return Count(entry.downstream_end, until, max(0, after.before), entry.upstream_end, after.upstream)
+def _after_last(entry: Entry, upstream: int, end: End) -> int | Count | Unknown | None:
+    counted = end.map_end.records if end.map_end is not None else 0
+    if upstream >= max(end.upstream, entry.upstream_end + counted):
+        return None
+    return _unread(entry, end) or _open(entry, end)
 
 
-def counted_downstream(count: Count, upstream: int, found: Sequence[int]) -> int | Unknown:
-    """The translation of `upstream`, given the downstream offsets of the records that were to be counted."""
-    if len(found) != count.expected:
+def to_upstream(entries: PartitionMap, downstream: int, end: End) -> int | Count | Unknown:
+    """The upstream offset of the record at `downstream`; if that is no copied record, of the next one.
+
+    A Count has to be counted, see `counted_upstream`.
+    """
+    at = entries.at_downstream(downstream)
+    if at < 0:
+        return Unknown.BEFORE_THE_MAP
+    entry = entries[at]
+    if downstream < entry.downstream_end:
+        return entry.to_upstream(downstream)
+    if at + 1 == len(entries):
+        found = _unread(entry, end) or _open(entry, end)
+        return end.upstream if found == entry.downstream_end else found
+    after = entries[at + 1]
+    if not after.is_next_to(entry):
+        return Unknown.INCOMPLETE
+    return _closed(entry, after) if after.counted_before else after.upstream
+
+
+def _unread(entry: Entry, end: End) -> Unknown | None:
+    """Why it is not known what follows this entry, the last one that was read. None if it is."""
+    if end.map_end is None:
+        return Unknown.INCOMPLETE
+    if end.map_end.entry < entry.downstream:  # the position was read before copying went on
+        return Unknown.NOT_COPIED
+    return Unknown.HIDDEN if end.map_end.entry > entry.downstream else None
+
+
+def _closed(entry: Entry, after: Entry) -> Count | Unknown:
+    """What is counted between two entries."""
+    return _bounded(
+        Count(entry.downstream_end, after.downstream, after.counted_before, entry.upstream_end, after.upstream)
+    )
+
+
+def _open(entry: Entry, end: End) -> int | Count | Unknown:
+    """What is counted after the last entry. If there is nothing, the end of what is copied."""
+    records = end.map_end.records if end.map_end is not None else 0
+    if not records:
+        return entry.downstream_end
+    return _bounded(Count(entry.downstream_end, None, records, entry.upstream_end, end.upstream))
+
+
+def _bounded(count: Count) -> Count | Unknown:
+    """mirror writes an entry before there is more to count."""
+    return count if count.expected < EVERY else Unknown.NOT_EXACT
+
+
+def counted_downstream(count: Count, upstream: int, found: Sequence[int], log_start: int = 0) -> int | Unknown:
+    """The translation of `upstream`, given the downstream offsets of the records that were to be counted.
+
+    `log_start` is the first offset that the remote log still had after the counting.
+    """
+    removed = _removed(count, found, log_start)
+    if removed is None:
         return Unknown.NOT_EXACT
     index = upstream - count.upstream
-    if 0 <= index < len(found):
-        return found[index]
-    return found[-1] + 1 if found else count.begin  # the end of what is copied
+    if not 0 <= index < count.expected:  # of a group that has read all that is copied
+        return found[-1] + 1 if found else Unknown.NOT_EXACT
+    return found[index - removed] if index >= removed else Unknown.BEFORE_THE_MAP
 
 
-def counted_upstream(count: Count, downstream: int, found: Sequence[int]) -> int | Unknown:
+def counted_upstream(count: Count, downstream: int, found: Sequence[int], log_start: int = 0) -> int | Unknown:
     """The translation of `downstream`, given the downstream offsets of the records that were to be counted."""
-    if len(found) != count.expected:
+    removed = _removed(count, found, log_start)
+    if removed is None:
         return Unknown.NOT_EXACT
     index = bisect_left(found, downstream)
-    return count.upstream + index if index < len(found) else count.after
+    return count.upstream + removed + index if index < len(found) else count.after
+
+
+def _removed(count: Count, found: Sequence[int], log_start: int) -> int | None:
+    """How many of the first records to be counted the remote log has lost since; None if the count says nothing.
+
+    Of those after the last entry it says nothing, because copying may have gone on meanwhile.
+    """
+    removed = count.expected - len(found)
+    if log_start <= count.begin:
+        return 0 if removed == 0 else None
+    return removed if removed >= 0 and count.end is not None else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, TopicPartition
@@ -11,13 +11,15 @@ from confluent_kafka.admin import OffsetSpec
 
 from mirror.errors import ClusterAway, PartitionError
 from mirror.groups.offset_map_reader import OffsetMapReader
+from mirror.groups.partition_map import PartitionMap
 from mirror.groups.translation import (
     Count,
     End,
-    PartitionMap,
     Unknown,
     counted_downstream,
     counted_upstream,
+    to_downstream,
+    to_upstream,
 )
 from mirror.kafka.clients import internal_consumer
 from mirror.kafka.cluster import ClusterAdmin
@@ -26,14 +28,13 @@ from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
 from mirror.target.offset_map import Copied
 from mirror.target.positions import Positions
+from mirror.target.timestamps import CLEANUP
 
 TIMEOUT = 20.0  # seconds without an answer
 AT_LEAST_ONCE = "not exact: the flow runs with exactly_once: false"
 NEVER_COPIED = "the partition was never copied"
-OLDER = (
-    "not exact: MirrorMaker or an older version of mirror has copied up to the position, and the next record that is "
-    "copied ends that"
-)
+NO_START = "not known now: the target does not give the bounds of the remote log"
+COMPACTED = "not exact: the remote topic is compacted, and was not while the records were copied"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,16 @@ class Translation:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the last refresh has found of a partition."""
+
+    position: Position | None
+    log_start: int | None  # of the remote log
+    log_end: int | None  # its last stable offset
+    compacted: bool  # or not known to be not compacted
+
+
 class Translator:
     """Translates offsets of one flow. Positions and map are read again by `refresh`."""
 
@@ -68,9 +79,8 @@ class Translator:
         self._map = OffsetMapReader(flow, PartitionMap)
         self._positions = Positions(flow.target, flow.group, flow.control_topic)
         self._counter = RecordCounter(flow)
-        self._counted: dict[tuple[Partition, Count], list[int]] = {}  # since the last refresh
-        self._ends: dict[Partition, Position | None] = {}
-        self._starts: Mapping[Partition, int] = {}  # of the remote logs, by remote partition
+        self._counted: dict[tuple[Partition, Count], tuple[list[int], int]] = {}  # since the last refresh
+        self._seen: dict[Partition, _Seen] = {}
 
     def close(self) -> None:
         """End the clients."""
@@ -79,82 +89,88 @@ class Translator:
         self._counter.close()
 
     def refresh(self, partitions: Sequence[Partition]) -> None:
-        """Read the positions of these partitions, and then the map. Raises ClusterAway or PartitionError."""
+        """Read the positions of these partitions, and then their map. Raises ClusterAway or PartitionError."""
         self._counted.clear()
-        remotes = {partition: (self._remote(partition), partition.partition) for partition in partitions}
-        found = self._positions.hints(remotes.values(), set())
-        self._ends = {partition: found.get(remote) for partition, remote in remotes.items()}
+        remotes = {partition: Partition(self._remote(partition), partition.partition) for partition in partitions}
+        positions = self._positions.hints(remotes.values(), set())
         if self._flow.exactly_once:
-            self._map.read()
-        self._starts = self._target.offsets({Partition(*remote): OffsetSpec.earliest() for remote in remotes.values()})
+            self._map.read(partitions)
+        starts = self._target.offsets(dict.fromkeys(remotes.values(), OffsetSpec.earliest()))
+        ends = self._target.offsets(dict.fromkeys(remotes.values(), OffsetSpec.latest()))
+        configs, _ = self._target.topic_configs({remote.topic for remote in remotes.values()}, own=False)
+        kept = {name for name, config in configs.items() if "compact" not in config.get(CLEANUP, "compact")}
+        self._seen = {
+            partition: _Seen(positions.get(at), starts.get(at), ends.get(at), at.topic not in kept)
+            for partition, at in remotes.items()
+        }
 
     def to_downstream(self, partition: Partition, upstream: int) -> Translation:
-        """Where on the target a consumer has to begin to read that would read `upstream` next on the source.
-
-        Raises ClusterAway or PartitionError.
-        """
+        """Where on the target a consumer has to begin to read that would read `upstream` next on the source."""
         found = self._translated(
             partition,
-            lambda entries, end: entries.to_downstream(upstream, end),
-            lambda count, records: counted_downstream(count, upstream, records),
+            lambda entries, end: to_downstream(entries, upstream, end),
+            lambda count, records, start: counted_downstream(count, upstream, records, start),
         )
-        start = self._starts.get(Partition(self._remote(partition), partition.partition), 0)
-        if isinstance(found, int) and found < start:
-            found = Unknown.BEFORE_THE_MAP.value
+        start = self._seen[partition].log_start
+        if isinstance(found, int) and (start is None or found < start):
+            found = NO_START if start is None else Unknown.BEFORE_THE_MAP.value
         return self._translation(partition, upstream, found)
 
     def to_upstream(self, partition: Partition, downstream: int) -> Translation:
-        """Where on the source a consumer has to begin to read that would read `downstream` next on the target.
-
-        Raises ClusterAway or PartitionError.
-        """
+        """Where on the source a consumer has to begin to read that would read `downstream` next on the target."""
         found = self._translated(
             partition,
-            lambda entries, end: entries.to_upstream(downstream, end),
-            lambda count, records: counted_upstream(count, downstream, records),
+            lambda entries, end: to_upstream(entries, downstream, end),
+            lambda count, records, start: counted_upstream(count, downstream, records, start),
         )
+        end = self._seen[partition].log_end
+        if isinstance(found, int) and (end is None or downstream > end):
+            found = NO_START if end is None else Unknown.NOT_COPIED.value
         return self._translation(partition, downstream, found)
 
     def end(self, partition: Partition) -> Translation:
         """The end of what is copied: the position, and where the next record will be on the target or after that."""
-        position = self._ends.get(partition)
+        position = self._seen[partition].position
         return self.to_downstream(partition, position.offset if position is not None else 0)
 
     def _translated(
         self,
         partition: Partition,
         look: Callable[[PartitionMap, End], int | Count | Unknown],
-        counted: Callable[[Count, Sequence[int]], int | Unknown],
+        counted: Callable[[Count, Sequence[int], int], int | Unknown],
     ) -> int | str:
-        position = self._ends.get(partition)
+        seen = self._seen[partition]
         if not self._flow.exactly_once:
             return AT_LEAST_ONCE
-        if position is None:
+        if seen.position is None:
             return NEVER_COPIED
-        if position.unmapped < 0:
-            return OLDER
-        copied = Copied(*partition, position.topic_id, position.remote_id)
-        entries = self._map.maps.get(copied, PartitionMap())
-        found = look(entries, End(position.offset, position.unmapped, position.resets))
+        copied = Copied(*partition, seen.position.topic_id, seen.position.remote_id)
+        found = look(self._map.maps.get(copied, PartitionMap()), End(seen.position.offset, seen.position.map_end))
         if isinstance(found, Count):
-            if (partition, found) not in self._counted:  # groups are often near each other
-                self._counted[partition, found] = self._records(partition, position, found)
-            found = counted(found, self._counted[partition, found])
+            if seen.compacted:  # compaction may have removed records, and copying may have added as many
+                return COMPACTED
+            try:
+                found = counted(found, *self._records(partition, seen.position, found))
+            except (ClusterAway, PartitionError) as error:  # of this partition: the others have their own leaders
+                return f"not known now: {error}"
         return found if isinstance(found, int) else found.value
 
-    def _records(self, partition: Partition, position: Position, count: Count) -> list[int]:
-        """The downstream offsets that are to be counted.
+    def _records(self, partition: Partition, position: Position, count: Count) -> tuple[list[int], int]:
+        """The downstream offsets that are to be counted, and the start of the remote log after that.
 
         After the last entry others may follow, as copying goes on. If the position has not moved, they are not ours.
         """
-        remote = self._remote(partition)
-        most = count.expected + 1
-        found = self._counter.offsets((remote, partition.partition), count.begin, count.end, most)
-        if count.end is None and len(found) > count.expected:
-            now = self._positions.hints([(remote, partition.partition)]).get((remote, partition.partition))
-            if now != position:
-                return found[: count.expected]
-        return found
+        if (partition, count) not in self._counted:  # groups are often near each other
+            remote = Partition(self._remote(partition), partition.partition)
+            found = self._counter.offsets(remote, count.begin, count.end, count.expected + 1)
+            if count.end is None and len(found) > count.expected:
+                now = self._positions.hints([remote]).get(remote)
+                found = found if now == position else found[: count.expected]
+            start = self._target.offsets({remote: OffsetSpec.earliest()}).get(remote)
+            if start is None:
+                raise PartitionError("the target does not give the start of the remote log")
+            self._counted[partition, count] = found, start
+        return self._counted[partition, count]
 
     def _remote(self, partition: Partition) -> str:
         return self._policy.remote_topic(partition.topic)
@@ -171,13 +187,13 @@ class RecordCounter:
 
     def __init__(self, flow: Flow) -> None:
         self._alias = flow.target.alias
-        self._consumer = internal_consumer(flow.target, flow.group)
+        self._consumer = internal_consumer(flow.target, flow.group, fetch_wait=0.01)
 
     def close(self) -> None:
         """End the client."""
         self._consumer.close()
 
-    def offsets(self, remote: tuple[str, int], begin: int, end: int | None, most: int) -> list[int]:
+    def offsets(self, remote: Partition, begin: int, end: int | None, most: int) -> list[int]:
         """The offsets of committed records from `begin` to before `end`, or to the last stable one. At most `most`.
 
         Raises ClusterAway, or PartitionError when the target refuses to give records.
@@ -188,7 +204,7 @@ class RecordCounter:
         finally:
             self._consumer.unassign()
 
-    def _read(self, remote: tuple[str, int], begin: int, end: int | None, most: int) -> list[int]:
+    def _read(self, remote: Partition, begin: int, end: int | None, most: int) -> list[int]:
         found: list[int] = []
         deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
@@ -199,11 +215,11 @@ class RecordCounter:
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
                     return found
                 if error is not None:
-                    raise PartitionError(f"{remote[0]}-{remote[1]} can't be read: {error.str()}")
+                    raise PartitionError(f"{remote} can't be read: {error.str()}")
                 if end is not None and offset >= end:
                     return found
                 found.append(offset)
                 if len(found) >= most:
                     return found
                 deadline = time.monotonic() + TIMEOUT
-        raise ClusterAway(self._alias, f"{remote[0]}-{remote[1]} can't be read: no answer in time")
+        raise ClusterAway(self._alias, f"{remote} can't be read: no answer in time")

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError
 
 from mirror.backoff import Backoff
 from mirror.control.control_topics import StatusReader
-from mirror.control.leadership import FlowLeader
+from mirror.control.flow_leader import FlowLeader
 from mirror.control.other_flows import ConflictGuard
 from mirror.errors import ClusterAway, Conflict, FlowError, MirrorError, Superseded
 from mirror.groups.group_rounds import GroupRounds, Round
@@ -159,7 +159,7 @@ class FlowRunner(threading.Thread):
                 self._publish(self._look(), slots)
                 refreshed = time.monotonic()
             self._renewal.renew()
-            self._map_cleaner.clean()
+            self._map_cleaner.start()
             self._group_rounds.start(self._renewal.interval)
             self._heartbeats.start()
 
@@ -168,6 +168,7 @@ class FlowRunner(threading.Thread):
 
     def _leave_groups(self) -> None:
         """End what only the leader does for consumer groups."""
+        self._map_cleaner.stop()
         self._group_rounds.stop()
         self._heartbeats.stop()
         self.status.groups = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
-from mirror.control.leadership import FlowLeader
+from mirror.control.flow_leader import FlowLeader
 from mirror.errors import FlowError
 from mirror.service.flow_query import FlowQuery
 from mirror.service.hung_tasks import HungTasks

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from mirror.errors import FlowError, MirrorError
 from mirror.settings import Flow
-from mirror.spark import epoch as epochs
+from mirror.spark.receipts import collected
 from mirror.spark.session import SparkDriver
 from mirror.status.flow_status import FlowStatus
 
@@ -67,7 +67,7 @@ class FlowQuery:
         """Run an epoch: Spark runs its tasks when their receipts are collected."""
         self._epoch_ended.clear()
         try:
-            for row in epochs.run(receipts):
+            for row in collected(receipts):
                 log.debug("receipt", extra={"flow": self._flow.name, "epoch": epoch, **row.asDict()})
         finally:
             self._epoch_ended.set()

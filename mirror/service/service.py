@@ -31,6 +31,13 @@ LIVE_WITHIN = 60.0  # seconds in which every flow's loop must have run
 SPARK_START_TIMEOUT = 30.0  # seconds that a stop waits for Spark while it is still starting, to end it in order
 
 
+def log_warnings(settings: Settings) -> None:
+    """Log what is allowed in the configuration, but is ignored or looks like a mistake."""
+    for flow in settings.flows:
+        for line in (*clients.overridden(flow), *map(str, settings.warned(flow))):
+            log.warning(line, extra={"flow": flow.name})
+
+
 class Service:
     """Everything that `mirror run` runs."""
 
@@ -53,9 +60,7 @@ class Service:
             signal.signal(number, self._on_signal)
         web = WebServer(self._settings.http, self._routes())
         log.info("mirror starts", extra={"version": __version__, "port": web.port})
-        for flow in self._settings.flows:
-            for line in clients.overridden(flow):
-                log.warning(line, extra={"flow": flow.name})
+        log_warnings(self._settings)
         # In a thread, since Spark takes seconds to start. And PySpark replaces the SIGINT handler if the main thread
         # makes its session.
         threading.Thread(target=self._start_spark, daemon=True, name="spark").start()

@@ -16,6 +16,7 @@ from mirror.errors import FlowError
 from mirror.kafka.clients import INTERNAL_MAX, is_lasting
 from mirror.kafka.cluster import NAMES, ClusterAdmin, Refusals, chunks
 from mirror.kafka.topic_ids import KnownIds
+from mirror.logs import OnChange
 from mirror.model import Partition, Topic
 from mirror.naming import LeftOut, ReplicationPolicy, left_out_topics, some_of
 from mirror.settings import Flow
@@ -94,6 +95,7 @@ class TopicMonitor:
         self.timestamps = TimestampCheck(flow, self._target)
         self._left_out: LeftOut = {}  # as last logged
         self._own_ids = KnownIds()
+        self._why_no_checkpoints = OnChange()
 
     def ensure_internal_topics(self) -> dict[str, str]:
         """Create those of mirror's own topics that are missing.
@@ -108,12 +110,14 @@ class TopicMonitor:
             for name, error in refused.items()
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
         ]
-        for name, error in self._create(missing).items():
-            said = f"topic {name} can't be created on {self._flow.target.alias}: {error.str()}"
-            raise FlowError(said, is_lasting(error))
-        for name in refused.keys() - {topic.topic for topic in missing}:
-            said = f"topic {name} can't be seen on {self._flow.target.alias}: {refused[name].str()}"
-            raise FlowError(said, is_lasting(refused[name]))
+        problems = {name: ("seen", refused[name]) for name in refused.keys() - {topic.topic for topic in missing}}
+        problems |= {name: ("created", error) for name, error in self._create(missing).items()}
+        for name, (done, error) in problems.items():
+            said = f"topic {name} can't be {done} on {self._flow.target.alias}: {error.str()}"
+            if name != self._flow.checkpoint_topic:
+                raise FlowError(said, is_lasting(error))
+            if self._why_no_checkpoints.is_new(said):  # copying does not need it
+                log.warning("no checkpoints can be written", extra={"flow": self._flow.name, "reason": said})
         return {name: topic_id for name, topic_id in ids.items() if self._own_ids.is_another(name, topic_id)}
 
     def mirrored(
@@ -185,7 +189,7 @@ class TopicMonitor:
             existing=existing,
             create={name: wanted for some in self._lacking(mirrored, existing) for name, wanted in some.items()},
             grow=self._short(mirrored, existing),
-            internal=self._missing_internal(existing),
+            internal=[name for name in self._flow.own_topics if name not in existing],
         )
 
     def _look(self) -> tuple[dict[str, int], LeftOut, dict[str, int]]:
@@ -214,9 +218,6 @@ class TopicMonitor:
         """Remote topics that have too few partitions, with the number they need."""
         remote = {self._policy.remote_topic(name): count for name, count in mirrored.items()}
         return {name: count for name, count in remote.items() if existing.get(name, count) < count}
-
-    def _missing_internal(self, existing: Mapping[str, int]) -> list[str]:
-        return [name for name in self._flow.own_topics if name not in existing]
 
     def _make(
         self, mirrored: Mapping[str, int], existing: Mapping[str, int], on_progress: Callable[[], object]

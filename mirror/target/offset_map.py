@@ -5,6 +5,9 @@ The map outlives compaction, because each entry has a key of its own. It is writ
 A transaction's records stand one after another on the target, so an entry has one downstream offset, and the upstream
 offsets as runs without gaps. Most transactions get no entry: as long as the upstream offsets continue without a gap, a
 reader counts the committed records after the last entry. `EVERY` bounds how many it has to count.
+
+Each entry names the one that it follows, and each position the last one. So a reader that lacks an entry notices it:
+the topic's end may be hidden by another partition's open transaction, or somebody has deleted records of the topic.
 """
 
 from __future__ import annotations
@@ -14,16 +17,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from mirror import decode
 from mirror.batches import varints
 from mirror.errors import Malformed
+from mirror.model import MapEnd
 
 EVERY = 1_000  # records after which a transaction gets an entry even if its upstream offsets continue without a gap
 RUNS_MAX = 10_000  # most runs in an entry; a transaction with more gaps gets several entries
 VALUE_MAX = 2**18  # bytes; more than RUNS_MAX runs need
-NOT_KNOWN = -1  # the number of records before an entry that follows positions of an older version
 
 _VERSION = 1
 _NUMBERS = struct.Struct(">iq")  # partition, downstream offset
+_FIRST, _UNKNOWN = 0, -1  # in place of the distance to the entry that this one follows
 _NAME_MAX = 255  # bytes of a topic's name or id
 
 
@@ -42,21 +47,30 @@ class Entry:
     """The records of one transaction, or a part of them.
 
     `runs` has the number of records in each run, and before each but the first the number of offsets that the source
-    skips: length, gap, length, gap, length. `before` is the number of records that were copied after the entry before
-    this one and have no entry; their upstream offsets follow that entry without a gap. `resets` is that of the position
-    (see Position): while it stays the same, upstream offsets do not go back.
+    skips: length, gap, length, gap, length. `follows` is the end of the map before this entry: the upstream offsets of
+    the records that it counts follow its entry without a gap. It is None if it is not known what was copied before.
+    `resets` is that of the position (see Position): while it stays the same, upstream offsets do not go back.
     """
 
     upstream: int  # of the first record
     downstream: int  # of the first record
     runs: tuple[int, ...]
-    before: int = 0
+    follows: MapEnd | None = None
     resets: int = 0
 
     @property
     def records(self) -> int:
         """The number of records."""
         return sum(self.runs[::2])
+
+    @property
+    def counted_before(self) -> int:
+        """How many records were copied before this entry and after the one that it follows."""
+        return 0 if self.follows is None else self.follows.records
+
+    def is_next_to(self, before: Entry) -> bool:
+        """True if this entry follows that one, so that the map has no gap between the two."""
+        return self.follows is not None and self.follows.entry == before.downstream
 
     @property
     def upstream_end(self) -> int:
@@ -92,7 +106,13 @@ class Entry:
 
     def value(self) -> bytes:
         """The record value."""
-        return bytes([_VERSION]) + b"".join(map(varints.write, (self.resets, self.upstream, self.before, *self.runs)))
+        if self.follows is None:
+            link, before = _UNKNOWN, 0
+        else:
+            link = self.downstream - self.follows.entry if self.follows.entry >= 0 else _FIRST
+            before = self.follows.records
+        numbers = (self.resets, self.upstream, link, before, *self.runs)
+        return bytes([_VERSION]) + b"".join(map(varints.write, numbers))
 
 
 def key(copied: Copied, downstream: int) -> bytes:
@@ -120,24 +140,25 @@ def decode_key(encoded: bytes) -> tuple[Copied, int]:
         raise Malformed("a name in a key of the offset map is not UTF-8") from None
     if partition < 0 or downstream < 0:
         raise Malformed("a number in a key of the offset map is negative")
-    return Copied(topic, partition, topic_id, remote_id), downstream
+    return Copied(decode.topic_name(topic), partition, topic_id, remote_id), downstream
 
 
-def decode(encoded_key: bytes, value: bytes) -> tuple[Copied, Entry]:
-    """The entry that `Entry.key` and `Entry.value` encoded. Raises Malformed."""
-    copied, downstream = decode_key(encoded_key)
+def decode_value(downstream: int, value: bytes) -> Entry:
+    """The entry at this downstream offset, from what `Entry.value` encoded. Raises Malformed."""
     if value[:1] != bytes([_VERSION]) or len(value) > VALUE_MAX:
         raise Malformed("not an entry of the offset map")
     numbers, at = [], 1
     while at < len(value):
         number, at = varints.read(value, at)
         numbers.append(number)
-    if len(numbers) < 4 or len(numbers) % 2:
-        raise Malformed("an entry of the offset map has no runs")
-    resets, upstream, before, *runs = numbers
-    if min(resets, upstream) < 0 or before < NOT_KNOWN or min(runs) <= 0 or upstream + sum(runs) >= 2**63:
+    if not 5 <= len(numbers) <= 4 + 2 * RUNS_MAX or len(numbers) % 2 == 0:
+        raise Malformed("an entry of the offset map has no runs, or too many")
+    resets, upstream, link, before, *runs = numbers
+    known = link == _UNKNOWN or (before >= 0 and link <= downstream)
+    if min(resets, upstream) < 0 or link < _UNKNOWN or not known or min(runs) <= 0 or upstream + sum(runs) >= 2**63:
         raise Malformed("a number in an entry of the offset map is out of bounds")
-    return copied, Entry(upstream, downstream, tuple(runs), before, resets)
+    follows = MapEnd(downstream - link if link != _FIRST else -1, before) if link != _UNKNOWN else None
+    return Entry(upstream, downstream, tuple(runs), follows, resets)
 
 
 class MapMarks:
@@ -152,33 +173,39 @@ class MapMarks:
         self._every = every
         self._expected: int | None = None  # the upstream offset that continues without a gap
 
-    def is_due(self, offsets: Sequence[int], before: int) -> bool:
+    def is_due(self, offsets: Sequence[int], end: MapEnd | None) -> bool:
         """True if a transaction with the records at these upstream offsets, at least one, gets an entry.
 
-        `before` is the number of records that were copied since the last entry.
+        `end` is the map's end before it.
         """
         gap_before, gap_within = offsets[0] != self._expected, offsets[-1] - offsets[0] != len(offsets) - 1
-        return gap_before or gap_within or before + len(offsets) >= self._every
+        return gap_before or gap_within or end is None or end.records + len(offsets) >= self._every
 
     def committed(self, offsets: Sequence[int]) -> None:
         """The transaction is committed, with its entries if it was due for some."""
         self._expected = offsets[-1] + 1
 
 
-def entries(offsets: Sequence[int], first: int, last: int, before: int, resets: int) -> list[Entry]:
+def entries(offsets: Sequence[int], first: int, last: int, follows: MapEnd | None, resets: int) -> list[Entry]:
     """The entries of a transaction with the records at these upstream offsets, at `first` to `last` on the target.
 
-    Usually it is one. If somebody else has written between the records, it is an entry of the first record alone: who
-    counts what follows it finds too many records, and is told that the translation is not exact.
+    Usually it is one. If somebody else has written between the records, it is an entry of the first record alone, for
+    it is not known where the others are.
     """
     if last - first != len(offsets) - 1:
-        return [Entry(offsets[0], first, (1,), before, resets)]
+        return [Entry(offsets[0], first, (1,), follows, resets)]
     found: list[Entry] = []
     done = 0
     for runs in _split(_runs(offsets)):
-        found.append(Entry(offsets[done], first + done, runs, 0 if found else before, resets))
+        found.append(Entry(offsets[done], first + done, runs, follows, resets))
         done += found[-1].records
+        follows = MapEnd(found[-1].downstream)
     return found
+
+
+def end_after(made: Sequence[Entry], records: int) -> MapEnd | None:
+    """The map's end after the entries of a transaction with so many records. None if they do not have all of them."""
+    return MapEnd(made[-1].downstream) if sum(each.records for each in made) == records else None
 
 
 def _runs(offsets: Sequence[int]) -> list[int]:

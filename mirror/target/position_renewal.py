@@ -20,8 +20,9 @@ from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Partition, Topic
 from mirror.settings import Flow
 from mirror.target.positions import Positions, to_commit
-from mirror.target.record_session import RecordSession
+from mirror.target.transaction_session import TransactionSession
 from mirror.target.transactional_producer import TransactionalProducer
+from mirror.text import BUG
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,8 @@ class Renewal:
             done = sum(1 for _ in renew(self._flow, topics))
         except MirrorError as error:
             log.debug("positions can't be renewed", extra={"flow": self._flow.name, "reason": str(error)})
+        except Exception:  # it must not end the copying, and the next renewal tries again
+            log.exception(BUG, extra={"flow": self._flow.name})
         else:
             log.info(
                 "positions of topics that are left out renewed", extra={"flow": self._flow.name, "partitions": done}
@@ -120,7 +123,7 @@ def _renew(flow: Flow, partition: Partition, topic: Topic, positions: Positions,
         return
     name = transactional_id(flow, topic.remote, partition.partition)
     producer = TransactionalProducer(flow, name, member.consumer_group_metadata(), Throttles(flow).target)
-    session = RecordSession(flow, partition, topic, producer, Clock())
+    session = TransactionSession(flow, partition, topic, producer, Clock())
     try:
         producer.fence()
         positions.await_settled(topic.remote, partition.partition)

@@ -10,6 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Mapping
+from dataclasses import astuple
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -17,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from mirror import decode
 from mirror.errors import ClusterAway, PartitionError, PositionUnstable
 from mirror.kafka.clients import is_away, is_lasting, position_reader
-from mirror.model import Position
+from mirror.model import MapEnd, Position
 from mirror.settings import Cluster
 
 REQUEST_TIMEOUT = 10.0  # seconds
@@ -29,12 +30,18 @@ DEPOSED = "a broker that takes no commits of the group: another may coordinate i
 
 
 METADATA_MAX = 2**16  # bytes
+
+
+def _map_end(raw: Any) -> MapEnd:
+    return MapEnd(*decode.elements(raw, [decode.integer(-1), decode.integer()]))
+
+
 _REQUIRED: Mapping[str, decode.Check[Any]] = {"topic_id": decode.name}
 _ADDED_LATER: Mapping[str, decode.Check[Any]] = {
     "since": decode.integer(-1, decode.INT32_MAX),
     "remote_id": decode.name,
     "resets": decode.integer(),
-    "unmapped": decode.integer(-1),
+    "map_end": _map_end,
 }
 
 
@@ -45,8 +52,8 @@ def to_commit(position: Position, remote: str, partition: int) -> TopicPartition
         more["remote_id"] = position.remote_id
     if position.resets:
         more["resets"] = position.resets
-    if position.unmapped >= 0:
-        more["unmapped"] = position.unmapped
+    if position.map_end is not None:
+        more["map_end"] = astuple(position.map_end)
     metadata = json.dumps({"topic_id": position.topic_id, **more}, separators=(",", ":"))
     return TopicPartition(remote, partition, position.offset, metadata, position.epoch)
 
@@ -92,7 +99,8 @@ class Positions:
 
         A coordinator that was deposed and has not heard of it, because it hung or is cut off from the others, answers
         OffsetFetch from its memory: what has been committed since would be copied again. It can't commit anything any
-        more. So a token is committed first, and only an answer that has it counts. Raises as `stable`.
+        more. So a token is committed first. Only an answer counts that has it, or another token of ours
+        since this call began. Raises as `stable`.
         """
         deadline, pause = time.monotonic() + REQUEST_TIMEOUT, LOOK_INTERVAL
         began = next(self._numbers)

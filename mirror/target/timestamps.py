@@ -51,6 +51,7 @@ class TimestampCheck:
             if not self._flow.accept_log_append_time:
                 found |= {name for name, config in configs.items() if config.get(TYPE) == REPLACED}
             self.note(configs)
+            self.compacted |= hidden.keys()  # perhaps it is, and then nothing can be counted there
             self._tell_hidden(hidden)
             progressed()
         looked = set(asked)

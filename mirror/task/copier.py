@@ -14,16 +14,16 @@ from mirror.control.partition_state import State
 from mirror.errors import MirrorError, OutcomeUnknown, PartitionError
 from mirror.model import Partition, Topic
 from mirror.source.fetcher import Seek
-from mirror.target.record_session import RecordSession
+from mirror.target.transaction_session import TransactionSession
 from mirror.task.error_recovery import recovery
 from mirror.task.events import SETTLE_DELAY, Event, delay_of
 from mirror.task.inbox import Inbox
 from mirror.task.loss_policy import LossPolicy
 from mirror.task.next_step import Step, next_step, next_wake
 from mirror.task.partition_facts import FOREIGN, PartitionFacts
+from mirror.task.partition_take_over import TakeOver
 from mirror.task.position_ledger import Start
 from mirror.task.record_copying import RecordCopying
-from mirror.task.take_over import TakeOver
 from mirror.task.task_services import TaskServices
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,8 @@ log = logging.getLogger(__name__)
 class RecordCopier:
     """Copies one source partition, record by record, to the partition of the remote topic that has the same number.
 
-    Any thread may call `post` and read `snapshot`. Transaction threads call `step`; two steps never run at once.
+    Any thread may call `post` and `close_idle_producer`, and read `snapshot` and the other public properties.
+    Transaction threads call `step`; two steps never run at once.
     """
 
     def __init__(self, services: TaskServices, partition: Partition, topic: Topic, start: Start) -> None:
@@ -98,7 +99,7 @@ class RecordCopier:
         return self._facts.step_lock.stack
 
     def close_idle_producer(self) -> bool:
-        """Close the producer, unless a step runs. The next record opens another one. True if a producer was closed."""
+        """Close the producer, unless a step runs; a later step opens another one. True if a producer was closed."""
         facts = self._facts
         if not self.has_producer or not facts.step_lock.acquire():
             return False
@@ -130,16 +131,16 @@ class RecordCopier:
             self._finish()
 
     def _attempt(self) -> bool:
-        """Work, and recover from an error. False if the recovery has failed, too.
+        """Work. After an error, recover. Return False if the recovery failed as well.
 
-        In both cases the next step tries again, after the back-off.
+        After an error the next step tries again, once the back-off has passed.
         """
         try:
             self._work()
             return True
         except MirrorError as raised:
             error = raised
-        except Exception as defect:  # a bug in mirror: log it, and treat the partition as after any doubt
+        except Exception as defect:  # a bug: log it, and treat it as OutcomeUnknown, which discards the producer
             log.exception("defect", extra=self._facts.where)
             error = OutcomeUnknown(f"{type(defect).__name__}: {defect}")
         try:
@@ -156,7 +157,8 @@ class RecordCopier:
         while True:
             for event in self._inbox.drain():
                 self._facts.note(event)
-            # A new producer is used for one transaction even if it was disturbed: while a broker is down, each one is.
+            # A new producer is used for one transaction even if it was disturbed. While a broker is down every new
+            # producer is disturbed at once. If such producers were refused, nothing would be copied.
             step = next_step(self._facts.view(taken_over or self._has_good_producer))
             self._perform(step)
             if step.means_running:
@@ -204,7 +206,7 @@ class RecordCopier:
         self._seek()
         raise PartitionError(f"the source gives no records: {refused.reason}", refused.lasting)
 
-    def _take_over(self) -> RecordSession:
+    def _take_over(self) -> TransactionSession:
         """Fence, then load, then seek. In another order, an older owner could still move the loaded position."""
         facts = self._facts
         facts.discard()  # the old producer, if a disturbed one is open
@@ -242,13 +244,13 @@ class RecordCopier:
         return session is not None and not session.suspect
 
     @property
-    def _session(self) -> RecordSession:
+    def _session(self) -> TransactionSession:
         session = self._facts.session
         assert session is not None
         self._facts.last_used = self._services.clock.monotonic()
         return session
 
-    def _own(self) -> RecordSession:
+    def _own(self) -> TransactionSession:
         """A session for one transaction: the present one, or if its producer was disturbed, one of a new producer."""
         return self._session if self._has_good_producer else self._take_over()
 

@@ -10,11 +10,11 @@ from mirror.control.partition_state import State
 from mirror.errors import PartitionError, SourceDataLost
 from mirror.source import corruption, loss_detection
 from mirror.source.loss_detection import Loss
-from mirror.target.record_session import RecordSession
+from mirror.target.transaction_session import TransactionSession
 from mirror.task.partition_facts import PartitionFacts
 from mirror.task.task_services import TaskServices
 
-Own = Callable[[], RecordSession]
+Own = Callable[[], TransactionSession]
 
 
 class LossPolicy:
@@ -25,7 +25,7 @@ class LossPolicy:
         self._services = services
         self._flow = services.flow
 
-    def face(self, session: RecordSession, own: Own) -> None:
+    def face(self, session: TransactionSession, own: Own) -> None:
         """Find out what is lost, and go on after it if the flow's policy is to. Raises SourceDataLost if not.
 
         `own` gives a session whose producer nothing has disturbed. Afterwards the consumer has to seek.
@@ -40,7 +40,7 @@ class LossPolicy:
             raise
         facts.ledger.delivered = None  # it may be what the source no longer has
 
-    def _judge(self, said: str, session: RecordSession, own: Own) -> None:
+    def _judge(self, said: str, session: TransactionSession, own: Own) -> None:
         facts, source, flow = self._facts, self._services.source, self._flow
         loss = loss_detection.find_loss(source, facts.partition, facts.topic, facts.ledger.at, said)
         facts.step_lock.progressed()
@@ -55,14 +55,14 @@ class LossPolicy:
         else:
             self._pass_over(loss, session)
 
-    def _promise(self, session: RecordSession, own: Own) -> RecordSession:
+    def _promise(self, session: TransactionSession, own: Own) -> TransactionSession:
         """Commit the position if none was ever: what follows it is there, and no later `start` may pass it over."""
         if self._facts.ledger.promised:
             return session
         self._facts.set_position(self._facts.ledger.at, session)
         return own()
 
-    def _pass_over(self, loss: Loss, session: RecordSession) -> None:
+    def _pass_over(self, loss: Loss, session: TransactionSession) -> None:
         facts = self._facts
         incident = facts.incident_of(loss.reason)
         if self._flow.on_data_loss == "fail" and not decided(incident, self._services.plan.decision(facts.partition)):
@@ -70,7 +70,7 @@ class LossPolicy:
             raise SourceDataLost(f"{loss.what}; {loss.remedy}")
         # The id, for the same figures may be lost of another topic of the name, and that is not said again.
         known = {"offset": loss.resume, "topic_id": facts.topic.topic_id}
-        facts.tell("source data is lost, copying goes on behind it", loss.what, **known)
+        facts.tell("source data is lost, copying goes on after it", loss.what, **known)
         since = -1 if loss.reason == "recreated" else facts.ledger.at.newest_epoch
         at = facts.ledger.next(loss.resume, since=since)
         if loss.reason == "truncated":  # the position goes back

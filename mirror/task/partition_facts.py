@@ -14,7 +14,7 @@ from mirror.logs import OnChange
 from mirror.model import Partition, Position, Topic
 from mirror.source.buffer import RecordBuffer
 from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
-from mirror.target.record_session import RecordSession
+from mirror.target.transaction_session import TransactionSession
 from mirror.task.error_recovery import Recovery
 from mirror.task.events import Event, LetGo
 from mirror.task.next_step import View
@@ -31,7 +31,8 @@ FOREIGN = "the position belongs to a topic that was deleted"
 class PartitionFacts:
     """Only the thread that holds the partition's step lock reads or changes it; others read the snapshot.
 
-    `buffer` and `step_lock` are the exceptions: they have locks of their own.
+    There are exceptions. `buffer` and `step_lock` have locks of their own. And without the step lock, others may read
+    whether there is a `session`, and `last_used`: RecordCopier.has_producer and RecordCopier.last_used.
     """
 
     def __init__(self, services: TaskServices, partition: Partition, topic: Topic, start: Start) -> None:
@@ -44,7 +45,7 @@ class PartitionFacts:
         early = flow.start == "earliest"
         self.ledger = PositionLedger(start, topic, early, services.plan.renew_interval, services.clock)
         self.counters = Counters()
-        self.session: RecordSession | None = None  # with the producer, if one is open
+        self.session: TransactionSession | None = None  # with the producer, if one is open
         self.last_used = services.clock.monotonic()  # when the producer was
         self.state = State.STARTING
         self.reason = ""
@@ -154,17 +155,17 @@ class PartitionFacts:
         if state is State.RUNNING:
             self._doubted = False
 
-    def set_position(self, position: Position, session: RecordSession) -> None:
+    def set_position(self, position: Position, session: TransactionSession) -> None:
         """Commit a position without records."""
         session.settle(position)
         self.committed(position, session)
 
-    def renew_position(self, session: RecordSession) -> None:
+    def renew_position(self, session: TransactionSession) -> None:
         """Commit the position as it is. A broker forgets it if it has not been for `offsets.retention.minutes`."""
         session.keep(self.ledger.at)
         self.ledger.renewed(self._plan.renew_interval)
 
-    def committed(self, position: Position, session: RecordSession, records: int = 0) -> None:
+    def committed(self, position: Position, session: TransactionSession, records: int = 0) -> None:
         """A transaction was committed: the next one waits as long as this one took."""
         self.ledger.committed(position, self._plan.renew_interval)
         self.counters.committed(records, session.duration)

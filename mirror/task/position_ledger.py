@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, replace
 
 from mirror.clock import Clock
-from mirror.model import Position, Topic
+from mirror.model import MapEnd, Position, Topic
 
 RENEW_WITHIN = 3600.0  # seconds after joining in which a position is committed again
 
@@ -90,12 +90,12 @@ class PositionLedger:
     def next(self, offset: int, epoch: int = -1, since: int = -1) -> Position:
         """A position in the plan's topics, after what was copied."""
         topic, at = self._topic, self.at
-        unmapped = at.unmapped_in(topic.topic_id, topic.remote_id)
-        return Position(offset, topic.topic_id, epoch, since, topic.remote_id, at.resets, unmapped)
+        map_end = at.map_end_in(topic.topic_id, topic.remote_id)
+        return Position(offset, topic.topic_id, epoch, since, topic.remote_id, at.resets, map_end)
 
     def nothing_committed(self) -> None:
         """No position was ever committed: begin where the flow's `start` points."""
-        self.at = replace(self.next(self.start.offset), unmapped=0)
+        self.at = replace(self.next(self.start.offset), map_end=MapEnd())
 
     def loaded(self, position: Position) -> bool:
         """A position was loaded that can be believed. True if it is adopted.

@@ -8,7 +8,7 @@ from mirror.control.decisions import Incident, decided
 from mirror.errors import PartitionError, RecordsRefused
 from mirror.kafka.consumed_batch import ConsumedBatch, leader_epoch
 from mirror.model import Position
-from mirror.target.record_session import RecordSession, Written
+from mirror.target.transaction_session import TransactionSession, Written
 from mirror.task.batch_size import BatchSize
 from mirror.task.partition_facts import PartitionFacts
 from mirror.task.poison_records import PoisonRecords
@@ -38,7 +38,7 @@ class RecordCopying:
         self._batch_size = BatchSize(flow.batch_max_records, flow.transaction_timeout)
         self._poison = PoisonRecords(flow.batch_max_records, services.clock)
 
-    def copy(self, session: RecordSession) -> None:
+    def copy(self, session: TransactionSession) -> None:
         """Copy the next batch. If the target refuses it, the next call tries half of it. Raises PartitionError."""
         limit = min(self._batch_size.limit, self._poison.limit)
         batch = self._facts.buffer.batch(limit, self._flow.batch_max_bytes)
@@ -67,16 +67,16 @@ class RecordCopying:
         passes_over = self._poison.culprit == batch.offsets[0] and policy != "fail"
         return _Try(batch, self._facts.ledger.next(batch.next_offset, batch.epoch), incident, policy, passes_over)
 
-    def _send(self, trying: _Try, session: RecordSession) -> Written:
+    def _send(self, trying: _Try, session: TransactionSession) -> Written:
         """Commit the batch, or the position after the record that has to be passed over."""
         if not trying.passes_over:
             return session.copy(trying.batch, trying.at)
         poison = self._poison
-        self._facts.tell("record refused, copying goes on behind it", poison.refusal(trying.batch))
+        self._facts.tell("record refused, copying goes on after it", poison.refusal(trying.batch))
         session.pass_over(trying.batch, trying.at, poison.reason, whole=not poison.refused_again)
         return Written(0, trying.at)
 
-    def _refused(self, trying: _Try, reason: str, session: RecordSession) -> None:
+    def _refused(self, trying: _Try, reason: str, session: TransactionSession) -> None:
         facts, poison, batch = self._facts, self._poison, trying.batch
         self._note_delivered(batch, session)
         facts.discard()  # its next sequence numbers are not those that the broker expects
@@ -87,7 +87,7 @@ class RecordCopying:
                 facts.incident = trying.incident
             raise poison.error(batch, self._flow)
 
-    def _taken(self, trying: _Try, written: Written, session: RecordSession) -> None:
+    def _taken(self, trying: _Try, written: Written, session: TransactionSession) -> None:
         facts, batch = self._facts, trying.batch
         facts.buffer.committed(batch)
         self._batch_size.committed(len(batch.messages), session.duration)
@@ -99,7 +99,7 @@ class RecordCopying:
             facts.counters.copied(batch.timestamps, written.size, now, session.duration)
         self._poison.taken()
 
-    def _note_delivered(self, batch: ConsumedBatch, session: RecordSession) -> None:
+    def _note_delivered(self, batch: ConsumedBatch, session: TransactionSession) -> None:
         """Without transactions, the first records of a failed batch may be on the target: continue after them."""
         count = session.delivered(batch)
         if count:

@@ -222,5 +222,5 @@ def _is_over(copier: RecordCopier, wanted: Mapping[Partition, Topic]) -> bool:
     topic, ours = wanted.get(copier.partition), copier.topic
     if topic is None or copier.snapshot.state is State.RELEASED:
         return True
-    theirs = (topic.topic_id, topic.remote, topic.remote_id, topic.remote_lost)
-    return theirs != (ours.topic_id, ours.remote, ours.remote_id, ours.remote_lost)
+    theirs = (topic.topic_id, topic.remote, topic.remote_id, topic.remote_lost, topic.compacted)
+    return theirs != (ours.topic_id, ours.remote, ours.remote_id, ours.remote_lost, ours.compacted)

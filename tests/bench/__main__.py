@@ -3,7 +3,8 @@
     python -m tests.bench [MEASURE...] [--systems mirror,mm2,...] [--rounds 3] [--output FILE]
 
 Writes every single result to FILE as JSON, where it replaces those of the same measures, and the tables and pictures
-of docs/performance.md. `tuning` is run only when it is named: it looks for MirrorMaker's best tuning.
+of docs/performance.md. Two are run only when they are named: `tuning` looks for MirrorMaker's best tuning, and `groups`
+measures how exactly the offsets of consumer groups arrive.
 """
 
 from __future__ import annotations
@@ -72,7 +73,10 @@ MEASURES: dict[str, Callable[[Bench, argparse.Namespace], Iterator[Result]]] = {
     "pauses": _pauses,
     "partitions": lambda bench, a: bench.partitions([10, 100, 1000]),
 }
-NAMED = MEASURES | {"tuning": lambda bench, a: bench.tuning(LOADS[0], a.rounds)}
+NAMED = MEASURES | {
+    "groups": lambda bench, a: bench.groups(),
+    "tuning": lambda bench, a: bench.tuning(LOADS[0], a.rounds),
+}
 
 
 def _measure(a: argparse.Namespace) -> Iterator[Result]:

@@ -23,6 +23,7 @@ _MEASURES = {
     "latency": "latency",
     "pauses": "pauses",
     "partitions": "many partitions",
+    "groups": "offsets of consumer groups",
 }
 RATES = ("p50_ms", "p99_ms", "p99.9_ms", "max_ms")
 
@@ -34,7 +35,7 @@ def write(page: Path, results: Sequence[Result], machine: str) -> None:
     told = "; ".join(f"{words} {when[m][0]} to {when[m][-1][-5:]}" for m, words in _MEASURES.items() if when[m])
     words = f"Measured {machine}: {told}. Medians of all rounds, in brackets the lowest and the highest."
     parts = [textwrap.fill(words, 119, break_on_hyphens=False), _catch_up(good), _tuning(good)]
-    parts += [_latency(good), _pauses(good), _partitions(good), _failures(results)]
+    parts += [_latency(good), _pauses(good), _partitions(good), _groups(good), _failures(results)]
     text = page.read_text()
     head, rest = text.split(BEGIN)
     tail = rest.split(END)[1]
@@ -156,6 +157,16 @@ def _partitions(results: Sequence[Result]) -> str:
     ]
     head = ["partitions", "system", "memory MiB", "cores used", "threads"]
     return "### Many partitions\n\n" + _table(head, rows) if rows else ""
+
+
+def _groups(results: Sequence[Result]) -> str:
+    rows = [
+        [f"{r['system']}, {r['state']}", *(str(r[key]) for key in ("exact", "early", "late", "missing", "again"))]
+        for r in results
+        if r["measure"] == "groups"
+    ]
+    head = ["of 40 partitions of 20 groups", "exact", "too early", "too late", "missing", "most records read again"]
+    return "### Offsets of consumer groups\n\n" + _table(head, rows) if rows else ""
 
 
 def _failures(results: Sequence[Result]) -> str:

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 
 from mirror.demo.brokers import LocalCluster
 from mirror.demo.kafka_jars import KAFKA_VERSION
-from tests.bench import catch_up, live
+from tests.bench import catch_up, group_sync, live
 from tests.bench.catch_up import Load
 from tests.bench.far import FarAway
 from tests.bench.systems import CANDIDATES, SYSTEMS, Job, System, Usage, candidate
@@ -81,6 +81,13 @@ class Bench:
             return self._copy(candidate(words), load)
 
         yield from self._each({"measure": "tuning"}, rounds, one, list(CANDIDATES))
+
+    def groups(self) -> Iterator[Result]:
+        """How exactly the offsets of consumer groups arrive."""
+        for name in self._live_systems:
+            job = self.job({f"groups-{name}": group_sync.PARTITIONS, f"groups-{name}-other": 1})
+            for result in group_sync.measure(name, job):
+                yield {"measure": "groups", "system": name, **result}
 
     def _copy(self, system: Callable[[Job], System], load: Load) -> Result:
         job = self.job({load.topic: load.partitions}, compression=load.compression)

@@ -114,6 +114,7 @@ class Mirror(System):
     """This service at its defaults; compression and topics are what the job says."""
 
     name = "mirror"
+    more: Mapping[str, object] = {}  # keys of the flow
 
     def start(self) -> None:
         """`mirror run`."""
@@ -123,7 +124,7 @@ class Mirror(System):
                 self.job.alias: {"bootstrap.servers": self.job.source.bootstrap},
                 "backup": {"bootstrap.servers": self.job.to},
             },
-            "flows": [{**flow, "compression": self.job.compression}],
+            "flows": [{**flow, "compression": self.job.compression, **self.more}],
             "http": {"host": "127.0.0.1", "port": 0},
             **({"spark": {"master": f"local[{self.job.slots}]"}} if self.job.slots else {}),
         }

@@ -70,7 +70,7 @@ def _patch_producer(module: ModuleType) -> None:
 
 
 def _patch_session(module: ModuleType) -> None:
-    produce = module.RecordSession._produce
+    produce = module.TransactionSession._produce
 
     def delivered(session: Any, *args: Any) -> Any:
         """Have the records on the target before the step counts as reached."""
@@ -79,7 +79,7 @@ def _patch_session(module: ModuleType) -> None:
             session._producer.flush()
         return answer
 
-    module.RecordSession._produce = _around(delivered, "before-produce", "after-produce")
+    module.TransactionSession._produce = _around(delivered, "before-produce", "after-produce")
 
 
 def _patch_copier(module: ModuleType) -> None:
@@ -106,7 +106,7 @@ def _patch_source(module: ModuleType) -> None:
 PATCHES = {
     "mirror.target.positions": _patch_positions,
     "mirror.target.transactional_producer": _patch_producer,
-    "mirror.target.record_session": _patch_session,
+    "mirror.target.transaction_session": _patch_session,
     "mirror.target.position_renewal": _patch_renewal,
     "mirror.task.copier": _patch_copier,
     "mirror.spark.data_source": _patch_source,

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, functions
 
 from mirror.settings import Log, Spark
-from mirror.spark import epoch
+from mirror.spark.receipts import collected
 from mirror.spark.session import SparkDriver
 from tests.harness.waiting import until
 
@@ -23,12 +23,12 @@ TIMEOUT = 60  # seconds
 
 def failing_task(receipts: DataFrame, _: int) -> None:
     """An epoch with a task that fails with a long error."""
-    epoch.run(receipts.select(functions.raise_error(functions.lit("the task failed: " + "x" * LONG))))
+    collected(receipts.select(functions.raise_error(functions.lit("the task failed: " + "x" * LONG))))
 
 
 def hanging_task(receipts: DataFrame, _: int) -> None:
     """An epoch that lasts until the query's end interrupts it."""
-    epoch.run(receipts.selectExpr(SLEEPING))
+    collected(receipts.selectExpr(SLEEPING))
 
 
 def ending(driver: SparkDriver, sink: Callable[[DataFrame, int], None]) -> str:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 import uuid
@@ -27,9 +28,11 @@ from prometheus_client.samples import Sample
 from tests.harness import processes
 from tests.harness.waiting import PATIENCE, TooLate, until
 
+FETCH_WAIT = 0.5  # seconds, librdkafka's fetch.wait.max.ms
+
 # What the log says of a partition that can't be copied as it is.
-PASSED_OVER = "source data is lost, copying goes on behind it"
-REFUSED = "record refused, copying goes on behind it"
+PASSED_OVER = "source data is lost, copying goes on after it"
+REFUSED = "record refused, copying goes on after it"
 DECIDED = "position decided, copying goes on from it"
 RETRYING = "partition is retrying"
 BLOCKED = "partition is blocked until a person acts"
@@ -248,10 +251,16 @@ class Service:
 
     @contextlib.contextmanager
     def workers_stopped(self) -> Iterator[None]:
-        """The tasks stand still, and nobody is told why."""
+        """The tasks stand still, and nobody is told why. What is produced meanwhile has not been fetched.
+
+        A fetch that was under way waits at the broker, and would be answered with the first records that come: into the
+        socket, where the task finds them later. The broker answers it after `fetch.wait.max.ms` in any case.
+        """
         workers = self.worker_pids()
         for worker in workers:
             os.kill(worker, signal.SIGSTOP)
+        stopped = time.monotonic()
+        until("no fetch is under way", lambda: time.monotonic() > stopped + 2 * FETCH_WAIT)
         try:
             yield
         finally:

@@ -16,6 +16,7 @@ from tests.chaos.recorder import Recorder
 from tests.checker.checker import check
 from tests.failpoints.arm import Failpoints
 from tests.harness import oracle, topics
+from tests.harness.command import answer
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.seeds import seed
@@ -50,6 +51,16 @@ def service(flow: Pair, failpoints: Failpoints, tmp_path_factory: pytest.TempPat
         flow.topic("first")
         yield running.await_plan()
         assert not running.noise, running.tail()
+
+
+def test_no_offset_is_called_exact(flow: Pair, service: Service) -> None:
+    topic = flow.topic("translated")
+    flow.produce(topic, Made(None, b"x"))
+    flow.await_same(topic)
+    (found,) = answer("translate", "-c", service.file, "--topic", topic, "--partition", 0, "--offset", 0, code=1)[
+        "offsets"
+    ]
+    assert (found["translated"], found["reason"]) == (None, "not exact: the flow runs with exactly_once: false")
 
 
 def test_workers_are_killed(flow: Pair, service: Service, failpoints: Failpoints) -> None:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from mirror.spark.epoch import SHOWN
+from mirror.spark.receipts import SHOWN
 from tests.harness.waiting import PATIENCE
 
 pytestmark = pytest.mark.slow

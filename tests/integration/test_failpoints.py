@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.harness.command import answer
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, Service
+from tests.harness.together import together
 
 ALIAS = "failpoints"
 REFRESH = 5.0  # seconds, in place of a day
@@ -98,11 +100,14 @@ def test_the_position_of_an_idle_partition_is_committed_again(flow: Pair, servic
     flow.assert_settled(topic)
 
 
-@pytest.mark.parametrize("why", ["refused", "lost", "lost-and-paused"])
-def test_the_position_of_a_partition_that_can_not_go_on_is_committed_again(
-    flow: Pair, service: Service, why: str
-) -> None:
+def test_the_position_of_a_partition_that_can_not_go_on_is_committed_again(flow: Pair, service: Service) -> None:
     """Or once the broker has forgotten it, all would be copied again from the flow's start."""
+    together(
+        *(partial(position_is_committed_again, flow, service, why) for why in ("refused", "lost", "lost-and-paused"))
+    )
+
+
+def position_is_committed_again(flow: Pair, service: Service, why: str) -> None:
     topic = flow.topic(why)
     flow.produce(topic, Made(None, b"first"))
     flow.await_same(topic)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -13,6 +14,7 @@ from tests.failpoints.arm import Failpoints
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import FLOW_RETRYING, Service
+from tests.harness.together import together
 
 pytestmark = pytest.mark.slow
 
@@ -31,10 +33,19 @@ def await_replaced(service: Service, pair: Pair, topic: str) -> None:
     pair.assert_settled(topic)
 
 
-def test_one_of_two_tasks_hangs(pair: Pair, tmp_path: Path) -> None:
+def test_what_hangs_is_replaced(pair: Pair, tmp_path: Path, failpoints: Failpoints) -> None:
+    """Each takes a minute to be noticed."""
+    other = replace(pair, alias=f"{pair.alias}p", prefix=f"planner-{pair.prefix}")
+    together(
+        lambda: one_of_two_tasks_hangs(pair, tmp_path),
+        lambda: the_planner_hangs(other, tmp_path, failpoints),
+    )
+
+
+def one_of_two_tasks_hangs(pair: Pair, directory: Path) -> None:
     """In the middle of its life; its partition is copied by another process."""
     topic = pair.topic("task", 2)
-    with pair.service(tmp_path) as service:
+    with pair.service(directory) as service:
         for partition in range(2):
             pair.produce(topic, *FIRST, partition=partition)
         pair.await_same(topic)
@@ -46,11 +57,11 @@ def test_one_of_two_tasks_hangs(pair: Pair, tmp_path: Path) -> None:
         assert not psutil.pid_exists(hung)
 
 
-def test_the_planner_hangs(pair: Pair, tmp_path: Path, failpoints: Failpoints) -> None:
+def the_planner_hangs(pair: Pair, directory: Path, failpoints: Failpoints) -> None:
     """Before the first epoch, so that there are no tasks at all."""
     topic = pair.topic("planner")
     pair.produce(topic, *FIRST)
-    with Service(pair.settings(), tmp_path, failpoints.environment) as service:
+    with Service(pair.settings(), directory, failpoints.environment) as service:
         hung = failpoints.send("HANG", "before-epoch", timeout=60)
         await_replaced(service, pair, topic)
         assert not psutil.pid_exists(hung)

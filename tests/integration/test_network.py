@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from mirror.config.load import load as load_config
-from mirror.control.leadership import FlowLeader
+from mirror.control.flow_leader import FlowLeader
 from mirror.demo.brokers import LocalCluster
 from mirror.errors import FlowError, ProducerFenced
 from mirror.kafka.throttling import Throttle

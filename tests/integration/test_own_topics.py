@@ -7,7 +7,8 @@ import os
 import random
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tests.harness.command import answer, mirror
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, OWN_AGAIN, RETRYING, Service
+from tests.harness.together import together
 from tests.harness.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -122,7 +124,7 @@ def test_tasks_follow_a_control_topic_that_is_longer_than_what_they_had_read(run
     running.await_progress()
 
 
-@pytest.mark.parametrize("kind", ["mirror-status", "mm2-offset-syncs", "mirror-dead-letters"])
+@pytest.mark.parametrize("kind", ["mirror-status", "mm2-offset-syncs", "mirror-offset-map", "mirror-dead-letters"])
 def test_the_others_come_back_too(running: Running, kind: str) -> None:
     running.await_progress()
     running.delete(kind)
@@ -133,12 +135,18 @@ def test_the_others_come_back_too(running: Running, kind: str) -> None:
     assert answer("status", "-c", running.service.file)["flows"][0]["well"]
 
 
-@pytest.mark.parametrize("kind", ["mm2-offset-syncs", "mirror-dead-letters"])
-def test_what_is_missing_is_named(pair: Pair, tmp_path: Path, kind: str) -> None:
+def test_what_is_missing_is_named(pair: Pair, tmp_path: Path) -> None:
+    kinds = ["mm2-offset-syncs", "mirror-dead-letters"]
+    pairs = [replace(pair, alias=f"{pair.alias}{n}", prefix=f"n{n}-{pair.prefix}") for n in range(len(kinds))]
+    together(*(partial(it_is_named, each, tmp_path, kind) for each, kind in zip(pairs, kinds, strict=True)))
+
+
+def it_is_named(pair: Pair, directory: Path, kind: str) -> None:
     """While the leader stands still, so that nobody makes it again. Its tasks go on, and their reports are read."""
     missing = f"{kind}.{pair.alias}.internal"
     topic = pair.topic("busy")
-    with pair.service(tmp_path, {"on_poison_record": "dead_letter", "transaction_timeout": "10s"}) as service:
+    settings = {"on_poison_record": "dead_letter", "transaction_timeout": "10s"}
+    with pair.service(directory, settings) as service:
 
         def reason() -> str:
             shown = json.loads(mirror("status", "-c", service.file, "--json").stdout)["flows"][0]["partitions"]

@@ -29,8 +29,10 @@ def test_what_is_to_be_created_changed_and_copied(pair: Pair, tmp_path: Path) ->
     ((created, (partitions, config)),) = plan["create"].items()
     assert (created, partitions, config["retention.ms"]) == (pair.remote(new), 2, "123456789")
     assert plan["grow"] == {pair.remote(grown): [1, 3]}
-    assert plan["internal"] == [f"mirror-{kind}.{pair.alias}.internal" for kind in ("control", "status")] + [
-        f"mm2-offset-syncs.{pair.alias}.internal"
+    ours = ("mirror-control", "mirror-status", "mm2-offset-syncs", "mirror-offset-map")
+    assert plan["internal"] == [
+        *(f"{kind}.{pair.alias}.internal" for kind in ours),
+        f"{pair.alias}.checkpoints.internal",
     ]
     found = {(p["topic"], p["partition"]): p for p in plan["partitions"]}
     assert {key: (p["committed"], p["start"], p["end"], p["records"], p["lost"]) for key, p in found.items()} == {

@@ -181,7 +181,7 @@ LONG_AGO = 1_000_000_000_000  # ms since the Unix epoch
 
 
 def poison(pair: Pair, kind: str, prefix: str = "") -> str:
-    """A topic whose remote one refuses the record at offset 150: there are good ones before it and behind it."""
+    """A topic whose remote one refuses the record at offset 150: there are good ones before it and after it."""
     topic = begin(pair, f"{prefix}poison-{kind}")
     refusing, record, _ = POISON[kind]
     topics.configure(pair.target, pair.remote(topic), **refusing)

@@ -259,7 +259,7 @@ def test_a_marker_of_a_newer_leader_is_no_cut(
         until("another leader", lambda: state(cut_source, topic)[0] == 3, PATIENCE)
         producer.commit_transaction(60)
         service.wait_for("the second record", lambda: copied() == 2)
-        service.wait_for("a position behind the marker", lambda: position() == 3)
+        service.wait_for("a position after the marker", lambda: position() == 3)
         pair.produce(topic, Made(None, b"after"))
         service.wait_for("the third record", lambda: copied() == 3)
         cut_source.brokers[1].start()

@@ -84,7 +84,7 @@ def test_a_position_before_a_marker_goes_behind_it(pair: Pair, tmp_path: Path) -
     topics.commit(pair.target, pair.group, pair.remote(topic), {0: 1}, topics.ours(pair.source, topic))
     with pair.service(tmp_path) as service:
         known = (pair.target, pair.group, pair.remote(topic), 0)
-        service.wait_for("a position behind the marker", lambda: oracle.committed_position(*known) == 2)
+        service.wait_for("a position after the marker", lambda: oracle.committed_position(*known) == 2)
         assert service.terminate() == 0
     assert not values(pair.copied(topic))
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror.config.model import FlowModel
-from mirror.naming import ReplicationPolicy, left_out_topics, matcher, some_of
+from mirror.naming import ReplicationPolicy, left_out_topics, matcher, matches_nothing, some_of, unmatched
 from mirror.settings import Cluster, Flow, Groups, Heartbeats
 
 DEFAULTS = FlowModel.model_validate(
@@ -169,3 +169,44 @@ def test_a_remote_topic_never_comes_back(topic: str, source: str, target: str, s
     there = ReplicationPolicy.of(one).remote_topic(topic)
     back = replace(one, source=one.target, target=one.source)
     assert not ReplicationPolicy.of(back).is_mirrored(there)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [
+        (["orders", "pay.*"], []),
+        ([".*"], []),
+        (["ordres"], [("ordres", "orders")]),
+        (["Orders"], [("Orders", "orders")]),
+        (["orders", "paymnets"], [("paymnets", "payments")]),
+        ([r"user\.event"], [(r"user\.event", "user.events")]),
+        (["order[0-9]"], [("order[0-9]", None)]),
+        (["unlike"], [("unlike", None)]),
+        (["orders", "orders2"], [("orders2", None)]),  # what is copied already was not meant
+        (["pay.*", "payment"], [("payment", None)]),
+        (["__consumer_offset"], [("__consumer_offset", None)]),  # never copied, so it does not help
+    ],
+)
+def test_entries_that_match_no_topic(patterns: list[str], expected: list[tuple[str, str | None]]) -> None:
+    assert unmatched(patterns, ["orders", "payments", "user.events", "__consumer_offsets"]) == expected
+
+
+def test_without_any_topic_no_entry_is_wrong() -> None:
+    """The source may be new, or show mirror nothing: that is told elsewhere."""
+    assert unmatched(["orders"], []) == []
+
+
+def test_only_some_of_many_wrong_entries_are_compared_with_some_of_many_topics() -> None:
+    topics = [f"topic-{number}" for number in range(20_000)]
+    found = unmatched([f"nothing{number}" for number in range(300)], topics)
+    assert len(found) == 300
+
+
+def test_an_entry_that_matches_nothing_has_a_remedy() -> None:
+    assert list(matches_nothing(["ordres", "xyz", "b"], ["orders", "b"])) == [
+        ('"ordres" in topics matches no topic of the source that mirror may see', 'did you mean "orders"?'),
+        (
+            '"xyz" in topics matches no topic of the source that mirror may see',
+            "correct it, create the topic, or allow Describe on it",
+        ),
+    ]

@@ -18,9 +18,8 @@ from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Partition, Position, Topic
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
-from mirror.target.offset_map import NOT_KNOWN
 from mirror.target.positions import Positions, to_commit
-from mirror.target.record_session import RecordSession
+from mirror.target.transaction_session import TransactionSession
 from mirror.target.transactional_producer import TransactionalProducer
 
 MOVED = "records came to the copy meanwhile: MirrorMaker, or somebody else, still writes to it"
@@ -29,12 +28,11 @@ MOVED = "records came to the copy meanwhile: MirrorMaker, or somebody else, stil
 def position(offset: int, reported: Position | None, topic: Topic) -> Position:
     """The position to commit, as if a person had decided it: it is not before the one that was `reported` last.
 
-    How many records are on the target without an entry of the offset map is not known: what MirrorMaker has copied has
-    no entry.
+    Where the offset map ends is not known: what MirrorMaker has copied has no entry, and may come after some.
     """
     decided = chosen("at", offset, None, reported, topic)
     assert decided is not None
-    return replace(decided, unmapped=NOT_KNOWN)
+    return replace(decided, map_end=None)
 
 
 def commit(
@@ -94,7 +92,7 @@ class _One:
         name = transactional_id(self._flow, *self._remote)
         throttle = Throttles(self._flow).target
         producer = TransactionalProducer(self._flow, name, self._member.consumer_group_metadata(), throttle)
-        session = RecordSession(self._flow, self._partition, self._topic, producer, Clock())
+        session = TransactionSession(self._flow, self._partition, self._topic, producer, Clock())
         try:
             producer.fence()
             self._positions.await_settled(*self._remote)

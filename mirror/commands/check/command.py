@@ -45,6 +45,8 @@ def check(settings: Settings, flows: Sequence[Flow]) -> Iterator[Check]:
             inspectors[alias] = found
             yield from _versions(alias, found[0], roles[alias])
     for flow in flows:
+        for each in settings.warned(flow):
+            yield Check(flow.name, "configuration", "WARNING", each.said, each.remedy)
         if {flow.source.alias, flow.target.alias} <= inspectors.keys():
             yield from FlowChecks(flow, inspectors).all()
         else:

@@ -13,7 +13,7 @@ from mirror.commands.check.target import TargetChecks
 from mirror.commands.plan import dry_run
 from mirror.control.other_flows import OtherFlows
 from mirror.errors import ClusterAway, FlowError, PartitionError
-from mirror.naming import ReplicationPolicy, left_out_topics, some_of
+from mirror.naming import ReplicationPolicy, left_out_topics, matches_nothing, some_of
 from mirror.settings import Flow
 from mirror.text import duration, plural
 
@@ -33,6 +33,7 @@ class FlowChecks:
         found = self._source.partitions()
         self._topics = {name: count for name, count in found.items() if policy.is_mirrored(name)}
         self._left_out = left_out_topics(policy, found)
+        self._matches_nothing = list(matches_nothing(flow.topics, found))
         self._existing = self._target.partitions()
         self._remotes = {name: policy.remote_topic(name) for name in self._topics}
         self._remote = set(self._remotes.values()) & self._existing.keys()
@@ -41,6 +42,8 @@ class FlowChecks:
         """Run every check. If a cluster refuses a request, that is a warning."""
         yield self._clusters_differ()
         yield self._topics_found()
+        for said, remedy in self._matches_nothing:
+            yield self._check("topics", "WARNING", said, remedy)
         for reason, names in self._left_out.items():
             yield self._check("topics left out", "OK", f"{plural(len(names), 'topic')}: {some_of(names)}: {reason}")
         target = TargetChecks(self._flow, self._target, self._target_description, self._remote)

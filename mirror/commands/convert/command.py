@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from mirror.commands.convert import reading
 from mirror.commands.convert.client_settings import P12, PEM, TO_P12, TO_PEM
 from mirror.commands.convert.dedicated import CLUSTERS_MAX, FLOWS_MAX
-from mirror.commands.convert.draft import Draft, Row
+from mirror.commands.convert.draft import SHOWN, Draft, Row
 from mirror.commands.convert.entries import FORMS, Plan, Unreadable
 from mirror.commands.convert.setting import FATES, MISSING
 from mirror.commands.convert.table import CONNECTORS
@@ -29,8 +29,6 @@ from mirror.text import ABSENT, plural, printable
 DEFAULTS = (
     "sync.topic.configs.enabled",
     "sync.topic.acls.enabled",
-    "emit.checkpoints.enabled",
-    "emit.heartbeats.enabled",
     "replication.factor",
     "offset-syncs.topic.location",
 )
@@ -106,7 +104,7 @@ def _converted(path: Path) -> Conversion:
         text,
         rows,
         tuple(draft.variables.needed),
-        tuple(_defaults(plan, rows)),
+        tuple(_defaults(plan, draft, rows)),
         tuple(_problems(text)),
     )
 
@@ -156,14 +154,19 @@ def _by_hand(alias: str, draft: Draft, rows: tuple[Row, ...]) -> list[str]:
     ]
 
 
-def _defaults(plan: Plan, rows: tuple[Row, ...]) -> Iterator[Row]:
+def _defaults(plan: Plan, draft: Draft, rows: tuple[Row, ...]) -> Iterator[Row]:
     names = {row.key for row in rows} | {item.name for item in plan.items}
-    for name in DEFAULTS:
-        if name not in names:
-            setting = CONNECTORS[name]
-            yield Row(
-                name, None, setting.fate, setting.ours, f"MirrorMaker's default is {setting.default}; {setting.why}"
-            )
+    silent = [flow for flow in plan.flows if ("flows", flow, "heartbeats", "enabled") not in draft.values]
+    # Kafka Connect has heartbeats only if it has their connector.
+    heartbeats = ("emit.heartbeats.enabled",) if silent and plan.form == "file" else ()
+    for name in (*(each for each in DEFAULTS if each not in names), *heartbeats):
+        setting = CONNECTORS[name]
+        yield Row(name, None, setting.fate, setting.ours, f"MirrorMaker's default is {setting.default}; {setting.why}")
+    if plan.unchecked:
+        flows = ", ".join("->".join(flow) for flow in plan.unchecked[:SHOWN])
+        more = f" and {len(plan.unchecked) - SHOWN} more" if len(plan.unchecked) > SHOWN else ""
+        said = f"no checkpoint connector for {flows}{more} is in the input; mirror writes checkpoints all the same"
+        yield Row("emit.checkpoints.enabled", None, "different", "flows[].groups.checkpoints", said)
 
 
 class _Environment(dict[str, str]):

@@ -5,14 +5,12 @@ The documentation's table is made from this one.
 
 from __future__ import annotations
 
-from mirror.commands.convert.setting import OWN_CLASS, Setting
+from mirror.commands.convert.setting import NAMES, OWN_CLASS, Setting
 
 S = Setting
 
-GROUPS_TODO = "mirror does not copy consumer groups yet; it writes the offset syncs that translate their offsets"
 CONFIGS_TODO = "mirror copies a topic's configuration when it creates the remote topic, and does not follow changes yet"
 ACLS_TODO = "mirror does not copy ACLs yet"
-HEARTBEATS_TODO = "mirror emits no heartbeats yet; its metrics show lag and age instead"
 
 FILE = (
     S("clusters", "", "same", "clusters", "the aliases are the keys of the mapping"),
@@ -42,7 +40,7 @@ COPYING = (
         ".*",
         "same",
         "flows[].topics",
-        "a name without special characters is a name, where MirrorMaker's . matches any character",
+        NAMES,
     ),
     S(
         "topics.exclude",
@@ -106,7 +104,7 @@ COPYING = (
         "3",
         "renamed",
         "flows[].internal_replication_factor",
-        "it holds for all of mirror's own topics on the target; the default is -1, the target's own",
+        "it holds for all of mirror's own topics on the target, the larger number counts; the default is -1",
     ),
     S(
         "offset-syncs.topic.location",
@@ -195,21 +193,6 @@ SYNCING = (
     S("use.incremental.alter.configs", "requested", "not there yet", "", CONFIGS_TODO),
     S("sync.topic.acls.enabled", "true", "not there yet", "", ACLS_TODO),
     S("sync.topic.acls.interval.seconds", "600", "not there yet", "", ACLS_TODO),
-    S("groups", ".*", "not there yet", "", GROUPS_TODO),
-    S("groups.exclude", "console-consumer-.*, connect-.*, __.*", "not there yet", "", GROUPS_TODO),
-    S("groups.blacklist", "", "not there yet", "", GROUPS_TODO),
-    S("group.filter.class", "DefaultGroupFilter", "not possible", "", OWN_CLASS),
-    S("refresh.groups.enabled", "true", "not there yet", "", GROUPS_TODO),
-    S("refresh.groups.interval.seconds", "600", "not there yet", "", GROUPS_TODO),
-    S("emit.checkpoints.enabled", "true", "not there yet", "", GROUPS_TODO),
-    S("emit.checkpoints.interval.seconds", "60", "not there yet", "", GROUPS_TODO),
-    S("checkpoints.topic.replication.factor", "3", "not there yet", "", GROUPS_TODO),
-    S("sync.group.offsets.enabled", "false", "not there yet", "", GROUPS_TODO),
-    S("sync.group.offsets.interval.seconds", "60", "not there yet", "", GROUPS_TODO),
-    S("emit.heartbeats.enabled", "true", "not there yet", "", HEARTBEATS_TODO),
-    S("emit.heartbeats.interval.seconds", "1", "not there yet", "", HEARTBEATS_TODO),
-    S("heartbeats.topic.replication.factor", "3", "not there yet", "", HEARTBEATS_TODO),
-    S("heartbeats.replication.enabled", "true", "not there yet", "", HEARTBEATS_TODO),
 )
 
 REST = (

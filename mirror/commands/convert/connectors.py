@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from mirror.commands.convert import scopes
@@ -91,23 +91,26 @@ def plan(connectors: Sequence[Connector]) -> Plan:
     """All connectors as one plan. Those with the same aliases are one flow. Raises Unreadable."""
     flows: dict[FlowName, None] = {}
     copying: set[FlowName] = set()
+    checked: set[FlowName] = set()
     found: list[Item | Judged] = []
     for connector in connectors:
         kind, flow = _identity(connector)
         flows.setdefault(flow)
         if kind == CLASSES[0]:
             copying.add(flow)
+        elif kind == CLASSES[1]:
+            checked.add(flow)
         found += (each for name, entry in connector.items() for each in _placed(entry, name, flow, kind))
     if not copying:
         raise Unreadable(f"no {CLASSES[0]} is among the connectors, and only that one copies records")
-    orphans = [flow for flow in flows if flow not in copying]
-    found = [_without(each, orphans) for each in found]
+    found = [_kept(each, copying) for each in found]
     return Plan(
         "connectors",
         tuple(dict.fromkeys(alias for flow in copying_order(flows, copying) for alias in flow)),
         copying_order(flows, copying),
         tuple(each for each in found if isinstance(each, Item)),
         tuple(each for each in found if isinstance(each, Judged)),
+        unchecked=tuple(flow for flow in copying_order(flows, copying) if flow not in checked),
     )
 
 
@@ -116,12 +119,11 @@ def copying_order(flows: Mapping[FlowName, None], copying: set[FlowName]) -> tup
     return tuple(flow for flow in flows if flow in copying)
 
 
-def _without(each: Item | Judged, orphans: Sequence[FlowName]) -> Item | Judged:
-    flow = each.flow if isinstance(each, Item) else None
-    scope = each.scope if isinstance(each, Item) else None
-    if isinstance(each, Item) and (flow in orphans or scope in orphans):
+def _kept(each: Item | Judged, copying: Collection[FlowName]) -> Item | Judged:
+    """The item, if it belongs to a flow that copies records."""
+    if isinstance(each, Item) and each.flow is not None and each.flow not in copying:
         return Judged(each.entry, each.name, f"no {CLASSES[0]} copies this flow's records", "not needed")
-    return each
+    return scopes.of_known_flow(each, copying)
 
 
 def _identity(connector: Connector) -> tuple[str, FlowName]:
@@ -144,10 +146,16 @@ def _placed(entry: Entry, name: str, flow: FlowName, kind: str) -> Iterator[Item
         yield Judged(entry, name.strip(), "Connect's own; a flow's name is <source>-><target>", "not needed")
     elif re.fullmatch(r"(source|target)\.cluster\.alias", name):
         yield Judged(entry, name, "", "renamed", f"flows[].{name.partition('.')[0]}")
+    elif name == "connector.class" and kind == CLASSES[2]:
+        # The connector writes heartbeats unless its configuration says otherwise.
+        asking = Entry(entry.key, "true", entry.line, entry.earlier)
+        yield scopes.heartbeats(asking, "emit.heartbeats.enabled", flow, scopes.FILE)
     elif name in ("connector.class", "name"):
         yield Judged(entry, name)
     elif name == "enabled":
         yield Judged(entry, name, "a connector that is in the input is a flow", "not needed")
+    elif said := scopes.not_read(name, kind):
+        yield Judged(entry, name, said, "not needed")
     else:
         for each in scopes.of_flow(entry, name, flow):
             of_client = isinstance(each, Item) and isinstance(each.scope, ClusterScope) and each.scope.role

@@ -87,6 +87,9 @@ def _of_pair(entry: Entry, aliases: Sequence[str], flows: Sequence[FlowName]) ->
         enabled = (source, target) in flows
         said = "an enabled flow is an entry of flows" if enabled else "a flow that is not enabled is left out"
         yield Judged(entry, entry.key, said, "renamed" if enabled else "not needed", "flows" if enabled else "")
+    elif name in scopes.HEARTBEATS:
+        found = scopes.heartbeats(entry, name, (source, target), scopes.FLOW)
+        yield scopes.of_known_flow(found, flows)
     elif (source, target) not in flows:
         yield Judged(entry, entry.key, f"the flow {source}->{target} is not enabled", "not needed")
     else:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from mirror.commands.convert import filters, flow_keys
+from mirror.commands.convert import filters, flow_keys, together
 from mirror.commands.convert.client_keys import Section
 from mirror.commands.convert.entries import (
     ClusterScope,
@@ -61,13 +61,9 @@ class Draft:
             self._fill_section(scope, clusters)
         flows = _grouped((each.scope, each) for each in self.plan.items if isinstance(each.scope, FlowScope))
         for flow, group in flows.items():
+            values = {name: items[-1].entry.value.strip() for name, items in group.items()}
             for winner, equal in self._winners(group):
-                policy = group.get("replication.policy.class")
-                identity = policy is not None and policy[-1].entry.value.strip().endswith("IdentityReplicationPolicy")
-                if winner.name == "replication.policy.separator" and identity:
-                    self._take_all(equal, Verdict("not needed", "identity puts nothing before the name"))
-                else:
-                    self._take_all(equal, self._of_flow(winner, flow))
+                self._take_all(equal, together.overruled(winner.name, flow, values) or self._of_flow(winner, flow))
 
     def rows(self) -> list[Row]:
         """The account: one row for each key of the input."""
@@ -174,7 +170,7 @@ class Draft:
         if place[0] == "flows":
             flow = place[1]
             assert isinstance(flow, tuple)
-            return f"flows[{self._numbers[flow]}].{place[2]}"
+            return ".".join((f"flows[{self._numbers[flow]}]", *(str(part) for part in place[2:])))
         return ".".join(str(part) for part in place)
 
 

@@ -92,6 +92,7 @@ class Plan:
     items: tuple[Item, ...]
     judged: tuple[Judged, ...]
     providers: tuple[tuple[str, str], ...] = ()  # config providers: name and class
+    unchecked: tuple[FlowName, ...] = ()  # flows without the connector that looks after consumer groups
 
 
 def unique(entries: Iterable[Entry]) -> list[Entry]:

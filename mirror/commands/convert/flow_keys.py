@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from mirror.commands.convert import filters
 from mirror.commands.convert.entries import FlowScope, true
-from mirror.commands.convert.setting import Fate, Setting
+from mirror.commands.convert.group_settings import ONE_FACTOR, ONE_INTERVAL
+from mirror.commands.convert.setting import NAMES, Fate, Setting
 from mirror.commands.convert.table import CONNECTORS
 from mirror.commands.convert.verdict import Put, Value, Verdict, not_possible, of_table
 from mirror.config.model import ALLOWED, FlowModel
@@ -30,11 +31,11 @@ def judge(name: str, scope: FlowScope, value: str) -> Verdict:
 
 
 def put(scope: FlowScope, key: str, value: Value, fate: Fate, why: str = "") -> Verdict:
-    """The value as that of the flow's key, if it is within our limits."""
+    """The value as that of the flow's key, such as start or groups.sync, if it is within our limits."""
     problem = _refused(key, value) if isinstance(value, list) else refusal(key, value)
     if problem:
         return not_possible(f"{key} {problem}")
-    return Verdict(fate, why, (Put(("flows", (scope.source, scope.target), key), value),))
+    return Verdict(fate, why, (Put(("flows", (scope.source, scope.target), *key.split(".")), value),))
 
 
 @cache
@@ -44,28 +45,61 @@ def refusal(key: str, value: str | int | bool) -> str | None:
 
 
 def _refused(key: str, value: Value) -> str | None:
+    *outer, last = key.split(".")
+    tree: dict[str, Any] = {last: value}
+    model: Any = FlowModel
+    for name in reversed(outer):
+        tree = {name: tree}
+    for name in outer:
+        model = model.model_fields[name].annotation
     try:
-        FlowModel.model_validate({"source": "a", "target": "b", key: value}, context={"aliases": ["a", "b"]})
+        FlowModel.model_validate({"source": "a", "target": "b", **tree}, context={"aliases": ["a", "b"]})
     except ValidationError:
-        return f"must be {_schema()['properties'][key][ALLOWED]}"
+        return f"must be {_schema(model)['properties'][last][ALLOWED]}"
     return None
 
 
 @cache
-def _schema() -> dict[str, Any]:
-    return FlowModel.model_json_schema()
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema()
 
 
-def _list(key: str) -> Handler:
+def _list(key: str, if_empty: str = "") -> Handler:
     def handler(setting: Setting, scope: FlowScope, value: str) -> Verdict:
         found = filters.patterns(value)
-        if key == "topics" and not found:
-            raise filters.BadPattern("an empty list copies nothing: take the flow out, or write topics")
         wide = filters.widens(found)
-        why = CONNECTORS["topics"].why if wide else ""
-        if not found:
-            why = "an empty list: names that begin with __ or . or end in -internal or .internal stay left out"
+        why = NAMES if wide else "" if found else if_empty
         return put(scope, key, found, "different" if wide else setting.fate, why)
+
+    return handler
+
+
+_exclude = _list(
+    "exclude", "an empty list: names that begin with __ or . or end in -internal or .internal stay left out"
+)
+_excluded_groups = _list("groups.exclude", "an empty list: no group is left out")
+
+
+def _topics(setting: Setting, scope: FlowScope, value: str) -> Verdict:
+    if not filters.patterns(value):
+        raise filters.BadPattern("an empty list copies nothing: take the flow out, or write topics")
+    return _list("topics")(setting, scope, value)
+
+
+def _groups(setting: Setting, scope: FlowScope, value: str) -> Verdict:
+    if not filters.patterns(value):
+        said = "an empty list takes no group, so that all are left out"
+        return put(scope, "groups.exclude", [".*"], "different", said)
+    return _list("groups.include")(setting, scope, value)
+
+
+def _switch(key: str) -> Handler:
+    """A boolean that is carried with either value."""
+
+    def handler(setting: Setting, scope: FlowScope, value: str) -> Verdict:
+        if value.lower() not in ("true", "false"):
+            return not_possible(f"neither true nor false; write {key} yourself")
+        return put(scope, key, true(value), setting.fate, setting.why)
 
     return handler
 
@@ -146,9 +180,12 @@ def _always(setting: Setting, scope: FlowScope, value: str) -> Verdict:
 _OFF = "mirror does not do it, as this key asks"
 
 HANDLERS: Mapping[str, Handler] = {
-    "topics": _list("topics"),
-    "topics.exclude": _list("exclude"),
-    "topics.blacklist": _list("exclude"),
+    "topics": _topics,
+    "topics.exclude": _exclude,
+    "topics.blacklist": _exclude,
+    "groups": _groups,
+    "groups.exclude": _excluded_groups,
+    "groups.blacklist": _excluded_groups,
     "replication.policy.class": _policy,
     "replication.policy.separator": _separator,
     "topic.filter.class": _class,
@@ -158,6 +195,10 @@ HANDLERS: Mapping[str, Handler] = {
     "replication.factor": _number("replication_factor"),
     "offset-syncs.topic.replication.factor": _number(
         "internal_replication_factor", why=CONNECTORS["offset-syncs.topic.replication.factor"].why
+    ),
+    "checkpoints.topic.replication.factor": _number("internal_replication_factor", why=ONE_FACTOR),
+    "heartbeats.topic.replication.factor": _number(
+        "internal_replication_factor", why=CONNECTORS["heartbeats.topic.replication.factor"].why
     ),
     "offset-syncs.topic.location": _location,
     "offset.lag.max": _number("offset_lag_max"),
@@ -169,11 +210,13 @@ HANDLERS: Mapping[str, Handler] = {
     "errors.tolerance": _tolerance,
     "sync.topic.configs.enabled": _only_if(True, _OFF),
     "sync.topic.acls.enabled": _only_if(True, _OFF),
-    "emit.checkpoints.enabled": _only_if(True, _OFF),
-    "sync.group.offsets.enabled": _only_if(True, _OFF),
-    "emit.heartbeats.enabled": _only_if(True, _OFF),
-    "heartbeats.replication.enabled": _only_if(True, _OFF),
-    "refresh.groups.enabled": _only_if(True, _OFF),
+    "refresh.groups.enabled": _always,
+    "emit.checkpoints.enabled": _switch("groups.checkpoints"),
+    "emit.checkpoints.interval.seconds": _number("groups.interval", "s", ONE_INTERVAL),
+    "sync.group.offsets.enabled": _switch("groups.sync"),
+    "sync.group.offsets.interval.seconds": _number("groups.interval", "s", ONE_INTERVAL),
+    "emit.heartbeats.enabled": _switch("heartbeats.enabled"),
+    "emit.heartbeats.interval.seconds": _number("heartbeats.interval", "s"),
 }
 
 # Client properties that are a flow's key in mirror.

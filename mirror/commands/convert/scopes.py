@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from mirror.commands.convert.entries import ROLES, ClusterScope, Entry, FlowName, FlowScope, Item, Judged, Role
+from mirror.commands.convert.group_settings import EMITTED, GROUPS
 from mirror.commands.convert.setting import look_up
 from mirror.commands.convert.table import CLIENTS, CONNECTORS, WORKERS
 
@@ -14,6 +15,13 @@ SYNC_PRODUCER = (
     "MirrorMaker uses it for its producer of offset syncs only; for records write <target>.producer. or "
     "<source>-><target>.producer.override. before the property"
 )
+# Settings that only one of the three connectors reads.
+OWNERS: Mapping[str, frozenset[str]] = {
+    "MirrorSourceConnector": frozenset({"topics", "topics.exclude", "topics.blacklist", "topic.filter.class"}),
+    "MirrorCheckpointConnector": frozenset(row.name for row in GROUPS),
+    "MirrorHeartbeatConnector": frozenset(row.name for row in EMITTED),
+}
+HEARTBEATS = OWNERS["MirrorHeartbeatConnector"]
 IGNORED = "MirrorMaker ignores it here, and so it is left out; to have it, write consumer. or producer. before it"
 
 UNKNOWN = "unknown key: neither MirrorMaker's nor Kafka Connect's"
@@ -25,6 +33,35 @@ FILE, CLUSTER, FLOW, EXACT = range(4)
 def is_common(name: str) -> bool:
     """True for a property of connection or security, which holds for every client of a cluster."""
     return name.startswith(COMMON)
+
+
+def not_read(name: str, kind: str) -> str:
+    """Why a setting says nothing to mirror in a connector of this class; empty if it does."""
+    owner = next((each for each, names in OWNERS.items() if name in names), kind)
+    if owner == kind:
+        return ""
+    if (owner, kind) == ("MirrorSourceConnector", "MirrorCheckpointConnector"):
+        return "mirror translates the groups' offsets in all topics that the flow copies"
+    return f"MirrorMaker reads it in a {owner} only"
+
+
+def of_known_flow(each: Item | Judged, flows: Collection[FlowName]) -> Item | Judged:
+    """A setting of a flow that is not there, as one that is not needed."""
+    if not isinstance(each, Item) or not isinstance(each.scope, FlowScope) or each.scope in flows:
+        return each
+    source, target = each.scope
+    if each.name not in HEARTBEATS:
+        return Judged(each.entry, each.name, f"no MirrorSourceConnector copies from {source} to {target}", "not needed")
+    said = (
+        f"it is about heartbeats on {source}, which a flow {source}->{target} needs, and there is none; mirror writes "
+        "heartbeats to a flow's source with heartbeats: {enabled: true}"
+    )
+    return Judged(each.entry, each.name, said, "not needed")
+
+
+def heartbeats(entry: Entry, name: str, flow: FlowName, rank: int) -> Item:
+    """A setting of MirrorMaker's heartbeats for a->b. They are written to b, for the flow that copies from there."""
+    return Item(entry, name, FlowScope(flow[1], flow[0]), rank)
 
 
 def role_of(name: str) -> tuple[Role, str]:
@@ -43,6 +80,8 @@ def of_flow(entry: Entry, name: str, flow: FlowName) -> Iterator[Item | Judged]:
         yield _of_side(entry, rest, flow[side == "target"], flow)
     elif role:
         yield _of_client(entry, property_, role, flow)
+    elif name in HEARTBEATS:
+        yield heartbeats(entry, name, flow, FLOW)
     elif look_up(CONNECTORS, name):
         yield Item(entry, name, FlowScope(*flow), FLOW)
     elif look_up(WORKERS, name):

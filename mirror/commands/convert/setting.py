@@ -14,6 +14,7 @@ CARRIED: frozenset[Fate] = frozenset({"same", "renamed", "different"})
 MISSING: frozenset[Fate] = frozenset({"not there yet", "not possible"})
 
 # Reasons that rows of several tables have.
+NAMES = "a name without special characters is a name, where MirrorMaker's . matches any character"
 NO_GROUP = "no consumer joins a group"
 OWN_CLASS = "mirror runs no Java classes"
 

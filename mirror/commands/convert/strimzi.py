@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mirror.commands.convert import scopes
@@ -13,7 +13,11 @@ from mirror.commands.convert.strimzi_cluster import Lines, cluster, leaves
 from mirror.commands.convert.table import STRIMZI
 
 MIRRORS_MAX = 1_000
-CONNECTORS = ("sourceConnector", "checkpointConnector", "heartbeatConnector")
+CONNECTORS = {
+    "sourceConnector": "MirrorSourceConnector",
+    "checkpointConnector": "MirrorCheckpointConnector",
+    "heartbeatConnector": "MirrorHeartbeatConnector",
+}
 PATTERNS = {
     "topicsPattern": "topics",
     "topicsExcludePattern": "topics.exclude",
@@ -55,12 +59,19 @@ def plan(tree: Any, lines: Lines) -> Plan:
     if unknown is not None:
         raise Unreadable(f"spec.mirrors names the cluster {unknown:.100}, which is not there", lines.get(("spec",)))
     used = tuple(alias for alias in dict.fromkeys(aliases) if any(alias in flow for flow in flows))
+    found = [scopes.of_known_flow(each, flows) for each in found]
     items = tuple(each for each in found if isinstance(each, Item))
     unused = [each for each in items if isinstance(each.scope, ClusterScope) and each.scope.alias not in used]
     judged = [each for each in found if isinstance(each, Judged)]
     judged += [Judged(each.entry, each.name, "no mirror has this cluster", "not needed") for each in unused]
     kept = tuple(each for each in items if isinstance(each.scope, FlowScope) or each.scope.alias in used)
-    return Plan("resource", used, tuple(dict.fromkeys(flows)), kept, tuple(judged))
+    names = tuple(dict.fromkeys(flows))
+    return Plan("resource", used, names, kept, tuple(judged), unchecked=_unchecked(flows, mirrors))
+
+
+def _unchecked(flows: Sequence[FlowName], mirrors: Sequence[Any]) -> tuple[FlowName, ...]:
+    checked = {flow for flow, value in zip(flows, mirrors, strict=True) if "checkpointConnector" in value}
+    return tuple(flow for flow in dict.fromkeys(flows) if flow not in checked)
 
 
 class _Mirror:
@@ -89,14 +100,18 @@ class _Mirror:
                 yield Judged(Entry(key, scalar(value, key), self._lines.get(path)), name, "", "renamed", ours)
             elif name in PATTERNS:
                 entry = Entry(key, scalar(value, key), self._lines.get(path))
-                yield Item(entry, PATTERNS[name], FlowScope(*self.flow), scopes.FLOW)
+                # The operator lets it replace what the connector's own config says.
+                yield Item(entry, PATTERNS[name], FlowScope(*self.flow), scopes.EXACT)
             elif name in CONNECTORS:
                 yield from self._connector(mapping(value, key), key, path)
             else:
                 yield Judged(Entry(key, "", self._lines.get(path)), name, "unknown key", "not possible")
 
     def _connector(self, tree: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> Iterator[Item | Judged]:
-        if not tree:
+        if CONNECTORS[str(path[-1])] == "MirrorHeartbeatConnector":
+            asking = Entry(key, "true", self._lines.get(path))
+            yield scopes.heartbeats(asking, "emit.heartbeats.enabled", self.flow, scopes.FILE)
+        elif not tree:
             yield Judged(Entry(key, "", self._lines.get(path)), key, "one flow does what they do", "not needed")
         for name, value in tree.items():
             here = (*path, name)
@@ -107,12 +122,15 @@ class _Mirror:
                 yield Judged(Entry(f"{key}.{name}", "", self._lines.get(here)), setting.name)
 
     def _config(self, tree: Mapping[str, Any], key: str, path: tuple[str | int, ...]) -> Iterator[Item | Judged]:
-        source = path[-2] == CONNECTORS[0]
+        kind = CONNECTORS[str(path[-2])]
         for name, value in tree.items():
             entry = Entry(f"{key}.{name}", scalar(value, f"{key}.{name}"), self._lines.get((*path, name)))
+            if said := scopes.not_read(name, kind):
+                yield Judged(entry, name, said, "not needed")
+                continue
             for each in scopes.of_flow(entry, name, self.flow):
                 of_client = isinstance(each, Item) and not isinstance(each.scope, FlowScope)
-                if of_client and not source:
+                if of_client and kind != "MirrorSourceConnector":
                     yield Judged(entry, name, f"it is the {path[-2]}'s own, and mirror has none", "not needed")
                 else:
                     yield each

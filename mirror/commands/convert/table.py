@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mirror.commands.convert import client_settings, connector_settings, worker_settings
+from mirror.commands.convert import client_settings, connector_settings, group_settings, worker_settings
 from mirror.commands.convert.setting import Setting, by_name
 
 # The parts of the documentation's table, in its order.
 PARTS: Mapping[str, tuple[Setting, ...]] = {
     "The file": connector_settings.FILE,
     "What is copied, and how": connector_settings.COPYING,
-    "Configurations, ACLs, groups and heartbeats": connector_settings.SYNCING,
+    "Configurations and ACLs": connector_settings.SYNCING,
+    "Consumer groups and checkpoints": group_settings.GROUPS,
+    "Heartbeats": group_settings.HEARTBEATS,
     "Other settings of the connectors": connector_settings.REST,
     "Connect's workers": worker_settings.CONNECT,
     "Clients: the connection": client_settings.CONNECTION,
@@ -21,7 +23,7 @@ PARTS: Mapping[str, tuple[Setting, ...]] = {
     "Strimzi's resource": worker_settings.STRIMZI,
 }
 
-CONNECTORS = by_name(connector_settings.ROWS)
+CONNECTORS = by_name((*connector_settings.ROWS, *group_settings.ROWS))
 WORKERS = by_name(worker_settings.CONNECT)
 STRIMZI = by_name(worker_settings.STRIMZI)
 CLIENTS = by_name(client_settings.ROWS)

@@ -9,7 +9,8 @@ from mirror.commands.convert.entries import FlowName
 from mirror.commands.convert.setting import Fate, Setting
 
 Value = str | int | bool | list[str]
-Place = tuple[str | FlowName, ...]  # ("clusters", "a", "consumer", "client.rack"), ("flows", ("a", "b"), "start")
+# ("clusters", "a", "consumer", "client.rack"), ("flows", ("a", "b"), "start"), ("flows", ("a", "b"), "groups", "sync")
+Place = tuple[str | FlowName, ...]
 
 
 class Put(NamedTuple):

@@ -39,9 +39,23 @@ def written(
     lines += ["", "flows:"]
     for flow in flows:
         lines += [f"  - source: {_text(flow[0])}", f"    target: {_text(flow[1])}"]
-        own = {str(place[0]): value for place, value in parts.get(("flows", flow), {}).items()}
-        lines += [f"    {_line(key, *own[key])}" for key in sorted(own, key=_order)]
+        lines += _flow(parts.get(("flows", flow), {}))
     return "\n".join(lines) + "\n"
+
+
+def _flow(own: Values) -> Iterator[str]:
+    for key in sorted({str(place[0]) for place in own}, key=_order):
+        if (key,) in own:
+            yield f"    {_line(key, *own[(key,)])}"
+        else:
+            yield f"    {key}:"
+            yield from _inner(own, key)
+
+
+def _inner(own: Values, key: str) -> Iterator[str]:
+    """The keys of a mapping within a cluster or a flow."""
+    inner = sorted(str(place[1]) for place in own if len(place) == 2 and place[0] == key)
+    yield from (f"      {_line(name, *own[key, name])}" for name in inner)
 
 
 def _order(key: str) -> tuple[int, str]:
@@ -53,10 +67,9 @@ def _cluster(own: Values, alias: str) -> Iterator[str]:
     for place in sorted((each for each in own if len(each) == 1), key=lambda each: each != ("bootstrap.servers",)):
         yield f"    {_line(str(place[0]), *own[place])}"
     for role in ("consumer", "producer"):
-        inner = [place for place in own if len(place) == 2 and place[0] == role]
-        if inner:
+        if any(place[0] == role for place in own):
             yield f"    {role}:"
-            yield from (f"      {_line(str(place[1]), *own[place])}" for place in inner)
+            yield from _inner(own, role)
 
 
 def _line(key: str, put: Put, origin: str) -> str:

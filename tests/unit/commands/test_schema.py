@@ -72,6 +72,14 @@ def test_bad(bad: dict[str, Any]) -> None:
     assert problems(flow(**bad))
 
 
+def test_flow_defaults_have_the_keys_of_a_flow_but_its_ends() -> None:
+    assert (
+        problems({**flow(), "flow_defaults": {"compression": "zstd", "groups": {"sync": True}, "tasks_max": 3}}) == []
+    )
+    for wrong in ({"source": "a"}, {"group": "g"}, {"compression": "zip"}, {"groups": {"snyc": True}}, ["a"]):
+        assert problems({**flow(), "flow_defaults": wrong}), wrong
+
+
 @pytest.mark.parametrize(
     "tree",
     [

@@ -74,9 +74,9 @@ def laughs(form: str) -> str:
 
 # name: (file, place, words that must be in the problem). Each file has that one problem only.
 BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "empty file": ("", "1: ", ("empty", "clusters, flows, spark, http, metrics, log, drain_timeout")),
+    "empty file": ("", "1: ", ("empty", "clusters, flows, flow_defaults, spark, http, metrics, log, drain_timeout")),
     "only comments": ("# nothing\n", "1: ", ("empty", "a mapping with the keys clusters")),
-    "top level is a list": ("- a\n", "1: ", ("not a mapping", "clusters, flows, spark")),
+    "top level is a list": ("- a\n", "1: ", ("not a mapping", "clusters, flows, flow_defaults, spark")),
     "top level is text": ("clusters\n", "1: ", ("not a mapping", "clusters, flows")),
     "syntax": (GOOD + "http: {port: 1\n", "8: ", ("bad YAML", "in quotes")),
     "tab": (GOOD + "http:\n\tport: 1\n", "8: ", ("bad YAML", "in quotes")),
@@ -110,7 +110,11 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "key that is a list": (GOOD + "? [a]\n: 1\n", "7: ", ("a key must be text",)),
     "tag": (GOOD + "    group: !python/name:os.system x\n", "7: flows[0].group: ", ("tag", "only plain text")),
     "merge of text": (GOOD + "log:\n  <<: info\n", "8: log: ", ("<< must be an alias of a mapping",)),
-    "unknown key": (GOOD + "htpp: {port: 1}\n", "7: htpp: ", ("unknown key", '"http"', "clusters, flows, spark")),
+    "unknown key": (
+        GOOD + "htpp: {port: 1}\n",
+        "7: htpp: ",
+        ("unknown key", '"http"', "clusters, flows, flow_defaults, spark"),
+    ),
     "unknown key of a flow": (
         GOOD + "    topcis: [a]\n",
         "7: flows[0].topcis: ",

@@ -12,7 +12,7 @@ from mirror.control.decisions import POSITION_KINDS, Action, Decision, Incident,
 from mirror.control.plan import Plan, retire
 from mirror.control.reported_positions import newest_positions
 from mirror.control.reports import Counters, Report
-from mirror.model import Partition, Position, Topic
+from mirror.model import MapEnd, Partition, Position, Topic
 
 TOPIC = Topic("us.orders", "source-1", 1, 1, "remote-1")
 HERE = Position(100, "source-1", remote_id="remote-1")
@@ -91,7 +91,7 @@ def test_where_copying_continues_after_a_decision() -> None:
     assert chosen("continue", -1, FOREIGN, None, TOPIC) == Position(5, "source-1", remote_id="remote-1", resets=1)
     assert chosen("continue", -1, None, None, TOPIC) is None
     moved = replace(newest, remote_id="remote-0", epoch=4)
-    assert chosen("continue", -1, None, moved, TOPIC) == replace(newest, epoch=4, since=4, resets=3, unmapped=0)
+    assert chosen("continue", -1, None, moved, TOPIC) == replace(newest, epoch=4, since=4, resets=3, map_end=MapEnd())
     assert chosen("at", 7, older, newest, TOPIC) == Position(7, "source-1", remote_id="remote-1", resets=3)
 
 

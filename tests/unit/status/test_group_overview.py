@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from mirror.groups.group_offsets import Committed
 from mirror.groups.group_rounds import Round
-from mirror.groups.group_sync import Committed, GroupOffset, Outcome
+from mirror.groups.group_sync import GroupOffset, Outcome
 from mirror.model import Partition
 from mirror.status.group_overview import OUTCOMES, REASONS, groups_view
 

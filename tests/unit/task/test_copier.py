@@ -18,11 +18,11 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from mirror.clock import Clock
 from mirror.control.partition_state import State
 from mirror.errors import OutcomeUnknown, PartitionError, ProducerFenced
-from mirror.model import Partition, Position, Topic
+from mirror.model import MapEnd, Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
 from mirror.target.positions import from_committed
-from mirror.task import take_over
+from mirror.task import partition_take_over
 from mirror.task.copier import RecordCopier
 from mirror.task.events import LetGo, RenewalDue
 from mirror.task.position_ledger import Start
@@ -171,7 +171,7 @@ class Producer:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World(flow())
-    monkeypatch.setattr(take_over, "TransactionalProducer", lambda *_: Producer(world))
+    monkeypatch.setattr(partition_take_over, "TransactionalProducer", lambda *_: Producer(world))
     return world
 
 
@@ -211,7 +211,8 @@ def test_fence_then_load_then_copy(world: World) -> None:
     arrive(copier, 0, 3)
     world.run(0.1)
     assert world.calls == TAKE_OVER + COPY
-    assert world.copied == [0, 1, 2] and world.position == Position(3, "id", remote_id="remote-id", unmapped=0)
+    assert world.copied == [0, 1, 2]
+    assert world.position == Position(3, "id", remote_id="remote-id", map_end=MapEnd(1))
     seen = copier.snapshot
     assert (seen.state, seen.position, seen.counters.records) == (State.RUNNING, world.position, 3)
     assert seen.has_producer and seen.position_topic_id == "id" and seen.last_commit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mirror.clock import Clock
-from mirror.model import Position, Topic
+from mirror.model import MapEnd, Position, Topic
 from mirror.task.position_ledger import PositionLedger, Start
 
 TOPIC = Topic("r", "id", 1, 1, "remote-id")
@@ -34,7 +34,7 @@ def test_a_fresh_start_has_nothing_to_keep() -> None:
     assert (fresh.offset, fresh.topic_id, fresh.promised, fresh.renew_at, fresh.is_old) == (-1, "", False, None, False)
     assert fresh.resume_from == Position(7, "")
     fresh.nothing_committed()
-    assert fresh.at == Position(7, "id", remote_id="remote-id", unmapped=0) and fresh.topic_id == ""
+    assert fresh.at == Position(7, "id", remote_id="remote-id", map_end=MapEnd()) and fresh.topic_id == ""
 
 
 def test_what_pins_the_start() -> None:

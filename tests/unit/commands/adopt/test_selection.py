@@ -90,4 +90,4 @@ def test_a_task_believes_the_position(reported: Position | None) -> None:
     assert doubt(found, start.newest, topic, lambda: True) is None
     ledger = PositionLedger(start, topic, True, 3600, Clock())
     assert ledger.loaded(found) is False and ledger.offset == 42
-    assert ledger.next(50).unmapped == -1, "how many records have no entry in the offset map is not known"
+    assert ledger.next(50).map_end is None, "what MirrorMaker has copied has no entry in the offset map"

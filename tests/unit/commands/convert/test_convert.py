@@ -172,11 +172,8 @@ def test_what_a_file_becomes(tmp_path: Path) -> None:
 def test_what_the_account_of_a_file_says(tmp_path: Path) -> None:
     found = converted(tmp_path, FILE)
     assert {key: fate for key, fate in fates(found).items() if fate in ("not possible", "not there yet")} == {
-        "groups": "not there yet",
         "ssl.truststore.location": "not possible",
         "primary.admin.client.id": "not possible",
-        "sync.group.offsets.enabled": "not there yet",
-        "emit.heartbeats.enabled": "not there yet",
         "primary->nowhere.topics": "not possible",
         "transforms": "not possible",
         "transforms.a.type": "not possible",
@@ -191,7 +188,7 @@ def test_what_the_account_of_a_file_says(tmp_path: Path) -> None:
     assert "no enabled flow" in why(found, "unused.bootstrap.servers")
     assert fates(found)["primary.sasl.jaas.config"] == "renamed"
     assert "PRIMARY_SASL_PASSWORD" in why(found, "primary.sasl.jaas.config")
-    assert {row.key for row in found.defaults} == {"sync.topic.configs.enabled", "emit.checkpoints.enabled"}
+    assert [row.key for row in found.defaults] == ["sync.topic.configs.enabled"]
 
 
 def test_what_connectors_become(tmp_path: Path) -> None:

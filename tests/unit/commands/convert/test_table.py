@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from mirror.commands.convert import client_keys, flow_keys
+from mirror.commands.convert import client_keys, flow_keys, together
 from mirror.commands.convert.setting import CARRIED, FATES, MEANINGS, look_up
 from mirror.commands.convert.table import CLIENTS, CONNECTORS, PARTS, WORKERS
 from mirror.config.model import FlowModel
@@ -66,10 +68,15 @@ def test_what_the_table_calls_carried_is_carried() -> None:
             assert name in flow_keys.CLIENT_HANDLERS, name
     assert client_keys.HANDLERS.keys() <= CLIENTS.keys()
     assert flow_keys.HANDLERS.keys() <= CONNECTORS.keys()
+    assert together.RULES.keys() <= CONNECTORS.keys()
 
 
 def test_keys_that_the_table_names_are_keys_of_ours() -> None:
     for rows in PARTS.values():
         for row in rows:
             if row.ours.startswith("flows[]."):
-                assert row.ours.removeprefix("flows[].") in FlowModel.model_fields, row.name
+                *outer, last = row.ours.removeprefix("flows[].").split(".")
+                model: Any = FlowModel
+                for name in outer:
+                    model = model.model_fields[name].annotation
+                assert last in model.model_fields, row.name

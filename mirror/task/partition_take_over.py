@@ -12,8 +12,8 @@ from mirror.errors import DecisionNeeded, PartitionError
 from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Position
 from mirror.target.idempotent_producer import IdempotentProducer
-from mirror.target.record_session import RecordSession, TargetProducer
 from mirror.target.remote_records import with_records
+from mirror.target.transaction_session import TargetProducer, TransactionSession
 from mirror.target.transactional_producer import TransactionalProducer
 from mirror.task.partition_facts import PartitionFacts
 from mirror.task.task_services import TaskServices
@@ -47,13 +47,13 @@ class TakeOver:
             self._facts.step_lock.progressed()
         return producer
 
-    def load(self, producer: TargetProducer) -> RecordSession:
+    def load(self, producer: TargetProducer) -> TransactionSession:
         """Load the committed position. Raises DecisionNeeded if it can't be believed and nobody has decided."""
         facts = self._facts
         found = self._services.positions.load(*self._remote)
         facts.step_lock.progressed()
         # The session is set before the position is judged, so that an error discards it.
-        session = RecordSession(self._flow, facts.partition, self._topic, producer, self._services.clock)
+        session = TransactionSession(self._flow, facts.partition, self._topic, producer, self._services.clock)
         facts.session = session
         incident = doubt(found, facts.ledger.newest, self._topic, self._has_records)
         if incident is not None:
@@ -78,7 +78,7 @@ class TakeOver:
         here = self._remote
         return self._services.positions.end(*here) > 0 and here in with_records(self._flow, [here])
 
-    def _follow_decision(self, incident: Incident, found: Position | None, session: RecordSession) -> Position:
+    def _follow_decision(self, incident: Incident, found: Position | None, session: TransactionSession) -> Position:
         """Commit the position that a person or a policy has chosen. Raises DecisionNeeded if neither has."""
         facts, topic = self._facts, self._topic
         action = decided(incident, self._services.plan.decision(facts.partition))

@@ -1,4 +1,8 @@
-"""Leadership of a flow: one service at a time may write plans (fencing as in KIP-618)."""
+"""Leadership of a flow: one service at a time writes plans.
+
+It fences the other service, as in KIP-618. With `exactly_once: false` nobody is fenced: a service stops when it reads
+a newer plan of another service.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +29,11 @@ TIMEOUT = 10.0  # seconds for each step of a transaction
 
 
 class FlowLeader:
-    """Leads one flow: call `take`, then `publish` at once, then `check` regularly.
+    """Leads one flow: call `take`, `announce` (ConflictGuard.agree does, if needed), `publish`, then `check` regularly.
 
-    Of two competing services, the one that published its plan last wins. A service that opens the flow leader's
-    producer fences the other service's producer, so it first reads the control topic to the end. If it was the flow
-    leader and finds a newer plan by another service, it ends with Superseded instead.
+    Of two competing services, the one that published its plan last wins. Opening the producer fences the other service.
+    So a service reads the control topic first. If it led before and another service has published a newer plan, it
+    raises Superseded and fences nobody.
     """
 
     def __init__(self, flow: Flow, identity: str) -> None:
@@ -46,7 +50,7 @@ class FlowLeader:
     def take(self) -> None:
         """Fence the producer of the previous flow leader, then read the newest plan.
 
-        Raises ClusterAway, FlowError, Superseded.
+        With `exactly_once: false` nobody is fenced. Raises ClusterAway, FlowError, Superseded.
         """
         self.check()
         if self._writer is None:
@@ -58,8 +62,8 @@ class FlowLeader:
     def _open_producer(self) -> Producer:
         """Open the flow leader's producer, which fences every earlier one."""
         properties = transactional_properties(self._flow, leader_id(self._flow))
-        # A plan lists every partition, so it may be large. Lost connections are not logged: unlike a task, the flow
-        # leader need not notice them, because it reads the control topic before it writes again.
+        # A plan lists every partition, so it may be large. This client's log level hides lost connections. A task must
+        # notice them; the leader need not, because it reads the control topic before it writes again.
         big = {"compression.type": "gzip", "message.max.bytes": INTERNAL_MAX, "log_level": DEFAULTS["log_level"]}
         producer = Producer({**properties, **big}, logger=LIBRDKAFKA)
         try:
@@ -80,10 +84,10 @@ class FlowLeader:
             raise Superseded(f"flow {self._flow.name}: another service leads it now (generation {plan.generation})")
 
     def lost_tasks(self) -> list[int]:
-        """The slices in which a task of this service was lost and replaced since the last call: one for each such task.
+        """The slice of each task of this service that was replaced since the last call. A slice may appear twice.
 
-        Only take-overs that `check` has read are included. The first tasks of a Spark epoch do not count as take-overs,
-        whatever ended the previous epoch.
+        These are the take-overs that any method has read from the control topic; this one reads nothing. The first
+        tasks of a Spark epoch do not count as take-overs, whatever ended the previous epoch.
         """
         taken, take_overs = [], self.control.take_overs
         while take_overs:

@@ -16,12 +16,12 @@ from mirror.errors import MirrorError, OutcomeUnknown, PartitionError, RecordsRe
 from mirror.kafka.clients import request_limits
 from mirror.kafka.consumed_batch import ConsumedBatch
 from mirror.kafka.record_headers import HEADER_WEIGHT, NO_HEADERS, readable
-from mirror.model import Partition, Position, Topic
+from mirror.model import MapEnd, Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.target import timestamps
 from mirror.target.dead_letters import dead_letter
 from mirror.target.idempotent_producer import IdempotentProducer
-from mirror.target.offset_map import EVERY, NOT_KNOWN, Copied, MapMarks, entries
+from mirror.target.offset_map import EVERY, Copied, MapMarks, end_after, entries
 from mirror.target.offset_syncs import OffsetSync, SyncMarks
 from mirror.target.positions import to_commit
 from mirror.target.transactional_producer import TransactionalProducer
@@ -47,8 +47,8 @@ class Written:
     position: Position
 
 
-class RecordSession:
-    """A producer that has fenced the older ones, and what it has told the target so far.
+class TransactionSession:
+    """The transactions of one producer, and what was written with it so far: offset syncs and map entries.
 
     After any doubt, the session is discarded together with the producer.
     """
@@ -61,17 +61,19 @@ class RecordSession:
         self._clock = clock
         self._request_limits = request_limits(flow)
         self._marks = SyncMarks(flow.offset_lag_max)
-        self._map = MapMarks(1 if topic.compacted else EVERY) if flow.exactly_once else None
+        # A topic whose id is not known yet has no entries: nobody could tell which topic they belong to.
+        is_mapped = flow.exactly_once and topic.topic_id and topic.remote_id
+        self._map = MapMarks(1 if topic.compacted else EVERY) if is_mapped else None
         self._tail: OffsetSync | None = None
-        # The times by which the target has replaced timestamps in this transaction. If there are any, the transaction
-        # is not committed, and the session makes no other one.
+        # Timestamps that the target set in place of ours. A transaction that has any is not committed. None: they are
+        # not checked.
         self._restamped: list[int] | None = [] if flow.exactly_once and not flow.accept_log_append_time else None
         self._sent: Sequence[int] = ()  # the source's timestamps of this transaction's records
         self._beside = ""  # own topic to which a record is being queued; "": none
         self._gone: dict[str, str] = {}  # by own topic that did not take a record: why
         self.duration = 0.0  # seconds that the last transaction took
-        # When the last transaction ended, monotonic. It starts as long ago: so an idle partition settles at once, and
-        # need not keep its producer for that.
+        # When the last transaction ended, monotonic. 0 before the first transaction, so a new session counts as idle
+        # and settles at once.
         self.ended = 0.0
 
     @property
@@ -87,26 +89,33 @@ class RecordSession:
     def copy(self, batch: ConsumedBatch, position: Position) -> Written:
         """Copy `batch` in one transaction with `position`, the position after it.
 
-        `position.unmapped` has to be the number before the batch. The position that is committed has the one after it.
-        Raises TransactionAborted, RecordsRefused, ProducerFenced or OutcomeUnknown.
+        Pass the map's end before the batch; `copy` commits the end after it. Raises TransactionAborted, RecordsRefused,
+        ProducerFenced, OutcomeUnknown, or a plain PartitionError.
         """
         chosen = self._marks.choose(batch.offsets)
-        mapped = self._map is not None and self._map.is_due(batch.offsets, position.unmapped)
-        after = replace(position, unmapped=0 if mapped else _added(position.unmapped, len(batch.offsets)))
+        mapped = self._map is not None and self._map.is_due(batch.offsets, position.map_end)
+        after = replace(position, map_end=self._without_entry(position.map_end, len(batch.offsets)))
         downstream: dict[int, int] = {}  # by index into the batch
         size = 0
 
-        def produce() -> None:
-            nonlocal size
+        def produce() -> Position:
+            nonlocal size, after
             size = self._produce(batch, chosen, downstream)
             if chosen or mapped:
                 self._producer.flush()
-                self._produce_beside_records(batch, chosen, position if mapped else None, downstream)
+            # A record that was not delivered has no downstream offset. Then the transaction fails as a whole.
+            for index in (each for each in chosen if each in downstream):
+                self._produce_sync(self._sync(batch, index, downstream))
+            if mapped:
+                after = replace(after, map_end=self._produce_entries(batch, position, downstream))
+            return after
 
         try:
-            self._run(produce, after)
+            self._run(produce)
         except RecordsRefused as error:
-            if len(batch.messages) == 1 and downstream:  # the target took the record: do not pass it over
+            # The record itself was delivered, so the refusal concerns one of mirror's own topics. The record must not
+            # be passed over.
+            if len(batch.messages) == 1 and downstream:
                 topics = f"{self._flow.offset_syncs_topic} or {self._flow.offset_map_topic}"
                 said = f"{topics} takes no record: {error}; have the target accept them"
                 raise PartitionError(said, blocked=True) from error
@@ -117,23 +126,20 @@ class RecordSession:
         self._tail = None if self._marks.tail_is_synced else self._sync(batch, len(batch.offsets) - 1, downstream)
         return Written(size, after)
 
-    def _produce_beside_records(
-        self, batch: ConsumedBatch, chosen: Sequence[int], mapped: Position | None, downstream: Mapping[int, int]
-    ) -> None:
-        """Queue the offset syncs of the records `chosen`, and the batch's entries of the offset map if they are due.
-
-        `mapped` is the position that `copy` got, or None if no entries are due. A record that was not delivered has no
-        downstream offset. Its sync or entry is left out, because the transaction then fails as a whole.
-        """
-        for index in chosen:
-            if index in downstream:
-                self._produce_sync(self._sync(batch, index, downstream))
-        last = len(batch.offsets) - 1
-        if mapped is None or 0 not in downstream or last not in downstream:
-            return
+    def _produce_entries(self, batch: ConsumedBatch, before: Position, downstream: Mapping[int, int]) -> MapEnd | None:
+        """Queue the batch's entries of the offset map, and return the map's end after them."""
+        count = len(batch.offsets)
+        if 0 not in downstream or count - 1 not in downstream:
+            return None
         copied = Copied(*self._partition, self._topic.topic_id, self._topic.remote_id)
-        for entry in entries(batch.offsets, downstream[0], downstream[last], mapped.unmapped, mapped.resets):
+        made = entries(batch.offsets, downstream[0], downstream[count - 1], before.map_end, before.resets)
+        for entry in made:
             self._produce_beside(self._flow.offset_map_topic, key=entry.key(copied), value=entry.value())
+        return end_after(made, count)
+
+    def _without_entry(self, end: MapEnd | None, records: int) -> MapEnd | None:
+        """The map's end after so many records without an entry."""
+        return None if end is None or self._map is None else replace(end, records=end.records + records)
 
     def settle(self, position: Position) -> None:
         """Commit a position without records, and the sync of the last record if it has none yet.
@@ -142,14 +148,20 @@ class RecordSession:
         past markers and aborted records. Raises the same errors as `copy`.
         """
         tail = self._tail
-        self._run(lambda: self._produce_sync(tail) if tail else None, position)
+
+        def produce() -> Position:
+            if tail:
+                self._produce_sync(tail)
+            return position
+
+        self._run(produce)
         if tail:
             self._marks.tail_synced()
             self._tail = None
 
     def keep(self, position: Position) -> None:
         """Commit a position again unchanged, even if its source topic is gone. Raises the same errors as `copy`."""
-        self._run(lambda: None, position)
+        self._run(lambda: position)
 
     def pass_over(self, batch: ConsumedBatch, position: Position, reason: str, whole: bool) -> None:
         """Commit the position after a record that the target refuses.
@@ -158,15 +170,17 @@ class RecordSession:
         neither key, value nor headers of the record. Raises the same errors as `copy`.
         """
 
-        def produce() -> None:
+        def produce() -> Position:
             if self._flow.on_poison_record == "dead_letter":
                 headers = NO_HEADERS
-                with contextlib.suppress(RecordsRefused):  # if its headers can't be read; `reason` says so
+                # Headers may be unreadable; then the letter has none, and `reason` says so.
+                with contextlib.suppress(RecordsRefused):
                     (headers,) = readable(batch.headers)
                 letter = dead_letter(self._partition, batch.messages[0], headers, reason, whole)
                 self._produce_beside(self._flow.dead_letter_topic, **letter)
+            return position
 
-        self._run(produce, position)
+        self._run(produce)
 
     def delivered(self, batch: ConsumedBatch) -> int:
         """How many records of a failed batch are on the target nevertheless. They are always its first ones."""
@@ -176,13 +190,14 @@ class RecordSession:
         """End the producer without waiting for anything."""
         self._producer.discard()
 
-    def _run(self, produce: Callable[[], None], position: Position) -> None:
+    def _run(self, produce: Callable[[], Position]) -> None:
+        """Run one transaction. `produce` queues its records, and returns the position to commit with them."""
         producer, begun = self._producer, self._clock.monotonic()
         self._beside = ""
         self._gone.clear()
         try:
             producer.begin()
-            produce()
+            position = produce()
             producer.send_position(to_commit(position, self._topic.remote, self._partition.partition))
             self._check_timestamps()
             producer.commit()
@@ -200,11 +215,10 @@ class RecordSession:
         raise self._naming(producer.failed(failure))  # outside of `except`: kafka/clients.py says why
 
     def _check_timestamps(self) -> None:
-        """Raise PartitionError if the target has replaced timestamps. The last record's delivery shows that for all.
+        """Raise PartitionError if the target replaced the timestamp of the first, the last or a synced record.
 
-        A broker that gets a batch twice, because its first answer was lost, answers the second time with the batch's
-        newest timestamp, in the field that otherwise has the time of LogAppendTime. So a time that equals a timestamp
-        that we have sent proves nothing: the batch is copied again, and that attempt tells.
+        If its first answer is lost, a broker answers the repeated batch with the batch's own newest timestamp. So a
+        time equal to one that we sent proves nothing. mirror copies the batch again to find out.
         """
         if not self._restamped:
             return
@@ -214,10 +228,7 @@ class RecordSession:
         raise PartitionError(f"{self._topic.remote}: {timestamps.REASON}; {remedy}", blocked=True)
 
     def _naming(self, error: PartitionError) -> PartitionError:
-        """The error, with the name of the own topic that may be missing, if that is the cause.
-
-        librdkafka's error does not name the topic.
-        """
+        """The error, with the name of the own topic that may be missing if that is the cause: librdkafka's has none."""
         topic = self._beside or next(iter(self._gone), "")
         if topic and not isinstance(error, RecordsRefused):
             text = (
@@ -285,7 +296,3 @@ def _note_missing(gone: dict[str, str], topic: str) -> Callable[[KafkaError | No
             gone[topic] = error.str()
 
     return delivered
-
-
-def _added(unmapped: int, records: int) -> int:
-    return NOT_KNOWN if unmapped == NOT_KNOWN else unmapped + records

@@ -1,4 +1,4 @@
-"""Runs an epoch of a query: Spark runs the slices' tasks when their receipts are collected."""
+"""Collects the receipts of an epoch's tasks, which is what makes Spark run them, with errors that Spark can search."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class EpochFailed(Exception):
     """An epoch that failed, or that the query's end has interrupted. Its text is short."""
 
 
-def run(receipts: DataFrame) -> list[Row]:
+def collected(receipts: DataFrame) -> list[Row]:
     """Run the tasks of an epoch until they end, and return their receipts.
 
     Raises EpochFailed. Spark searches the text of whatever a sink raises for an interruption, with an expression that

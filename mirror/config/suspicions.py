@@ -1,0 +1,94 @@
+"""Finds names and regular expressions that are allowed but look like a mistake. Needs no network.
+
+It finds only what is certain: an expression that can match no topic, and a wildcard as file names have it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from mirror.config.explain import line
+from mirror.config.files import Files, Placed
+from mirror.config.located_yaml import Location
+from mirror.config.model import NAME, FlowModel, RootModel
+from mirror.settings import Suspicion
+
+NAME_MAX = 249  # characters of a topic's name
+
+# The parts of an expression without brackets and groups: an escape, a number of repetitions, or one character.
+_PART = re.compile(r"\\(?P<escaped>.)|\{\d*(?:,\d*)?\}|(?P<plain>.)", re.DOTALL)
+_SPECIAL = frozenset("\\^$.|?*+{}")
+_OPTIONAL = re.compile(r"[?*{]")  # what follows a character that need not be there
+_WILDCARD = re.compile(r"(?<![.*])\*")
+
+
+def suspicions(root: RootModel, files: Files) -> Iterator[Suspicion]:
+    """What looks like a mistake in the lists of each flow. A value that came from `${...}` is not shown."""
+    for index, flow in enumerate(root.flows):
+        for key, patterns, topics in _lists(flow):
+            for place, pattern in enumerate(patterns):
+                if doubt := _doubt(pattern, topics):
+                    location: Location = ("flows", index, *key, place)
+                    hidden = files.is_reference(location)
+                    text = f"the value {doubt.what}" if hidden else f'"{pattern:.60}" {doubt.what}{doubt.detail}'
+                    said = line(Placed(files.place(location), text, location))
+                    remedy = "correct it" if hidden else doubt.remedy
+                    yield Suspicion(f"{flow.source}->{flow.target}", said, remedy)
+
+
+def _lists(flow: FlowModel) -> Iterator[tuple[Location, list[str], bool]]:
+    """Each list of patterns with its key, and whether they are for topics. A group may have any name."""
+    yield ("topics",), flow.topics, True
+    yield ("exclude",), flow.exclude, True
+    yield ("groups", "include"), flow.groups.include, False
+    yield ("groups", "exclude"), flow.groups.exclude, False
+
+
+class _Doubt(NamedTuple):
+    """What looks wrong, and what to do. Only `detail` and `remedy` may hold a part of the value."""
+
+    what: str
+    remedy: str
+    detail: str = ""
+
+
+def _doubt(pattern: str, topics: bool) -> _Doubt | None:
+    if pattern != pattern.strip():
+        return _Doubt("begins or ends with a space, which no name does", "take the space out")
+    if topics and NAME.fullmatch(pattern) and len(pattern) > NAME_MAX:
+        return _Doubt(f"is longer than {NAME_MAX} characters, so that no topic has this name", "correct it")
+    if topics and (part := _impossible(pattern)):
+        what, illegal = part
+        remedy = "write an entry for each name" if illegal in ", ;" else "names have letters, digits, '.', '_' and '-'"
+        return _Doubt(what, remedy, f': "{illegal}" is in no topic\'s name')
+    if re.fullmatch(r"[a-zA-Z0-9._*-]+", pattern) and _WILDCARD.search(pattern):
+        what = "is a regular expression, in which * repeats the character before it"
+        return _Doubt(what, f'for any characters in its place write "{_WILDCARD.sub(".*", pattern)}"')
+    return None
+
+
+def _impossible(pattern: str) -> tuple[str, str] | None:
+    """The character by which a pattern, or a part of it between two |, can match no topic's name.
+
+    None if it may match, or if that is not certain: what is in brackets and groups is not judged.
+    """
+    if "(" in pattern or "[" in pattern:
+        return None
+    parts = list(_PART.finditer(pattern))
+    alternatives = any(part["plain"] == "|" for part in parts)
+    for part in parts:
+        if illegal := _illegal(part):
+            if _OPTIONAL.match(pattern, part.end()):
+                continue
+            return "has a part that can match no topic" if alternatives else "can match no topic", illegal
+    return None
+
+
+def _illegal(part: re.Match[str]) -> str | None:
+    """The character that the part stands for, if topics can't have it."""
+    escaped, plain = part["escaped"], part["plain"]
+    if escaped is not None:
+        return None if escaped.isalnum() or NAME.fullmatch(escaped) else escaped
+    return None if plain is None or plain in _SPECIAL or NAME.fullmatch(plain) else plain

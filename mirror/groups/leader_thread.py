@@ -1,0 +1,68 @@
+"""A thread for what only the flow leader does beside the copying. A defect in it ends neither of both."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from mirror.logs import OnChange
+from mirror.text import BUG
+
+log = logging.getLogger(__name__)
+
+PAUSE = 10.0  # seconds between an unexpected error and the next try
+STEADY_AFTER = 60.0  # seconds of work after which an error that comes again is logged again
+
+
+class LeaderThread:
+    """Runs `work` in a thread of its own, from `start` to `stop`. One thread starts and stops it, the flow's own."""
+
+    def __init__(self, name: str, flow: str, work: Callable[[threading.Event], object], pause: float = PAUSE) -> None:
+        """`work` returns soon after the event that it gets is set. `flow` is the flow's name in the log."""
+        self._name = name
+        self._flow = flow
+        self._work = work
+        self._pause = pause
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()  # of the newest thread
+        self._telling = threading.Lock()
+
+    def start(self) -> None:
+        """Begin. Nothing happens while a thread runs, even if it was told to stop: call again.
+
+        So two threads never use the same things.
+        """
+        if self._thread is None or not self._thread.is_alive():
+            self._stopping = threading.Event()
+            self._thread = threading.Thread(target=self._run, args=(self._stopping,), daemon=True, name=self._name)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Tell the thread to end, without waiting for that."""
+        with self._telling:
+            self._stopping.set()
+
+    def tell(self, what: Callable[[], object]) -> None:
+        """Call `what`, which takes no time, unless `stop` was called. `work` tells its results in this way.
+
+        Once `stop` has returned, nothing is told any more.
+        """
+        with self._telling:
+            if not self._stopping.is_set():
+                what()
+
+    def _run(self, stopping: threading.Event) -> None:
+        """Work until `stopping` is set; after an unexpected error again, from the beginning."""
+        why = OnChange()
+        while not stopping.is_set():
+            began = time.monotonic()
+            try:
+                self._work(stopping)
+            except Exception as error:
+                if time.monotonic() - began > STEADY_AFTER:
+                    why.clear()
+                if why.is_new(f"{type(error).__name__}: {error}"):
+                    log.exception(BUG, extra={"flow": self._flow})
+            stopping.wait(self._pause)

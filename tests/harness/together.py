@@ -1,0 +1,14 @@
+"""Scenarios that mostly wait run at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+
+def together(*scenarios: Callable[[], object]) -> None:
+    """Run each scenario in a thread of its own. Once all have ended, raise the first failure."""
+    with ThreadPoolExecutor(len(scenarios)) as pool:
+        running = [pool.submit(scenario) for scenario in scenarios]
+    for each in running:
+        each.result()

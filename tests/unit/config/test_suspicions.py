@@ -1,0 +1,161 @@
+"""What looks like a mistake in topics, exclude and groups, and what does not."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror.config.load import WARNINGS_MAX, load
+from mirror.config.suspicions import _doubt
+from mirror.settings import Settings
+
+BASE = """\
+clusters:
+  primary: {bootstrap.servers: "localhost:9092"}
+  backup: {bootstrap.servers: "localhost:9093"}
+"""
+
+
+def read(folder: Path, text: str, **environ: str) -> Settings:
+    path = folder / "config.yaml"
+    path.write_text(BASE + text, encoding="utf-8")
+    return load(path, environ)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words", "remedy"),
+    [
+        (" orders", "begins or ends with a space", "take the space out"),
+        ("orders\t", "begins or ends with a space", "take the space out"),
+        ("orders, payments", 'can match no topic: "," is in no topic\'s name', "write an entry for each name"),
+        ("orders,payments", 'can match no topic: ","', "write an entry for each name"),
+        ("my orders", 'can match no topic: " "', "write an entry for each name"),
+        ("primary/orders", 'can match no topic: "/"', "names have letters, digits, '.', '_' and '-'"),
+        ("/orders.*/", 'can match no topic: "/"', "names have"),
+        (r"orders\\..*", 'can match no topic: "\\"', "names have"),
+        (r"orders\*", 'can match no topic: "*"', "names have"),
+        ("örders", 'can match no topic: "ö"', "names have"),
+        ("orders| payments", 'has a part that can match no topic: " "', "write an entry for each name"),
+        ("orders*", "in which * repeats the character before it", 'write "orders.*"'),
+        ("orders-*", "in which * repeats", 'write "orders-.*"'),
+        (".*orders*", "in which * repeats", 'write ".*orders.*"'),
+        ("orders.*-v*", "in which * repeats", 'write "orders.*-v.*"'),
+        ("o" * 250, "longer than 249 characters", "correct it"),
+    ],
+)
+def test_what_looks_like_a_mistake(pattern: str, words: str, remedy: str) -> None:
+    doubt = _doubt(pattern, topics=True)
+    assert doubt is not None and words in doubt.what + doubt.detail and remedy in doubt.remedy
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "orders",
+        "a.b-c_D9",
+        "o" * 249,
+        ".*",
+        "orders.*",
+        r"orders\..*",
+        r"orders\.v\d+",
+        "orders|payments",
+        "orders.{1,3}",
+        "orders.{2}",
+        "^orders.*$",
+        "orders?",
+        "orders ?x",
+        "orders(,x)?",
+        "[^ ,]+",
+        "(?x) orders # all",
+        r".*[\-\.]internal",
+        r"orders\-x",
+        r"\w+",
+        "(?!test).*",
+        "a+b*|[c]",
+    ],
+)
+def test_what_does_not(pattern: str) -> None:
+    re.compile(pattern)
+    assert _doubt(pattern, topics=True) is None
+
+
+@pytest.mark.parametrize("pattern", ["my group", "a,b", "a/b", r"a\/b", "o" * 300, "örders"])
+def test_a_group_may_have_any_name(pattern: str) -> None:
+    assert _doubt(pattern, topics=False) is None
+    assert _doubt(f"{pattern} ", topics=False) is not None
+
+
+def test_a_wildcard_is_one_for_groups_too() -> None:
+    assert _doubt("billing*", topics=False) is not None
+
+
+NAMES = ["".join(letters) for length in (1, 2, 3) for letters in product("ab.-", repeat=length)]
+
+
+@given(st.text(alphabet="ab., \\\\|*?+{}1$^-", min_size=1, max_size=7))
+def test_what_can_match_no_topic_matches_none(pattern: str) -> None:
+    try:
+        expression = re.compile(pattern)
+    except re.error:
+        return
+    doubt = _doubt(pattern, topics=True)
+    if doubt is not None and doubt.what.startswith("can match no topic"):
+        assert not any(map(expression.fullmatch, NAMES))
+
+
+def test_the_defaults_are_no_mistake(tmp_path: Path) -> None:
+    assert read(tmp_path, "flows: [{source: primary, target: backup}]").warnings == ()
+
+
+def test_a_warning_has_file_line_key_and_flow(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        "flow_defaults:\n  exclude: ['tmp*']\nflows:\n"
+        "  - {source: primary, target: backup, topics: [a, 'b c']}\n"
+        "  - source: backup\n    target: primary\n    groups:\n      include: [' g']\n",
+    )
+    assert [(each.flow, each.said.replace(f"{tmp_path}/", "")) for each in found.warnings] == [
+        ("primary->backup", 'config.yaml:7: flows[0].topics[1]: "b c" can match no topic: " " is in no topic\'s name'),
+        (
+            "primary->backup",
+            'config.yaml:5: flow_defaults.exclude[0]: "tmp*" is a regular expression, in which * repeats the character '
+            "before it",
+        ),
+        (
+            "backup->primary",
+            'config.yaml:5: flow_defaults.exclude[0]: "tmp*" is a regular expression, in which * repeats the character '
+            "before it",
+        ),
+        (
+            "backup->primary",
+            'config.yaml:11: flows[1].groups.include[0]: " g" begins or ends with a space, which no name does',
+        ),
+    ]
+    assert [len(found.warned(flow)) for flow in found.flows] == [2, 2]
+    assert str(found.warnings[0]).endswith("no topic's name; write an entry for each name")
+
+
+def test_a_value_from_a_reference_is_not_shown(tmp_path: Path) -> None:
+    text = "flows: [{source: primary, target: backup, topics: ['${env:ONE}', '${env:TWO}']}]"
+    both = [str(each) for each in read(tmp_path, text, ONE="hunter2*", TWO="hunter2 ").warnings]
+    assert len(both) == 2 and "hunter2" not in "".join(both) and "topics[0]: the value is a regular" in both[0]
+    (said,) = map(str, read(tmp_path, text.replace(", '${env:TWO}'", ""), ONE="a,b").warnings)
+    assert said.endswith("topics[0]: the value can match no topic; correct it")
+
+
+def test_there_are_not_more_warnings_than_anybody_reads(tmp_path: Path) -> None:
+    names = ", ".join(["'a*'"] * 20_000)
+    found = read(tmp_path, f"flows: [{{source: primary, target: backup, topics: [{names}]}}]")
+    assert len(found.warnings) == WARNINGS_MAX
+
+
+def test_a_wildcard_that_is_no_expression_has_a_hint() -> None:
+    from mirror.config.model import FlowModel  # noqa: PLC0415
+
+    with pytest.raises(ValueError, match=r'nothing to repeat at position 0; for any characters write "\.\*"'):
+        FlowModel.model_validate({"source": "a", "target": "b", "topics": ["*"]})

@@ -1,0 +1,161 @@
+"""Threads that only the flow leader has: one at a time, none that a defect ends for good, none that tells too much."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import replace
+
+import pytest
+
+from mirror.groups.group_rounds import GroupRounds, Round
+from mirror.groups.heartbeat_sender import HeartbeatSender
+from mirror.groups.leader_thread import LeaderThread
+from mirror.groups.map_cleaner import MapCleaner
+from mirror.model import Topic
+from mirror.settings import Cluster, Flow, Heartbeats
+from mirror.target.position_renewal import Renewal
+from mirror.text import BUG
+from tests.harness.waiting import until
+from tests.unit.test_naming import flow
+
+# librdkafka refuses to make a client with it. In a configuration it is an error, so here it is a defect.
+BAD = {"no.such.property": "1"}
+
+
+def broken() -> Flow:
+    """A flow for which no client can be made."""
+    source, target = (Cluster(alias, BAD, {}, {}) for alias in ("primary", "backup"))
+    return replace(flow(), source=source, target=target, heartbeats=Heartbeats(True, 1.0))
+
+
+def threads(name: str) -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == name]
+
+
+def bugs(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    return [record for record in caplog.records if record.getMessage() == BUG]
+
+
+def await_bugs(caplog: pytest.LogCaptureFixture, count: int) -> None:
+    until(f"{count} logged", lambda: len(bugs(caplog)) == count)
+
+
+def test_a_second_thread_begins_only_after_the_first_has_ended() -> None:
+    runs: list[threading.Thread] = []
+    release = threading.Event()
+
+    def work(_: threading.Event) -> None:
+        runs.append(threading.current_thread())
+        release.wait()
+
+    thread = LeaderThread("one at a time", "a->b", work, pause=0.0)
+    thread.start()
+    until("it works", lambda: runs)
+    for _ in range(3):
+        thread.stop()
+        thread.start()
+    assert runs == threads("one at a time")
+    release.set()
+    until("it has ended", lambda: not runs[0].is_alive())
+    release.clear()
+    thread.start()
+    until("another one works", lambda: len(runs) == 2)
+    thread.stop()
+    release.set()
+    until("it has ended", lambda: not threads("one at a time"))
+
+
+def test_a_defect_is_logged_once_and_the_work_begins_again(caplog: pytest.LogCaptureFixture) -> None:
+    calls: list[int] = []
+
+    def work(stopping: threading.Event) -> None:
+        calls.append(len(calls))
+        if len(calls) <= 5:
+            raise KeyError("the same" if len(calls) <= 3 else "another")
+        stopping.wait()
+
+    thread = LeaderThread("defect", "a->b", work, pause=0.0)
+    thread.start()
+    until("it works", lambda: len(calls) == 6)
+    thread.stop()
+    until("it has ended", lambda: not threads("defect"))
+    found = bugs(caplog)
+    assert [str(record.exc_info[1]) for record in found if record.exc_info] == ["'the same'", "'another'"]
+    assert all(record.__dict__["flow"] == "a->b" for record in found)
+
+
+def test_nothing_is_told_after_stop() -> None:
+    told: list[str] = []
+    begun, release = threading.Event(), threading.Event()
+
+    def work(stopping: threading.Event) -> None:
+        thread.tell(lambda: told.append("before"))
+        begun.set()
+        stopping.wait()
+        release.wait()
+        thread.tell(lambda: told.append("after"))
+
+    thread = LeaderThread("tells", "a->b", work, pause=0.0)
+    thread.start()
+    assert begun.wait(10)
+    thread.stop()
+    release.set()
+    until("it has ended", lambda: not threads("tells"))
+    assert told == ["before"]
+
+
+def test_stop_waits_for_what_is_being_told() -> None:
+    told: list[str] = []
+    telling, release = threading.Event(), threading.Event()
+
+    def tell() -> None:
+        telling.set()
+        release.wait()
+        told.append("told")
+
+    def work(stopping: threading.Event) -> None:
+        thread.tell(tell)
+        stopping.wait()
+
+    thread = LeaderThread("waits", "a->b", work, pause=0.0)
+    thread.start()
+    assert telling.wait(10)
+    threading.Timer(0.05, release.set).start()
+    thread.stop()
+    assert told == ["told"]
+    until("it has ended", lambda: not threads("waits"))
+
+
+@pytest.mark.parametrize("name", ["heartbeats", "groups", "map cleaner"])
+def test_a_defect_of_heartbeats_rounds_or_cleaner_ends_none_for_good(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rounds: list[Round] = []
+    sender, groups, cleaner = (
+        HeartbeatSender(broken()),
+        GroupRounds(broken(), rounds.append),
+        MapCleaner(broken(), interval=0.0),
+    )
+    start, stop = {
+        "heartbeats": (sender.start, sender.stop),
+        "groups": (lambda: groups.start(60.0), groups.stop),
+        "map cleaner": (cleaner.start, cleaner.stop),
+    }[name]
+    for times in (1, 2):
+        start()
+        await_bugs(caplog, times)
+        assert threads(f"{name} primary->backup"), "it tries again"
+        stop()
+        until("it has ended", lambda: not threads(f"{name} primary->backup"))
+    assert not rounds
+
+
+def test_a_defect_while_positions_are_renewed_is_logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renewal = Renewal(flow())
+    monkeypatch.setattr(renewal, "_flow", broken())  # its own client can't be made with it
+    renewal.retired = {"orders": Topic("primary.orders", "an-id", partitions=1, initial=1)}
+    renewal.renew()
+    await_bugs(caplog, 1)
