@@ -10,6 +10,7 @@ import click
 
 from mirror import __version__, logs
 from mirror.cli.configuration import config, convert, schema, validate
+from mirror.cli.moving import adopt
 from mirror.cli.orders import pause, resume
 from mirror.cli.questions import check, plan, status, translate, verify
 from mirror.cli.running import demo, run
@@ -17,7 +18,22 @@ from mirror.errors import MirrorError
 
 
 @click.group(
-    commands=[run, demo, validate, config, convert, schema, check, plan, status, verify, translate, pause, resume],
+    commands=[
+        run,
+        demo,
+        validate,
+        config,
+        convert,
+        adopt,
+        schema,
+        check,
+        plan,
+        status,
+        verify,
+        translate,
+        pause,
+        resume,
+    ],
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="mirror")

@@ -157,15 +157,23 @@ def position_reader(cluster: Cluster, group: str, isolation: str) -> Consumer:
 
 
 def internal_consumer(
-    cluster: Cluster, group: str, reset: str = "earliest", metadata: Any = None, fetch_wait: float = 0.5
+    cluster: Cluster,
+    group: str,
+    reset: str = "earliest",
+    metadata: Any = None,
+    fetch_wait: float = 0.5,
+    stable: bool = True,
 ) -> Consumer:
     """A consumer for one of mirror's own topics. It reports when it has reached the end.
 
     The logger `metadata` gets the debug lines about metadata, which report a recreated topic. A broker waits for
-    `fetch_wait` seconds before it answers that there is nothing to read.
+    `fetch_wait` seconds before it answers that there is nothing to read. With `stable` False it also gets what was not
+    committed.
     """
     config = {**_base(cluster), **SOURCE_CONSUMER, "auto.offset.reset": reset, "group.id": group}
     config["fetch.wait.max.ms"] = round(1_000 * fetch_wait)
+    if not stable:
+        config["isolation.level"] = "read_uncommitted"
     if metadata is not None:
         config |= {"log_level": 7, "debug": "metadata"}
     return Consumer(config, logger=LIBRDKAFKA if metadata is None else metadata)

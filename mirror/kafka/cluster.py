@@ -99,6 +99,15 @@ class ClusterAdmin:
         # Since KIP-1043 brokers say so of a group that does not exist.
         return found | {name for name, error in refused.items() if error.code() == KafkaError.GROUP_ID_NOT_FOUND}
 
+    def has_members(self, group: str) -> bool:
+        """True if a group of any kind has members, such as that of Connect's workers.
+
+        librdkafka describes consumer groups only, but still has the older request, which knows of no kinds. A group
+        that we may not describe looks as if it did not exist.
+        """
+        found = self._ask(lambda: self._admin.list_groups(group, TIMEOUT))
+        return any(each.id == group and (each.error is not None or each.members) for each in found)
+
     def broker_config(self, broker: int) -> dict[str, str]:
         """A broker's whole configuration. Raises KafkaException if we may not read it."""
         resource = ConfigResource(ResourceType.BROKER, str(broker))

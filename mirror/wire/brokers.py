@@ -52,6 +52,12 @@ class Brokers:
                 reasons.append(str(error))
         raise Unavailable("; ".join(reasons))
 
+    def all(self, topic: str) -> list[Connection]:
+        """A connection to each broker. `topic` is any topic that exists: brokers are asked for by one."""
+        answer = self.any().request(messages.METADATA, messages.metadata(topic))
+        _, found = messages.metadata_answer(answer, topic)
+        return [self._connection(address) for address in found.brokers.values()]
+
     def _addresses(self) -> Sequence[Address]:
         """The addresses to try: first those with an open connection."""
         return [*self._connections, *self._servers]

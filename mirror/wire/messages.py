@@ -153,12 +153,13 @@ class Fetched:
     records: memoryview
 
 
-def fetch(topic: str, partition: int, offset: int, wait: int, most: int) -> bytes:
-    """Ask for committed records from `offset` on. The broker waits up to `wait` ms for some.
+def fetch(topic: str, partition: int, offset: int, wait: int, most: int, stable: bool = True) -> bytes:
+    """Ask for records from `offset` on. The broker waits up to `wait` ms for some.
 
-    The answer has about `most` bytes, and at least one whole batch.
+    The answer has about `most` bytes, and at least one whole batch. If `stable`, it ends with the last stable offset,
+    and says what was aborted.
     """
-    head = struct.pack(">iiiibii", -1, wait, 1, most, 1, 0, -1)  # without a fetch session
+    head = struct.pack(">iiiibii", -1, wait, 1, most, stable, 0, -1)  # without a fetch session
     where = struct.pack(">iiiqqi", 1, partition, -1, offset, -1, most)
     return head + struct.pack(">i", 1) + string(topic) + where + struct.pack(">i", 0) + string("")
 

@@ -12,8 +12,15 @@ from dataclasses import dataclass, field
 
 from mirror.wire.cursor import sized, string
 
-API_VERSIONS, METADATA, FETCH = 18, 3, 1
-VERSIONS = {FETCH: (4, 18), METADATA: (0, 13), 17: (0, 1), 36: (0, 2), API_VERSIONS: (0, 4)}
+API_VERSIONS, METADATA, FETCH, LIST_TRANSACTIONS = 18, 3, 1, 66
+VERSIONS = {
+    FETCH: (4, 18),
+    METADATA: (0, 13),
+    17: (0, 1),
+    36: (0, 2),
+    API_VERSIONS: (0, 4),
+    LIST_TRANSACTIONS: (0, 1),
+}
 
 Answer = Callable[[int, bytes], bytes]  # of a request's key and what follows its header; empty: never
 

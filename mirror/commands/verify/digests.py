@@ -117,11 +117,14 @@ class Digester:
 
     It travels to the tasks within their code, so that Spark's data and pages hold no secret. If `librdkafka`, it reads
     both sides through that library, which cuts header names at a NUL byte: cut on one side only, they would differ.
+
+    It reads committed records; with `stable` False, also those of aborted and open transactions.
     """
 
-    def __init__(self, clusters: Mapping[str, Cluster], librdkafka: bool = False) -> None:
+    def __init__(self, clusters: Mapping[str, Cluster], librdkafka: bool = False, stable: bool = True) -> None:
         self._clusters = clusters
         self._librdkafka = librdkafka
+        self._stable = stable
 
     def chunks(self, stretch: Stretch) -> list[Chunk]:
         """The chunks of a stretch."""
@@ -140,8 +143,8 @@ class Digester:
         cluster = self._clusters[stretch.cluster]
         properties = tuple(sorted(cluster.properties.items()))
         if self._librdkafka:
-            return _through_librdkafka(cluster.alias, properties, stretch, stop)
-        return _whole(cluster.alias, properties, stretch, stop)
+            return _through_librdkafka(cluster.alias, properties, self._stable, stretch, stop)
+        return _whole(cluster.alias, properties, self._stable, stretch, stop)
 
 
 def _entry(record: Record) -> Entry:
@@ -153,12 +156,12 @@ def _chunk(first: int, last: int, digests: Sequence[bytes]) -> Chunk:
     return Chunk(first, last, len(digests), blake2b(b"".join(digests), digest_size=DIGEST).digest())
 
 
-def _whole(alias: str, properties: Properties, stretch: Stretch, stop: int) -> Iterator[Record]:
+def _whole(alias: str, properties: Properties, stable: bool, stretch: Stretch, stop: int) -> Iterator[Record]:
     """Read the records from the stretch's start up to the offset `stop`, which is at most the last stable offset.
 
     Records of the old formats are read through librdkafka: they have no headers that it could cut.
     """
-    reader, where = _reader(properties), _where(stretch)
+    reader, where = _reader(properties, stable), _where(stretch)
     position = stretch.start
     while position < stop:
         try:
@@ -171,18 +174,20 @@ def _whole(alias: str, properties: Properties, stretch: Stretch, stop: int) -> I
             raise _removed(where) from error
         except WireError as error:
             raise MirrorError(f"{where} can't be read: {error}") from error
-        yield from _through_librdkafka(alias, properties, old, min(position, stop))
+        yield from _through_librdkafka(alias, properties, stable, old, min(position, stop))
 
 
 @cache
-def _reader(properties: Properties) -> RecordReader:
+def _reader(properties: Properties, stable: bool) -> RecordReader:
     """One client for each cluster and process, since Spark uses its Python workers again."""
-    return RecordReader(dict(properties))
+    return RecordReader(dict(properties), stable)
 
 
-def _through_librdkafka(alias: str, properties: Properties, stretch: Stretch, stop: int) -> Iterator[Record]:
+def _through_librdkafka(
+    alias: str, properties: Properties, stable: bool, stretch: Stretch, stop: int
+) -> Iterator[Record]:
     """Read with librdkafka: header names are cut, and records with one that is not UTF-8 have no content."""
-    for message in _messages(_consumer(alias, properties), stretch, stop):
+    for message in _messages(_consumer(alias, properties, stable), stretch, stop):
         yield message.offset(), message.timestamp()[1], _content(message)
 
 
@@ -199,7 +204,7 @@ def _where(stretch: Stretch) -> str:
 
 
 def _removed(where: str) -> MirrorError:
-    return MirrorError(f"{where}: records were removed meanwhile, by retention or a person: run mirror verify again")
+    return MirrorError(f"{where}: records were removed meanwhile, by retention or a person: try again")
 
 
 def _messages(consumer: Consumer, stretch: Stretch, stop: int) -> Iterator[Message]:
@@ -240,6 +245,6 @@ def _raise_if_fatal(error: KafkaError, where: str) -> None:
 
 
 @cache
-def _consumer(alias: str, properties: Properties) -> Consumer:
+def _consumer(alias: str, properties: Properties, stable: bool) -> Consumer:
     """One client for each cluster and process, since Spark uses its Python workers again."""
-    return internal_consumer(Cluster(alias, dict(properties), {}, {}), "mirror-verify", reset="error")
+    return internal_consumer(Cluster(alias, dict(properties), {}, {}), "mirror-verify", reset="error", stable=stable)

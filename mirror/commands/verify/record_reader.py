@@ -1,4 +1,4 @@
-"""Reads records as read_committed consumers see them, without a client library, so that it gets them whole.
+"""Reads records as consumers see them, without a client library, so that it gets them whole.
 
 librdkafka cuts header names at their first NUL byte.
 """
@@ -58,13 +58,19 @@ def obstacle(properties: Mapping[str, str]) -> str | None:
 
 
 class RecordReader:
-    """Reads from the cluster that these librdkafka properties reach."""
+    """Reads from the cluster that these librdkafka properties reach.
 
-    def __init__(self, properties: Mapping[str, str]) -> None:
+    It sees what read_committed consumers see; with `stable` False, also records of aborted and open transactions.
+    """
+
+    def __init__(self, properties: Mapping[str, str], stable: bool = True) -> None:
         self._brokers = Brokers(access(properties))
+        self._stable = stable
 
     def read(self, topic: str, partition: int, start: int, stop: int) -> Iterator[Record]:
         """The records from `start` up to the offset `stop`, which is at most the last stable offset.
+
+        With `stable` False, `stop` is at most the high watermark.
 
         Raises OldFormat, Removed, WireError.
         """
@@ -76,7 +82,7 @@ class RecordReader:
 
     def _batches(self, topic: str, partition: int, start: int, stop: int) -> Iterator[RecordBatch]:
         """The batches from the one with `start` on. The next request is sent before they are processed."""
-        fetches = _Fetches(self._brokers, topic, partition)
+        fetches = _Fetches(self._brokers, topic, partition, self._stable)
         position = start
         while position < stop:
             fetched = fetches.next(position, stop)
@@ -96,8 +102,9 @@ class RecordReader:
 class _Fetches:
     """Fetch requests for one partition, sent to its leader; at most one is under way."""
 
-    def __init__(self, brokers: Brokers, topic: str, partition: int) -> None:
+    def __init__(self, brokers: Brokers, topic: str, partition: int, stable: bool) -> None:
         self._brokers = brokers
+        self._stable = stable
         self._where = topic, partition
         self._asked: tuple[Connection, int] | None = None
 
@@ -123,7 +130,8 @@ class _Fetches:
 
     def _ask(self, position: int) -> tuple[Connection, int]:
         connection = self._brokers.leader(*self._where)
-        return connection, connection.ask(messages.FETCH, messages.fetch(*self._where, position, WAIT, FETCH_MAX))
+        request = messages.fetch(*self._where, position, WAIT, FETCH_MAX, self._stable)
+        return connection, connection.ask(messages.FETCH, request)
 
     def _answer(self, position: int) -> Fetched:
         (connection, number), self._asked = self._asked or self._ask(position), None

@@ -1,0 +1,1 @@
+"""`mirror adopt`: takes positions over from MirrorMaker 2."""

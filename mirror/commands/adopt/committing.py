@@ -1,0 +1,109 @@
+"""Commits adopted positions, each as the owner of its partition does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
+from dataclasses import replace
+
+from confluent_kafka import Consumer
+
+from mirror.clock import Clock
+from mirror.commands.adopt.selection import OURS, Outcome, Result
+from mirror.control.decisions import chosen
+from mirror.errors import MirrorError
+from mirror.kafka.clients import position_reader
+from mirror.kafka.throttling import Throttles
+from mirror.kafka.transactional_ids import transactional_id
+from mirror.model import Partition, Position, Topic
+from mirror.service.topic_monitor import TopicMonitor
+from mirror.settings import Flow
+from mirror.target.positions import Positions, to_commit
+from mirror.target.transaction_session import TransactionSession
+from mirror.target.transactional_producer import TransactionalProducer
+
+MOVED = "records came to the copy meanwhile: MirrorMaker, or somebody else, still writes to it"
+
+
+def position(offset: int, reported: Position | None, topic: Topic) -> Position:
+    """The position to commit, as if a person had decided it: it is not before the one that was `reported` last.
+
+    Where the offset map ends is not known: what MirrorMaker has copied has no entry, and may come after some.
+    """
+    decided = chosen("at", offset, None, reported, topic)
+    assert decided is not None
+    return replace(decided, map_end=None)
+
+
+def commit(
+    flow: Flow,
+    found: Collection[Result],
+    topics: Mapping[str, Topic],
+    reported: Mapping[Partition, Position],
+    ends: Mapping[Partition, int],
+    done: Callable[[], object],
+) -> list[Result]:
+    """Commit positions that were found, and say which are adopted. `ends` of the copies must not have changed.
+
+    Raises MirrorError if mirror's own topics can't be created.
+    """
+    if not found:
+        return []
+    TopicMonitor(flow).ensure_internal_topics()  # loading a position needs the control topic
+    results = []
+    with (
+        closing(Positions(flow.target, flow.group, flow.control_topic)) as positions,
+        closing(position_reader(flow.target, flow.group, "read_committed")) as member,
+    ):
+        for each in found:
+            topic = topics[each.partition.topic]
+            wanted = position(each.position or 0, reported.get(each.partition), topic)
+            one = _One(flow, each.partition, topic, positions, member)
+            try:
+                reason = one.commit(wanted, ends[Partition(topic.remote, each.partition.partition)])
+            except MirrorError as error:
+                reason = str(error)
+            results.append(replace(each, outcome=_outcome(reason), reason=reason))
+            done()
+    return results
+
+
+def _outcome(reason: str) -> Outcome:
+    if reason == OURS:
+        return "left alone"
+    return "refused" if reason else "adopted"
+
+
+class _One:
+    """One partition."""
+
+    def __init__(self, flow: Flow, partition: Partition, topic: Topic, positions: Positions, member: Consumer) -> None:
+        self._flow, self._partition, self._topic = flow, partition, topic
+        self._positions, self._member = positions, member
+        self._remote = topic.remote, partition.partition
+
+    def commit(self, wanted: Position, end: int) -> str:
+        """Commit the position, unless there is one by now or the copy has grown. Returns the reason if not."""
+        if not self._flow.exactly_once:
+            reason = self._obstacle(end)
+            if not reason:
+                self._positions.commit(to_commit(wanted, *self._remote))
+            return reason
+        name = transactional_id(self._flow, *self._remote)
+        throttle = Throttles(self._flow).target
+        producer = TransactionalProducer(self._flow, name, self._member.consumer_group_metadata(), throttle)
+        session = TransactionSession(self._flow, self._partition, self._topic, producer, Clock())
+        try:
+            producer.fence()
+            self._positions.await_settled(*self._remote)
+            reason = self._obstacle(end)
+            if not reason:
+                session.keep(wanted)
+            return reason
+        finally:
+            session.discard()
+
+    def _obstacle(self, end: int) -> str:
+        if self._positions.load(*self._remote) is not None:
+            return OURS
+        return "" if self._positions.end(*self._remote) == end else MOVED

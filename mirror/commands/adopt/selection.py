@@ -1,0 +1,112 @@
+"""Says of each partition what can be adopted: what MirrorMaker has recorded, and what stands against it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from mirror.commands.adopt.connect_offsets import Recorded, Sync
+from mirror.model import Partition, Position
+
+Outcome = Literal["adopted", "would be adopted", "left alone", "refused"]
+
+OURS = "it has a position of mirror's"
+FOREIGN = "its group has a position that mirror has not committed"
+NOT_OURS = "the flow does not mirror it, or the source does not have it"
+NOTHING = "MirrorMaker has copied nothing of it"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A partition whose position is looked for.
+
+    `exact`: before `recorded` everything was copied, and nothing of what comes then. Else some of that may have been.
+    """
+
+    partition: Partition
+    remote: Partition
+    recorded: int
+    sync: Sync | None
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What has become of one partition. What is not known is None."""
+
+    partition: Partition
+    remote: Partition | None
+    outcome: Outcome
+    reason: str = ""
+    recorded: int | None = None  # MirrorMaker's position
+    position: int | None = None  # ours
+    compared: int | None = None  # records before it that are the same on both sides
+
+    def as_dict(self) -> dict[str, Any]:
+        """The result as it is printed with --json."""
+        rest = asdict(self)
+        del rest["partition"], rest["remote"]
+        names = {"topic": self.partition.topic, "partition": self.partition.partition}
+        return {**names, "remote": self.remote.topic if self.remote else None, **rest}
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What both clusters and MirrorMaker's topics say, by source partition; of logs, by remote partition."""
+
+    remote: Mapping[Partition, Partition]  # of all partitions that the flow mirrors
+    recorded: Mapping[Partition, Recorded]
+    syncs: Mapping[Partition, Sync]
+    positions: Mapping[Partition, Position | None]
+    starts: Mapping[Partition, int]
+    ends: Mapping[Partition, int]  # without those that have an open transaction, and those that do not exist
+    existing: frozenset[Partition]  # the remote partitions that exist
+    exactly_once: bool  # MirrorMaker has committed its positions in the transactions of the records
+
+
+def select(known: Known) -> tuple[list[Candidate], list[Result]]:
+    """The partitions whose positions are looked for, and the results of all others."""
+    chosen = [_choose(partition, known) for partition in sorted(known.remote)]
+    strange = [
+        Result(partition, None, "left alone", NOT_OURS, found.position if not found.problem else None)
+        for partition, found in sorted(known.recorded.items())
+        if partition not in known.remote
+    ]
+    candidates = [each for each in chosen if isinstance(each, Candidate)]
+    return candidates, [*(each for each in chosen if isinstance(each, Result)), *strange]
+
+
+def _choose(partition: Partition, known: Known) -> Candidate | Result:
+    remote, found = known.remote[partition], known.recorded.get(partition)
+    sync = known.syncs.get(partition)
+    settled = _settled(partition, known)
+    if settled is not None:
+        recorded = found.position if found is not None and not found.problem else None
+        return Result(partition, remote, *settled, recorded)
+    if found is not None:
+        return Candidate(partition, remote, found.position, sync, known.exactly_once)
+    assert sync is not None
+    return Candidate(partition, remote, sync.upstream + 1, sync, False)
+
+
+def _settled(partition: Partition, known: Known) -> tuple[Outcome, str] | None:
+    """The outcome of a partition whose position need not or can't be looked for, and why; None if it can."""
+    remote, found, ours = known.remote[partition], known.recorded.get(partition), known.positions.get(partition)
+    end = known.ends.get(remote)
+    if ours is not None:
+        return ("left alone", OURS) if ours.topic_id else ("refused", FOREIGN)
+    if found is None and (remote not in known.existing or end == known.starts.get(remote, -1)):
+        return "left alone", NOTHING
+    problem = ""
+    if remote not in known.existing:
+        problem = f"MirrorMaker has a position, but the target has no {remote}"
+    elif end is None:
+        problem = "the target does not tell the end of the copy, or a transaction stays open there"
+    elif found is None and partition not in known.syncs:
+        problem = "the copy has records, but MirrorMaker has recorded neither a position nor an offset sync"
+    elif found is not None and found.problem:
+        problem = found.problem
+    elif end == 0:
+        problem = "MirrorMaker has a position, but the copy never had a record: was it created again?"
+    return ("refused", problem) if problem else None

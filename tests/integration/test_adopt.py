@@ -1,0 +1,278 @@
+"""`mirror adopt`: a real MirrorMaker 2 copies, stops or is killed, and mirror copies the next record first.
+
+One MirrorMaker has four flows: with and without exactly-once, each with both policies. The target has two aliases for
+it, because exactly-once is a setting of the target. One of the flows goes on without exactly-once in mirror, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+import yaml
+from confluent_kafka import Producer
+
+from mirror.commands.adopt import stopping
+from mirror.commands.adopt.command import Adoption, Options, adopt
+from mirror.commands.adopt.committing import MOVED
+from mirror.commands.adopt.selection import Result
+from mirror.commands.translate import translate
+from mirror.config.load import load
+from mirror.demo.brokers import LocalCluster
+from mirror.errors import MirrorError
+from mirror.model import Partition
+from tests.harness import configuration, mirror_maker, oracle, topics
+from tests.harness.command import answer, mirror
+from tests.harness.load import Load, mixed
+from tests.harness.mirror_maker import IDENTITY, MirrorMaker
+from tests.harness.pair import Pair
+from tests.harness.service import BLOCKED, Service
+from tests.harness.waiting import PATIENCE, until
+
+pytestmark = pytest.mark.slow
+
+RECORDS = 1_300  # of each partition: more than are compared
+
+
+@dataclass(frozen=True)
+class Moving:
+    """A flow that MirrorMaker has begun."""
+
+    pair: Pair
+    to: str  # MirrorMaker's alias of the target
+    identity: bool
+    topic: str
+    file: Path
+    exactly_once: bool  # in mirror
+
+    def remote(self) -> str:
+        """The remote topic."""
+        return self.topic if self.identity else self.pair.remote(self.topic)
+
+    def settings(self) -> configuration.Settings:
+        """Mirror's configuration."""
+        policy = "identity" if self.identity else "default"
+        return self.pair.settings({"replication_policy": policy, "exactly_once": self.exactly_once})
+
+    def produce(self, first: int, count: int) -> None:
+        """Numbered records to both partitions."""
+        for partition in (0, 1):
+            records = [mixed(2 * n + partition) for n in range(first, first + count)]
+            self.pair.produce(self.topic, *records, partition=partition)
+
+    def source(self, isolation: str = "read_committed") -> oracle.Records:
+        """What the source has."""
+        return oracle.read(self.pair.source, self.topic, isolation)
+
+    def copy(self) -> oracle.Records:
+        """What the target has."""
+        return oracle.read(self.pair.target, self.remote())
+
+    def await_copied(self, count: int) -> None:
+        """Wait until the target has so many records."""
+        wait = f"{count} records in {self.remote()}"
+        until(f"{self.remote()} exists", lambda: topics.partitions(self.pair.target, self.remote()) == 2)
+        until(wait, lambda: oracle.count(self.copy()) >= count)
+
+    def position(self, partition: int) -> int | None:
+        """Mirror's position."""
+        return oracle.committed_position(self.pair.target, self.pair.group, self.remote(), partition)
+
+    def next_offsets(self) -> dict[int, int]:
+        """After the last record that was copied, by the contents of both sides: independent of what mirror does."""
+        found = {}
+        for partition, records in self.copy().items():
+            last = records[-1].content
+            here = self.source("read_uncommitted")[partition]
+            (found[partition],) = [record.offset + 1 for record in here if record.content == last]
+        return found
+
+    def adopt(self, quiet: float = 1.0, named: bool = False) -> Adoption:
+        """What the command does, without a process of its own. If `named`, it is told of group and topic."""
+        group, topic = f"{self.pair.alias}-mm2", f"mm2-offsets.{self.pair.alias}.internal"
+        options = Options("MirrorSourceConnector", None, None, None, 1_000, quiet, dry_run=False)
+        options = replace(options, worker_group=group, offsets_topic=topic) if named else options
+        return adopt(load(self.file).flows[0], options, StringIO())
+
+    def ours(self, found: Adoption) -> dict[int, Result]:
+        """What was said of this topic's partitions."""
+        return {each.partition.partition: each for each in found.results if each.partition.topic == self.topic}
+
+
+class World:
+    """The four flows, and MirrorMaker's properties for some of them."""
+
+    def __init__(self, source: str, target: str, directory: Path) -> None:
+        self.directory, self._bootstraps = directory, (source, target)
+        kinds = [("eos", False), ("eos", True), ("alo", False), ("alo", True)]
+        self.all = [self._flow(f"{to}{'i' if identity else 'd'}", to, identity) for to, identity in kinds]
+
+    def _flow(self, name: str, to: str, identity: bool) -> Moving:
+        pair = Pair(*self._bootstraps, f"from{name}", f"adopt-{name}-")
+        exactly_once = to == "eos" or identity
+        moving = Moving(pair, to, identity, pair.topic("orders", 2), self.directory / f"{name}.yaml", exactly_once)
+        moving.file.write_text(yaml.safe_dump(moving.settings()))
+        return moving
+
+    def mirror_maker(self, *some: Moving) -> MirrorMaker:
+        """One that copies these flows."""
+        source, target = self._bootstraps
+        clusters = {each.pair.alias: source for each in some} | {each.to: target for each in some}
+        own = {each: self._own(each) for each in some}
+        properties = mirror_maker.flows(clusters, {(each.pair.alias, each.to): own[each] for each in some})
+        # Its positions are recorded when it stops, and not before.
+        properties |= {"alo.offset.flush.interval.ms": 3_600_000, "eos.exactly.once.source.support": "enabled"}
+        properties |= {f"{each.to}.session.timeout.ms": 6_000 for each in some}
+        committed = [each.pair.alias for each in some if each.to == "eos"]
+        properties |= {f"{alias}.consumer.isolation.level": "read_committed" for alias in committed}
+        return MirrorMaker(properties, self.directory)
+
+    def _own(self, moving: Moving) -> dict[str, object]:
+        policy = {"replication.policy.class": IDENTITY} if moving.identity else {}
+        location = {"offset-syncs.topic.location": "target"} if moving.identity else {}
+        return {"topics": f"{moving.pair.prefix}.*", **policy, **location}
+
+    def service(self) -> Service:
+        """Mirror with all flows."""
+        together = configuration.together(*(each.settings() for each in self.all))
+        return Service({**together, "spark": {"master": "local[4]"}}, self.directory)
+
+
+def abort(pair: Pair, topic: str) -> None:
+    """Records of a transaction that is aborted: MirrorMaker without exactly-once copies them."""
+    producer = Producer({"bootstrap.servers": pair.source, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions(PATIENCE)
+    producer.begin_transaction()
+    for number in range(20):
+        producer.produce(topic, b"aborted %d" % number, None, number % 2)
+    producer.flush(PATIENCE)
+    producer.abort_transaction(PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def world(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    yield World(source_cluster.bootstrap, target_cluster.bootstrap, tmp_path_factory.mktemp("adopt"))
+
+
+def test_mirror_goes_on_where_mirrormaker_has_stopped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing comes twice, and nothing is missing.
+
+    One test, because MirrorMaker takes long to start: it runs with all flows and stops in order; then with two of them,
+    and is killed.
+    """
+    eos, eos_identity, alo, alo_identity = world.all
+    for each in world.all:
+        each.produce(0, RECORDS)
+    abort(alo.pair, alo.topic)
+    spoiled = alo.pair.topic("spoiled")
+    alo.pair.produce(spoiled, *map(mixed, range(5)))
+    with world.mirror_maker(*world.all) as first:
+        for each in world.all:
+            each.await_copied(2 * RECORDS + (20 if each is alo else 0))
+        look_while_it_runs(eos, monkeypatch)
+        first.stop()
+    for each in world.all:
+        each.produce(RECORDS, 300)
+    move_with_exactly_once(eos)
+    move_without(alo, spoiled)
+    with world.mirror_maker(eos_identity, alo_identity) as second:
+        alo_identity.await_copied(2 * RECORDS + 600)
+        with Load(eos_identity.pair.source, {eos_identity.topic: 2}, make=mixed, first=10**6, rate=500):
+            eos_identity.await_copied(2 * RECORDS + 700)
+            second.kill()
+    move_after_kill(eos_identity, alo_identity)
+    go_on(world, spoiled)
+
+
+def look_while_it_runs(flow: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dry run says what would be; without it MirrorMaker is noticed."""
+    found = answer("adopt", "-c", flow.file, "--dry-run")["partitions"]
+    assert {each["outcome"] for each in found} == {"would be adopted"}, found
+    assert {each["partition"]: each["position"] for each in found} == flow.next_offsets()
+    with monkeypatch.context() as patience, pytest.raises(MirrorError, match="MirrorMaker still runs"):
+        patience.setattr(stopping, "MEMBERS_MORE", 0.0)
+        flow.adopt(quiet=0.5)
+    assert flow.position(0) is None
+    assert not topics.partitions(flow.pair.target, f"mirror-control.{flow.pair.alias}.internal")
+
+
+def move_with_exactly_once(flow: Moving) -> None:
+    """MirrorMaker has recorded all that it has copied, and its tasks are fenced."""
+    expected = flow.next_offsets()
+    said = flow.adopt(named=True)
+    assert said.well and said.fenced == [f"{flow.pair.alias}-mm2-MirrorSourceConnector-{n}" for n in (0, 1)]
+    for number, each in flow.ours(said).items():
+        assert (each.outcome, each.compared) == ("adopted", 1_000)
+        assert each.position == each.recorded == expected[number]
+    assert {number: flow.position(number) for number in expected} == expected
+    assert {each.outcome for each in flow.adopt().results} == {"left alone"}
+
+
+def move_without(flow: Moving, spoiled: str) -> None:
+    """MirrorMaker has recorded all that it has copied. Somebody else writes to the copy of the `spoiled` topic."""
+    expected = flow.next_offsets()
+    with Load(flow.pair.target, {flow.pair.remote(spoiled): 1}, rate=50) as strange:
+        strange.wait_for(1)
+        said = flow.adopt()
+    assert not said.well and not said.fenced
+    for number, each in flow.ours(said).items():
+        assert (each.outcome, each.compared) == ("adopted", 1_000)
+        assert each.position == each.recorded == expected[number] == flow.position(number)
+    assert [each.reason for each in said.results if each.partition.topic == spoiled] == [MOVED]
+    again = answer("adopt", "-c", flow.file, "--quiet", 0, code=1)
+    assert (again["flow"], again["exactly_once"], again["fenced"]) == (flow.pair.flow, False, [])
+    assert again["counts"] == {"left_alone": 2, "refused": 1}
+    refused = again["partitions"][-1]
+    assert (refused["topic"], refused["position"]) == (spoiled, None)
+    assert f"--topic {spoiled} --partition 0 --at OFFSET" in refused["reason"]
+
+
+def move_after_kill(exact: Moving, recorded_later: Moving) -> None:
+    """MirrorMaker was killed: with exactly-once within a transaction, without it before it has recorded anything."""
+    recorded_later.produce(RECORDS + 300, 300)
+    said = exact.adopt(quiet=4)  # a killed worker's session ends only after six seconds
+    expected = exact.next_offsets()
+    for number, each in exact.ours(said).items():
+        assert (each.outcome, each.recorded, each.position) == ("adopted", *[expected[number]] * 2)
+    assert not oracle.hanging(exact.pair.target, exact.remote())
+    said, expected = recorded_later.adopt(), recorded_later.next_offsets()
+    for number, each in recorded_later.ours(said).items():
+        assert (each.outcome, each.position, each.compared) == ("adopted", expected[number], 1_000)
+        assert each.recorded is not None and each.recorded < expected[number]
+
+
+def go_on(world: World, spoiled: str) -> None:
+    """Mirror copies the rest, and blocks what was refused until somebody decides."""
+    alo = world.all[2]
+    with world.service() as service:
+        for each in world.all:
+            isolation = "read_uncommitted" if each is alo else "read_committed"
+            each.await_copied(oracle.count(each.source(isolation)))
+            oracle.compare(each.source(isolation), each.copy())
+        with pytest.raises(MirrorError, match="stop mirror"):
+            alo.adopt()
+        translate_what_each_has_copied(world.all[0])
+        service.wait_for_event(BLOCKED, topic=spoiled)
+        decide = ("--flow", alo.pair.flow, "--topic", spoiled, "--partition", 0, "--at", 5)
+        decided = mirror("resume", "-c", service.file, *decide)
+        assert decided.returncode == 0 and "continues at offset 5" in decided.stdout, decided
+        alo.pair.produce(spoiled, mixed(5))
+        (last,) = oracle.read(alo.pair.source, spoiled)[0][5:]
+        until("it goes on", lambda: alo.pair.copied(spoiled)[0][-1].content == last.content)
+        assert service.terminate() == 0, service.tail()
+        assert {event["topic"] for event in service.find(BLOCKED)} == {spoiled}
+
+
+def translate_what_each_has_copied(moving: Moving) -> None:
+    """The offset map knows mirror's records, and says of MirrorMaker's that they are before it."""
+    here, there = moving.source()[0], moving.copy()[0]
+    flow, partition = load(moving.file).flows[0], Partition(moving.topic, 0)
+    (ours,) = translate(flow, {partition: here[-1].offset})
+    assert ours.translated == there[-1].offset
+    (theirs,) = translate(flow, {partition: here[10].offset})
+    assert theirs.translated is None and theirs.reason.startswith("before the map")

@@ -1,0 +1,93 @@
+"""Which partitions can be adopted, and what becomes of the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mirror.clock import Clock
+from mirror.commands.adopt import stopping
+from mirror.commands.adopt.committing import position
+from mirror.commands.adopt.connect_offsets import Recorded, Sync
+from mirror.commands.adopt.selection import FOREIGN, NOT_OURS, NOTHING, OURS, Candidate, Known, select
+from mirror.control.decisions import doubt
+from mirror.model import Partition, Position, Topic
+from mirror.target.positions import from_committed, to_commit
+from mirror.task.position_ledger import PositionLedger, Start
+
+HERE, THERE = Partition("orders", 0), Partition("primary.orders", 0)
+KNOWN = Known(
+    remote={HERE: THERE},
+    recorded={HERE: Recorded(42)},
+    syncs={HERE: Sync(40, 50)},
+    positions={HERE: None},
+    starts={THERE: 0},
+    ends={THERE: 60},
+    existing=frozenset({THERE}),
+    exactly_once=True,
+)
+
+
+def test_what_mirrormaker_has_recorded_is_looked_for() -> None:
+    assert select(KNOWN) == ([Candidate(HERE, THERE, 42, Sync(40, 50), True)], [])
+    (candidate,), _ = select(replace(KNOWN, exactly_once=False, syncs={}))
+    assert candidate == Candidate(HERE, THERE, 42, None, False)
+
+
+def test_without_a_recorded_position_the_newest_sync_is_where_to_begin() -> None:
+    assert select(replace(KNOWN, recorded={}))[0] == [Candidate(HERE, THERE, 41, Sync(40, 50), False)]
+
+
+def test_a_copy_whose_records_are_all_gone_is_adopted_where_mirrormaker_says() -> None:
+    assert len(select(replace(KNOWN, starts={THERE: 60}))[0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "outcome", "reason"),
+    [
+        ({"positions": {HERE: Position(7, "id")}}, "left alone", OURS),
+        ({"positions": {HERE: Position(7, "")}}, "refused", FOREIGN),
+        ({"existing": frozenset(), "ends": {}, "starts": {}}, "refused", "the target has no primary.orders-0"),
+        ({"existing": frozenset(), "ends": {}, "starts": {}, "recorded": {}}, "left alone", NOTHING),
+        ({"recorded": {}, "ends": {THERE: 0}}, "left alone", NOTHING),
+        ({"recorded": {}, "syncs": {}}, "refused", "neither a position nor an offset sync"),
+        ({"ends": {}}, "refused", "a transaction stays open"),
+        ({"recorded": {HERE: Recorded(-1, "no number")}}, "refused", "no number"),
+        ({"ends": {THERE: 0}}, "refused", "never had a record"),
+    ],
+)
+def test_what_is_not_looked_for(changes: dict[str, object], outcome: str, reason: str) -> None:
+    candidates, (result,) = select(replace(KNOWN, **changes))  # type: ignore[arg-type]
+    assert not candidates
+    assert result.outcome == outcome and reason in result.reason and result.position is None
+    assert result.as_dict()["topic"] == "orders" and result.as_dict()["remote"] == "primary.orders"
+
+
+def test_what_the_flow_does_not_mirror_is_said() -> None:
+    other = Partition("others", 3)
+    _, (result,) = select(replace(KNOWN, recorded={HERE: Recorded(42), other: Recorded(7)}))
+    assert (result.partition, result.outcome, result.reason, result.recorded) == (other, "left alone", NOT_OURS, 7)
+
+
+def test_the_transactional_ids_of_tasks() -> None:
+    ids = ["a-mm2-MirrorSourceConnector-0", "a-mm2-MirrorSourceConnector-12"]
+    others = ["a-mm2-MirrorSourceConnector-", "a-mm2-MirrorSourceConnector-01", "a-mm2-MirrorSourceConnector-1-2"]
+    others += ["b-a-mm2-MirrorSourceConnector-0", "a.mm2-MirrorSourceConnector-0", "a-mm2-MirrorHeartbeatConnector-0"]
+    assert stopping.those_of("a-mm2", "MirrorSourceConnector", [*ids, *others]) == set(ids)
+    assert stopping.those_of("a.mm2", "MirrorSourceConnector", [*ids, *others]) == {"a.mm2-MirrorSourceConnector-0"}
+
+
+@pytest.mark.parametrize(
+    "reported", [None, Position(90, "id", remote_id="remote", resets=1), Position(9, "old", resets=3)]
+)
+def test_a_task_believes_the_position(reported: Position | None) -> None:
+    """Also if mirror has copied further once, and said so on the status topic."""
+    topic = Topic("primary.orders", "id", 1, 1, "remote")
+    found = from_committed(to_commit(position(42, reported, topic), "primary.orders", 0))
+    assert found is not None and found.offset == 42
+    start = Start(42, found, reported)
+    assert doubt(found, start.newest, topic, lambda: True) is None
+    ledger = PositionLedger(start, topic, True, 3600, Clock())
+    assert ledger.loaded(found) is False and ledger.offset == 42
+    assert ledger.next(50).map_end is None, "what MirrorMaker has copied has no entry in the offset map"

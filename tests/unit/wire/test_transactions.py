@@ -1,0 +1,82 @@
+"""The transactional ids of a cluster, as its brokers list them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror.errors import Malformed, Unavailable, Unsupported, WireError
+from mirror.wire import transactions
+from mirror.wire.cursor import Cursor
+from mirror.wire.transactions import decode, transactional_ids
+from tests.harness import fake_broker
+from tests.harness.fake_broker import LIST_TRANSACTIONS, METADATA, FakeBroker
+
+TOPIC = "topic"
+
+
+def listed(*names: str, error: int = 0) -> bytes:
+    """An answer to ListTransactions, version 0."""
+
+    def compact(text: str) -> bytes:
+        return bytes([len(text.encode()) + 1]) + text.encode()
+
+    each = b"".join(compact(name) + struct.pack(">q", 7) + compact("CompleteCommit") + b"\0" for name in names)
+    return b"\0" + struct.pack(">ih", 0, error) + b"\1" + bytes([len(names) + 1]) + each + b"\0"
+
+
+@pytest.fixture
+def two() -> Iterator[tuple[FakeBroker, FakeBroker]]:
+    with FakeBroker() as first, FakeBroker() as second:
+        yield first, second
+
+
+def serve(brokers: tuple[FakeBroker, FakeBroker], *answers: Callable[[], bytes]) -> None:
+    where = fake_broker.metadata(TOPIC, 1, {1: brokers[0].port, 2: brokers[1].port})
+    for broker, answer in zip(brokers, answers, strict=True):
+        broker.answers = lambda api, _, answer=answer: where if api == METADATA else answer()  # type: ignore[misc]
+
+
+def test_every_broker_is_asked(two: tuple[FakeBroker, FakeBroker]) -> None:
+    serve(two, lambda: listed("a-0", "b"), lambda: listed("a-1"))
+    assert transactional_ids(two[0].properties, TOPIC) == {"a-0", "a-1", "b"}
+    assert all(broker.count(LIST_TRANSACTIONS) == 1 for broker in two)
+
+
+def test_a_broker_that_loads_is_asked_again(two: tuple[FakeBroker, FakeBroker]) -> None:
+    serve(two, lambda: listed(error=14 if two[0].count(LIST_TRANSACTIONS) == 1 else 0), lambda: listed("a"))
+    assert transactional_ids(two[0].properties, TOPIC) == {"a"}
+    assert two[0].count(LIST_TRANSACTIONS) == 2
+
+
+def test_it_is_not_waited_for_ever(two: tuple[FakeBroker, FakeBroker], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "TIMEOUT", 0.1)
+    serve(two, lambda: listed(error=14), lambda: listed("a"))
+    with pytest.raises(Unavailable, match="loading"):
+        transactional_ids(two[0].properties, TOPIC)
+
+
+def test_what_a_broker_refuses(two: tuple[FakeBroker, FakeBroker], monkeypatch: pytest.MonkeyPatch) -> None:
+    serve(two, lambda: listed(error=35), lambda: listed("a"))
+    with pytest.raises(WireError, match="UNSUPPORTED_VERSION"):
+        transactional_ids(two[0].properties, TOPIC)
+    older = {key: versions for key, versions in fake_broker.VERSIONS.items() if key != LIST_TRANSACTIONS}
+    monkeypatch.setattr(fake_broker, "VERSIONS", older)
+    with pytest.raises(Unsupported, match=r"before Kafka 3\.0"):
+        transactional_ids(two[0].properties, TOPIC)
+
+
+@given(st.data())
+def test_a_damaged_answer_is_refused_or_decoded(data: st.DataObject) -> None:
+    answer = listed("a-0", "b" * 20, "c")
+    place = data.draw(st.integers(0, len(answer)))
+    nonsense = data.draw(st.binary(max_size=6))
+    try:
+        _, _, names = decode(Cursor(answer[:place] + nonsense + answer[place + len(nonsense) :]))
+    except Malformed:
+        return
+    assert all(isinstance(name, str) for name in names) and len(names) <= len(answer)
