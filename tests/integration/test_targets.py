@@ -106,8 +106,9 @@ def test_what_of_the_promise_each_setting_costs(flow: Pair, careless: LocalClust
     assert (outcome, said.split(":")[0]) == ("WARNING", flow.remote(lone))
     outcome, said, remedy = found["in-sync replicas"]
     assert outcome == "WARNING" and "min.insync.replicas=2" in remedy
-    names = {"topics to be created", *(f"{kind}.{flow.alias}.internal" for kind in ("mirror-control", "mirror-status"))}
-    assert set(said.split(": ")[0].split(", ")) == names | {f"mm2-offset-syncs.{flow.alias}.internal"}, said
+    own = ("mirror-control", "mirror-status", "mm2-offset-syncs", "mirror-offset-map")
+    names = {"topics to be created", *(f"{kind}.{flow.alias}.internal" for kind in own)}
+    assert set(said.split(": ")[0].split(", ")) == names, said
     outcome, said, _ = found["unclean elections"]
     assert outcome == "WARNING" and flow.remote(lone) in said and flow.remote(safe) not in said
     outcome, said, remedy = found["late records"]
