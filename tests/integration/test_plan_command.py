@@ -30,7 +30,8 @@ def test_what_is_to_be_created_changed_and_copied(pair: Pair, tmp_path: Path) ->
     assert (created, partitions, config["retention.ms"]) == (pair.remote(new), 2, "123456789")
     assert plan["grow"] == {pair.remote(grown): [1, 3]}
     assert plan["internal"] == [f"mirror-{kind}.{pair.alias}.internal" for kind in ("control", "status")] + [
-        f"{kind}.{pair.alias}.internal" for kind in ("mm2-offset-syncs", "mirror-offset-map")
+        *(f"{kind}.{pair.alias}.internal" for kind in ("mm2-offset-syncs", "mirror-offset-map")),
+        f"{pair.alias}.checkpoints.internal",
     ]
     found = {(p["topic"], p["partition"]): p for p in plan["partitions"]}
     assert {key: (p["committed"], p["start"], p["end"], p["records"], p["lost"]) for key, p in found.items()} == {
