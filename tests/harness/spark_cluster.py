@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import uuid
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -61,6 +62,12 @@ class SparkCluster:
     def sockets(self) -> list[Socket]:
         """All that the processes of the cluster listen on, its executors' among them."""
         return listening(processes.marked(self._mark))
+
+    def shows(self, found: Iterable[psutil.Process]) -> list[str]:
+        """The command lines, of these processes and the cluster's own, that have the secret."""
+        secret = self._secret["spark.authenticate.secret"]
+        running = (process for process in (*found, *processes.marked(self._mark)) if processes.is_alive(process))
+        return [str(process) for process in running if processes.command_holds(process, secret)]
 
     def kill(self, pid: int) -> None:
         """SIGKILL to one executor."""

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+import yaml
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
+from mirror.kafka.transactional_ids import transactional_id
+from mirror.model import Partition, Topic
+from mirror.target.position_renewal import renew
 from tests.chaos.commits import Commits
 from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer, mirror
-from tests.harness.load import Made
+from tests.harness.load import Made, producer
 from tests.harness.oracle import committed_position
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, DECIDED, Service
-from tests.harness.waiting import until
+from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
 
@@ -201,6 +208,37 @@ def test_a_position_that_went_back_is_not_believed(flows: Flows) -> None:
     pair.await_same(topic)
 
 
+def test_a_new_task_knows_a_position_from_its_last_report(flows: Flows) -> None:
+    """Of the task that has committed it nothing is left, and what stands in the group looks like mirror's own."""
+    pair = flows.fail
+    topic = copied(flows, pair, "forgotten")
+    consumer = Consumer({"bootstrap.servers": pair.target, "group.id": pair.group, "log_level": 0})
+    (ours,) = consumer.committed([TopicPartition(pair.remote(topic), 0)], 30)
+    consumer.commit(offsets=[TopicPartition(pair.remote(topic), 0, 5, ours.metadata)], asynchronous=False)
+    consumer.close()
+    for worker in flows.service.worker_pids():
+        os.kill(worker, signal.SIGKILL)
+    produce(pair, topic, range(100, 105))
+    flows.blocked(topic, f"the position in group {pair.group} went back from 100 to 5")
+    flows.resume(topic, "--continue")
+    pair.await_same(topic)
+    pair.assert_settled(topic)
+
+
+@pytest.mark.parametrize(("how", "first"), [(("--from-start",), 0), (("--partition", 0, "--at", 42), 42)])
+def test_a_position_that_vanished_is_replaced_by_what_somebody_says(
+    flows: Flows, how: tuple[str | int, ...], first: int
+) -> None:
+    """What is copied then comes again, and nothing is missing."""
+    pair = flows.fail
+    topic = copied(flows, pair, f"vanished-{first}")
+    topics.delete_group(pair.target, pair.group)
+    produce(pair, topic, range(100, 105))
+    flows.blocked(topic, f"the position in group {pair.group} is gone, it was 100")
+    flows.resume(topic, *how)
+    flows.service.wait_for("again", lambda: values(pair, topic) == [*range(100), *range(first, 105)])
+
+
 def test_a_position_from_before_is_adopted_once(flows: Flows) -> None:
     pair = flows.fail
     topic = copied(flows, pair, "adopted")
@@ -250,3 +288,41 @@ def test_positions_of_idle_and_of_excluded_topics_are_kept(
         produce(pair, excluded, range(10, 15))
         pair.await_same(excluded)
     assert len(oracle.read(pair.target, pair.remote(excluded))[0]) == 15
+
+
+def test_a_renewal_fences_who_copies_the_partition_meanwhile(pair: Pair, tmp_path: Path) -> None:
+    """So it can't put an older position over one that is being committed."""
+    file = tmp_path / "mirror.yaml"
+    file.write_text(yaml.safe_dump(pair.settings()))
+    flow = load(file, {}).flows[0]
+    name = pair.topic("retired")
+    remote = topics.create(pair.target, pair.remote(name))
+    topics.create(pair.target, flow.control_topic)
+    topics.commit(pair.target, pair.group, remote, {0: 5}, topics.ours(pair.source, name))
+    to = producer(pair.target, transactional_id=transactional_id(flow, remote, 0), message_timeout_ms=30_000)
+    to.init_transactions(PATIENCE)
+    to.begin_transaction()
+    to.produce(remote, b"copied", partition=0)
+    assert to.flush(PATIENCE) == 0
+    retired = Topic(remote, topics.topic_id(pair.source, name), 1, 1, topics.topic_id(pair.target, remote))
+    assert list(renew(flow, {name: retired})) == [Partition(name, 0)]
+    with pytest.raises(KafkaException, match="fenced"):
+        to.commit_transaction(PATIENCE)
+    assert oracle.count(oracle.read(pair.target, remote)) == 0
+    assert committed_position(pair.target, pair.group, remote, 0) == 5
+
+
+def test_a_remote_topic_that_was_deleted_while_no_service_ran(pair: Pair, tmp_path: Path) -> None:
+    """The last plan still knows it by its id."""
+    topic = pair.topic("away")
+    produce(pair, topic, range(10))
+    with pair.service(tmp_path) as service:
+        pair.await_same(topic)
+        service.wait_for("reported", lambda: service.positions(topic).get(0) == 10)
+        assert service.terminate() == 0, service.tail()
+    topics.delete(pair.target, pair.remote(topic))
+    with pair.service(tmp_path) as service:
+        said = service.wait_for_event(BLOCKED, topic=topic)
+        assert "is not the topic that had the copy: it was deleted" in said["reason"]
+        assert not topics.partitions(pair.target, pair.remote(topic)), "it was made again"
+        assert service.terminate() == 0, service.tail()

@@ -40,6 +40,7 @@ def test_an_executor_is_killed_under_load(pair: Pair, tmp_path: Path) -> None:
             sockets = listening(service.processes()) + cluster.sockets()
             assert before | {service.jvm_pid} <= {socket.pid for socket in sockets}
             assert given_away(sockets, PASSWORD) == (False, False), "who does not know the secret gets nothing"
+            assert not cluster.shows(service.processes()), "who lists the machine's processes does not learn it"
             cluster.kill(min(before))
             service.wait_for("another executor has taken its place", spread)
             assert len(set(cluster.executors()) - before) == 1

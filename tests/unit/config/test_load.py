@@ -7,6 +7,8 @@ import json
 import os
 import pickle
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from mirror.config.load import json_schema, load
 from mirror.config.model import seconds, size, start
 from mirror.errors import ConfigError
 from mirror.kafka.clients import transactional_properties
+from tests.harness.waiting import PATIENCE
 
 EXAMPLE = Path(__file__).parents[3] / "config.example.yaml"
 
@@ -691,6 +694,16 @@ def test_an_anchor_may_be_used_ten_thousands_of_times(tmp_path: Path) -> None:
     whole = f"clusters:\n{clusters}flows:\n  - &shared {{{ends[0]}, {shared}}}\n{''.join(flows)}"
     loaded = read(tmp_path, whole)
     assert len(loaded.flows) == 380 and all(len(flow.topics) == 100 for flow in loaded.flows)
+
+
+@pytest.mark.parametrize("form", ["[{}]", "{{<<: [{}]}}"], ids=["lists", "merges"])
+def test_what_stands_for_a_billion_values_is_refused_before_it_is_made(tmp_path: Path, form: str) -> None:
+    """By a process with little memory: without a limit it would take all that the machine has."""
+    file = tmp_path / "config.yaml"
+    file.write_text(laughs(form), encoding="utf-8")
+    command = f"ulimit -v {2**20}; exec {sys.executable} -m mirror validate -c {file}"
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert ended.returncode == 2 and "config.yaml:8: aliases repeat" in ended.stderr, ended.stderr[-500:]
 
 
 def test_of_several_merged_mappings_the_first_wins(tmp_path: Path) -> None:

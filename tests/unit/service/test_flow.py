@@ -1,0 +1,66 @@
+"""What is made of reports for people and for balance stops no flow, whatever goes wrong with it."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mirror.control.reports import Report
+from mirror.service import flow as module
+from mirror.service.flow import FlowRunner
+from mirror.text import BUG
+from tests.unit.control.test_reports import report
+
+
+class Figures:
+    """The status of a flow whose figures can't be made."""
+
+    ignored = 0
+
+    def bytes_per_second(self) -> dict[Any, float]:
+        raise ZeroDivisionError
+
+    def absorb(self, _: list[Report]) -> None:
+        raise ZeroDivisionError
+
+
+class Reader:
+    """The status topic. There is one report, and then the service stops."""
+
+    ignored = 0
+
+    def __init__(self, stopping: threading.Event) -> None:
+        self._stopping = stopping
+        self.closed = False
+
+    def poll(self, _: float) -> list[Report]:
+        self._stopping.set()
+        return [report(1)]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def runner() -> Any:
+    """As much of a FlowRunner as these methods touch."""
+    return SimpleNamespace(
+        status=Figures(), failure=None, _flow=None, _stopping=threading.Event(), _where={"flow": "a->b"}
+    )
+
+
+def test_a_plan_needs_no_figures(runner: Any, caplog: pytest.LogCaptureFixture) -> None:
+    assert FlowRunner._weights(runner) == {}
+    assert [record.getMessage() for record in caplog.records] == [BUG]
+
+
+def test_reports_are_followed_on(
+    runner: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = Reader(runner._stopping)
+    monkeypatch.setattr(module, "StatusReader", lambda _: reader)
+    FlowRunner._follow_status(runner)
+    assert [record.getMessage() for record in caplog.records] == [BUG] and reader.closed
