@@ -141,7 +141,7 @@ class FlowChecks:
             yield self._transaction_timeout(broker)
         minutes = int(broker["offsets.retention.minutes"])
         said = f"the target keeps positions for {minutes / 1440:g} days after the service has stopped"
-        remedy = "raise offsets.retention.minutes: after a longer stop the positions are gone, and the partitions wait for a decision"
+        remedy = "raise offsets.retention.minutes: a longer stop loses positions, and partitions wait for a decision"
         short = minutes < RETENTION
         yield self._check("positions", "WARNING" if short else "OK", said, remedy if short else "")
         yield self._replication(broker)
