@@ -217,7 +217,7 @@ class TransactionSession:
     def _check_timestamps(self) -> None:
         """Raise PartitionError if the target replaced the timestamp of the first, the last or a synced record.
 
-        If its first answer is lost, a broker answers the repeated batch with the batch's own newest timestamp. So a
+        A broker that gets a batch again answers with the batch's own newest timestamp, as if it were its time. So a
         time equal to one that we sent proves nothing. mirror copies the batch again to find out.
         """
         if not self._restamped:
