@@ -165,8 +165,8 @@ class MapMarks:
     """Decides for one producer session of a partition which transactions get an entry.
 
     A transaction gets one if it is the session's first, if the upstream offsets before it or within it have a gap, if
-    `every` records have none, or if the map's end is not known. `every` 1 gives each transaction an entry: then nothing has to be counted, which is
-    wrong where compaction removes records of the remote topic.
+    `every` records have none, or if the map's end is not known. `every` 1 gives each transaction an entry: then nothing
+    has to be counted, which is wrong where compaction removes records of the remote topic.
     """
 
     def __init__(self, every: int = EVERY) -> None:
