@@ -48,7 +48,12 @@ class Reader:
 def runner() -> Any:
     """As much of a FlowRunner as these methods touch."""
     return SimpleNamespace(
-        status=Figures(), failure=None, _flow=None, _stopping=threading.Event(), _where={"flow": "a->b"}
+        status=Figures(),
+        failure=None,
+        _flow=None,
+        _stopping=threading.Event(),
+        _status_was_made_again=threading.Event(),
+        _where={"flow": "a->b"},
     )
 
 
@@ -61,6 +66,6 @@ def test_reports_are_followed_on(
     runner: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = Reader(runner._stopping)
-    monkeypatch.setattr(module, "StatusReader", lambda _: reader)
+    monkeypatch.setattr(module, "StatusReader", lambda *_: reader)
     FlowRunner._follow_status(runner)
     assert [record.getMessage() for record in caplog.records] == [BUG] and reader.closed
