@@ -158,7 +158,7 @@ def chosen(
 
 
 def _knowledge(position: Position) -> tuple[tuple[int, int], bool]:
-    """Orders positions: by progress, and of two that are equal a reported one comes before one that has `map_end`."""
+    """The key by which the newest position is chosen. Of two with the same progress, the one with `map_end` wins."""
     return position.progress, position.map_end is not None
 
 

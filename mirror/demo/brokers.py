@@ -31,7 +31,7 @@ from mirror.spark.java import java
 
 _START_SECONDS, _STOP_SECONDS = 60.0, 15.0
 
-_LOG4J = """\
+LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.out.ref = out
 appender.out.type = Console
@@ -93,7 +93,7 @@ class Broker:
         Raises SetupError, with the end of the broker's log, if that takes more than a minute.
         """
         (self._directory / "tmp").mkdir(parents=True, exist_ok=True)
-        (self._directory / "log4j2.properties").write_text(_LOG4J)
+        (self._directory / "log4j2.properties").write_text(LOG4J)
         settings = self._directory / "server.properties"
         settings.write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()))
         atexit.register(self.kill)

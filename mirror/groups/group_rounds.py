@@ -54,7 +54,7 @@ class GroupRounds:
 
     def _work(self, stopping: threading.Event) -> None:
         groups = self._flow.groups
-        with closing(GroupSync(self._flow, groups.sync)) as sync, closing(CheckpointWriter(self._flow)) as checkpoints:
+        with closing(GroupSync(self._flow)) as sync, closing(CheckpointWriter(self._flow)) as checkpoints:
             while not stopping.is_set():
                 began = time.monotonic()
                 self._round(sync, checkpoints)

@@ -86,8 +86,8 @@ def choose(translation: Translation, end: Translation, before: int | None, activ
 
 
 @dataclass(frozen=True, slots=True)
-class _Round:
-    """What a round knows of the clusters."""
+class _Clusters:
+    """What a round has found out about both clusters."""
 
     ends: Mapping[Partition, int]  # of the source's partitions
     inactive: Collection[str]  # groups without members on the target
@@ -129,7 +129,7 @@ class GroupSync:
         if mirrored:
             self._translator.refresh(sorted(mirrored))
         inactive = self._target.inactive_groups(offsets) if self._flow.groups.sync and mirrored else set()
-        about = _Round(ends, inactive, renew_interval)
+        about = _Clusters(ends, inactive, renew_interval)
         found: list[GroupOffset] = []
         self._away = 0
         for name, some in offsets.items():
@@ -167,7 +167,7 @@ class GroupSync:
         if self._away > AWAY_MAX:
             raise error
 
-    def _sync(self, group: str, offsets: Mapping[Partition, Committed], about: _Round) -> list[GroupOffset]:
+    def _sync(self, group: str, offsets: Mapping[Partition, Committed], about: _Clusters) -> list[GroupOffset]:
         """One group. What a cluster refuses is the reason of all its partitions, and ends nothing else."""
         translated = {partition: self._translated(partition, at.offset) for partition, at in sorted(offsets.items())}
         try:
@@ -200,15 +200,18 @@ class GroupSync:
         """The group's offsets on the target, and why those of some partitions are not known."""
         if not self._flow.groups.sync:
             return {}, {}
-        remote = {p: (self._policy.remote_topic(p.topic), p.partition) for p in partitions}
-        return offsets_of(self._flow.target, group, remote)
+        return offsets_of(self._flow.target, group, self._remotes(partitions))
+
+    def _remotes(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[str, int]]:
+        """The remote partition of each source partition."""
+        return {each: (self._policy.remote_topic(each.topic), each.partition) for each in partitions}
 
     def _chosen(
         self,
         group: str,
         translated: Mapping[Partition, tuple[Translation, Translation]],
         before: Mapping[Partition, Committed],
-        about: _Round,
+        about: _Clusters,
     ) -> dict[Partition, Choice]:
         active = self._flow.groups.sync and group not in about.inactive
         offsets = {partition: there.offset for partition, there in before.items()}
@@ -220,7 +223,7 @@ class GroupSync:
         offsets: Mapping[Partition, Committed],
         chosen: Mapping[Partition, Choice],
         before: Mapping[Partition, Committed],
-        about: _Round,
+        about: _Clusters,
     ) -> dict[Partition, Committed]:
         """Commit on the target what may be committed and is due. Returns what is there afterwards, of these."""
         if not self._commits or group not in about.inactive:
@@ -232,7 +235,7 @@ class GroupSync:
         }
         due = {p: at for p, at in wanted.items() if self._is_due(group, p, before.get(p), at, about.renew_interval)}
         if due:
-            remote = {p: (self._policy.remote_topic(p.topic), p.partition) for p in due}
+            remote = self._remotes(due)
             commit(
                 self._flow.target, group, [TopicPartition(*remote[p], at.offset, at.metadata) for p, at in due.items()]
             )
@@ -252,7 +255,7 @@ def _lag(ends: Mapping[Partition, int], partition: Partition, at: Committed) -> 
 
 
 def _untranslated(
-    group: str, offsets: Mapping[Partition, Committed], about: _Round, outcome: Outcome, reason: str
+    group: str, offsets: Mapping[Partition, Committed], about: _Clusters, outcome: Outcome, reason: str
 ) -> list[GroupOffset]:
     return [
         GroupOffset(group, p, at, _lag(about.ends, p, at), None, None, outcome, reason) for p, at in offsets.items()

@@ -1,4 +1,4 @@
-"""A thread for what only the flow leader does beside the copying. A defect in it ends neither of both."""
+"""A thread for what only the flow leader does beside the copying. A defect in it ends neither thread nor copying."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of remote topics that matter to the copy: who replaces the timestamps of records, and who is compacted."""
+"""Looks for remote topics that replace the timestamps of records, and for those that are compacted."""
 
 from __future__ import annotations
 

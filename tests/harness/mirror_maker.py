@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from mirror.demo.brokers import free_port
+from mirror.demo.brokers import LOG4J, free_port
 from mirror.demo.jvm import SHORT_LIVED
 from mirror.demo.kafka_jars import MIRROR_MAKER, classpath
 from mirror.demo.subprocesses import spawn
@@ -19,14 +19,6 @@ from tests.harness.waiting import PATIENCE
 
 MAIN = "org.apache.kafka.connect.mirror.MirrorMaker"
 IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
-LOG4J = """\
-rootLogger.level = warn
-rootLogger.appenderRef.out.ref = out
-appender.out.type = Console
-appender.out.name = out
-appender.out.layout.type = PatternLayout
-appender.out.layout.pattern = %d %p %c{1}: %m%n
-"""
 # Without what these tests do not need: heartbeats, checkpoints, three replicas, a search for plug-ins.
 COMMON: Mapping[str, object] = {
     "plugin.discovery": "service_load",
