@@ -69,9 +69,9 @@ class GroupRounds:
         except MirrorError as error:
             if self._why.is_new(str(error)):
                 said = {**where, "reason": str(error)}
-                log.warning("groups can't be looked at now, the next round tries again", extra=said)
+                log.warning("group round failed, the next one tries again", extra=said)
         else:
             if self._why.clear():
-                log.info("groups are looked at again", extra=where)
+                log.info("group rounds succeed again", extra=where)
             result = Round(time.time(), found, self._flow.groups.sync)
             self._thread.tell(lambda: self._tell(result))

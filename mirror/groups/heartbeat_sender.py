@@ -42,10 +42,10 @@ class HeartbeatSender:
 
     def _work(self, stopping: threading.Event) -> None:
         flow = self._flow
-        producer = OwnTopicProducer(flow.source)
+        admin, producer = ClusterAdmin(flow.source), OwnTopicProducer(flow.source)
         exists = False
         while not stopping.is_set():
-            exists = exists or self._create_topic()
+            exists = exists or self._create_topic(admin)
             if exists:
                 beat = Heartbeat(flow.source.alias, flow.target.alias, int(time.time() * 1000))
                 try:
@@ -57,12 +57,12 @@ class HeartbeatSender:
             stopping.wait(flow.heartbeats.interval)
         producer.flush(CLOSE_TIMEOUT)
 
-    def _create_topic(self) -> bool:
+    def _create_topic(self, admin: ClusterAdmin) -> bool:
         """True if the topic exists, now at least."""
         factor = self._flow.internal_replication_factor
         topic = NewTopic(HEARTBEATS, 1, factor, config={"cleanup.policy": "compact"})
         try:
-            refused = ClusterAdmin(self._flow.source).create_topics([topic]).get(HEARTBEATS)
+            refused = admin.create_topics([topic]).get(HEARTBEATS)
         except ClusterAway as error:
             self._say(str(error))
             return False
