@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,10 @@ class Pair:
     def flow(self) -> str:
         """The flow's name in the log."""
         return f"{self.alias}->backup"
+
+    def other(self, name: str) -> Pair:
+        """Another flow between the same clusters, for a scenario that runs at the same time."""
+        return replace(self, alias=f"{self.alias}{name}", prefix=f"{name}-{self.prefix}")
 
     def settings(self, flow: Mapping[str, Any] | None = None, **top: Any) -> configuration.Settings:
         """The configuration that mirrors them."""

@@ -60,6 +60,8 @@ class Service:
         self._environment = {**os.environ, **(environment or {}), processes.MARK: self._mark}
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
+        self._stopping, self._stops = threading.Lock(), 0
+        self._stopped: set[int] = set()
 
     def start(self) -> Service:
         """Start, and return once it answers HTTP; Spark is not up by then."""
@@ -255,15 +257,21 @@ class Service:
 
         A fetch that was under way waits at the broker, and would be answered with the first records that come: into the
         socket, where the task finds them later. The broker answers it after `fetch.wait.max.ms` in any case.
+
+        Several threads may stop them at the same time: they go on after the last one.
         """
-        workers = self.worker_pids()
-        for worker in workers:
-            os.kill(worker, signal.SIGSTOP)
+        with self._stopping:
+            self._stops += 1
+            self._stopped.update(workers := self.worker_pids())
+            for worker in workers:
+                os.kill(worker, signal.SIGSTOP)
         stopped = time.monotonic()
-        until("no fetch is under way", lambda: time.monotonic() > stopped + 2 * FETCH_WAIT)
         try:
+            until("no fetch is under way", lambda: time.monotonic() > stopped + 2 * FETCH_WAIT)
             yield
         finally:
-            for worker in workers:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(worker, signal.SIGCONT)
+            with self._stopping:
+                self._stops -= 1
+                while not self._stops and self._stopped:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(self._stopped.pop(), signal.SIGCONT)

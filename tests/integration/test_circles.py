@@ -27,6 +27,7 @@ from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Made, produce
 from tests.harness.service import FLOW_BLOCKED, Event, Service
+from tests.harness.together import in_turn, together
 from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
@@ -95,7 +96,26 @@ def state(service: Service, a: str, b: str) -> str:
     )
 
 
-def test_a_failback_waits_for_a_minute_of_silence_and_the_first_flow_does_not_come_back(
+def test_flows_that_do_not_go_together(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """The failback waits for a minute, and the others come meanwhile.
+
+    The flow that meets another is between other clusters than the failback, which would doubt its strange one, too.
+    """
+    east, west = source_cluster, target_cluster
+    with LocalCluster("third", tmp_path) as third:
+        together(
+            partial(failback_waits_and_the_first_flow_does_not_come_back, east, west, tmp_path),
+            in_turn(
+                partial(a_running_flow_that_meets_another_stops_until_that_one_is_gone, third, west, tmp_path),
+                partial(of_flows_that_start_at_once_one_of_each_two_goes_on, east, west, tmp_path),
+                partial(a_circle_of_three_clusters_is_not_closed, east, west, third, tmp_path),
+            ),
+        )
+
+
+def failback_waits_and_the_first_flow_does_not_come_back(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """Two services copy each other's topic under its own name: whoever comes second waits."""
@@ -142,7 +162,7 @@ def test_a_failback_waits_for_a_minute_of_silence_and_the_first_flow_does_not_co
             assert not again.noise and not back.noise
 
 
-def test_a_running_flow_that_meets_another_stops_until_that_one_is_gone(
+def a_running_flow_that_meets_another_stops_until_that_one_is_gone(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """The other one did not look, as an older mirror would not: it has a plan, and reports."""
@@ -191,7 +211,7 @@ def test_a_running_flow_that_meets_another_stops_until_that_one_is_gone(
         assert not service.noise
 
 
-def test_of_flows_that_start_at_once_one_of_each_two_goes_on(
+def of_flows_that_start_at_once_one_of_each_two_goes_on(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """A circle, two flows that write one topic, and one cluster under two aliases: each a flow of either service."""
@@ -261,35 +281,33 @@ def flows(service: Service) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_circle_of_three_clusters_is_not_closed(
-    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+def a_circle_of_three_clusters_is_not_closed(
+    east: LocalCluster, west: LocalCluster, third: LocalCluster, tmp_path: Path
 ) -> None:
     run = uuid.uuid4().hex[:4]
     a, b, c, topic = f"a{run}", f"b{run}", f"c{run}", f"three-{run}"
-    east, west = source_cluster, target_cluster
     topics.create(east.bootstrap, topic)
     produce(east.bootstrap, topic, numbers("first", 10))
-    with LocalCluster("third", tmp_path) as third:
-        ways = settings((a, east, b, west, topic, IDENTITY), (b, west, c, third, topic, IDENTITY))
-        with Service(ways, tmp_path) as service:
-            service.wait_for("copied", lambda: values(third, topic) == texts("first", 10))
-            ids = [cluster_id(cluster.bootstrap) for cluster in (east, west)]
+    ways = settings((a, east, b, west, topic, IDENTITY), (b, west, c, third, topic, IDENTITY))
+    with Service(ways, tmp_path) as service:
+        service.wait_for("copied", lambda: values(third, topic) == texts("first", 10))
+        ids = [cluster_id(cluster.bootstrap) for cluster in (east, west)]
 
-            def origins() -> list[str]:
-                """Of the topic on the third cluster, as the plan of the last way says."""
-                records = oracle.read(third.bootstrap, f"mirror-control.{b}.internal")[0]
-                plans = [json.loads(record.value or b"") for record in records if record.key == b"plan"]
-                return plans[-1]["origins"][topic] if plans else []
+        def origins() -> list[str]:
+            """Of the topic on the third cluster, as the plan of the last way says."""
+            records = oracle.read(third.bootstrap, f"mirror-control.{b}.internal")[0]
+            plans = [json.loads(record.value or b"") for record in records if record.key == b"plan"]
+            return plans[-1]["origins"][topic] if plans else []
 
-            service.wait_for("it knows the first cluster, too", lambda: origins() == sorted(ids))
-            with Service(settings((c, third, a, east, topic, IDENTITY)), tmp_path) as closing:
-                why = f"in a cycle: {topic} of {c} comes from {a}"
-                refused(closing, f"{c}->{a}", f"{b}->{c}", why)
-                settle(closing)
-                assert closing.terminate() == 0, closing.tail()
-            for cluster in (east, west, third):
-                assert values(cluster, topic) == texts("first", 10)
-            assert service.terminate() == 0, service.tail()
+        service.wait_for("it knows the first cluster, too", lambda: origins() == sorted(ids))
+        with Service(settings((c, third, a, east, topic, IDENTITY)), tmp_path) as closing:
+            why = f"in a cycle: {topic} of {c} comes from {a}"
+            refused(closing, f"{c}->{a}", f"{b}->{c}", why)
+            settle(closing)
+            assert closing.terminate() == 0, closing.tail()
+        for cluster in (east, west, third):
+            assert values(cluster, topic) == texts("first", 10)
+        assert service.terminate() == 0, service.tail()
 
 
 # Without a service: what is made of what stands on the control topics.

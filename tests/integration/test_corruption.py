@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.harness.command import answer
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, PASSED_OVER, Service
+from tests.harness.together import together
 
 pytestmark = pytest.mark.slow
 
@@ -94,8 +96,22 @@ def flows(
         assert not service.noise, service.tail()
 
 
-@pytest.mark.parametrize("tail", TAILS)
-def test_a_damaged_batch_stops_its_partition_alone(flows: Flows, tail: str) -> None:
+def test_damaged_batches(flows: Flows) -> None:
+    """The flow that stops does one after the other: it counts what is blocked."""
+
+    def stops() -> None:
+        for tail in TAILS:
+            a_damaged_batch_stops_its_partition_alone(flows, tail)
+        the_first_batch_ever(flows, flows.fail, "failed CRC32C check")
+
+    together(
+        stops,
+        *(partial(a_damaged_batch_is_passed_over, flows, tail) for tail in TAILS),
+        partial(the_first_batch_ever, flows, flows.unchecked, "Decompression"),
+    )
+
+
+def a_damaged_batch_stops_its_partition_alone(flows: Flows, tail: str) -> None:
     pair, service = flows.fail, flows.service
     topic = flows.begin(pair, tail)
     reason = service.wait_for_event(BLOCKED, topic=topic)["reason"]
@@ -120,8 +136,7 @@ def test_a_damaged_batch_stops_its_partition_alone(flows: Flows, tail: str) -> N
     service.wait_for("it goes on", lambda: not service.metric("mirror_partitions", source=pair.alias, state="blocked"))
 
 
-@pytest.mark.parametrize("tail", TAILS)
-def test_a_damaged_batch_is_passed_over(flows: Flows, tail: str) -> None:
+def a_damaged_batch_is_passed_over(flows: Flows, tail: str) -> None:
     pair = flows.skip
     topic = flows.begin(pair, tail)
     assert RANGE in flows.service.wait_for_event(PASSED_OVER, topic=topic)["reason"]
@@ -129,10 +144,8 @@ def test_a_damaged_batch_is_passed_over(flows: Flows, tail: str) -> None:
     flows.await_counted(topic)
 
 
-@pytest.mark.parametrize(("name", "why"), [("rotfail", "failed CRC32C check"), ("rotunchecked", "Decompression")])
-def test_the_first_batch_ever(flows: Flows, name: str, why: str) -> None:
+def the_first_batch_ever(flows: Flows, pair: Pair, why: str) -> None:
     """There is no position yet: it is committed before it, so that a later start finds the same."""
-    (pair,) = [pair for pair in flows.all if pair.alias == name]
     topic = pair.topic("first-ever")
     with flows.service.workers_stopped():
         pair.produce(topic, Made(b"key", written(0) + b"x" * 100), compression_type="gzip")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from tests.harness.load import Made, producer
 from tests.harness.oracle import committed_position
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, DECIDED, Service
+from tests.harness.together import in_turn, together
 from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
@@ -104,7 +106,29 @@ def delete_remote(flows: Flows, pair: Pair, topic: str) -> None:
     flows.blocked(topic, "is not the topic that had the copy: it was deleted")
 
 
-def test_a_deleted_remote_topic_is_not_made_again(flows: Flows) -> None:
+def test_decisions(
+    flows: Flows, source_cluster: LocalCluster, forgetful: LocalCluster, pair: Pair, prefix: str, tmp_path: Path
+) -> None:
+    """Those on whose way nothing happens to the others' positions or tasks."""
+    scenarios = (
+        a_deleted_remote_topic_is_not_made_again,
+        a_deleted_remote_topic_is_gone_on_with_where_somebody_says,
+        another_remote_topic_of_the_name_stops_what_is_being_copied,
+        by_policy_a_deleted_remote_topic_is_made_again,
+        a_position_that_somebody_else_committed_is_not_believed,
+        a_position_that_went_back_is_not_believed,
+        a_position_from_before_is_adopted_once,
+    )
+    together(
+        in_turn(
+            partial(positions_of_idle_and_of_excluded_topics_are_kept, source_cluster, forgetful, prefix, tmp_path),
+            partial(a_remote_topic_that_was_deleted_while_no_service_ran, pair.other("away"), tmp_path),
+        ),
+        *(partial(each, flows) for each in scenarios),
+    )
+
+
+def a_deleted_remote_topic_is_not_made_again(flows: Flows) -> None:
     pair = flows.fail
     topic = copied(flows, pair, "deleted")
     delete_remote(flows, pair, topic)
@@ -119,7 +143,7 @@ def test_a_deleted_remote_topic_is_not_made_again(flows: Flows) -> None:
     pair.assert_settled(topic)
 
 
-def test_a_deleted_remote_topic_is_gone_on_with_where_somebody_says(flows: Flows) -> None:
+def a_deleted_remote_topic_is_gone_on_with_where_somebody_says(flows: Flows) -> None:
     pair = flows.fail
     names = {"--continue": "continued", "--at": "at"}
     both = {how: copied(flows, pair, name) for how, name in names.items()}
@@ -140,7 +164,7 @@ def test_a_deleted_remote_topic_is_gone_on_with_where_somebody_says(flows: Flows
     flows.service.wait_for("and on", lambda: values(pair, both["--continue"]) == [*range(100, 140)])
 
 
-def test_another_remote_topic_of_the_name_stops_what_is_being_copied(flows: Flows) -> None:
+def another_remote_topic_of_the_name_stops_what_is_being_copied(flows: Flows) -> None:
     """Under load, while its producer is open: what comes before anybody notices is in the new topic, told as such."""
     pair = flows.fail
     topic = copied(flows, pair, "swapped")
@@ -153,7 +177,7 @@ def test_another_remote_topic_of_the_name_stops_what_is_being_copied(flows: Flow
     flows.service.wait_for("from 105", lambda: values(pair, topic)[-15:] == [*range(105, 120)])
 
 
-def test_by_policy_a_deleted_remote_topic_is_made_again(flows: Flows) -> None:
+def by_policy_a_deleted_remote_topic_is_made_again(flows: Flows) -> None:
     pair = flows.skip
     topic = copied(flows, pair, "skipped")
     topics.delete(pair.target, pair.remote(topic))
@@ -184,7 +208,7 @@ def test_a_position_that_vanished_is_not_begun_anew(flows: Flows) -> None:
     pair.await_same(topic)
 
 
-def test_a_position_that_somebody_else_committed_is_not_believed(flows: Flows) -> None:
+def a_position_that_somebody_else_committed_is_not_believed(flows: Flows) -> None:
     pair = flows.fail
     topic = copied(flows, pair, "foreign")
     topics.commit(pair.target, pair.group, pair.remote(topic), {0: 5})
@@ -194,7 +218,7 @@ def test_a_position_that_somebody_else_committed_is_not_believed(flows: Flows) -
     pair.await_same(topic)
 
 
-def test_a_position_that_went_back_is_not_believed(flows: Flows) -> None:
+def a_position_that_went_back_is_not_believed(flows: Flows) -> None:
     """Even with mirror's own metadata, such as a tool that restores positions has kept."""
     pair = flows.fail
     topic = copied(flows, pair, "back")
@@ -225,21 +249,23 @@ def test_a_new_task_knows_a_position_from_its_last_report(flows: Flows) -> None:
     pair.assert_settled(topic)
 
 
-@pytest.mark.parametrize(("how", "first"), [(("--from-start",), 0), (("--partition", 0, "--at", 42), 42)])
-def test_a_position_that_vanished_is_replaced_by_what_somebody_says(
-    flows: Flows, how: tuple[str | int, ...], first: int
-) -> None:
+def test_a_position_that_vanished_is_replaced_by_what_somebody_says(flows: Flows) -> None:
     """What is copied then comes again, and nothing is missing."""
     pair = flows.fail
-    topic = copied(flows, pair, f"vanished-{first}")
+    says: dict[int, tuple[str | int, ...]] = {0: ("--from-start",), 42: ("--partition", 0, "--at", 42)}
+    names = {first: copied(flows, pair, f"vanished-{first}") for first in says}
     topics.delete_group(pair.target, pair.group)
-    produce(pair, topic, range(100, 105))
-    flows.blocked(topic, f"the position in group {pair.group} is gone, it was 100")
-    flows.resume(topic, *how)
-    flows.service.wait_for("again", lambda: values(pair, topic) == [*range(100), *range(first, 105)])
+    for topic in names.values():
+        produce(pair, topic, range(100, 105))
+    for first, topic in names.items():
+        flows.blocked(topic, f"the position in group {pair.group} is gone, it was 100")
+        flows.resume(topic, *says[first])
+    for first, topic in names.items():
+        wanted = [*range(100), *range(first, 105)]
+        flows.service.wait_for("again", lambda at=topic, all_=wanted: values(pair, at) == all_)  # type: ignore[misc]
 
 
-def test_a_position_from_before_is_adopted_once(flows: Flows) -> None:
+def a_position_from_before_is_adopted_once(flows: Flows) -> None:
     pair = flows.fail
     topic = copied(flows, pair, "adopted")
     source_id = topics.topic_id(pair.source, topic)
@@ -264,7 +290,7 @@ def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster
         yield cluster
 
 
-def test_positions_of_idle_and_of_excluded_topics_are_kept(
+def positions_of_idle_and_of_excluded_topics_are_kept(
     source_cluster: LocalCluster, forgetful: LocalCluster, prefix: str, tmp_path: Path
 ) -> None:
     pair = Pair(source_cluster.bootstrap, forgetful.bootstrap, f"k{prefix[-7:-1]}", prefix)
@@ -312,7 +338,7 @@ def test_a_renewal_fences_who_copies_the_partition_meanwhile(pair: Pair, tmp_pat
     assert committed_position(pair.target, pair.group, remote, 0) == 5
 
 
-def test_a_remote_topic_that_was_deleted_while_no_service_ran(pair: Pair, tmp_path: Path) -> None:
+def a_remote_topic_that_was_deleted_while_no_service_ran(pair: Pair, tmp_path: Path) -> None:
     """The last plan still knows it by its id."""
     topic = pair.topic("away")
     produce(pair, topic, range(10))

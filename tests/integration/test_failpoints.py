@@ -90,7 +90,14 @@ def test_a_recovery_that_fails_too_is_tried_again(flow: Pair, service: Service, 
     assert "RuntimeError: before-recovery" in defect["exception"]
 
 
-def test_the_position_of_an_idle_partition_is_committed_again(flow: Pair, service: Service) -> None:
+def test_positions_are_committed_again(flow: Pair, service: Service) -> None:
+    together(
+        partial(position_of_an_idle_partition_is_committed_again, flow, service),
+        *(partial(position_is_committed_again, flow, service, why) for why in ("refused", "lost", "lost-and-paused")),
+    )
+
+
+def position_of_an_idle_partition_is_committed_again(flow: Pair, service: Service) -> None:
     """Or the broker forgets it, as a group without members, after `offsets.retention.minutes`."""
     topic = flow.topic("idle")
     flow.produce(topic, Made(None, b"alone"))
@@ -100,14 +107,8 @@ def test_the_position_of_an_idle_partition_is_committed_again(flow: Pair, servic
     flow.assert_settled(topic)
 
 
-def test_the_position_of_a_partition_that_can_not_go_on_is_committed_again(flow: Pair, service: Service) -> None:
-    """Or once the broker has forgotten it, all would be copied again from the flow's start."""
-    together(
-        *(partial(position_is_committed_again, flow, service, why) for why in ("refused", "lost", "lost-and-paused"))
-    )
-
-
 def position_is_committed_again(flow: Pair, service: Service, why: str) -> None:
+    """Of a partition that can't go on. Else, once the broker has forgotten it, all would be copied again."""
     topic = flow.topic(why)
     flow.produce(topic, Made(None, b"first"))
     flow.await_same(topic)

@@ -6,6 +6,7 @@ The client library gives headers with a hole in place of the name, and a process
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.harness.command import answer
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, REFUSED, Service
+from tests.harness.together import together
 
 pytestmark = pytest.mark.slow
 
@@ -100,7 +102,16 @@ def produce_raw(bootstrap: str, topic: str) -> None:
     raw_headers.produce(bootstrap, topic, NAMES, KEY, VALUE)
 
 
-def test_it_stops_its_partition_alone(flows: Flows) -> None:
+def test_a_name_that_is_not_utf_8(flows: Flows, pair: Pair, tmp_path: Path) -> None:
+    together(
+        partial(it_stops_its_partition_alone, flows),
+        *(partial(it_is_passed_over, flows, name) for name in ("skip", "plain")),
+        partial(it_becomes_a_dead_letter_without_headers, flows),
+        partial(verify_compares_the_names_of_what_somebody_else_has_copied, pair, tmp_path),
+    )
+
+
+def it_stops_its_partition_alone(flows: Flows) -> None:
     pair, service = flows.all["fail"], flows.service
     topic = flows.begin(pair)
     reason = service.wait_for_event(BLOCKED, topic=topic)["reason"]
@@ -117,8 +128,7 @@ def test_it_stops_its_partition_alone(flows: Flows) -> None:
     service.wait_for("the next one", lambda: "offset 201 " in service.find(BLOCKED, topic=topic)[-1]["reason"])
 
 
-@pytest.mark.parametrize("name", ["skip", "plain"])
-def test_it_is_passed_over(flows: Flows, name: str) -> None:
+def it_is_passed_over(flows: Flows, name: str) -> None:
     pair, service = flows.all[name], flows.service
     topic = flows.begin(pair)
     flows.await_copied(pair, topic, 200)
@@ -137,7 +147,7 @@ def test_it_is_passed_over(flows: Flows, name: str) -> None:
     assert (found["compared"], differences) == (211, [("lost", 150), ("lost", 201), ("lost", 202)])
 
 
-def test_it_becomes_a_dead_letter_without_headers(flows: Flows) -> None:
+def it_becomes_a_dead_letter_without_headers(flows: Flows) -> None:
     pair = flows.all["letter"]
     topic = flows.begin(pair)
     flows.await_copied(pair, topic, 200)
@@ -151,7 +161,7 @@ def test_it_becomes_a_dead_letter_without_headers(flows: Flows) -> None:
         assert b"a header's name is not UTF-8" in (told["reason"] or b"")
 
 
-def test_verify_compares_the_names_of_what_somebody_else_has_copied(pair: Pair, tmp_path: Path) -> None:
+def verify_compares_the_names_of_what_somebody_else_has_copied(pair: Pair, tmp_path: Path) -> None:
     topic = pair.topic("both", retention_ms=-1)
     remote = topics.create(pair.target, pair.remote(topic), retention_ms=-1)
     for bootstrap, name, last in ((pair.source, topic, b"\xff\xfe"), (pair.target, remote, b"\xff\xfd")):

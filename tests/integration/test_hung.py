@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -35,10 +34,9 @@ def await_replaced(service: Service, pair: Pair, topic: str) -> None:
 
 def test_what_hangs_is_replaced(pair: Pair, tmp_path: Path, failpoints: Failpoints) -> None:
     """Each takes a minute to be noticed."""
-    other = replace(pair, alias=f"{pair.alias}p", prefix=f"planner-{pair.prefix}")
     together(
         lambda: one_of_two_tasks_hangs(pair, tmp_path),
-        lambda: the_planner_hangs(other, tmp_path, failpoints),
+        lambda: the_planner_hangs(pair.other("planner"), tmp_path, failpoints),
     )
 
 

@@ -7,7 +7,7 @@ import os
 import random
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -124,8 +124,20 @@ def test_tasks_follow_a_control_topic_that_is_longer_than_what_they_had_read(run
     running.await_progress()
 
 
-@pytest.mark.parametrize("kind", ["mirror-status", "mm2-offset-syncs", "mirror-offset-map", "mirror-dead-letters"])
-def test_the_others_come_back_too(running: Running, kind: str) -> None:
+def test_what_is_missing_is_named_and_comes_back(running: Running, pair: Pair, tmp_path: Path) -> None:
+    together(
+        partial(others_come_back_too, running),
+        partial(it_is_named, pair.other("syncs"), tmp_path, "mm2-offset-syncs"),
+        partial(it_is_named, pair.other("letters"), tmp_path, "mirror-dead-letters"),
+    )
+
+
+def others_come_back_too(running: Running) -> None:
+    for kind in ("mirror-status", "mm2-offset-syncs", "mirror-offset-map", "mirror-dead-letters"):
+        it_comes_back_too(running, kind)
+
+
+def it_comes_back_too(running: Running, kind: str) -> None:
     running.await_progress()
     running.delete(kind)
     running.kill_workers()
@@ -133,12 +145,6 @@ def test_the_others_come_back_too(running: Running, kind: str) -> None:
     if kind == "mm2-offset-syncs":
         until("offset syncs", lambda: oracle.count(oracle.read(running.pair.target, running.own(kind))))
     assert answer("status", "-c", running.service.file)["flows"][0]["well"]
-
-
-def test_what_is_missing_is_named(pair: Pair, tmp_path: Path) -> None:
-    kinds = ["mm2-offset-syncs", "mirror-dead-letters"]
-    pairs = [replace(pair, alias=f"{pair.alias}{n}", prefix=f"n{n}-{pair.prefix}") for n in range(len(kinds))]
-    together(*(partial(it_is_named, each, tmp_path, kind) for each, kind in zip(pairs, kinds, strict=True)))
 
 
 def it_is_named(pair: Pair, directory: Path, kind: str) -> None:

@@ -6,6 +6,7 @@ Either the source no longer has it, or the target refuses it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.harness.command import answer
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, PASSED_OVER, REFUSED, Event, Service
+from tests.harness.together import together
 
 pytestmark = pytest.mark.slow
 
@@ -79,7 +81,13 @@ def recreate(pair: Pair, topic: str) -> None:
     topics.recreate(pair.source, topic, 2)
 
 
-def test_deleted_records_stop_their_partition_alone(flows: Flows) -> None:
+def test_deleted_records(flows: Flows) -> None:
+    together(
+        partial(deleted_records_stop_their_partition_alone, flows), partial(deleted_records_are_passed_over, flows)
+    )
+
+
+def deleted_records_stop_their_partition_alone(flows: Flows) -> None:
     pair = flows.fail
     topic = begin(pair, "deleted")
     with flows.service.workers_stopped():
@@ -98,7 +106,7 @@ def test_deleted_records_stop_their_partition_alone(flows: Flows) -> None:
     assert oracle.committed_position(pair.target, pair.group, pair.remote(topic), 0) == 100
 
 
-def test_deleted_records_are_passed_over(flows: Flows) -> None:
+def deleted_records_are_passed_over(flows: Flows) -> None:
     pair = flows.skip
     topic = begin(pair, "deleted")
     with flows.service.workers_stopped():
@@ -109,7 +117,19 @@ def test_deleted_records_are_passed_over(flows: Flows) -> None:
     flows.service.wait_for("counted", lambda: flows.service.metric(LOST, topic=topic, reason="deleted") == 50)
 
 
-def test_an_explicit_choice_goes_on_behind_deleted_records(flows: Flows) -> None:
+RECREATED = (10, 100, 300)  # records of the new topic: it is shorter than the old one, as long, longer
+
+
+def test_choices_and_recreated_topics(flows: Flows) -> None:
+    together(
+        partial(an_explicit_choice_goes_on_behind_deleted_records, flows),
+        *(partial(a_recreated_topic_stops_its_partitions, flows, count) for count in RECREATED),
+        *(partial(a_recreated_topic_is_copied_from_its_beginning, flows, count) for count in RECREATED),
+        partial(a_topic_that_is_recreated_under_the_consumer, flows),
+    )
+
+
+def an_explicit_choice_goes_on_behind_deleted_records(flows: Flows) -> None:
     pair = flows.fail
     topic = begin(pair, "chosen")
     with flows.service.workers_stopped():
@@ -135,8 +155,7 @@ def begin_and_recreate(flows: Flows, pair: Pair, count: int) -> str:
     return topic
 
 
-@pytest.mark.parametrize("count", [10, 100, 300], ids=["shorter", "as-long", "longer"])
-def test_a_recreated_topic_stops_its_partitions(flows: Flows, count: int) -> None:
+def a_recreated_topic_stops_its_partitions(flows: Flows, count: int) -> None:
     pair = flows.fail
     topic = begin_and_recreate(flows, pair, count)
     event = flows.service.wait_for(
@@ -149,8 +168,7 @@ def test_a_recreated_topic_stops_its_partitions(flows: Flows, count: int) -> Non
     flows.service.wait_for("chosen", lambda: values(pair, topic) == [*range(100), *range(5000, 5000 + count)])
 
 
-@pytest.mark.parametrize("count", [10, 100, 300], ids=["shorter", "as-long", "longer"])
-def test_a_recreated_topic_is_copied_from_its_beginning(flows: Flows, count: int) -> None:
+def a_recreated_topic_is_copied_from_its_beginning(flows: Flows, count: int) -> None:
     pair = flows.skip
     topic = begin_and_recreate(flows, pair, count)
     flows.told(PASSED_OVER, topic)
@@ -160,7 +178,7 @@ def test_a_recreated_topic_is_copied_from_its_beginning(flows: Flows, count: int
     flows.service.wait_for("counted", lambda: flows.service.metric(LOST, topic=topic, reason="recreated") >= 1)
 
 
-def test_a_topic_that_is_recreated_under_the_consumer(flows: Flows) -> None:
+def a_topic_that_is_recreated_under_the_consumer(flows: Flows) -> None:
     """At once, and longer than before: the offset alone can't tell."""
     pair = flows.skip
     topic = begin(pair, "swapped")
@@ -193,8 +211,16 @@ def poison(pair: Pair, kind: str, prefix: str = "") -> str:
     return topic
 
 
-@pytest.mark.parametrize("kind", POISON)
-def test_a_refused_record_stops_its_partition_alone(flows: Flows, kind: str) -> None:
+def test_a_refused_record(flows: Flows) -> None:
+    together(
+        *(partial(a_refused_record_stops_its_partition_alone, flows, kind) for kind in POISON),
+        partial(an_explicit_choice_goes_on_behind_a_refused_record, flows, "too-large"),
+        *(partial(a_refused_record_is_passed_over, flows, kind) for kind in POISON),
+        *(partial(a_refused_record_becomes_a_dead_letter, flows, kind) for kind in POISON),
+    )
+
+
+def a_refused_record_stops_its_partition_alone(flows: Flows, kind: str) -> None:
     pair = flows.fail
     topic = poison(pair, kind)
     reason = flows.told(BLOCKED, topic)["reason"]
@@ -212,8 +238,7 @@ def test_a_refused_record_stops_its_partition_alone(flows: Flows, kind: str) -> 
     pair.await_same(topic)
 
 
-@pytest.mark.parametrize("kind", ["too-large"])
-def test_an_explicit_choice_goes_on_behind_a_refused_record(flows: Flows, kind: str) -> None:
+def an_explicit_choice_goes_on_behind_a_refused_record(flows: Flows, kind: str) -> None:
     pair = flows.fail
     topic = poison(pair, kind, "chosen-")
     flows.told(BLOCKED, topic)
@@ -222,8 +247,7 @@ def test_an_explicit_choice_goes_on_behind_a_refused_record(flows: Flows, kind: 
     flows.service.wait_for("what is good", lambda: values(pair, topic) == list(range(250)))
 
 
-@pytest.mark.parametrize("kind", POISON)
-def test_a_refused_record_is_passed_over(flows: Flows, kind: str) -> None:
+def a_refused_record_is_passed_over(flows: Flows, kind: str) -> None:
     pair = flows.skip
     topic = poison(pair, kind)
     assert "at offset 150" in flows.told(REFUSED, topic)["reason"]
@@ -231,21 +255,7 @@ def test_a_refused_record_is_passed_over(flows: Flows, kind: str) -> None:
     flows.service.wait_for("counted", lambda: flows.service.metric(LOST, topic=topic, reason="refused") == 1)
 
 
-@pytest.mark.parametrize("place", [10, 1_500, 2_990], ids=["front", "middle", "end"])
-def test_a_refused_record_in_a_batch_of_many_requests(flows: Flows, place: int) -> None:
-    """Some of which the target has taken before it refuses one; of so small a limit it refuses all of them at first."""
-    pair = flows.skip
-    topic = begin(pair, f"many-{place}")
-    topics.configure(pair.target, pair.remote(topic), max_message_bytes=50_000)
-    records = [Made(b"key", b"%01000d" % number) for number in range(100, 3_100)]
-    with flows.service.workers_stopped():
-        pair.produce(topic, *records[:place], POISON["too-large"][1], *records[place:])
-    assert f"at offset {100 + place} " in flows.told(REFUSED, topic)["reason"]
-    flows.service.wait_for("what is good", lambda: values(pair, topic) == list(range(3_100)))
-
-
-@pytest.mark.parametrize("kind", POISON)
-def test_a_refused_record_becomes_a_dead_letter(flows: Flows, kind: str) -> None:
+def a_refused_record_becomes_a_dead_letter(flows: Flows, kind: str) -> None:
     pair = flows.letter
     topic = poison(pair, kind)
     flows.service.wait_for("what is good", lambda: values(pair, topic) == list(range(250)))
@@ -260,7 +270,30 @@ def test_a_refused_record_becomes_a_dead_letter(flows: Flows, kind: str) -> None
     flows.service.wait_for("counted", lambda: flows.service.metric(LOST, topic=topic, reason="dead_letter") == 1)
 
 
-def test_a_dead_letter_that_is_refused_too_goes_without_its_bytes(flows: Flows) -> None:
+PLACES = (10, 1_500, 2_990)  # in front, in the middle, at the end
+
+
+def test_many_requests_and_a_dead_letter_that_is_refused_too(flows: Flows) -> None:
+    """The limit of the dead letters is lower from here on."""
+    together(
+        *(partial(a_refused_record_in_a_batch_of_many_requests, flows, place) for place in PLACES),
+        partial(a_dead_letter_that_is_refused_too_goes_without_its_bytes, flows),
+    )
+
+
+def a_refused_record_in_a_batch_of_many_requests(flows: Flows, place: int) -> None:
+    """Some of which the target has taken before it refuses one; of so small a limit it refuses all of them at first."""
+    pair = flows.skip
+    topic = begin(pair, f"many-{place}")
+    topics.configure(pair.target, pair.remote(topic), max_message_bytes=50_000)
+    records = [Made(b"key", b"%01000d" % number) for number in range(100, 3_100)]
+    with flows.service.workers_stopped():
+        pair.produce(topic, *records[:place], POISON["too-large"][1], *records[place:])
+    assert f"at offset {100 + place} " in flows.told(REFUSED, topic)["reason"]
+    flows.service.wait_for("what is good", lambda: values(pair, topic) == list(range(3_100)))
+
+
+def a_dead_letter_that_is_refused_too_goes_without_its_bytes(flows: Flows) -> None:
     pair = flows.letter
     letters = f"mirror-dead-letters.{pair.alias}.internal"
     topics.configure(pair.target, letters, max_message_bytes=50_000)

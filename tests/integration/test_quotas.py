@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tests.harness import topics
 from tests.harness.load import sized
 from tests.harness.pair import Pair
 from tests.harness.service import RETRYING, Service
+from tests.harness.together import together
 
 pytestmark = pytest.mark.slow
 
@@ -25,10 +27,17 @@ def throttled(service: Service, by: str) -> bool:
     return service.metric("mirror_throttled_partitions", by=by) == 1
 
 
-def test_a_target_too_slow_for_a_whole_batch_gets_smaller_ones(pair: Pair, tmp_path: Path) -> None:
+def test_quotas(pair: Pair, tmp_path: Path) -> None:
+    together(
+        partial(a_target_too_slow_for_a_whole_batch_gets_smaller_ones, pair.other("target"), tmp_path),
+        partial(a_source_that_throttles_is_named, pair.other("source"), tmp_path),
+    )
+
+
+def a_target_too_slow_for_a_whole_batch_gets_smaller_ones(pair: Pair, directory: Path) -> None:
     topic = pair.topic("backlog")
     pair.produce(topic, *map(sized(1_000), range(RECORDS)))
-    with pair.service(tmp_path, {"transaction_timeout": "6s"}) as service:
+    with pair.service(directory, {"transaction_timeout": "6s"}) as service:
         with topics.throttled(pair.target, CLIENT, producer_byte_rate=100_000):
             service.wait_for("all seen", lambda: service.metric("mirror_source_topic_partition_lag") == RECORDS)
             service.wait_for_event(
@@ -42,11 +51,14 @@ def test_a_target_too_slow_for_a_whole_batch_gets_smaller_ones(pair: Pair, tmp_p
     pair.assert_settled(topic)
 
 
-def test_a_source_that_throttles_is_named(pair: Pair, tmp_path: Path) -> None:
+def a_source_that_throttles_is_named(pair: Pair, directory: Path) -> None:
     topic = pair.topic("backlog")
     pair.produce(topic, *map(sized(1_000), range(RECORDS)))
-    with pair.service(tmp_path) as service:
-        with topics.throttled(pair.source, CLIENT, consumer_byte_rate=20_000):
+    settings = pair.settings()
+    client = f"{CLIENT}-{pair.alias}"  # the quota is not the other flow's
+    settings["clusters"][pair.alias]["client.id"] = client
+    with Service(settings, directory) as service:
+        with topics.throttled(pair.source, client, consumer_byte_rate=20_000):
             service.wait_for("throttled", lambda: throttled(service, "source"))
             assert f"slowed down by a quota of {pair.alias}" in service.get("/status")[1]
             assert service.get("/readyz")[0] == 200

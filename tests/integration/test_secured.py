@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,13 @@ from tests.harness.command import answer, mirror
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, Service
+from tests.harness.together import in_turn, together
 
 pytestmark = pytest.mark.slow
 
 USER, PASSWORD, WRONG, UNUSED = "mirror", "xq7-Hunter-target", "xq7-Hunter-wrong", "xq7-Hunter-source"
 LIMITED, ITS_PASSWORD = "limited", "xq7-Hunter-limited"
+LIMITED_TOO = ("some-topics", "least")  # users of two scenarios, with the same password
 SECRET = re.compile("xq7-Hunter", re.IGNORECASE)
 UI_PAGES = ("jobs", "stages", "storage", "environment", "executors", "SQL", "StreamingQuery")
 
@@ -41,7 +44,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalClu
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
-            f'{module} user_{USER}="{PASSWORD}" user_{LIMITED}="{ITS_PASSWORD}";'
+            f'{module} user_{USER}="{PASSWORD}" '
+            + " ".join(f'user_{user}="{ITS_PASSWORD}"' for user in (LIMITED, *LIMITED_TOO))
+            + ";"
         ),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:ANONYMOUS;User:{USER}",
@@ -76,7 +81,30 @@ def page(port: int, path: str) -> str:
         return error.read().decode()
 
 
-def test_no_output_has_a_password(
+def test_permissions_and_passwords(
+    source_cluster: LocalCluster,
+    target_cluster: LocalCluster,
+    secured: tuple[LocalCluster, str],
+    prefix: str,
+    tmp_path: Path,
+) -> None:
+    """Each with a user of its own."""
+    together(
+        partial(no_output_has_a_password, source_cluster, secured, f"out-{prefix}", tmp_path),
+        in_turn(
+            partial(
+                a_remote_topic_that_may_not_be_described_fails_alone, source_cluster, secured, f"a-{prefix}", tmp_path
+            ),
+            partial(what_the_readme_asks_for_is_enough, source_cluster, secured, f"least-{prefix}", tmp_path),
+        ),
+        partial(
+            where_the_source_hides_its_control_topics_circles_are_a_doubt,
+            *(target_cluster, secured, f"hides-{prefix}", tmp_path),
+        ),
+    )
+
+
+def no_output_has_a_password(
     source_cluster: LocalCluster, secured: tuple[LocalCluster, str], prefix: str, tmp_path: Path
 ) -> None:
     cluster, address = secured
@@ -164,9 +192,10 @@ def test_check_says_what_is_missing(
     assert found(tmp_path, good, code=0)["clocks"][0] == "WARNING"
 
 
-def test_a_remote_topic_that_may_not_be_described_fails_alone(
+def a_remote_topic_that_may_not_be_described_fails_alone(
     source_cluster: LocalCluster, secured: tuple[LocalCluster, str], prefix: str, tmp_path: Path
 ) -> None:
+    user = LIMITED_TOO[0]
     cluster, address = secured
     pair = Pair(source_cluster.bootstrap, cluster.bootstrap, "hidden", prefix)
     hidden, other = pair.topic("hidden"), pair.topic("other")
@@ -175,9 +204,9 @@ def test_a_remote_topic_that_may_not_be_described_fails_alone(
     topics.create(pair.target, pair.remote(hidden))
     with contextlib.ExitStack() as stack:
         for kind in (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID):
-            stack.enter_context(topics.allowed(pair.target, kind, "*", LIMITED))
-        stack.enter_context(topics.allowed(pair.target, ResourceType.BROKER, "kafka-cluster", LIMITED))
-        limited = settings(pair, address, free_port(), ITS_PASSWORD, LIMITED)
+            stack.enter_context(topics.allowed(pair.target, kind, "*", user))
+        stack.enter_context(topics.allowed(pair.target, ResourceType.BROKER, "kafka-cluster", user))
+        limited = settings(pair, address, free_port(), ITS_PASSWORD, user)
         with Service(limited, tmp_path) as service:
             with topics.forbidden(pair.target, ResourceType.TOPIC, pair.remote(hidden), AclOperation.DESCRIBE):
                 service.wait_for("the other", lambda: oracle.count(pair.copied(other)) == 1)
@@ -187,9 +216,10 @@ def test_a_remote_topic_that_may_not_be_described_fails_alone(
             assert service.terminate() == 0, service.tail()
 
 
-def test_what_the_readme_asks_for_is_enough(
+def what_the_readme_asks_for_is_enough(
     source_cluster: LocalCluster, secured: tuple[LocalCluster, str], prefix: str, tmp_path: Path
 ) -> None:
+    user = LIMITED_TOO[1]
     cluster, address = secured
     pair = Pair(source_cluster.bootstrap, cluster.bootstrap, "least", prefix)
     topic = pair.topic("t")
@@ -202,11 +232,11 @@ def test_what_the_readme_asks_for_is_enough(
         (ResourceType.GROUP, pair.group, (may.READ,)),
         (ResourceType.TRANSACTIONAL_ID, f"{pair.group}/", (may.WRITE, may.DESCRIBE)),
     ]
-    limited = settings(pair, address, free_port(), ITS_PASSWORD, LIMITED)
+    limited = settings(pair, address, free_port(), ITS_PASSWORD, user)
     begins = ResourcePatternType.PREFIXED
     with contextlib.ExitStack() as stack:
         for kind, name, operations in least:
-            stack.enter_context(topics.allowed(pair.target, kind, name, LIMITED, operations, begins))
+            stack.enter_context(topics.allowed(pair.target, kind, name, user, operations, begins))
         with Service(limited, tmp_path) as service:
             pair.await_same(topic)
             checks = found(tmp_path, limited, code=0)
@@ -223,7 +253,7 @@ def test_what_the_readme_asks_for_is_enough(
         pair.assert_settled(topic)
 
 
-def test_where_the_source_hides_its_control_topics_circles_are_a_doubt(
+def where_the_source_hides_its_control_topics_circles_are_a_doubt(
     target_cluster: LocalCluster, secured: tuple[LocalCluster, str], prefix: str, tmp_path: Path
 ) -> None:
     cluster, address = secured

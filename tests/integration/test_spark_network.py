@@ -9,6 +9,7 @@ import urllib.request
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import Service
 from tests.harness.spark_stranger import given_away, listening
+from tests.harness.together import together
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +39,15 @@ def running(pair: Pair, directory: Path, **conf: str) -> Service:
     return Service(settings, directory)
 
 
-def test_the_service_listens_on_its_own_port_alone(pair: Pair, tmp_path: Path) -> None:
+def test_what_a_stranger_gets(pair: Pair, tmp_path: Path) -> None:
+    together(
+        partial(the_service_listens_on_its_own_port_alone, pair.other("service"), tmp_path),
+        partial(without_authentication_the_password_can_be_read_and_that_is_said, pair.other("open"), tmp_path),
+        partial(a_job_listens_on_loopback_and_shows_nothing_that_a_reference_gave, pair.other("job"), tmp_path),
+    )
+
+
+def the_service_listens_on_its_own_port_alone(pair: Pair, tmp_path: Path) -> None:
     with running(pair, tmp_path) as service:
         service.wait_for("copied", lambda: service.metric("mirror_source_records_total") == 1)
         sockets = listening(service.processes())
@@ -49,7 +59,7 @@ def test_the_service_listens_on_its_own_port_alone(pair: Pair, tmp_path: Path) -
         assert service.terminate() == 0, service.tail()
 
 
-def test_without_authentication_the_password_can_be_read_and_that_is_said(pair: Pair, tmp_path: Path) -> None:
+def without_authentication_the_password_can_be_read_and_that_is_said(pair: Pair, tmp_path: Path) -> None:
     """The same stranger; so it is the authentication that keeps it out."""
     with running(pair, tmp_path, **{"spark.authenticate": "false"}) as service:
         service.wait_for("copied", lambda: service.metric("mirror_source_records_total") == 1)
@@ -116,7 +126,7 @@ def held(directory: Path, settings: dict[str, Any]) -> Iterator[tuple[str, list[
         child.wait()
 
 
-def test_a_job_listens_on_loopback_and_shows_nothing_that_a_reference_gave(pair: Pair, tmp_path: Path) -> None:
+def a_job_listens_on_loopback_and_shows_nothing_that_a_reference_gave(pair: Pair, tmp_path: Path) -> None:
     """On no command line, on no page, and not in the event log; but the value arrives."""
     events, ui = tmp_path / "events", free_port()
     events.mkdir()

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from mirror.demo.brokers import LocalCluster
-from tests.harness import oracle, topics
+from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer
-from tests.harness.configuration import together
 from tests.harness.load import Made
 from tests.harness.oracle import committed_position
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, DECIDED, RETRYING, Service
+from tests.harness.together import together
 from tests.harness.waiting import until
 
 WITHOUT_POSITION = "has no position: they may be copied twice"
@@ -70,7 +71,16 @@ def compacted(pair: Pair) -> str:
     return topic
 
 
-def test_starts(source_cluster: LocalCluster, target_cluster: LocalCluster, prefix: str, tmp_path: Path) -> None:
+def test_starts(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, pair: Pair, prefix: str, tmp_path: Path
+) -> None:
+    together(
+        partial(starts, source_cluster, target_cluster, prefix, tmp_path),
+        partial(records_without_a_position_wait_for_a_decision, pair.other("renamed"), tmp_path),
+    )
+
+
+def starts(source_cluster: LocalCluster, target_cluster: LocalCluster, prefix: str, tmp_path: Path) -> None:
     source, target = source_cluster.bootstrap, target_cluster.bootstrap
     name = f"s{prefix[-7:-1]}"
     early, late, at = (Pair(source, target, f"{name}-{start}", prefix) for start in ("early", "late", "at"))
@@ -81,7 +91,7 @@ def test_starts(source_cluster: LocalCluster, target_cluster: LocalCluster, pref
     early.produce(topic, *made("side", range(3)), partition=1, timestamp=began)
     gaps = compacted(early)
     starts = {early: "earliest", late: "latest", at: began + 5}
-    flows = together(*(pair.settings({"start": str(start)}) for pair, start in starts.items()))
+    flows = configuration.together(*(pair.settings({"start": str(start)}) for pair, start in starts.items()))
     settings = {**flows, "spark": {"master": "local[3]"}}
 
     with Service(settings, tmp_path) as service:
@@ -122,7 +132,7 @@ def test_starts(source_cluster: LocalCluster, target_cluster: LocalCluster, pref
     oracle.assert_positions(source, target, gaps, early.remote(gaps), early.group)
 
 
-def test_records_without_a_position_wait_for_a_decision(pair: Pair, tmp_path: Path) -> None:
+def records_without_a_position_wait_for_a_decision(pair: Pair, tmp_path: Path) -> None:
     """They would come twice, for nobody knows of which of the source's they are copies."""
     topic = pair.topic("renamed", 2)
     pair.produce(topic, *made("old", range(10)))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from pathlib import Path
 
 from tests.harness import oracle
 from tests.harness.load import Load
 from tests.harness.pair import Pair
+from tests.harness.together import together
 from tests.harness.waiting import PATIENCE, until
 
 SETTLED = 10.0  # seconds without another change
@@ -21,7 +23,14 @@ def plans(pair: Pair) -> list[tuple[str, int]]:
     return [(plan["leader"], plan["generation"]) for plan in decoded]
 
 
-def test_a_second_service_takes_over(pair: Pair, tmp_path: Path) -> None:
+def test_one_of_two_services_leads(pair: Pair, tmp_path: Path) -> None:
+    together(
+        partial(a_second_service_takes_over, pair.other("later"), tmp_path),
+        partial(leadership_is_settled_when_both_start_at_once, pair.other("raced"), tmp_path),
+    )
+
+
+def a_second_service_takes_over(pair: Pair, tmp_path: Path) -> None:
     topic = pair.topic("led", 4)
     with Load(pair.source, {topic: 4}, rate=500) as load, pair.service(tmp_path) as first:
         first.wait_for("records copied", lambda: first.metric("mirror_source_records_total") > 500)
@@ -44,7 +53,7 @@ def test_a_second_service_takes_over(pair: Pair, tmp_path: Path) -> None:
     pair.assert_settled(topic)
 
 
-def test_leadership_is_settled_when_both_start_at_once(pair: Pair, tmp_path: Path) -> None:
+def leadership_is_settled_when_both_start_at_once(pair: Pair, tmp_path: Path) -> None:
     topic = pair.topic("raced", 2)
     with Load(pair.source, {topic: 2}, rate=500) as load, pair.service(tmp_path) as one, pair.service(tmp_path) as two:
         ended = until("one gives up", lambda: [s for s in (one, two) if s.exit_code is not None])

@@ -6,6 +6,7 @@ import contextlib
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -20,11 +21,11 @@ from mirror.model import Partition, Position, Topic
 from mirror.settings import Cluster
 from mirror.source import loss_detection
 from mirror.target.positions import Positions, to_commit
-from tests.harness import oracle, topics
+from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Made
 from tests.harness.pair import Pair
-from tests.harness.service import BLOCKED, OWN_AGAIN, PASSED_OVER, RETRYING
+from tests.harness.service import BLOCKED, OWN_AGAIN, PASSED_OVER, RETRYING, Service
 from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
@@ -268,67 +269,90 @@ def test_a_marker_of_a_newer_leader_is_no_cut(
     pair.assert_settled(topic)
 
 
-@pytest.mark.parametrize(
-    ("paused", "policy"),
-    [(False, "skip"), (True, "skip"), (False, "fail")],
-    ids=["consumed", "paused", "chosen"],
-)
-def test_a_log_that_was_cut_and_has_grown_again(
-    cut_source: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, paused: bool, policy: str
-) -> None:
-    """Longer than the position, so that only the leader epoch tells (KIP-320), also when nobody consumes it then."""
-    pair = Pair(cut_source.bootstrap, target_cluster.bootstrap, ALIAS, f"{ALIAS}-log-{paused}-{policy}".lower())
-    topic = pair.prefix
-    unclean = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
-    # The second partition has the consumer hear of the first one's leaders all the time.
-    wanted = NewTopic(topic, 2, replica_assignment=[[2, 3], [1, 2]], config=unclean)
-    topics.admin(pair.source).create_topics([wanted])[topic].result(30)
-    _, leader, follower = cut_source.brokers
+class Cut:
+    """A flow with a topic whose log is cut."""
 
-    def produce(first: int, count: int) -> None:
-        pair.produce(topic, *(Made(None, b"%d" % number) for number in range(first, first + count)))
+    def __init__(self, source: LocalCluster, target: LocalCluster, name: str, policy: str) -> None:
+        self.pair = Pair(source.bootstrap, target.bootstrap, f"{ALIAS}{name}", f"{ALIAS}-log-{name}")
+        self.topic, self.policy, self._source = self.pair.prefix, policy, source
+        unclean = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+        # The second partition has the consumer hear of the first one's leaders all the time.
+        wanted = NewTopic(self.topic, 2, replica_assignment=[[2, 3], [1, 2]], config=unclean)
+        topics.admin(self.pair.source).create_topics([wanted])[self.topic].result(30)
 
-    def copied() -> list[int]:
-        found = pair.copied(topic)
+    def settings(self) -> configuration.Settings:
+        return self.pair.settings({"on_data_loss": self.policy, "tasks_max": 1})
+
+    def state(self) -> tuple[int, list[int]]:
+        return state(self._source, self.topic)
+
+    def produce(self, first: int, count: int) -> None:
+        self.pair.produce(self.topic, *(Made(None, b"%d" % number) for number in range(first, first + count)))
+
+    def copied(self) -> list[int]:
+        found = self.pair.copied(self.topic)
         return [int(record.value or b"") for record in found[0]] if found else []
 
-    def order(verb: str) -> None:
-        if paused:
-            answer(verb, "-c", service.file, "--topic", topic, "--partition", 0)
+    def order(self, service: Service, verb: str, *more: str) -> Any:
+        only = ("--flow", self.pair.flow, "--topic", self.topic, "--partition", 0)
+        return answer(verb, "-c", service.file, *only, *more)
 
-    def choose() -> None:
+    def choose(self, service: Service) -> None:
         """With `fail` the partition stops, alone, until somebody chooses."""
-        assert "was cut at offset 100 " in service.wait_for_event(BLOCKED, PATIENCE, topic=topic)["reason"]
-        pair.produce(topic, Made(None, b"other"), partition=1)
-        service.wait_for("the other partition goes on", lambda: len(pair.copied(topic)[1]) == 1)
-        assert copied() == list(range(150))
-        command = ("resume", "-c", service.file, "--topic", topic, "--partition", 0, "--skip-lost")
-        service.wait_for("reported", lambda: answer(*command)["decided"])
+        assert "was cut at offset 100 " in service.wait_for_event(BLOCKED, PATIENCE, topic=self.topic)["reason"]
+        self.pair.produce(self.topic, Made(None, b"other"), partition=1)
+        service.wait_for("the other partition goes on", lambda: len(self.pair.copied(self.topic)[1]) == 1)
+        assert self.copied() == list(range(150))
+        service.wait_for("reported", lambda: self.order(service, "resume", "--skip-lost")["decided"])
 
-    with pair.service(tmp_path, {"on_data_loss": policy, "tasks_max": 1}) as service:
-        produce(0, 100)
-        service.wait_for("both replicas", lambda: state(cut_source, topic) == (2, [2, 3]))
-        service.wait_for("the first records", lambda: copied() == list(range(100)), PATIENCE)
+    def await_told(self, service: Service) -> None:
+        """Wait until the loss is told and counted, and what follows it is copied."""
+        event = service.wait_for_event(PASSED_OVER, PATIENCE, topic=self.topic)
+        assert "was cut at offset 100 " in event["reason"] and "offsets 100 to 149 were copied" in event["reason"]
+        service.wait_for("the new ones", lambda: self.copied() == [*range(150), *range(1000, 1200)])
+        lost = "mirror_lost_offsets_total"
+        service.wait_for("counted", lambda: service.metric(lost, topic=self.topic, reason="truncated") == 50)
+        lag = "mirror_source_topic_partition_lag"
+        service.wait_for("the new leader tells the end", lambda: service.metric(lag, topic=self.topic) == 0)
+
+
+def test_logs_that_were_cut_and_have_grown_again(
+    cut_source: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """Longer than the position, so that only the leader epoch tells (KIP-320), also when nobody consumes it then."""
+    kinds = {"consumed": "skip", "paused": "skip", "chosen": "fail"}
+    cuts = [Cut(cut_source, target_cluster, *each) for each in kinds.items()]
+    _, paused, chosen = cuts
+    _, leader, follower = cut_source.brokers
+    settings = {**configuration.together(*(each.settings() for each in cuts)), "spark": {"master": "local[3]"}}
+    with Service(settings, tmp_path) as service:
+
+        def produce(first: int, count: int, copied: str) -> None:
+            for each in cuts:
+                each.produce(first, count)
+            service.wait_for(copied, lambda: all(each.copied() == list(range(first + count)) for each in cuts))
+
+        def await_replicas(*in_sync: int) -> None:
+            for each in cuts:
+                service.wait_for(f"replicas {in_sync}", lambda at=each: at.state() == (2, list(in_sync)))  # type: ignore[misc]
+
+        await_replicas(2, 3)
+        produce(0, 100, "the first records")
         follower.pause()
-        service.wait_for("one replica", lambda: state(cut_source, topic) == (2, [2]))
-        produce(100, 50)
-        service.wait_for("what will be lost", lambda: copied() == list(range(150)))
-        order("pause")
+        await_replicas(2)
+        produce(100, 50, "what will be lost")
+        paused.order(service, "pause")
         leader.kill()
         follower.resume()
-        until("an unclean leader", lambda: state(cut_source, topic)[0] == 3, PATIENCE)
-        produce(1000, 200)
-        assert len(oracle.read(pair.source, topic)[0]) == 300, "the source has lost 50 records"
-        order("resume")
-        if policy == "fail":
-            choose()
-        event = service.wait_for_event(PASSED_OVER, PATIENCE, topic=topic)
-        assert "was cut at offset 100 " in event["reason"] and "offsets 100 to 149 were copied" in event["reason"]
-        service.wait_for("the new ones", lambda: copied() == [*range(150), *range(1000, 1200)])
-        lost = "mirror_lost_offsets_total"
-        service.wait_for("counted", lambda: service.metric(lost, topic=topic, reason="truncated") == 50)
-        lag = "mirror_source_topic_partition_lag"
-        service.wait_for("the new leader tells the end", lambda: service.metric(lag, topic=topic) == 0)
+        for each in cuts:
+            until("an unclean leader", lambda at=each: at.state()[0] == 3, PATIENCE)  # type: ignore[misc]
+        for each in cuts:
+            each.produce(1000, 200)
+            assert len(oracle.read(each.pair.source, each.topic)[0]) == 300, "the source has lost 50 records"
+        paused.order(service, "resume")
+        chosen.choose(service)
+        for each in cuts:
+            each.await_told(service)
         leader.start()
         assert service.terminate() == 0, service.tail()
 

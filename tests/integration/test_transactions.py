@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-import pytest
 from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 
 from tests.harness import oracle, topics
 from tests.harness.load import Load, Made, producer
 from tests.harness.pair import Pair
 from tests.harness.service import RETRYING, Service
+from tests.harness.together import together
 from tests.harness.waiting import until
 
 
@@ -73,7 +74,14 @@ def test_an_aborted_transaction_lets_go_of_what_follows(shared: Pair) -> None:
     assert values(shared.copied(topic)) == [b"after"]
 
 
-def test_a_position_before_a_marker_goes_behind_it(pair: Pair, tmp_path: Path) -> None:
+def test_positions_go_behind_markers(pair: Pair, tmp_path: Path) -> None:
+    together(
+        partial(a_position_before_a_marker_goes_behind_it, pair.other("stopped"), tmp_path),
+        partial(more_idle_partitions_than_producers_may_be_open, pair.other("idle"), tmp_path),
+    )
+
+
+def a_position_before_a_marker_goes_behind_it(pair: Pair, tmp_path: Path) -> None:
     """Also when there is nothing to copy: if the source deletes the marker, that must not look like a loss."""
     topic = pair.topic("stopped")
     with transactional(pair.source) as to:
@@ -89,7 +97,7 @@ def test_a_position_before_a_marker_goes_behind_it(pair: Pair, tmp_path: Path) -
     assert not values(pair.copied(topic))
 
 
-def test_more_idle_partitions_than_producers_may_be_open(pair: Pair, tmp_path: Path) -> None:
+def more_idle_partitions_than_producers_may_be_open(pair: Pair, tmp_path: Path) -> None:
     """Each has to go behind the marker at its end, though the next one closes its producer."""
     topic = pair.topic("idle", 4)
     with transactional(pair.source) as to:
@@ -128,10 +136,13 @@ def test_a_tail_of_nothing_but_aborted_records_is_no_lag(shared: Pair, shared_se
     shared.assert_settled(topic)
 
 
-@pytest.mark.parametrize("held", ["records", "position"])
-def test_a_transaction_that_hangs_on_the_target_is_waited_for(shared: Pair, shared_service: Service, held: str) -> None:
+def test_a_transaction_that_hangs_on_the_target_is_waited_for(shared: Pair, shared_service: Service) -> None:
+    together(*(partial(it_is_waited_for, shared, shared_service, held) for held in ("records", "position")))
+
+
+def it_is_waited_for(shared: Pair, shared_service: Service, held: str) -> None:
     """As after lost markers: not copied over, for the next transaction would end that one as well."""
-    topic = shared.topic("hanging")
+    topic = shared.topic(f"hanging-{held}")
     remote = shared.remote(topic)
     until("the remote topic", lambda: topics.partitions(shared.target, remote))
     with transactional(shared.target) as to:

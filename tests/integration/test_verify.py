@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from tests.harness.command import answer, mirror
 from tests.harness.load import Load, Made, mixed, producer
 from tests.harness.pair import Pair
 from tests.harness.service import Service
+from tests.harness.together import together
 from tests.harness.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -86,7 +87,14 @@ def faults() -> dict[str, tuple[Change, dict[str, int], tuple[str, int | None, i
     }
 
 
-def test_what_is_planted_is_found(pair: Pair, tmp_path: Path) -> None:
+def test_what_was_planted(pair: Pair, tmp_path: Path) -> None:
+    together(
+        partial(what_is_planted_is_found, pair.other("planted"), tmp_path),
+        partial(what_only_one_log_has_is_never_called_equal, pair.other("bounded"), tmp_path),
+    )
+
+
+def what_is_planted_is_found(pair: Pair, tmp_path: Path) -> None:
     file = pair.service(tmp_path).file
     for name, (change, _, _) in faults().items():
         plant(pair, name, change)
@@ -135,7 +143,7 @@ def test_what_is_planted_is_found(pair: Pair, tmp_path: Path) -> None:
     assert unknown.returncode == 2 and "does not mirror" in unknown.stderr
 
 
-def test_what_only_one_log_has_is_never_called_equal(pair: Pair, tmp_path: Path) -> None:
+def what_only_one_log_has_is_never_called_equal(pair: Pair, tmp_path: Path) -> None:
     """Both logs begin behind offset 0; what differs behind that came out as equal once."""
     file = pair.service(tmp_path).file
     made: dict[str, tuple[Change, int, int]] = {
