@@ -73,7 +73,21 @@ def test_a_port_in_use_is_exit_2(good: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["run", "validate", "config", "schema", "check", "plan", "status", "pause", "resume", "verify", "adopt"]
+    "verb",
+    [
+        "run",
+        "validate",
+        "config",
+        "schema",
+        "check",
+        "plan",
+        "status",
+        "pause",
+        "resume",
+        "verify",
+        "adopt",
+        "hand-back",
+    ],
 )
 def test_every_command_has_help_with_an_example(verb: str) -> None:
     ended = mirror(verb, "--help")

@@ -104,6 +104,7 @@ class _One:
             session.discard()
 
     def _obstacle(self, end: int) -> str:
-        if self._positions.load(*self._remote) is not None:
+        found = self._positions.load(*self._remote)
+        if found is not None and not found.is_handed_back:
             return OURS
         return "" if self._positions.end(*self._remote) == end else MOVED

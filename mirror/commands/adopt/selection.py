@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from mirror.commands.adopt.connect_offsets import Recorded, Sync
 from mirror.model import Partition, Position
+from mirror.target.connect_offsets import Recorded, Sync
 
 Outcome = Literal["adopted", "would be adopted", "left alone", "refused"]
 
@@ -94,7 +94,7 @@ def _settled(partition: Partition, known: Known) -> tuple[Outcome, str] | None:
     """The outcome of a partition whose position need not or can't be looked for, and why; None if it can."""
     remote, found, ours = known.remote[partition], known.recorded.get(partition), known.positions.get(partition)
     end = known.ends.get(remote)
-    if ours is not None:
+    if ours is not None and not ours.is_handed_back:
         return ("left alone", OURS) if ours.topic_id else ("refused", FOREIGN)
     if found is None and (remote not in known.existing or end == known.starts.get(remote, -1)):
         return "left alone", NOTHING

@@ -9,10 +9,10 @@ import pytest
 from mirror.clock import Clock
 from mirror.commands.adopt import stopping
 from mirror.commands.adopt.committing import position
-from mirror.commands.adopt.connect_offsets import Recorded, Sync
 from mirror.commands.adopt.selection import FOREIGN, NOT_OURS, NOTHING, OURS, Candidate, Known, select
 from mirror.control.decisions import doubt
 from mirror.model import Partition, Position, Topic
+from mirror.target.connect_offsets import Recorded, Sync
 from mirror.target.positions import from_committed, to_commit
 from mirror.task.position_ledger import PositionLedger, Start
 
