@@ -28,6 +28,7 @@ IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
 FROM_START = "mirror stands at offset 0: MirrorMaker begins as its consumer's auto.offset.reset says"
 PAUSED = "mirror has paused it, MirrorMaker copies it"
 RETIRED = "mirror does not copy its topic now, MirrorMaker does if its own topics say so"
+UNSURE = "exactly_once is false and mirror was not stopped in order: its last batch may come a second time"
 LOST = "mirror was blocked, because the source has lost what comes next: MirrorMaker passes over that without a word"
 REFUSED = "mirror was blocked, because the target refuses the next record: MirrorMaker's task fails at it"
 
@@ -99,7 +100,7 @@ def _choose(flow: Flow, partition: Partition, remote: Partition, known: Known, o
         return Result(partition, remote, "left alone", NOTHING if theirs is None else STAYS, recorded)
     if recorded is not None and recorded > ours.offset and not overwrite:
         return Result(partition, remote, "refused", AHEAD, recorded, ours.offset)
-    notes = "; ".join(_notes(partition, ours, known))
+    notes = "; ".join(_notes(flow, partition, ours, known))
     return Result(partition, remote, "would be handed back", notes, recorded, ours.offset)
 
 
@@ -114,8 +115,10 @@ def _problem(flow: Flow, partition: Partition, ours: Position | None, known: Kno
     return ""
 
 
-def _notes(partition: Partition, ours: Position, known: Known) -> Iterable[str]:
-    """What MirrorMaker does otherwise than mirror."""
+def _notes(flow: Flow, partition: Partition, ours: Position, known: Known) -> Iterable[str]:
+    """What is not exact, and what MirrorMaker does otherwise than mirror."""
+    if not flow.exactly_once and not known.plan.stop:
+        yield UNSURE
     if ours.offset == 0:
         yield FROM_START
     if is_paused(known.orders, partition):

@@ -74,6 +74,14 @@ def test_what_mirrormaker_does_otherwise_is_told(changes: dict[str, Any], note: 
     assert (found.outcome, found.reason) == ("would be handed back", note)
 
 
+def test_without_exactly_once_a_crash_leaves_doubt() -> None:
+    crashed = replace(KNOWN, plan=replace(PLAN, stop=False))
+    (found,) = select(flow(exactly_once=False), crashed, False)
+    assert (found.outcome, found.reason) == ("would be handed back", selection.UNSURE)
+    for sure in (select(flow(), crashed, False), select(flow(exactly_once=False), KNOWN, False)):
+        assert not sure[0].reason
+
+
 def test_what_mirrormaker_has_besides_stays() -> None:
     other = Partition("strange", 0)
     found = select(flow(), replace(KNOWN, recorded={other: Recorded(5)}), False)
