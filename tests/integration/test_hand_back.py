@@ -50,11 +50,16 @@ def test_mirrormaker_goes_on_where_mirror_has_stopped_and_mirror_after_it(
     world.all[2] = world.all[2].changed(exactly_once=False)
     with world.service() as service:
         goes_on(world)
-        assert service.terminate() == 0, service.tail()
+        with load_of(world, first=10**7):
+            for each in world.all:
+                each.await_copied(oracle.count(each.copy()) + RECORDS)
+            assert service.terminate() == 0, service.tail()
         written = service.find("positions written for MirrorMaker", partitions=2)
         assert sorted(event["flow"] for event in written) == sorted(each.pair.flow for each in world.all)
-    with world.mirror_maker(*world.all, committed=True):
+    with world.mirror_maker(*world.all, committed=True) as second:
         goes_on(world)
+        second.stop()
+    each_of(world, adopt_again)
 
 
 def each_of(world: World, what: Callable[[Moving], None]) -> None:
@@ -68,17 +73,20 @@ def each_of(world: World, what: Callable[[Moving], None]) -> None:
 
 def mirror_is_killed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It copies records of transactions, some of which are aborted, and is killed in the middle."""
-    topics = {each.topic: 2 for each in world.all}
-    with (
-        Load(world.all[0].pair.source, topics, make=mixed, rate=2_000, transaction=100, abort_every=4),
-        world.service() as service,
-    ):
+    with load_of(world, first=0), world.service() as service:
         for each in world.all:
             each.await_copied(RECORDS)
         with monkeypatch.context() as patience, pytest.raises(MirrorError, match="stop mirror"):
             patience.setattr(ending, "LEFTOVERS", 0.0)
             world.all[0].hand_back()
         service.kill()
+
+
+def load_of(world: World, first: int) -> Load:
+    """Transactions over all partitions of all flows; one of four is aborted."""
+    topics = {each.topic: 2 for each in world.all}
+    source = world.all[0].pair.source
+    return Load(source, topics, make=mixed, rate=2_000, transaction=100, abort_every=4, first=first)
 
 
 def hand_back_after_the_kill(flow: Moving) -> None:
@@ -117,7 +125,7 @@ def mirrormaker_is_noticed(flow: Moving, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def adopt_again(flow: Moving) -> None:
-    """Take over what was handed back."""
+    """Take over what was handed back, and later what MirrorMaker has copied after what mirror had written for it."""
     said = flow.adopt()
     assert [each.outcome for each in said.results] == ["adopted"] * 2, said
     assert {number: each.position for number, each in flow.ours(said).items()} == flow.next_offsets()
