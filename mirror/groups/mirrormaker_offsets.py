@@ -24,6 +24,7 @@ from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.target import connect_offsets
 from mirror.target.positions import Positions
+from mirror.text import BUG
 
 log = logging.getLogger(__name__)
 
@@ -145,6 +146,9 @@ class MirrorMakerOffsets:
                     count = writer.write_settled(self.topics)
             except MirrorError as error:
                 reason = str(error)
+            except Exception as error:
+                log.exception(BUG, extra=where)
+                reason = f"{type(error).__name__}: {error}"
             else:
                 log.info("positions written for MirrorMaker", extra={**where, "partitions": count})
                 return

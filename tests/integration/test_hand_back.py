@@ -86,7 +86,7 @@ def load_of(world: World, first: int) -> Load:
     """Transactions over all partitions of all flows; one of four is aborted."""
     topics = {each.topic: 2 for each in world.all}
     source = world.all[0].pair.source
-    return Load(source, topics, make=mixed, rate=2_000, transaction=100, abort_every=4, first=first)
+    return Load(source, topics, make=mixed, rate=1_000, transaction=100, abort_every=4, first=first)
 
 
 def hand_back_after_the_kill(flow: Moving) -> None:
