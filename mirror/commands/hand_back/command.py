@@ -140,7 +140,8 @@ class _Command:
         if not self._options.dry_run:
             self._refuse_moving(positions, problems, remotes)
         problems |= {each: f"the target has no {every[each]}" for each in every.keys() - remotes.keys()}
-        incidents = {each.partition: each.incident for each in reports if each.incident is not None}
+        last = {each.partition: each.incident for each in reports}
+        incidents = {each: incident for each, incident in last.items() if incident is not None}
         recorded = self._recorded().positions
         newest = newest_positions(each for each in reports if each.group in ("", flow.group))
         return Known(plan, positions, problems, newest, incidents, recorded, self._orders)
@@ -156,9 +157,9 @@ class _Command:
             return ending.load(self._flow, remotes, lambda: bar.update(1))
 
     def _reports(self) -> list[Report]:
-        """The newest report of each partition."""
+        """All that the status topic still has, the oldest first."""
         with closing(StatusReader(self._flow, back=2**62)) as reader:
-            return list({dated.report.partition: dated.report for dated in reader.history()}.values())
+            return [dated.report for dated in reader.history()]
 
     def _refuse_moving(
         self,
