@@ -51,6 +51,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "flows[]": model.FlowModel,
     "flows[].groups": model.GroupsModel,
     "flows[].heartbeats": model.HeartbeatsModel,
+    "flows[].mirrormaker_offsets": model.MirrorMakerOffsetsModel,
     "spark": model.SparkModel,
     "http": model.HttpModel,
     "metrics": model.MetricsModel,

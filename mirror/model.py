@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from mirror import decode
@@ -55,7 +55,8 @@ class MapEnd:
 class Position:
     """The next upstream offset, and the ids of the source topic and the remote topic that it belongs to.
 
-    A position without `topic_id` was committed by another tool. `remote_id` is "" in the positions of older versions.
+    A position without `topic_id` was committed by another tool, or was handed back to MirrorMaker. `remote_id` is "" in
+    the positions of older versions.
     `resets` counts how often an operator or a policy has moved the position other than by copying. While `resets` stays
     the same, a position never goes back.
 
@@ -84,6 +85,15 @@ class Position:
     def newest_epoch(self) -> int:
         """The newest known leader epoch of the records before the position; -1 if none is known."""
         return max(self.epoch, self.since)
+
+    @property
+    def is_handed_back(self) -> bool:
+        """True if `mirror hand-back` has given it to MirrorMaker: mirror copies nothing until it is adopted again."""
+        return not self.topic_id and bool(self.remote_id)
+
+    def handed_back(self, remote_id: str) -> Position:
+        """The position as `mirror hand-back` leaves it. Nobody takes it for mirror's own."""
+        return replace(self, topic_id="", remote_id=remote_id)
 
     def belongs_to(self, topic_id: str) -> bool:
         """True if the position is, or may be, one in the topic with this id."""

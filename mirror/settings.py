@@ -48,6 +48,15 @@ class Heartbeats:
 
 
 @dataclass(frozen=True, slots=True)
+class MirrorMakerOffsets:
+    """The positions as MirrorMaker keeps them, so that it can go on after mirror."""
+
+    enabled: bool
+    topic: str | None  # Connect's offsets topic on the target; None: that of MirrorMaker in dedicated mode
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
 class Flow:
     """One direction of replication, `source` to `target`. Times are seconds, sizes are bytes."""
 
@@ -80,6 +89,7 @@ class Flow:
     on_poison_record: Literal["fail", "skip", "dead_letter"]  # when the target refuses a record
     groups: Groups
     heartbeats: Heartbeats
+    mirrormaker_offsets: MirrorMakerOffsets
 
     @property
     def name(self) -> str:
@@ -117,6 +127,11 @@ class Flow:
         return f"{self.source.alias}.checkpoints.internal"
 
     @property
+    def connect_offsets_topic(self) -> str:
+        """Compacted topic on the target on which Kafka Connect keeps MirrorMaker 2's positions."""
+        return self.mirrormaker_offsets.topic or f"mm2-offsets.{self.source.alias}.internal"
+
+    @property
     def makes_rounds(self) -> bool:
         """True if the groups' offsets are translated: that needs the offset map."""
         return self.exactly_once and self.groups.wanted
@@ -127,7 +142,8 @@ class Flow:
         dead_letters = (self.dead_letter_topic,) if self.on_poison_record == "dead_letter" else ()
         offset_map = (self.offset_map_topic,) if self.exactly_once else ()
         checkpoints = (self.checkpoint_topic,) if self.makes_rounds and self.groups.checkpoints else ()
-        others = (*offset_map, *checkpoints, *dead_letters)
+        connect_offsets = (self.connect_offsets_topic,) if self.mirrormaker_offsets.enabled else ()
+        others = (*offset_map, *checkpoints, *dead_letters, *connect_offsets)
         return (self.control_topic, self.status_topic, self.offset_syncs_topic, *others)
 
 

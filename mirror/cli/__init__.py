@@ -10,7 +10,7 @@ import click
 
 from mirror import __version__, logs
 from mirror.cli.configuration import config, convert, schema, validate
-from mirror.cli.moving import adopt
+from mirror.cli.moving import adopt, hand_back
 from mirror.cli.orders import pause, resume
 from mirror.cli.questions import check, plan, status, translate, verify
 from mirror.cli.running import demo, run
@@ -25,6 +25,7 @@ from mirror.errors import MirrorError
         config,
         convert,
         adopt,
+        hand_back,
         schema,
         check,
         plan,

@@ -164,5 +164,6 @@ def _flow(flow: model.FlowModel, clusters: Mapping[str, settings.Cluster]) -> se
         "exclude": tuple(flow.exclude),
         "groups": groups,
         "heartbeats": settings.Heartbeats(**flow.heartbeats.model_dump()),
+        "mirrormaker_offsets": settings.MirrorMakerOffsets(**flow.mirrormaker_offsets.model_dump()),
     }
     return settings.Flow(**values)

@@ -263,6 +263,21 @@ class HeartbeatsModel(_Model):
     """How often a heartbeat is written."""
 
 
+class MirrorMakerOffsetsModel(_Model):
+    """The flow's positions in MirrorMaker's form, with which a MirrorMaker goes on that is started after mirror."""
+
+    enabled: Annotated[bool, _allowed("true or false")] = False
+    """Whether each committed position is also written to Connect's offsets topic on the target, about a second later
+    and once more when the service stops. `mirror hand-back` does the same once, and needs no such key."""
+    topic: Annotated[
+        Annotated[str, Field(min_length=1, max_length=249, pattern=f"^{NAME.pattern}$")] | None,
+        _allowed("the name of a topic on the target, or null for mm2-offsets.<source>.internal"),
+    ] = None
+    """Connect's offsets topic on the target. MirrorMaker on a Connect cluster needs the one of that cluster."""
+    connector: Annotated[Text, _allowed("the name of a connector, not empty")] = "MirrorSourceConnector"
+    """The name of MirrorMaker's source connector. It differs only on a Connect cluster."""
+
+
 class FlowDefaultsModel(_Model):
     """The keys of a flow that `flow_defaults` can give to all flows."""
 
@@ -341,6 +356,10 @@ class FlowDefaultsModel(_Model):
     """The consumer groups of the source whose offsets are translated, and what is done with the translated offsets."""
     heartbeats: Annotated[HeartbeatsModel, _allowed("a mapping, e.g. {enabled: true}")] = HeartbeatsModel()
     """MirrorMaker's heartbeats. Its Java client learns from them which cluster is copied to which."""
+    mirrormaker_offsets: Annotated[MirrorMakerOffsetsModel, _allowed("a mapping, e.g. {enabled: true}")] = (
+        MirrorMakerOffsetsModel()
+    )
+    """The flow's positions in MirrorMaker's form, with which a MirrorMaker goes on that is started after mirror."""
 
 
 class FlowModel(FlowDefaultsModel, EndsModel):
@@ -407,8 +426,8 @@ class RootModel(_Model):
     flow_defaults: Annotated[
         FlowDefaultsModel, _allowed("a mapping of a flow's keys but source, target and group, e.g. {compression: zstd}")
     ] = FlowDefaultsModel()
-    """Keys of flows, but `source`, `target` and `group`. Each flow gets those that it does not set itself; `groups` and
-    `heartbeats` are merged key by key."""
+    """Keys of flows, but `source`, `target` and `group`. Each flow gets those that it does not set itself; `groups`,
+    `heartbeats` and `mirrormaker_offsets` are merged key by key."""
     spark: SparkModel = SparkModel()
     """Where Spark runs, and its properties."""
     http: HttpModel = HttpModel()

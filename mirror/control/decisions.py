@@ -119,6 +119,9 @@ def explain(incident: Incident, found: Position | None, topic: Topic, group: str
         return f"the position in group {group} is gone, it was {incident.offset}; {choices}"
     if incident.kind == "position_foreign":
         at = found.offset if found else -1
+        if found is not None and found.is_handed_back:
+            said = f"position {at} in group {group} was handed back to MirrorMaker"
+            return f"{said}; stop both and take it over with mirror adopt, or {choices}"
         return f"position {at} in group {group} was not committed by mirror; {choices}"
     if incident.kind == "position_back":
         at = found.offset if found else -1

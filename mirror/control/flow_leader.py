@@ -167,6 +167,17 @@ class FlowLeader:
         if plan is not None and self._is_ours(plan):
             self._write(plan.stopped())
 
+    def end(self) -> Plan | None:
+        """Take the lead, and order the tasks of every service to return. Returns the plan that was in force, if any.
+
+        Raises ClusterAway, FlowError.
+        """
+        self.take()
+        plan = self.control.plan
+        if plan is not None and not plan.stop:
+            self._write(replace(plan, leader=self._identity, generation=plan.generation + 1).stopped())
+        return plan
+
     def _is_ours(self, plan: Plan) -> bool:
         return plan.leader == self._identity and not plan.stop
 

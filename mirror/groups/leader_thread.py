@@ -44,6 +44,12 @@ class LeaderThread:
         with self._telling:
             self._stopping.set()
 
+    def join(self, timeout: float) -> bool:
+        """Wait until the thread has ended, at most `timeout` seconds. Returns whether it has, or never began."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+        return self._thread is None or not self._thread.is_alive()
+
     def tell(self, what: Callable[[], object]) -> None:
         """Call `what`, which takes no time, unless `stop` was called. `work` tells its results in this way.
 

@@ -16,12 +16,12 @@ AT_ONCE = 10_000  # records that are queued
 
 
 class OwnTopicWriter:
-    """Writes to partition 0 of a topic. The caller writes again what was not written."""
+    """Writes to one partition of a topic, or BY_KEY. The caller writes again what was not written."""
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
+    def __init__(self, cluster: Cluster, topic: str, partition: int = 0) -> None:
         self._alias = cluster.alias
         self._topic = topic
-        self._producer = OwnTopicProducer(cluster)
+        self._producer = OwnTopicProducer(cluster, partition)
 
     def close(self) -> None:
         """Give up what is not written yet."""

@@ -249,12 +249,16 @@ def _fixed_producer(flow: Flow) -> dict[str, Any]:
 
 
 def internal_producer(cluster: Cluster) -> Producer:
-    """An idempotent producer for mirror's own topics (claims, orders, decisions and reports)."""
+    """An idempotent producer for mirror's own topics (claims, orders, decisions and reports).
+
+    Where the caller leaves the partition to it, the producer takes the one that Java's producer would take for the key.
+    """
     config = {
         **_base(cluster),
         **cluster.producer,
         **TARGET_PRODUCER,
         "linger.ms": 0,
+        "partitioner": "murmur2",
         "compression.type": "gzip",
         "message.max.bytes": INTERNAL_MAX,
         "message.timeout.ms": 10_000,  # after this time a report is outdated

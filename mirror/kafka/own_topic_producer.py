@@ -9,16 +9,19 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from mirror.kafka.clients import internal_producer
 from mirror.settings import Cluster
 
+BY_KEY = -1  # stands for the partition that Java's producer would choose, by the record's key
+
 
 class OwnTopicProducer:
-    """Writes to partition 0 of topics. After a record that was not delivered, another client takes its place.
+    """Writes to one partition of topics, or BY_KEY. After a record that was not delivered, another client takes over.
 
     librdkafka ignores the leader of a topic that was created again if its epoch is lower than the old topic's was: it
     writes to the old topic's leader for ever (issue 4898 there). A new client knows nothing of the old topic.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, partition: int = 0) -> None:
         self._cluster = cluster
+        self._partition = partition
         self._client = internal_producer(cluster)
         self._failed = False
 
@@ -39,7 +42,7 @@ class OwnTopicProducer:
             delivered(error, message)
 
         try:
-            self._client.produce(topic, value, key, 0, noted)
+            self._client.produce(topic, value, key, self._partition, noted)
         except KafkaException:
             self._failed = True
             raise

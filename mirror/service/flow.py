@@ -18,6 +18,7 @@ from mirror.errors import ClusterAway, Conflict, FlowError, MirrorError, Superse
 from mirror.groups.group_rounds import GroupRounds, Round
 from mirror.groups.heartbeat_sender import HeartbeatSender
 from mirror.groups.map_cleaner import MapCleaner
+from mirror.groups.mirrormaker_offsets import MirrorMakerOffsets
 from mirror.logs import OnChange
 from mirror.model import Partition, Topic
 from mirror.service.flow_health import FlowHealth
@@ -56,10 +57,12 @@ class FlowRunner(threading.Thread):
         self._map_cleaner = MapCleaner(flow)
         self._group_rounds = GroupRounds(flow, self._on_round)
         self._heartbeats = HeartbeatSender(flow)
+        self._mirrormaker_offsets = MirrorMakerOffsets(flow)
         self._gate = ConflictGuard(flow, self._leader)
         self._query = FlowQuery(flow, self.status, spark, share)
         self._health = FlowHealth(flow, self.status, self._leader, self._monitor, self._query)
-        self.drained = threading.Event()
+        self.drained = threading.Event()  # the tasks have ended
+        self.finished = threading.Event()  # and all that is done after them
         self._status_was_made_again = threading.Event()
         self._waits_for = OnChange()  # the reason of the last warning
         self._where = {"flow": flow.name}
@@ -81,7 +84,7 @@ class FlowRunner(threading.Thread):
             except Exception as error:  # the service must not run on without the flow
                 log.exception(BUG, extra=self._where)
                 self.failure = MirrorError(f"flow {self._flow.name}: {type(error).__name__}: {error}")
-        self._leave_groups()
+        self._end_sidelines()
         self.status.active = self.status.leads = False
         if self.failure is not None:
             self.status.stopped = True
@@ -93,12 +96,15 @@ class FlowRunner(threading.Thread):
             self._query.stop()  # its tasks have seen the new leader's plan
 
     def drain(self) -> None:
-        """Tell the tasks to finish, end the query and set `drained`."""
+        """Tell the tasks to finish, end the query and set `drained`; then do what comes last, and set `finished`."""
         self.join()  # first, so that the loop cannot publish a plan after the order to stop
         if not isinstance(self.failure, Superseded):
             self._order_stop()
         self._query.stop()
         self.drained.set()
+        if not isinstance(self.failure, Superseded):
+            self._mirrormaker_offsets.finish()
+        self.finished.set()
 
     def _order_stop(self) -> None:
         """Tell the tasks to stop, and try until it succeeds: whoever waits for `drained` has a deadline."""
@@ -164,15 +170,17 @@ class FlowRunner(threading.Thread):
             self._map_cleaner.start()
             self._group_rounds.start(self._renewal.interval)
             self._heartbeats.start()
+            self._mirrormaker_offsets.start()
 
     def _on_round(self, found: Round) -> None:
         self.status.groups = found
 
-    def _leave_groups(self) -> None:
-        """End what only the leader does for consumer groups."""
+    def _end_sidelines(self) -> None:
+        """End what only the leader does beside the copying."""
         self._map_cleaner.stop()
         self._group_rounds.stop()
         self._heartbeats.stop()
+        self._mirrormaker_offsets.stop()
         self.status.groups = None
 
     def _look(self) -> dict[str, Topic]:
@@ -199,6 +207,7 @@ class FlowRunner(threading.Thread):
         weights, remote_ids = self._weights(), self._monitor.remote_ids
         plan = self._leader.publish(topics, slots, weights, lineage, remote_ids, self._renewal.interval)
         self._renewal.retired = plan.retired
+        self._mirrormaker_offsets.topics = plan.known
         if plan.generation != self.status.generation:
             self.status.planned(plan.generation, plan.slices)
             counts = {"topics": len(plan.topics), "partitions": self.status.size, "slices": len(plan.slices)}
@@ -230,7 +239,7 @@ class FlowRunner(threading.Thread):
         if isinstance(error, Conflict) and error.gave_way:
             self.status.active = False
             self.status.planned(self.status.generation, [])
-            self._leave_groups()
+            self._end_sidelines()
         self.beat = time.monotonic()
         self._stopping.wait(backoff.next())
 

@@ -28,6 +28,7 @@ from mirror.web.server import Answer, Route, WebServer, health, metrics
 log = logging.getLogger(__name__)
 
 LIVE_WITHIN = 60.0  # seconds in which every flow's loop must have run
+FINISH_TIMEOUT = 5.0  # seconds in which what comes after the tasks has to end, beside Spark's end
 SPARK_START_TIMEOUT = 30.0  # seconds that a stop waits for Spark while it is still starting, to end it in order
 
 
@@ -127,6 +128,10 @@ class Service:
                 spark.stop()
             else:
                 spark.kill()
+        if drained:
+            finish_by = max(deadline, time.monotonic() + FINISH_TIMEOUT)
+            for runner in self._runners:
+                runner.finished.wait(max(0.0, finish_by - time.monotonic()))
         log.info("stopped", extra={"drained": str(drained).lower()})
 
     def _live(self) -> list[str]:

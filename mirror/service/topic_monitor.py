@@ -13,12 +13,13 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 from mirror.control.decisions import Decision
 from mirror.control.plan import Plan
 from mirror.errors import FlowError
-from mirror.kafka.clients import INTERNAL_MAX, is_lasting
+from mirror.kafka.clients import is_lasting
 from mirror.kafka.cluster import NAMES, ClusterAdmin, Refusals, chunks
 from mirror.kafka.topic_ids import KnownIds
 from mirror.logs import OnChange
 from mirror.model import Partition, Topic
 from mirror.naming import LeftOut, ReplicationPolicy, left_out_topics, some_of
+from mirror.service.own_topics import dispensable, own_topic
 from mirror.settings import Flow
 from mirror.target.remote_topics import RemoteTopicsMonitor
 from mirror.target.timestamps import KEEP, TimestampCheck
@@ -49,18 +50,6 @@ EXCLUDED_PREFIXES = ("confluent.", "local.retention.", "remote.")
 # The target must take every timestamp that the source took. By default Kafka 4 refuses records that are an hour ahead
 # (KIP-1030).
 ANY_TIME = {"message.timestamp.before.max.ms": str(2**63 - 1), "message.timestamp.after.max.ms": str(2**63 - 1)}
-
-# Segments roll soon, so that old reports and plans are compacted soon and a new reader is quick. A plan names every
-# partition, so it may be large.
-INTERNAL_CONFIG = {
-    "cleanup.policy": "compact",
-    "segment.ms": "3600000",
-    "min.cleanable.dirty.ratio": "0.1",
-    "max.message.bytes": str(INTERNAL_MAX),
-}
-
-# Most refused records are too large, so the topic of dead letters takes any size.
-DEAD_LETTER_CONFIG = {"max.message.bytes": str(2**31 - 1)}
 
 NEW_WITHIN, POLL_INTERVAL = 2.0, 0.1  # seconds until every broker knows a new topic, and between two requests
 
@@ -95,7 +84,8 @@ class TopicMonitor:
         self.timestamps = TimestampCheck(flow, self._target)
         self._left_out: LeftOut = {}  # as last logged
         self._own_ids = KnownIds()
-        self._why_no_checkpoints = OnChange()
+        self._dispensable = dispensable(flow)
+        self._why_not = OnChange()
 
     def ensure_internal_topics(self) -> dict[str, str]:
         """Create those of mirror's own topics that are missing.
@@ -103,10 +93,9 @@ class TopicMonitor:
         Returns the new ids, by name, of topics that were deleted and created again since the last call. It is cheap
         enough to be called each second. Raises FlowError if the target refuses.
         """
-        factor, dead_letters = self._flow.internal_replication_factor, self._flow.dead_letter_topic
         ids, refused = self._target.ids_now(self._flow.own_topics)
         missing = [
-            NewTopic(name, 1, factor, config=DEAD_LETTER_CONFIG if name == dead_letters else INTERNAL_CONFIG)
+            own_topic(self._flow, name)
             for name, error in refused.items()
             if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
         ]
@@ -114,10 +103,10 @@ class TopicMonitor:
         problems |= {name: ("created", error) for name, error in self._create(missing).items()}
         for name, (done, error) in problems.items():
             said = f"topic {name} can't be {done} on {self._flow.target.alias}: {error.str()}"
-            if name != self._flow.checkpoint_topic:
+            if name not in self._dispensable:
                 raise FlowError(said, is_lasting(error))
-            if self._why_no_checkpoints.is_new(said):  # copying does not need it
-                log.warning("no checkpoints can be written", extra={"flow": self._flow.name, "reason": said})
+            if self._why_not.is_new(said, name):
+                log.warning(self._dispensable[name], extra={"flow": self._flow.name, "reason": said})
         return {name: topic_id for name, topic_id in ids.items() if self._own_ids.is_another(name, topic_id)}
 
     def mirrored(

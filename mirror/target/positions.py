@@ -100,6 +100,13 @@ class Positions:
     def load(self, remote: str, partition: int) -> Position | None:
         """The stable position as it is now, or was after this call began; None: none was ever committed.
 
+        Raises as `stable`.
+        """
+        return self.load_all([(remote, partition)])[remote, partition]
+
+    def load_all(self, remote_partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Position | None]:
+        """As `load`, of several remote partitions at once, at least of one.
+
         A coordinator that was deposed and has not heard of it, because it hung or is cut off from the others, answers
         OffsetFetch from its memory: what has been committed since would be copied again. It can't commit anything any
         more. So a token is committed first. Only an answer counts that has it, or another token of ours since this
@@ -107,20 +114,20 @@ class Positions:
         """
         deadline, pause = time.monotonic() + REQUEST_TIMEOUT, LOOK_INTERVAL
         began = next(self._numbers)
-        wanted = [TopicPartition(self._barrier, 0), TopicPartition(remote, partition)]
+        wanted = [TopicPartition(self._barrier, 0), *(TopicPartition(*each) for each in remote_partitions)]
         while (left := deadline - time.monotonic()) > 0:
             with self._lock:  # so that they are committed in this order
                 token = TopicPartition(self._barrier, 0, 0, f"{self._identity}/{next(self._numbers)}")
                 # Not waited for: a broker answers the requests of a connection one after another.
                 self._stable.client.commit(offsets=[token], asynchronous=True)
-            barrier, found = self._fetch_stable(wanted, left)
+            barrier, *found = self._fetch_stable(wanted, left)
             self._stable.client.poll(0)  # drops what became of the commits
             if self._is_since(began, barrier.metadata):
-                return self._checked(found)
+                return {(each.topic, each.partition): self._checked(each) for each in found}
             time.sleep(random.uniform(0, pause))  # another task's token may have been in between
             pause = min(2 * pause, 1.0)
         why = f"{DEPOSED}; or {self._barrier} is missing, which the leader makes again"
-        raise PositionUnstable(f"the position of {remote}-{partition} is told by {why}")
+        raise PositionUnstable(f"the position of {wanted[-1].topic}-{wanted[-1].partition} is told by {why}")
 
     def _is_since(self, began: int, token: str | None) -> bool:
         """Has any of our threads committed this token after a call with this number began?"""

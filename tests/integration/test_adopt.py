@@ -7,138 +7,28 @@ it, because exactly-once is a setting of the target. One of the flows goes on wi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from io import StringIO
-from pathlib import Path
 
 import pytest
-import yaml
 from confluent_kafka import Producer
 
 from mirror.commands.adopt import stopping
-from mirror.commands.adopt.command import Adoption, Options, adopt
 from mirror.commands.adopt.committing import MOVED
-from mirror.commands.adopt.selection import Result
 from mirror.commands.translate import translate
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
 from mirror.errors import MirrorError
 from mirror.model import Partition
-from tests.harness import configuration, mirror_maker, oracle, topics
+from tests.harness import oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Load, mixed
-from tests.harness.mirror_maker import IDENTITY, MirrorMaker
+from tests.harness.moving import Moving, World
 from tests.harness.pair import Pair
-from tests.harness.service import BLOCKED, Service
+from tests.harness.service import BLOCKED
 from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
 
 RECORDS = 1_300  # of each partition: more than are compared
-
-
-@dataclass(frozen=True)
-class Moving:
-    """A flow that MirrorMaker has begun."""
-
-    pair: Pair
-    to: str  # MirrorMaker's alias of the target
-    identity: bool
-    topic: str
-    file: Path
-    exactly_once: bool  # in mirror
-
-    def remote(self) -> str:
-        """The remote topic."""
-        return self.topic if self.identity else self.pair.remote(self.topic)
-
-    def settings(self) -> configuration.Settings:
-        """Mirror's configuration."""
-        policy = "identity" if self.identity else "default"
-        return self.pair.settings({"replication_policy": policy, "exactly_once": self.exactly_once})
-
-    def produce(self, first: int, count: int) -> None:
-        """Numbered records to both partitions."""
-        for partition in (0, 1):
-            records = [mixed(2 * n + partition) for n in range(first, first + count)]
-            self.pair.produce(self.topic, *records, partition=partition)
-
-    def source(self, isolation: str = "read_committed") -> oracle.Records:
-        """What the source has."""
-        return oracle.read(self.pair.source, self.topic, isolation)
-
-    def copy(self) -> oracle.Records:
-        """What the target has."""
-        return oracle.read(self.pair.target, self.remote())
-
-    def await_copied(self, count: int) -> None:
-        """Wait until the target has so many records."""
-        wait = f"{count} records in {self.remote()}"
-        until(f"{self.remote()} exists", lambda: topics.partitions(self.pair.target, self.remote()) == 2)
-        until(wait, lambda: oracle.count(self.copy()) >= count)
-
-    def position(self, partition: int) -> int | None:
-        """Mirror's position."""
-        return oracle.committed_position(self.pair.target, self.pair.group, self.remote(), partition)
-
-    def next_offsets(self) -> dict[int, int]:
-        """After the last record that was copied, by the contents of both sides: independent of what mirror does."""
-        found = {}
-        for partition, records in self.copy().items():
-            last = records[-1].content
-            here = self.source("read_uncommitted")[partition]
-            (found[partition],) = [record.offset + 1 for record in here if record.content == last]
-        return found
-
-    def adopt(self, quiet: float = 1.0, named: bool = False) -> Adoption:
-        """What the command does, without a process of its own. If `named`, it is told of group and topic."""
-        group, topic = f"{self.pair.alias}-mm2", f"mm2-offsets.{self.pair.alias}.internal"
-        options = Options("MirrorSourceConnector", None, None, None, 1_000, quiet, dry_run=False)
-        options = replace(options, worker_group=group, offsets_topic=topic) if named else options
-        return adopt(load(self.file).flows[0], options, StringIO())
-
-    def ours(self, found: Adoption) -> dict[int, Result]:
-        """What was said of this topic's partitions."""
-        return {each.partition.partition: each for each in found.results if each.partition.topic == self.topic}
-
-
-class World:
-    """The four flows, and MirrorMaker's properties for some of them."""
-
-    def __init__(self, source: str, target: str, directory: Path) -> None:
-        self.directory, self._bootstraps = directory, (source, target)
-        kinds = [("eos", False), ("eos", True), ("alo", False), ("alo", True)]
-        self.all = [self._flow(f"{to}{'i' if identity else 'd'}", to, identity) for to, identity in kinds]
-
-    def _flow(self, name: str, to: str, identity: bool) -> Moving:
-        pair = Pair(*self._bootstraps, f"from{name}", f"adopt-{name}-")
-        exactly_once = to == "eos" or identity
-        moving = Moving(pair, to, identity, pair.topic("orders", 2), self.directory / f"{name}.yaml", exactly_once)
-        moving.file.write_text(yaml.safe_dump(moving.settings()))
-        return moving
-
-    def mirror_maker(self, *some: Moving) -> MirrorMaker:
-        """One that copies these flows."""
-        source, target = self._bootstraps
-        clusters = {each.pair.alias: source for each in some} | {each.to: target for each in some}
-        own = {each: self._own(each) for each in some}
-        properties = mirror_maker.flows(clusters, {(each.pair.alias, each.to): own[each] for each in some})
-        # Its positions are recorded when it stops, and not before.
-        properties |= {"alo.offset.flush.interval.ms": 3_600_000, "eos.exactly.once.source.support": "enabled"}
-        properties |= {f"{each.to}.session.timeout.ms": 6_000 for each in some}
-        committed = [each.pair.alias for each in some if each.to == "eos"]
-        properties |= {f"{alias}.consumer.isolation.level": "read_committed" for alias in committed}
-        return MirrorMaker(properties, self.directory)
-
-    def _own(self, moving: Moving) -> dict[str, object]:
-        policy = {"replication.policy.class": IDENTITY} if moving.identity else {}
-        location = {"offset-syncs.topic.location": "target"} if moving.identity else {}
-        return {"topics": f"{moving.pair.prefix}.*", **policy, **location}
-
-    def service(self) -> Service:
-        """Mirror with all flows."""
-        together = configuration.together(*(each.settings() for each in self.all))
-        return Service({**together, "spark": {"master": "local[4]"}}, self.directory)
 
 
 def abort(pair: Pair, topic: str) -> None:
@@ -156,7 +46,7 @@ def abort(pair: Pair, topic: str) -> None:
 def world(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:
-    yield World(source_cluster.bootstrap, target_cluster.bootstrap, tmp_path_factory.mktemp("adopt"))
+    yield World("adopt", source_cluster.bootstrap, target_cluster.bootstrap, tmp_path_factory.mktemp("adopt"))
 
 
 def test_mirror_goes_on_where_mirrormaker_has_stopped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,9 +72,10 @@ def test_a_port_in_use_is_exit_2(good: Path) -> None:
     assert last["level"] == "ERROR" and f"127.0.0.1:{port}" in last["msg"] and "Traceback" not in ended.stderr
 
 
-@pytest.mark.parametrize(
-    "verb", ["run", "validate", "config", "schema", "check", "plan", "status", "pause", "resume", "verify", "adopt"]
-)
+VERBS = "run validate config schema check plan status pause resume verify adopt hand-back"
+
+
+@pytest.mark.parametrize("verb", VERBS.split())
 def test_every_command_has_help_with_an_example(verb: str) -> None:
     ended = mirror(verb, "--help")
     assert ended.returncode == 0 and f"Example: mirror {verb}" in ended.stdout

@@ -81,8 +81,9 @@ def running(
     """One service for all tests of this file."""
     pair = Pair(source_cluster.bootstrap, target_cluster.bootstrap, "own", "own-topics-")
     topic, paused = pair.topic("busy", 3), pair.topic("paused")
+    settings = {"on_poison_record": "dead_letter", "mirrormaker_offsets": {"enabled": True}}
     with (
-        pair.service(tmp_path_factory.mktemp("own"), {"on_poison_record": "dead_letter"}) as service,
+        pair.service(tmp_path_factory.mktemp("own"), settings) as service,
         Load(pair.source, {topic: 3, paused: 1}, rate=300) as load,
     ):
         service.await_plan()
@@ -133,7 +134,7 @@ def test_what_is_missing_is_named_and_comes_back(running: Running, pair: Pair, t
 
 
 def others_come_back_too(running: Running) -> None:
-    for kind in ("mirror-status", "mm2-offset-syncs", "mirror-offset-map", "mirror-dead-letters"):
+    for kind in ("mirror-status", "mm2-offset-syncs", "mirror-offset-map", "mirror-dead-letters", "mm2-offsets"):
         it_comes_back_too(running, kind)
 
 
@@ -144,7 +145,24 @@ def it_comes_back_too(running: Running, kind: str) -> None:
     running.await_progress()
     if kind == "mm2-offset-syncs":
         until("offset syncs", lambda: oracle.count(oracle.read(running.pair.target, running.own(kind))))
+    if kind == "mm2-offsets":
+        assert topics.partitions(running.pair.target, running.own(kind)) == 25
+        until("all positions for MirrorMaker", lambda: len(recorded(running)) == 3)
+        ends = oracle.ends(running.pair.source, running.topic, IsolationLevel.READ_UNCOMMITTED)
+        until("as far as the source is", lambda: all(recorded(running)[n] + 1 >= end for n, end in ends.items()))
     assert answer("status", "-c", running.service.file)["flows"][0]["well"]
+
+
+def recorded(running: Running) -> dict[int, int]:
+    """The offsets of the busy topic's partitions that a MirrorMaker would find, decoded without mirror."""
+    found = {}
+    for records in oracle.read(running.pair.target, running.own("mm2-offsets")).values():
+        for record in records:
+            connector, of = json.loads(record.key or b"")
+            assert (connector, of["cluster"]) == ("MirrorSourceConnector", running.pair.alias)
+            if of["topic"] == running.topic:
+                found[of["partition"]] = json.loads(record.value or b"")["offset"]
+    return found
 
 
 def it_is_named(pair: Pair, directory: Path, kind: str) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mirror.config.model import FlowModel
 from mirror.naming import ReplicationPolicy, left_out_topics, matcher, matches_nothing, some_of, unmatched
-from mirror.settings import Cluster, Flow, Groups, Heartbeats
+from mirror.settings import Cluster, Flow, Groups, Heartbeats, MirrorMakerOffsets
 
 DEFAULTS = FlowModel.model_validate(
     {"source": "primary", "target": "backup"}, context={"aliases": ["primary", "backup"]}
@@ -27,6 +27,7 @@ def flow(**changes: Any) -> Flow:
         "group": "group",
         "groups": Groups(**DEFAULTS.groups.model_dump()),
         "heartbeats": Heartbeats(**DEFAULTS.heartbeats.model_dump()),
+        "mirrormaker_offsets": MirrorMakerOffsets(**DEFAULTS.mirrormaker_offsets.model_dump()),
     }
     return replace(Flow(**values), **changes)
 

@@ -11,10 +11,9 @@ from typing import Any, TextIO
 import click
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.commands.adopt import connect_offsets, stopping, topic_reader
+from mirror.commands.adopt import stopping, topic_reader
 from mirror.commands.adopt.committing import MOVED, commit
 from mirror.commands.adopt.comparison import Comparer, Logs
-from mirror.commands.adopt.connect_offsets import Sync, Written
 from mirror.commands.adopt.selection import Candidate, Known, Result, select
 from mirror.commands.adopt.tail import Undecided
 from mirror.commands.status import read_status
@@ -25,6 +24,8 @@ from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Topic
 from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
+from mirror.target import connect_offsets
+from mirror.target.connect_offsets import Sync, Written
 from mirror.target.positions import Positions
 from mirror.text import plural
 

@@ -25,12 +25,12 @@ from mirror.target.transactional_producer import TransactionalProducer
 MOVED = "records came to the copy meanwhile: MirrorMaker, or somebody else, still writes to it"
 
 
-def position(offset: int, reported: Position | None, topic: Topic) -> Position:
-    """The position to commit, as if a person had decided it: it is not before the one that was `reported` last.
+def position(offset: int, reported: Position | None, topic: Topic, ours: Position | None = None) -> Position:
+    """The position to commit, as if a person had decided it: neither `ours` nor what was `reported` counts any more.
 
     Where the offset map ends is not known: what MirrorMaker has copied has no entry, and may come after some.
     """
-    decided = chosen("at", offset, None, reported, topic)
+    decided = chosen("at", offset, ours, reported, topic)
     assert decided is not None
     return replace(decided, map_end=None)
 
@@ -57,10 +57,10 @@ def commit(
     ):
         for each in found:
             topic = topics[each.partition.topic]
-            wanted = position(each.position or 0, reported.get(each.partition), topic)
             one = _One(flow, each.partition, topic, positions, member)
+            end = ends[Partition(topic.remote, each.partition.partition)]
             try:
-                reason = one.commit(wanted, ends[Partition(topic.remote, each.partition.partition)])
+                reason = one.commit(each.position or 0, reported.get(each.partition), end)
             except MirrorError as error:
                 reason = str(error)
             results.append(replace(each, outcome=_outcome(reason), reason=reason))
@@ -82,10 +82,10 @@ class _One:
         self._positions, self._member = positions, member
         self._remote = topic.remote, partition.partition
 
-    def commit(self, wanted: Position, end: int) -> str:
-        """Commit the position, unless there is one by now or the copy has grown. Returns the reason if not."""
+    def commit(self, offset: int, reported: Position | None, end: int) -> str:
+        """Commit a position, unless there is one as far by now or the copy has grown. Returns the reason if not."""
         if not self._flow.exactly_once:
-            reason = self._obstacle(end)
+            wanted, reason = self._wanted(offset, reported, end)
             if not reason:
                 self._positions.commit(to_commit(wanted, *self._remote))
             return reason
@@ -96,14 +96,17 @@ class _One:
         try:
             producer.fence()
             self._positions.await_settled(*self._remote)
-            reason = self._obstacle(end)
+            wanted, reason = self._wanted(offset, reported, end)
             if not reason:
                 session.keep(wanted)
             return reason
         finally:
             session.discard()
 
-    def _obstacle(self, end: int) -> str:
-        if self._positions.load(*self._remote) is not None:
-            return OURS
-        return "" if self._positions.end(*self._remote) == end else MOVED
+    def _wanted(self, offset: int, reported: Position | None, end: int) -> tuple[Position, str]:
+        """The position to commit, and what stands against that."""
+        ours = self._positions.load(*self._remote)
+        wanted = position(offset, reported, self._topic, ours)
+        if ours is not None and not ours.is_handed_back and not (ours.topic_id and ours.offset < offset):
+            return wanted, OURS
+        return wanted, "" if self._positions.end(*self._remote) == end else MOVED

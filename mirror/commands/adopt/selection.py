@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from mirror.commands.adopt.connect_offsets import Recorded, Sync
 from mirror.model import Partition, Position
+from mirror.target.connect_offsets import Recorded, Sync
 
 Outcome = Literal["adopted", "would be adopted", "left alone", "refused"]
 
@@ -90,11 +90,17 @@ def _choose(partition: Partition, known: Known) -> Candidate | Result:
     return Candidate(partition, remote, sync.upstream + 1, sync, False)
 
 
+def _may_be_replaced(ours: Position, theirs: Recorded | None) -> bool:
+    """True if mirror has given its position up, or if MirrorMaker has gone further since mirror has stopped."""
+    further = theirs is not None and theirs.position > ours.offset and bool(ours.topic_id)
+    return ours.is_handed_back or further
+
+
 def _settled(partition: Partition, known: Known) -> tuple[Outcome, str] | None:
     """The outcome of a partition whose position need not or can't be looked for, and why; None if it can."""
     remote, found, ours = known.remote[partition], known.recorded.get(partition), known.positions.get(partition)
     end = known.ends.get(remote)
-    if ours is not None:
+    if ours is not None and not _may_be_replaced(ours, found):
         return ("left alone", OURS) if ours.topic_id else ("refused", FOREIGN)
     if found is None and (remote not in known.existing or end == known.starts.get(remote, -1)):
         return "left alone", NOTHING

@@ -8,10 +8,10 @@ from contextlib import closing
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-from mirror.commands.adopt.connect_offsets import Raw
 from mirror.errors import ClusterAway, MirrorError
 from mirror.kafka.clients import internal_consumer, is_away
 from mirror.settings import Cluster
+from mirror.target.connect_offsets import Raw
 
 TIMEOUT = 20.0  # seconds without a new record
 FETCH = 10_000  # records of one call

@@ -568,6 +568,7 @@ def test_defaults(tmp_path: Path) -> None:
             "interval": 60.0,
         },
         "heartbeats": {"enabled": False, "interval": 1.0},
+        "mirrormaker_offsets": {"enabled": False, "topic": None, "connector": "MirrorSourceConnector"},
     }
     assert loaded.spark == settings.Spark(master="local[*]", conf={})
     assert loaded.http == settings.Http(host="0.0.0.0", port=9464)

@@ -8,10 +8,12 @@ from dataclasses import replace
 
 import pytest
 
+from mirror import settings
 from mirror.groups.group_rounds import GroupRounds, Round
 from mirror.groups.heartbeat_sender import HeartbeatSender
 from mirror.groups.leader_thread import LeaderThread
 from mirror.groups.map_cleaner import MapCleaner
+from mirror.groups.mirrormaker_offsets import MirrorMakerOffsets
 from mirror.model import Topic
 from mirror.settings import Cluster, Flow, Heartbeats
 from mirror.target.position_renewal import Renewal
@@ -26,7 +28,8 @@ BAD = {"no.such.property": "1"}
 def broken() -> Flow:
     """A flow for which no client can be made."""
     source, target = (Cluster(alias, BAD, {}, {}) for alias in ("primary", "backup"))
-    return replace(flow(), source=source, target=target, heartbeats=Heartbeats(True, 1.0))
+    wanted = settings.MirrorMakerOffsets(True, None, "MirrorSourceConnector")
+    return replace(flow(), source=source, target=target, heartbeats=Heartbeats(True, 1.0), mirrormaker_offsets=wanted)
 
 
 def threads(name: str) -> list[threading.Thread]:
@@ -127,7 +130,29 @@ def test_stop_waits_for_what_is_being_told() -> None:
     until("it has ended", lambda: not threads("waits"))
 
 
-@pytest.mark.parametrize("name", ["heartbeats", "groups", "map cleaner"])
+def test_join_says_whether_the_thread_has_ended() -> None:
+    release = threading.Event()
+    thread = LeaderThread("joined", "a->b", lambda _: release.wait(), pause=0.0)
+    assert thread.join(0.0), "it never began"
+    thread.start()
+    thread.stop()
+    assert not thread.join(0.01)
+    release.set()
+    assert thread.join(10.0)
+
+
+def test_a_defect_at_the_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    writer = MirrorMakerOffsets(broken())
+    writer.finish()
+    assert not bugs(caplog), "it never began"
+    writer.start()
+    await_bugs(caplog, 1)
+    writer.stop()
+    writer.finish()
+    assert len(bugs(caplog)) == 2
+
+
+@pytest.mark.parametrize("name", ["heartbeats", "groups", "map cleaner", "mirrormaker offsets"])
 def test_a_defect_of_heartbeats_rounds_or_cleaner_ends_none_for_good(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -137,10 +162,12 @@ def test_a_defect_of_heartbeats_rounds_or_cleaner_ends_none_for_good(
         GroupRounds(broken(), rounds.append),
         MapCleaner(broken(), interval=0.0),
     )
+    writer = MirrorMakerOffsets(broken())
     start, stop = {
         "heartbeats": (sender.start, sender.stop),
         "groups": (lambda: groups.start(60.0), groups.stop),
         "map cleaner": (cleaner.start, cleaner.stop),
+        "mirrormaker offsets": (writer.start, writer.stop),
     }[name]
     for times in (1, 2):
         start()

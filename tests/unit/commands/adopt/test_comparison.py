@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from mirror.commands.adopt import comparison
 from mirror.commands.adopt.comparison import Comparer, Logs
-from mirror.commands.adopt.connect_offsets import Sync
 from mirror.commands.adopt.selection import Candidate
 from mirror.commands.adopt.tail import Found, Undecided
 from mirror.commands.verify.digests import Entry, Stretch
 from mirror.model import Partition
+from mirror.target.connect_offsets import Sync
 
 HERE, THERE = Partition("orders", 0), Partition("primary.orders", 0)
 

@@ -9,10 +9,10 @@ import pytest
 from mirror.clock import Clock
 from mirror.commands.adopt import stopping
 from mirror.commands.adopt.committing import position
-from mirror.commands.adopt.connect_offsets import Recorded, Sync
 from mirror.commands.adopt.selection import FOREIGN, NOT_OURS, NOTHING, OURS, Candidate, Known, select
-from mirror.control.decisions import doubt
+from mirror.control.decisions import doubt, explain
 from mirror.model import Partition, Position, Topic
+from mirror.target.connect_offsets import Recorded, Sync
 from mirror.target.positions import from_committed, to_commit
 from mirror.task.position_ledger import PositionLedger, Start
 
@@ -46,7 +46,8 @@ def test_a_copy_whose_records_are_all_gone_is_adopted_where_mirrormaker_says() -
 @pytest.mark.parametrize(
     ("changes", "outcome", "reason"),
     [
-        ({"positions": {HERE: Position(7, "id")}}, "left alone", OURS),
+        ({"positions": {HERE: Position(42, "id")}}, "left alone", OURS),
+        ({"positions": {HERE: Position(7, "id")}, "recorded": {}}, "left alone", OURS),
         ({"positions": {HERE: Position(7, "")}}, "refused", FOREIGN),
         ({"existing": frozenset(), "ends": {}, "starts": {}}, "refused", "the target has no primary.orders-0"),
         ({"existing": frozenset(), "ends": {}, "starts": {}, "recorded": {}}, "left alone", NOTHING),
@@ -62,6 +63,24 @@ def test_what_is_not_looked_for(changes: dict[str, object], outcome: str, reason
     assert not candidates
     assert result.outcome == outcome and reason in result.reason and result.position is None
     assert result.as_dict()["topic"] == "orders" and result.as_dict()["remote"] == "primary.orders"
+
+
+@pytest.mark.parametrize(
+    "ours", [Position(7, "id"), Position(42, "id").handed_back("remote"), Position(50, "id").handed_back("remote")]
+)
+def test_a_position_is_adopted_again_that_mirrormaker_has_passed_or_that_was_handed_back(ours: Position) -> None:
+    """It survives on the target: nobody takes it for mirror's own."""
+    again = from_committed(to_commit(ours, "primary.orders", 0))
+    assert again == ours
+    assert len(select(replace(KNOWN, positions={HERE: again}))[0]) == 1
+
+
+def test_a_position_that_was_handed_back_is_no_position_of_mirrors() -> None:
+    ours = Position(42, "source-1").handed_back("remote-1")
+    topic = Topic("primary.orders", "source-1", 1, 1, "remote-1")
+    incident = doubt(ours, Position(42, "source-1", remote_id="remote-1"), topic, lambda: True)
+    assert incident is not None and incident.kind == "position_foreign"
+    assert "was handed back to MirrorMaker" in explain(incident, ours, topic, "group")
 
 
 def test_what_the_flow_does_not_mirror_is_said() -> None:

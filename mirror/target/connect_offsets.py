@@ -1,12 +1,15 @@
-"""Decodes what MirrorMaker 2 has recorded: its positions on Connect's offsets topic, and its offset syncs. Pure.
+"""What MirrorMaker 2 records: its positions on Connect's offsets topic, and its offset syncs. Pure.
 
 A position's key is `["<connector>",{"cluster":"primary","partition":0,"topic":"orders"}]` and its value `{"offset":41}`
 (MirrorUtils.wrapPartition and wrapOffset). The offset is that of the last record that was copied:
 MirrorSourceTask.loadOffset adds one to it. A tombstone takes a position back. Other connectors write to the same topic.
+
+Connect looks for a key by its bytes (KafkaOffsetBackingStore), so `key` has to make the very bytes that Connect does.
 """
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -24,6 +27,25 @@ _PARTITION: Mapping[str, decode.Check[Any]] = {
     "partition": decode.partition_number,
 }
 _OFFSET: Mapping[str, decode.Check[Any]] = {"offset": decode.integer(0, decode.INT64_MAX - 1)}
+
+
+def key(connector: str, cluster: str, partition: Partition) -> bytes:
+    """The record key of a partition's position. `cluster` is the source's alias.
+
+    Connect's JsonConverter writes the fields in the order of a Java HashMap, which is always the same for these three
+    names, and without spaces.
+    """
+    of = {"cluster": cluster, "partition": partition.partition, "topic": partition.topic}
+    return json.dumps([connector, of], separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def value(position: int) -> bytes | None:
+    """The record value for a position, which is the next upstream offset.
+
+    It is a tombstone before the first record: no offset is that of the last copied record then. MirrorMaker begins
+    there as its consumer's `auto.offset.reset` says, by default at the earliest record.
+    """
+    return b'{"offset":%d}' % (position - 1) if position > 0 else None
 
 
 class Raw(NamedTuple):

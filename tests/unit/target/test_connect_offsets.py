@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.commands.adopt.connect_offsets import Raw, Recorded, Sync, Written, positions, syncs
 from mirror.model import Partition
+from mirror.target import connect_offsets
+from mirror.target.connect_offsets import Raw, Recorded, Sync, Written, positions, syncs
 from mirror.target.offset_syncs import OffsetSync
 
 CONNECTOR, CLUSTER = "MirrorSourceConnector", "primary"
@@ -125,3 +126,25 @@ def test_what_is_no_sync_is_left_out(records: list[Raw]) -> None:
 def test_a_sync_with_impossible_numbers_is_left_out() -> None:
     wrong = [OffsetSync("orders", -1, 1, 1), OffsetSync("orders", 0, -1, 1), OffsetSync("a b", 0, 1, 1)]
     assert syncs([Raw(0, sync.key(), sync.value()) for sync in wrong]) == {}
+
+
+def test_a_key_has_the_very_bytes_of_kafka_connect() -> None:
+    """Connect looks for a key by its bytes."""
+    assert connect_offsets.key(CONNECTOR, CLUSTER, ORDERS) == KEY
+    strimzi = connect_offsets.key("a->b.MirrorSourceConnector", "a", Partition("x.y-z_1", 12))
+    assert strimzi == b'["a->b.MirrorSourceConnector",{"cluster":"a","partition":12,"topic":"x.y-z_1"}]'
+    assert connect_offsets.key("é", "a", ORDERS).startswith('["é",'.encode())
+
+
+def test_a_value_is_the_offset_of_the_last_copied_record() -> None:
+    assert connect_offsets.value(42) == b'{"offset":41}'
+    assert connect_offsets.value(1) == b'{"offset":0}'
+    assert connect_offsets.value(0) is None
+
+
+@given(topic=st.from_regex(r"[a-zA-Z0-9_-]{1,20}", fullmatch=True), number=st.integers(0, 10**5), at=st.integers(1))
+def test_what_is_written_is_read(topic: str, number: int, at: int) -> None:
+    position = at % 2**63 or 1
+    where = Partition(topic, number)
+    record = Raw(0, connect_offsets.key(CONNECTOR, CLUSTER, where), connect_offsets.value(position))
+    assert positions([record], CONNECTOR, CLUSTER) == Written({where: Recorded(position)}, 0)

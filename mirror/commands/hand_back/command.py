@@ -1,0 +1,228 @@
+"""`mirror hand-back`: fences mirror's own tasks, loads the positions, and writes them as MirrorMaker's."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any, TextIO
+
+import click
+
+from mirror.commands.adopt import stopping, topic_reader
+from mirror.commands.hand_back import ending
+from mirror.commands.hand_back.selection import Known, Result, needed, partitions, select
+from mirror.commands.text_table import Cell, table
+from mirror.control.control_reader import ControlReader
+from mirror.control.control_topics import StatusReader
+from mirror.control.flow_leader import FlowLeader
+from mirror.control.plan import Plan
+from mirror.control.reported_positions import newest_positions
+from mirror.control.reports import Report
+from mirror.errors import ConfigError, MirrorError
+from mirror.groups.own_topic_writer import OwnTopicWriter
+from mirror.kafka.cluster import ClusterAdmin
+from mirror.kafka.own_topic_producer import BY_KEY
+from mirror.model import Partition, Position
+from mirror.service.own_topics import own_topic
+from mirror.settings import Flow
+from mirror.target import connect_offsets
+from mirror.target.connect_offsets import Recorded, Written
+from mirror.target.positions import Positions, to_commit
+from mirror.text import plural
+
+NOT_READ_BACK = "it was written, but can't be read back: does somebody else write to the topic?"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command is told. `worker_group` is None for MirrorMaker in dedicated mode."""
+
+    worker_group: str | None
+    tasks: int | None  # of MirrorMaker; None: the target says which there are
+    quiet: float  # seconds
+    overwrite: bool
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HandBack:
+    """The result for a flow."""
+
+    flow: str
+    topic: str  # Connect's offsets topic
+    dry_run: bool
+    needed: Sequence[str]  # properties that MirrorMaker needs
+    results: Sequence[Result]
+
+    @property
+    def well(self) -> bool:
+        """True if no partition was refused."""
+        return not any(each.outcome == "refused" for each in self.results)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The result as it is printed with --json."""
+        counts = Counter(each.outcome.replace(" ", "_") for each in self.results)
+        head = {"flow": self.flow, "topic": self.topic, "dry_run": self.dry_run, "well": self.well}
+        found = [each.as_dict() for each in self.results]
+        return {**head, "needed": list(self.needed), "counts": counts, "partitions": found}
+
+
+def hand_back(flow: Flow, options: Options, progress: TextIO) -> HandBack:
+    """Hand the positions of a flow back, and show the progress on a terminal.
+
+    Raises ConfigError if mirror has never run, or a Connect cluster's topic does not exist; MirrorError if the flow or
+    MirrorMaker runs; ClusterAway.
+    """
+    return _Command(flow, options, progress).run()
+
+
+class _Command:
+    """One run of the command."""
+
+    def __init__(self, flow: Flow, options: Options, progress: TextIO) -> None:
+        self._flow, self._options, self._progress = flow, options, progress
+        self._target = ClusterAdmin(flow.target)
+        self._topic = flow.connect_offsets_topic
+        self._connector = flow.mirrormaker_offsets.connector
+        self._group = options.worker_group or f"{flow.source.alias}-mm2"
+
+    def run(self) -> HandBack:
+        flow, options = self._flow, self._options
+        plan = self._plan()
+        if not options.dry_run:
+            self._end_mirrormaker()
+            ending.await_silence(flow, plan, self._say)
+            leader = FlowLeader(flow, uuid.uuid4().hex)
+            plan = leader.end() or plan
+        known = self._known(plan)
+        results = select(flow, known, options.overwrite)
+        if not options.dry_run:
+            results = self._write(results, known)
+            leader.check()  # raises if a service has been started meanwhile
+            self._give_up(results, known)
+        shown = sorted(results, key=lambda each: each.partition)
+        return HandBack(flow.name, self._topic, options.dry_run, needed(flow), shown)
+
+    def _say(self, text: str) -> None:
+        click.echo(f"{self._flow.name}: {text}", file=self._progress)
+
+    def _plan(self) -> Plan:
+        """The newest plan. Raises ConfigError if there is none, or if MirrorMaker's topic is named but not there."""
+        flow, there = self._flow, self._target.partitions()
+        if not {flow.control_topic, flow.status_topic} <= there.keys():
+            reason = f"{flow.target.alias} has no {flow.control_topic}"
+            raise ConfigError([f"{flow.name} has nothing to hand back: {reason}"])
+        if self._topic not in there and flow.mirrormaker_offsets.topic is not None:
+            raise ConfigError([f"there is no topic {self._topic} on {flow.target.alias}"])
+        with closing(ControlReader(flow)) as control:
+            control.read_to_end()
+            self._orders = control.orders
+        if control.plan is None:
+            raise ConfigError([f"{flow.name} has nothing to hand back: no service has written a plan yet"])
+        return control.plan
+
+    def _end_mirrormaker(self) -> None:
+        """Raises MirrorError if MirrorMaker runs, and fences what is left of its tasks."""
+        ids = stopping.task_ids(self._flow, self._group, self._connector, self._options.tasks, self._flow.control_topic)
+        if self._options.worker_group is None:  # the workers of a Connect cluster may have other connectors
+            stopping.await_no_workers(self._target, self._group, self._options.quiet, self._say)
+        stopping.fence(self._flow, ids, self._say)
+
+    def _known(self, plan: Plan) -> Known:
+        flow, reports = self._flow, self._reports()
+        there = self._target.partitions()
+        every = partitions(plan)
+        remotes = {each: at for each, at in every.items() if at.partition < there.get(at.topic, 0)}
+        positions, problems = self._positions(remotes)
+        if not self._options.dry_run:
+            self._refuse_moving(positions, problems, remotes)
+        problems |= {each: f"the target has no {every[each]}" for each in every.keys() - remotes.keys()}
+        last = {each.partition: each.incident for each in reports}
+        incidents = {each: incident for each, incident in last.items() if incident is not None}
+        recorded = self._recorded().positions
+        newest = newest_positions(each for each in reports if each.group in ("", flow.group))
+        return Known(plan, positions, problems, newest, incidents, recorded, self._orders)
+
+    def _positions(
+        self, remotes: Mapping[Partition, Partition]
+    ) -> tuple[dict[Partition, Position | None], dict[Partition, str]]:
+        """The positions, and why there is none for sure. Unless in a dry run, mirror's tasks are fenced first."""
+        if self._options.dry_run:
+            return ending.hints(self._flow, remotes)
+        label = f"{self._flow.name}: loading positions"
+        with click.progressbar(length=len(remotes), label=label, file=self._progress, show_pos=True) as bar:
+            return ending.load(self._flow, remotes, lambda: bar.update(1))
+
+    def _reports(self) -> list[Report]:
+        """All that the status topic still has, the oldest first."""
+        with closing(StatusReader(self._flow, back=2**62)) as reader:
+            return [dated.report for dated in reader.history()]
+
+    def _refuse_moving(
+        self,
+        positions: Mapping[Partition, Position | None],
+        problems: dict[Partition, str],
+        remotes: Mapping[Partition, Partition],
+    ) -> None:
+        """Add to `problems` the partitions to which records still come, where neither side could be fenced."""
+        fenced = self._flow.exactly_once and self._options.worker_group is None
+        watched = {} if fenced else {at: each for each, at in remotes.items() if positions.get(each) is not None}
+        ends = stopping.ends(self._target, watched)
+        for at in stopping.moving(self._target, ends, self._options.quiet, self._say):
+            problems[watched[at]] = "records still come to the copy: mirror, MirrorMaker or somebody else writes to it"
+
+    def _recorded(self) -> Written:
+        if self._topic not in self._target.partitions():
+            return Written({}, 0)
+        records = topic_reader.read(self._flow.target, self._flow.group, self._topic)
+        return connect_offsets.positions(records, self._connector, self._flow.source.alias)
+
+    def _write(self, results: Sequence[Result], known: Known) -> list[Result]:
+        """Write what can be handed back, read it back, and say what has become of each partition."""
+        wanted = {each.partition: each.position or 0 for each in results if each.outcome == "would be handed back"}
+        self._say(f"writing {plural(len(wanted), 'position')} to {self._topic}")
+        refused = self._target.create_topics([own_topic(self._flow, self._topic)])
+        if refused:
+            raise MirrorError(f"{self._topic} can't be created: {refused[self._topic].str()}")
+        key = {each: connect_offsets.key(self._connector, self._flow.source.alias, each) for each in wanted}
+        with closing(OwnTopicWriter(self._flow.target, self._topic, BY_KEY)) as writer:
+            writer.write({key[each]: connect_offsets.value(offset) for each, offset in wanted.items()})
+        written = self._recorded().positions
+        return [
+            each if each.partition not in wanted else _settled(each, written.get(each.partition)) for each in results
+        ]
+
+    def _give_up(self, results: Sequence[Result], known: Known) -> None:
+        """Mark mirror's positions, so that a service that is started copies nothing of what MirrorMaker copies."""
+        with closing(Positions(self._flow.target, self._flow.group, self._flow.control_topic)) as positions:
+            for each in results:
+                ours = known.positions.get(each.partition)
+                if each.outcome == "handed back" and each.remote is not None and ours is not None:
+                    marked = ours.handed_back(known.plan.known[each.partition.topic].remote_id or ours.remote_id)
+                    positions.commit(to_commit(marked, *each.remote))
+
+
+def _settled(result: Result, written: Recorded | None) -> Result:
+    """The result after what was written has been read back."""
+    if written is None and not result.position:
+        return replace(result, outcome="handed back")
+    if written is None or written.position != result.position:
+        return replace(result, outcome="refused", reason=(written.problem if written else "") or NOT_READ_BACK)
+    return replace(result, outcome="handed back")
+
+
+def shown(found: HandBack) -> str:
+    """The result as text: a table of the partitions, a verdict, and what MirrorMaker needs."""
+    rows: list[list[Cell]] = [
+        [str(each.partition), each.recorded, each.position, each.outcome] for each in found.results
+    ]
+    headers = ("partition", "MirrorMaker's position", "mirror's position", "outcome")
+    lines = [found.flow, "", table(headers, rows)] if rows else [found.flow]
+    reasons = [f"  {each.partition} {each.outcome}: {each.reason}" for each in found.results if each.reason]
+    counts = Counter(each.outcome for each in found.results)
+    verdict = ", ".join(f"{plural(number, 'partition')} {outcome}" for outcome, number in counts.most_common())
+    needs = ["", "MirrorMaker goes on as mirror would only with", *(f"  {line}" for line in found.needed)]
+    return "\n".join([*lines, "", *reasons, verdict or "there is nothing to hand back", *needs])

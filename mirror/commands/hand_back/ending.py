@@ -1,0 +1,86 @@
+"""Makes sure that mirror copies nothing more: no task reports, no plan is in force, and all producers are fenced."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+
+from confluent_kafka import Consumer
+
+from mirror.control.control_topics import StatusReader
+from mirror.control.plan import Plan
+from mirror.errors import MirrorError
+from mirror.kafka.clients import position_reader
+from mirror.kafka.throttling import Throttles
+from mirror.kafka.transactional_ids import transactional_id
+from mirror.model import Partition, Position
+from mirror.settings import Flow
+from mirror.status.observed import NO_SERVICE
+from mirror.target.positions import Positions
+from mirror.target.transactional_producer import TransactionalProducer
+
+LEFTOVERS = 10.0  # seconds in which tasks may still report whose service was killed
+POLL = 0.2  # seconds
+
+Say = Callable[[str], object]
+
+
+def await_silence(flow: Flow, plan: Plan, say: Say) -> None:
+    """Wait until it is sure that no task copies. Raises MirrorError if the flow runs, or ClusterAway.
+
+    A plan with the order to stop is written when a service stops. After a crash, nothing but the reports tells.
+    """
+    if plan.stop or not any(plan.slices):
+        return
+    say(f"waiting until no task has reported for {NO_SERVICE:g} s: mirror was not stopped in order")
+    began = last = time.monotonic()
+    with closing(StatusReader(flow)) as reader:
+        while time.monotonic() - last < NO_SERVICE:
+            if reader.poll(POLL):
+                last = time.monotonic()
+            if last - began > LEFTOVERS:
+                raise MirrorError(f"{flow.name} runs: stop mirror before its positions are handed back")
+
+
+def load(
+    flow: Flow, remotes: Mapping[Partition, Partition], done: Callable[[], object]
+) -> tuple[dict[Partition, Position | None], dict[Partition, str]]:
+    """Fence each partition's owner, and load its position. Returns also why there is none for sure, by partition."""
+    found: dict[Partition, Position | None] = {}
+    problems: dict[Partition, str] = {}
+    with (
+        closing(Positions(flow.target, flow.group, flow.control_topic)) as positions,
+        closing(position_reader(flow.target, flow.group, "read_committed")) as member,
+    ):
+        for partition, remote in remotes.items():
+            try:
+                if flow.exactly_once:
+                    _fence(flow, remote, positions, member)
+                found[partition] = positions.load(*remote)
+            except MirrorError as error:
+                problems[partition] = str(error)
+            done()
+    return found, problems
+
+
+def _fence(flow: Flow, remote: Partition, positions: Positions, member: Consumer) -> None:
+    """Fence the owner, and wait until its transactions have ended."""
+    name = transactional_id(flow, remote.topic, remote.partition)
+    producer = TransactionalProducer(flow, name, member.consumer_group_metadata(), Throttles(flow).target)
+    try:
+        producer.fence()
+        positions.await_settled(*remote)
+    finally:
+        producer.discard()
+
+
+def hints(
+    flow: Flow, remotes: Mapping[Partition, Partition]
+) -> tuple[dict[Partition, Position | None], dict[Partition, str]]:
+    """The positions as they are committed now, without fencing anybody; otherwise as `load`."""
+    refused: set[tuple[str, int]] = set()
+    with closing(Positions(flow.target, flow.group, flow.control_topic)) as positions:
+        found = positions.hints(remotes.values(), refused)
+    problems = {each: "the target does not tell its position" for each, at in remotes.items() if at in refused}
+    return {each: found.get(at) for each, at in remotes.items()}, problems

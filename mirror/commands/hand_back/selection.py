@@ -1,0 +1,143 @@
+"""Says of each partition whether its position can be handed back to MirrorMaker, and what that changes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from mirror.control.decisions import LOST_KINDS, Incident, doubt, explain
+from mirror.control.orders import Orders, is_paused
+from mirror.control.plan import Plan
+from mirror.model import Partition, Position
+from mirror.settings import Flow
+from mirror.target.connect_offsets import Recorded
+
+Outcome = Literal["handed back", "would be handed back", "left alone", "refused"]
+
+NOTHING = "mirror has copied nothing of it"
+STAYS = "mirror has no position of it: MirrorMaker's own stays"
+DONE = "it was handed back before"
+FOREIGN = "its group has a position that mirror has not committed"
+AHEAD = (
+    "MirrorMaker's own position is further: it has copied since, or mirror was told to go back; "
+    "--overwrite takes mirror's"
+)
+IDENTITY = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+
+FROM_START = "mirror stands at offset 0: MirrorMaker begins as its consumer's auto.offset.reset says"
+PAUSED = "mirror has paused it, MirrorMaker copies it"
+RETIRED = "mirror does not copy its topic now, MirrorMaker does if its own topics say so"
+UNSURE = "exactly_once is false and mirror was not stopped in order: its last batch may come a second time"
+LOST = "mirror was blocked, because the source has lost what comes next: MirrorMaker passes over that without a word"
+REFUSED = "mirror was blocked, because the target refuses the next record: MirrorMaker's task fails at it"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What has become of one partition. What is not known is None."""
+
+    partition: Partition
+    remote: Partition | None
+    outcome: Outcome
+    reason: str = ""
+    recorded: int | None = None  # MirrorMaker's position as it was
+    position: int | None = None  # ours
+
+    def as_dict(self) -> dict[str, Any]:
+        """The result as it is printed with --json."""
+        rest = asdict(self)
+        del rest["partition"], rest["remote"]
+        names = {"topic": self.partition.topic, "partition": self.partition.partition}
+        return {**names, "remote": self.remote.topic if self.remote else None, **rest}
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the target says. All is by source partition."""
+
+    plan: Plan
+    positions: Mapping[Partition, Position | None]
+    problems: Mapping[Partition, str]  # why there is no position to rely on
+    reported: Mapping[Partition, Position]
+    incidents: Mapping[Partition, Incident]  # as reported last
+    recorded: Mapping[Partition, Recorded]  # MirrorMaker's
+    orders: Orders
+
+
+def partitions(plan: Plan) -> dict[Partition, Partition]:
+    """All partitions of a plan, the retired ones included, and their remote partitions."""
+    return {
+        Partition(name, number): Partition(topic.remote, number)
+        for name, topic in sorted(plan.known.items())
+        for number in range(topic.partitions)
+    }
+
+
+def select(flow: Flow, known: Known, overwrite: bool) -> list[Result]:
+    """The result of each partition. Those that can be handed back say "would be"."""
+    remotes = partitions(known.plan)
+    found = [_choose(flow, each, remote, known, overwrite) for each, remote in remotes.items()]
+    strange = [
+        Result(each, None, "left alone", STAYS, said.position if not said.problem else None)
+        for each, said in sorted(known.recorded.items())
+        if each not in remotes
+    ]
+    return [*found, *strange]
+
+
+def _choose(flow: Flow, partition: Partition, remote: Partition, known: Known, overwrite: bool) -> Result:
+    theirs, ours = known.recorded.get(partition), known.positions.get(partition)
+    recorded = theirs.position if theirs is not None and not theirs.problem else None
+    if partition in known.problems:
+        return Result(partition, remote, "refused", known.problems[partition], recorded)
+    if ours is not None and ours.is_handed_back:
+        return Result(partition, remote, "left alone", DONE, recorded, ours.offset)
+    problem = _problem(flow, partition, ours, known)
+    if problem:
+        return Result(partition, remote, "refused", problem, recorded)
+    if ours is None:
+        return Result(partition, remote, "left alone", NOTHING if theirs is None else STAYS, recorded)
+    if recorded is not None and recorded > ours.offset and not overwrite:
+        return Result(partition, remote, "refused", AHEAD, recorded, ours.offset)
+    notes = "; ".join(_notes(flow, partition, ours, known))
+    return Result(partition, remote, "would be handed back", notes, recorded, ours.offset)
+
+
+def _problem(flow: Flow, partition: Partition, ours: Position | None, known: Known) -> str:
+    """Why the position can't be believed; "" if it can."""
+    topic = known.plan.known[partition.topic]
+    incident = doubt(ours, known.reported.get(partition), topic, lambda: False)
+    if incident is not None:
+        return FOREIGN if incident.kind == "position_foreign" else explain(incident, ours, topic, flow.group)
+    if ours is not None and ours.topic_id != topic.topic_id:
+        return f"its position {ours.offset} belongs to a source topic that was deleted"
+    return ""
+
+
+def _notes(flow: Flow, partition: Partition, ours: Position, known: Known) -> Iterable[str]:
+    """What is not exact, and what MirrorMaker does otherwise than mirror."""
+    if not flow.exactly_once and not known.plan.stop:
+        yield UNSURE
+    if ours.offset == 0:
+        yield FROM_START
+    if is_paused(known.orders, partition):
+        yield PAUSED
+    if partition.topic not in known.plan.topics:
+        yield RETIRED
+    incident = known.incidents.get(partition)
+    if incident is not None and incident.kind in LOST_KINDS:
+        yield REFUSED if incident.kind == "refused" else LOST
+
+
+def needed(flow: Flow) -> list[str]:
+    """MirrorMaker's properties without which it would write elsewhere or other records than mirror has."""
+    identity = flow.replication_policy == "identity"
+    names = [f"{flow.name}.replication.policy.class = {IDENTITY}"] if identity else []
+    if flow.separator != "." and not identity:
+        names.append(f"replication.policy.separator = {flow.separator}")
+    return [
+        *names,
+        f"{flow.name}.offset-syncs.topic.location = target",
+        f"{flow.source.alias}.consumer.isolation.level = read_committed",
+    ]

@@ -1,0 +1,135 @@
+"""The way back: mirror copies, is killed or stops, and a real MirrorMaker 2 copies the next record first.
+
+As in test_adopt, one MirrorMaker has four flows: with and without exactly-once, each with both policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mirror.commands.adopt import stopping
+from mirror.commands.hand_back import ending
+from mirror.commands.plan import dry_run
+from mirror.config.load import load
+from mirror.demo.brokers import LocalCluster
+from mirror.errors import MirrorError
+from tests.harness import oracle
+from tests.harness.command import answer
+from tests.harness.load import Load, mixed
+from tests.harness.moving import Moving, World
+from tests.harness.together import together
+
+pytestmark = pytest.mark.slow
+
+RECORDS = 200  # of each partition and each part of the test
+
+
+def test_mirrormaker_goes_on_where_mirror_has_stopped_and_mirror_after_it(
+    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing comes twice, and nothing is missing.
+
+    One test, because both take long to start. mirror is killed under load, and `mirror hand-back` gives its positions
+    to MirrorMaker; `mirror adopt` takes them back; then mirror stops in order, and its `mirrormaker_offsets` are all
+    that MirrorMaker gets.
+    """
+    monkeypatch.setattr(ending, "NO_SERVICE", 3.0)  # nothing of mirror is left: its tasks end with it
+    option = {"mirrormaker_offsets": {"enabled": True}, "exactly_once": True}
+    world = World("back", source_cluster.bootstrap, target_cluster.bootstrap, tmp_path, option)
+    mirror_is_killed(world, monkeypatch)
+    each_of(world, hand_back_after_the_kill)
+    assert "handed back to MirrorMaker" in dry_run(load(world.all[0].file).flows[0]).blocked[0].blocked
+    with world.mirror_maker(*world.all, committed=True) as first:
+        goes_on(world)
+        mirrormaker_is_noticed(world.all[0], monkeypatch)
+        first.stop()
+    adopt_again(world)
+    world.all[2] = world.all[2].changed(exactly_once=False)
+    with world.service() as service:
+        goes_on(world)
+        with load_of(world, first=10**7, transaction=100, abort_every=4):
+            for each in world.all:
+                each.await_copied(oracle.count(each.copy()) + RECORDS)
+            assert service.terminate() == 0, service.tail()
+        written = service.find("positions written for MirrorMaker", partitions=2)
+        assert sorted(event["flow"] for event in written) == sorted(each.pair.flow for each in world.all)
+    with world.mirror_maker(*world.all, committed=True) as second:
+        goes_on(world)
+        second.stop()
+    adopt_again(world)
+
+
+def each_of(world: World, what: Callable[[Moving], None]) -> None:
+    """Do something with all flows at once."""
+
+    def bound(flow: Moving) -> Callable[[], None]:
+        return lambda: what(flow)
+
+    together(*map(bound, world.all))
+
+
+def mirror_is_killed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It copies records without markers between them, so that each offset counts, and is killed in the middle."""
+    with load_of(world, first=0), world.service() as service:
+        for each in world.all:
+            each.await_copied(RECORDS)
+        with monkeypatch.context() as patience, pytest.raises(MirrorError, match="stop mirror"):
+            patience.setattr(ending, "LEFTOVERS", 0.0)
+            world.all[0].hand_back()
+        service.kill()
+
+
+def load_of(world: World, first: int, transaction: int = 0, abort_every: int = 0) -> Load:
+    """Numbered records to all partitions of all flows."""
+    topics = {each.topic: 2 for each in world.all}
+    how = {"transaction": transaction, "abort_every": abort_every}
+    return Load(world.all[0].pair.source, topics, make=mixed, rate=1_000, first=first, **how)
+
+
+def hand_back_after_the_kill(flow: Moving) -> None:
+    """What a dry run says may be older; then the position is that after the last record that was copied."""
+    if flow.identity:
+        found = answer("hand-back", "-c", flow.file, "--dry-run")
+        assert {each["outcome"] for each in found["partitions"]} == {"would be handed back"}, found
+        assert found["well"] and found["dry_run"]
+        assert any("IdentityReplicationPolicy" in line for line in found["needed"])
+    done = flow.hand_back()
+    assert [each.outcome for each in done.results] == ["handed back"] * 2, done
+    for each in done.results:
+        (last, *_) = reversed(flow.copy()[each.partition.partition])
+        here = flow.source()[each.partition.partition]
+        (at,) = [record.offset for record in here if record.content == last.content]
+        between = [record.offset for record in here if at < record.offset < (each.position or 0)]
+        assert at < (each.position or 0) and not between
+    again = flow.hand_back()
+    assert [each.outcome for each in again.results] == ["left alone"] * 2, again
+
+
+def goes_on(world: World) -> None:
+    """Whoever runs copies the rest and what comes meanwhile, and no record a second time."""
+    first = 10**6 + 2 * oracle.count(world.all[0].source("read_uncommitted"))
+    each_of(world, lambda flow: flow.produce(first, RECORDS))
+    for each in world.all:
+        each.await_copied(oracle.count(each.source()))
+        oracle.compare(each.source(), each.copy())
+
+
+def mirrormaker_is_noticed(flow: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is handed back while it runs."""
+    with monkeypatch.context() as patience, pytest.raises(MirrorError, match="MirrorMaker still runs"):
+        patience.setattr(stopping, "MEMBERS_MORE", 0.0)
+        flow.hand_back(quiet=0.5)
+
+
+def adopt_again(world: World) -> None:
+    """Take over what was handed back, and later what MirrorMaker has copied after what mirror had written for it.
+
+    One after another: within a process, all that compares records has the same connections.
+    """
+    for flow in world.all:
+        said = flow.adopt()
+        assert [each.outcome for each in said.results] == ["adopted"] * 2, said
+        assert {number: each.position for number, each in flow.ours(said).items()} == flow.next_offsets()

@@ -1,0 +1,73 @@
+"""What `mirror hand-back` prints, and what it does not take."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mirror.cli import cli
+from mirror.commands.hand_back.command import NOT_READ_BACK, HandBack, _settled, shown
+from mirror.commands.hand_back.selection import Result
+from mirror.model import Partition
+from mirror.target.connect_offsets import Recorded
+
+ORDERS = Partition("orders", 0)
+REMOTE = Partition("primary.orders", 0)
+DONE = Result(ORDERS, REMOTE, "handed back", "", 1_200, 1_234)
+REFUSED = Result(Partition("orders", 1), REMOTE, "refused", "it can't be believed", None, 7)
+FOUND = HandBack("primary->backup", "mm2-offsets.primary.internal", False, ["a = b"], [DONE, REFUSED])
+FLOW = """\
+clusters: {primary: {bootstrap.servers: "127.0.0.1:1"}, backup: {bootstrap.servers: "127.0.0.1:2"}}
+flows: [{source: primary, target: backup, mirrormaker_offsets: {topic: connect-offsets}}]
+"""
+
+
+def test_a_table_the_reasons_a_verdict_and_what_mirrormaker_needs() -> None:
+    text = shown(FOUND)
+    (row,) = [line.split() for line in text.splitlines() if line.startswith("orders-0")]
+    assert row == ["orders-0", "1,200", "1,234", "handed", "back"]
+    assert "orders-1 refused: it can't be believed" in text
+    assert "1 partition handed back, 1 partition refused" in text and text.endswith("  a = b")
+
+
+def test_json() -> None:
+    found = json.loads(json.dumps(FOUND.as_dict()))
+    assert (found["well"], found["dry_run"], found["needed"]) == (False, False, ["a = b"])
+    assert found["counts"] == {"handed_back": 1, "refused": 1}
+    assert found["partitions"][0] == {
+        "topic": "orders",
+        "partition": 0,
+        "remote": "primary.orders",
+        "outcome": "handed back",
+        "reason": "",
+        "recorded": 1_200,
+        "position": 1_234,
+    }
+
+
+@pytest.mark.parametrize(
+    ("position", "read", "outcome"),
+    [
+        (7, Recorded(7), "handed back"),
+        (7, Recorded(6), "refused"),
+        (7, None, "refused"),
+        (7, Recorded(-1, "several keys"), "refused"),
+        (0, None, "handed back"),
+        (0, Recorded(6), "refused"),
+    ],
+)
+def test_a_position_counts_only_if_it_is_read_back(position: int, read: Recorded | None, outcome: str) -> None:
+    found = _settled(Result(ORDERS, REMOTE, "would be handed back", "", None, position), read)
+    assert found.outcome == outcome
+    if outcome == "refused":
+        assert found.reason == (read.problem if read and read.problem else NOT_READ_BACK)
+
+
+def test_an_offsets_topic_without_a_group_is_bad_use(tmp_path: Path) -> None:
+    file = tmp_path / "mirror.yaml"
+    file.write_text(FLOW)
+    ended = CliRunner().invoke(cli, ["hand-back", "-c", str(file)])
+    assert ended.exit_code == 2 and "--worker-group" in ended.output
