@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +29,7 @@ from mirror.target.timestamps import KEEP, REASON
 from mirror.task.position_ledger import Start
 from mirror.task.start_offsets import find_starts
 from mirror.text import number, plural
+from mirror.topics.config_sync import ConfigSync, TopicConfig
 
 NOT_SHOWN = ANY_TIME | KEEP  # settings that every remote topic gets
 
@@ -57,6 +58,7 @@ class DryRun:
     flow: str
     create: Mapping[str, tuple[int, Mapping[str, str]]]  # remote topics with partition count and configuration
     grow: Mapping[str, tuple[int, int]]  # remote topics with the partition counts they have and need
+    configs: tuple[TopicConfig, ...]  # remote topics whose configuration would be altered, or can't be kept in step
     internal: tuple[str, ...]  # mirror's own topics to create
     partitions: tuple[PartitionDryRun, ...]
     replacing: tuple[str, ...]  # remote topics that replace timestamps: nothing is copied to them
@@ -110,6 +112,7 @@ def dry_run(flow: Flow, suspicions: Sequence[Suspicion] = ()) -> DryRun:
         flow.name,
         {n: (count, {**own, **KEEP, **ANY_TIME}) for n, (count, own) in changes.create.items() if n not in lost_topics},
         {name: (changes.existing[name], count) for name, count in changes.grow.items()},
+        _configs(flow, changes, topics, partitions),
         tuple(changes.internal),
         tuple(partitions),
         tuple(changes.replacing),
@@ -117,6 +120,21 @@ def dry_run(flow: Flow, suspicions: Sequence[Suspicion] = ()) -> DryRun:
         tuple(map(str, others.refusals)),
         (*map(str, suspicions), *_matches_nothing(flow, source), *map(str, others.warnings)),
     )
+
+
+def _configs(
+    flow: Flow, changes: Changes, topics: Mapping[str, Topic], partitions: Iterable[PartitionDryRun]
+) -> tuple[TopicConfig, ...]:
+    """The remote topics whose configuration is not in step, without those that may not be copies of these topics."""
+    if not flow.sync_topic_configs:
+        return ()
+    doubtful = {p.topic for p in partitions if p.blocked or (p.recreated and flow.on_data_loss == "fail")}
+    settled = {
+        name: topic
+        for name, topic in topics.items()
+        if topic.remote in changes.existing and not topic.remote_lost and name not in doubtful
+    }
+    return tuple(each for some in ConfigSync(flow).compare(settled) for each in some if each.changes or each.reason)
 
 
 def _matches_nothing(flow: Flow, source: ClusterAdmin) -> list[str]:
@@ -210,9 +228,15 @@ def _changes(found: DryRun) -> list[str]:
         lines.append(f"  create {name}, {plural(count, 'partition')}" + (f", {own}" if own else ""))
     for name, (before, after) in found.grow.items():
         lines.append(f"  add partitions to {name}: {before} -> {after}")
+    for each in found.configs:
+        lines += [f"  alter {each.remote}: {change}" for change in each.changes]
     if len(lines) == 2:
         lines.append("  nothing to create or change on the target")
     return lines
+
+
+def _reason(each: TopicConfig) -> str:
+    return each.reason
 
 
 def _topics_table(found: DryRun) -> str:
@@ -239,6 +263,9 @@ def _obstacles(found: DryRun) -> list[str]:
         lines.append(f"  {name}-{first.partition} would be blocked{more}: {first.blocked}")
     if found.replacing:
         lines.append(f"  nothing is copied to {some_of(found.replacing)}: {REASON}")
+    for why, some_configs in groupby(sorted((c for c in found.configs if c.reason), key=_reason), _reason):
+        remotes = [each.remote for each in some_configs]
+        lines.append(f"  configurations not in step, {plural(len(remotes), 'topic')}: {some_of(remotes)}: {why}")
     for reason, names in found.left_out.items():
         lines.append(f"  not copied, {plural(len(names), 'topic')}: {some_of(names)}: {reason}")
     return lines

@@ -28,7 +28,9 @@ from mirror.settings import Flow
 from mirror.spark.session import SparkDriver
 from mirror.status.flow_status import FlowStatus
 from mirror.target.position_renewal import Renewal
-from mirror.text import BUG
+from mirror.text import BUG, plural
+from mirror.topics.config_rounds import ConfigRound, ConfigRounds
+from mirror.topics.settled import Settled, settled_topics
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +58,7 @@ class FlowRunner(threading.Thread):
         self._map_cleaner = MapCleaner(flow)
         self._group_rounds = GroupRounds(flow, self._on_round)
         self._heartbeats = HeartbeatSender(flow)
+        self._config_rounds = ConfigRounds(flow, self._settled, self._on_config_round)
         self._gate = ConflictGuard(flow, self._leader)
         self._query = FlowQuery(flow, self.status, spark, share)
         self._health = FlowHealth(flow, self.status, self._leader, self._monitor, self._query)
@@ -81,7 +84,7 @@ class FlowRunner(threading.Thread):
             except Exception as error:  # the service must not run on without the flow
                 log.exception(BUG, extra=self._where)
                 self.failure = MirrorError(f"flow {self._flow.name}: {type(error).__name__}: {error}")
-        self._leave_groups()
+        self._end_rounds()
         self.status.active = self.status.leads = False
         if self.failure is not None:
             self.status.stopped = True
@@ -164,15 +167,29 @@ class FlowRunner(threading.Thread):
             self._map_cleaner.start()
             self._group_rounds.start(self._renewal.interval)
             self._heartbeats.start()
+            self._config_rounds.start()
 
     def _on_round(self, found: Round) -> None:
         self.status.groups = found
 
-    def _leave_groups(self) -> None:
-        """End what only the leader does for consumer groups."""
+    def _settled(self) -> Settled:
+        """The topics whose remote topics are certainly their copies."""
+        plan = self._leader.control.plan
+        return settled_topics(plan.topics if plan else {}, (each.report for each in self.status.partitions()))
+
+    def _on_config_round(self, found: ConfigRound) -> None:
+        self.status.configs = found
+        if found.altered:
+            first, count = found.altered[0], plural(len(found.altered), "remote topic")
+            changes = ", ".join(map(str, first.changes))
+            self.status.remember(f"the configuration of {count} was altered, e.g. {first.remote}: {changes}")
+
+    def _end_rounds(self) -> None:
+        """End what only the leader does for consumer groups and topics."""
         self._map_cleaner.stop()
         self._group_rounds.stop()
         self._heartbeats.stop()
+        self._config_rounds.stop()
         self.status.groups = None
 
     def _look(self) -> dict[str, Topic]:
@@ -230,7 +247,7 @@ class FlowRunner(threading.Thread):
         if isinstance(error, Conflict) and error.gave_way:
             self.status.active = False
             self.status.planned(self.status.generation, [])
-            self._leave_groups()
+            self._end_rounds()
         self.beat = time.monotonic()
         self._stopping.wait(backoff.next())
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from mirror import __version__
 from mirror.control.reports import Counters
 from mirror.model import Partition
+from mirror.status.config_overview import ConfigsView, configs_view
 from mirror.status.flow_status import PARTITION_STATES, Event, FlowStatus, PartitionStatus
 from mirror.status.group_overview import GroupsView, groups_view
 from mirror.status.observed import UNASSIGNED, lag, position
@@ -95,6 +96,7 @@ class FlowView:
     points: list[Point]
     topics: list[TopicView]
     groups: GroupsView | None  # None before the first round, or if none are made
+    configs: ConfigsView | None  # the same
     events: list[EventView]
 
     @property
@@ -161,6 +163,7 @@ def _flow(status: FlowStatus) -> FlowView:
         points=list(status.history.points),
         topics=topics,
         groups=None if status.groups is None else groups_view(status.groups),
+        configs=None if status.configs is None else configs_view(status.configs),
         events=[_event(event) for event in status.events()],
     )
 

@@ -80,6 +80,13 @@ _exclude = _list(
 _excluded_groups = _list("groups.exclude", "an empty list: no group is left out")
 
 
+_configs = _list("exclude_configs", "an empty list, which is mirror's default, too")
+
+
+def _defaults(setting: Setting, scope: FlowScope, value: str) -> Verdict:
+    return put(scope, "use_defaults_from", value.lower(), setting.fate, setting.why)
+
+
 def _topics(setting: Setting, scope: FlowScope, value: str) -> Verdict:
     if not filters.patterns(value):
         raise filters.BadPattern("an empty list copies nothing: take the flow out, or write topics")
@@ -208,7 +215,11 @@ HANDLERS: Mapping[str, Handler] = {
     "exactly.once.source.support": _exactly_once,
     "exactly.once.support": _exactly_once,
     "errors.tolerance": _tolerance,
-    "sync.topic.configs.enabled": _only_if(True, _OFF),
+    "sync.topic.configs.enabled": _switch("sync_topic_configs"),
+    "sync.topic.configs.interval.seconds": _number("sync_topic_configs_interval", "s"),
+    "config.properties.exclude": _configs,
+    "config.properties.blacklist": _configs,
+    "use.defaults.from": _defaults,
     "sync.topic.acls.enabled": _only_if(True, _OFF),
     "refresh.groups.enabled": _always,
     "emit.checkpoints.enabled": _switch("groups.checkpoints"),

@@ -16,6 +16,8 @@ from mirror.model import Topic
 from mirror.settings import Cluster, Flow, Heartbeats
 from mirror.target.position_renewal import Renewal
 from mirror.text import BUG
+from mirror.topics.config_rounds import ConfigRound, ConfigRounds
+from mirror.topics.settled import Settled
 from tests.harness.waiting import until
 from tests.unit.test_naming import flow
 
@@ -127,19 +129,19 @@ def test_stop_waits_for_what_is_being_told() -> None:
     until("it has ended", lambda: not threads("waits"))
 
 
-@pytest.mark.parametrize("name", ["heartbeats", "groups", "map cleaner"])
-def test_a_defect_of_heartbeats_rounds_or_cleaner_ends_none_for_good(
-    name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    rounds: list[Round] = []
+@pytest.mark.parametrize("name", ["heartbeats", "groups", "map cleaner", "configurations"])
+def test_a_defect_of_what_a_leader_does_ends_none_for_good(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    rounds: list[Round | ConfigRound] = []
     sender, groups, cleaner = (
         HeartbeatSender(broken()),
         GroupRounds(broken(), rounds.append),
         MapCleaner(broken(), interval=0.0),
     )
+    configs = ConfigRounds(broken(), lambda: Settled({}, frozenset()), rounds.append)
     start, stop = {
         "heartbeats": (sender.start, sender.stop),
         "groups": (lambda: groups.start(60.0), groups.stop),
+        "configurations": (configs.start, configs.stop),
         "map cleaner": (cleaner.start, cleaner.stop),
     }[name]
     for times in (1, 2):
