@@ -82,6 +82,8 @@ class Flow:
     sync_topic_configs_interval: float  # seconds between two comparisons
     exclude_configs: tuple[str, ...]  # keys of topic configurations that are left alone
     use_defaults_from: Literal["target", "source"]  # for keys that the source topic does not set
+    sync_acls: bool  # give remote topics the ACLs of their source topics
+    sync_acls_interval: float  # seconds between two rounds
     groups: Groups
     heartbeats: Heartbeats
 

@@ -11,6 +11,7 @@ from itertools import groupby
 from confluent_kafka.admin import OffsetSpec
 
 from mirror.commands.text_table import Cell, table
+from mirror.commands.topic_changes import acl_changes, change_lines, config_changes, obstacle_lines
 from mirror.control.control_reader import ControlReader
 from mirror.control.decisions import doubt, explain, is_accepted, remote_topic
 from mirror.control.orders import Orders, is_paused
@@ -29,7 +30,8 @@ from mirror.target.timestamps import KEEP, REASON
 from mirror.task.position_ledger import Start
 from mirror.task.start_offsets import find_starts
 from mirror.text import number, plural
-from mirror.topics.config_sync import ConfigSync, TopicConfig
+from mirror.topics.acl_sync import AclStatus
+from mirror.topics.config_sync import TopicConfig
 
 NOT_SHOWN = ANY_TIME | KEEP  # settings that every remote topic gets
 
@@ -59,6 +61,7 @@ class DryRun:
     create: Mapping[str, tuple[int, Mapping[str, str]]]  # remote topics with partition count and configuration
     grow: Mapping[str, tuple[int, int]]  # remote topics with the partition counts they have and need
     configs: tuple[TopicConfig, ...]  # remote topics whose configuration would be altered, or can't be kept in step
+    acls: tuple[AclStatus, ...]  # of the source's topics that the target lacks, or does not get as they are
     internal: tuple[str, ...]  # mirror's own topics to create
     partitions: tuple[PartitionDryRun, ...]
     replacing: tuple[str, ...]  # remote topics that replace timestamps: nothing is copied to them
@@ -108,33 +111,27 @@ def dry_run(flow: Flow, suspicions: Sequence[Suspicion] = ()) -> DryRun:
         for partition, topic in wanted.items()
     ]
     lost_topics = {topic.remote for topic in topics.values() if topic.remote_lost and flow.on_data_loss == "fail"}
+    certain = _certain(flow, topics, partitions)
+    acls, acls_unknown = acl_changes(flow, certain)
     return DryRun(
         flow.name,
         {n: (count, {**own, **KEEP, **ANY_TIME}) for n, (count, own) in changes.create.items() if n not in lost_topics},
         {name: (changes.existing[name], count) for name, count in changes.grow.items()},
-        _configs(flow, changes, topics, partitions),
+        config_changes(flow, certain, changes.existing),
+        acls,
         tuple(changes.internal),
         tuple(partitions),
         tuple(changes.replacing),
         changes.left_out,
         tuple(map(str, others.refusals)),
-        (*map(str, suspicions), *_matches_nothing(flow, source), *map(str, others.warnings)),
+        (*map(str, suspicions), *_matches_nothing(flow, source), *map(str, others.warnings), *acls_unknown),
     )
 
 
-def _configs(
-    flow: Flow, changes: Changes, topics: Mapping[str, Topic], partitions: Iterable[PartitionDryRun]
-) -> tuple[TopicConfig, ...]:
-    """The remote topics whose configuration is not in step, without those that may not be copies of these topics."""
-    if not flow.sync_topic_configs:
-        return ()
+def _certain(flow: Flow, topics: Mapping[str, Topic], partitions: Iterable[PartitionDryRun]) -> dict[str, Topic]:
+    """The topics whose remote topics are certainly their copies, or are to be created."""
     doubtful = {p.topic for p in partitions if p.blocked or (p.recreated and flow.on_data_loss == "fail")}
-    settled = {
-        name: topic
-        for name, topic in topics.items()
-        if topic.remote in changes.existing and not topic.remote_lost and name not in doubtful
-    }
-    return tuple(each for some in ConfigSync(flow).compare(settled) for each in some if each.changes or each.reason)
+    return {name: topic for name, topic in topics.items() if name not in doubtful and not topic.remote_lost}
 
 
 def _matches_nothing(flow: Flow, source: ClusterAdmin) -> list[str]:
@@ -228,15 +225,10 @@ def _changes(found: DryRun) -> list[str]:
         lines.append(f"  create {name}, {plural(count, 'partition')}" + (f", {own}" if own else ""))
     for name, (before, after) in found.grow.items():
         lines.append(f"  add partitions to {name}: {before} -> {after}")
-    for each in found.configs:
-        lines += [f"  alter {each.remote}: {change}" for change in each.changes]
+    lines += [f"  {line}" for line in change_lines(found.configs, found.acls)]
     if len(lines) == 2:
         lines.append("  nothing to create or change on the target")
     return lines
-
-
-def _reason(each: TopicConfig) -> str:
-    return each.reason
 
 
 def _topics_table(found: DryRun) -> str:
@@ -263,9 +255,7 @@ def _obstacles(found: DryRun) -> list[str]:
         lines.append(f"  {name}-{first.partition} would be blocked{more}: {first.blocked}")
     if found.replacing:
         lines.append(f"  nothing is copied to {some_of(found.replacing)}: {REASON}")
-    for why, some_configs in groupby(sorted((c for c in found.configs if c.reason), key=_reason), _reason):
-        remotes = [each.remote for each in some_configs]
-        lines.append(f"  configurations not in step, {plural(len(remotes), 'topic')}: {some_of(remotes)}: {why}")
+    lines += [f"  {line}" for line in obstacle_lines(found.configs, found.acls)]
     for reason, names in found.left_out.items():
         lines.append(f"  not copied, {plural(len(names), 'topic')}: {some_of(names)}: {reason}")
     return lines

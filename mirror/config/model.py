@@ -351,6 +351,11 @@ class FlowDefaultsModel(_Model):
     use_defaults_from: Annotated[Literal["target", "source"], _allowed("target or source")] = "target"
     """Whose default holds for a key that the source topic does not set. With `source`, the remote topic gets the value
     that holds on the source. It counts with `sync_topic_configs: true`."""
+    sync_acls: Annotated[bool, _allowed("true or false")] = False
+    """Whether remote topics get the ACLs of their source topics, but no access for writing. Nothing is ever taken away.
+    It needs Describe on the source's cluster, and Describe and Alter on the target's."""
+    sync_acls_interval: Annotated[Duration, _duration("1s", "24h")] = 600.0
+    """How often the ACLs are compared."""
     groups: Annotated[GroupsModel, _allowed("a mapping, e.g. {sync: true}")] = GroupsModel()
     """The consumer groups of the source whose offsets are translated, and what is done with the translated offsets."""
     heartbeats: Annotated[HeartbeatsModel, _allowed("a mapping, e.g. {enabled: true}")] = HeartbeatsModel()

@@ -29,6 +29,7 @@ from mirror.spark.session import SparkDriver
 from mirror.status.flow_status import FlowStatus
 from mirror.target.position_renewal import Renewal
 from mirror.text import BUG, plural
+from mirror.topics.acl_rounds import AclRound, AclRounds
 from mirror.topics.config_rounds import ConfigRound, ConfigRounds
 from mirror.topics.settled import Settled, settled_topics
 
@@ -59,6 +60,7 @@ class FlowRunner(threading.Thread):
         self._group_rounds = GroupRounds(flow, self._on_round)
         self._heartbeats = HeartbeatSender(flow)
         self._config_rounds = ConfigRounds(flow, self._settled, self._on_config_round)
+        self._acl_rounds = AclRounds(flow, self._settled, self._on_acl_round)
         self._gate = ConflictGuard(flow, self._leader)
         self._query = FlowQuery(flow, self.status, spark, share)
         self._health = FlowHealth(flow, self.status, self._leader, self._monitor, self._query)
@@ -168,6 +170,7 @@ class FlowRunner(threading.Thread):
             self._group_rounds.start(self._renewal.interval)
             self._heartbeats.start()
             self._config_rounds.start()
+            self._acl_rounds.start()
 
     def _on_round(self, found: Round) -> None:
         self.status.groups = found
@@ -184,12 +187,16 @@ class FlowRunner(threading.Thread):
             changes = ", ".join(map(str, first.changes))
             self.status.remember(f"the configuration of {count} was altered, e.g. {first.remote}: {changes}")
 
+    def _on_acl_round(self, found: AclRound) -> None:
+        self.status.acls = found
+
     def _end_rounds(self) -> None:
         """End what only the leader does for consumer groups and topics."""
         self._map_cleaner.stop()
         self._group_rounds.stop()
         self._heartbeats.stop()
         self._config_rounds.stop()
+        self._acl_rounds.stop()
         self.status.groups = None
 
     def _look(self) -> dict[str, Topic]:

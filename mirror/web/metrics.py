@@ -24,7 +24,7 @@ from mirror.model import Partition
 from mirror.status.flow_status import FLOW_STATES, PARTITION_STATES, FlowStatus, PartitionStatus
 from mirror.status.observed import UNASSIGNED, lag
 from mirror.status.rates import total
-from mirror.web.round_metrics import FLOW, GROUP, ConfigMetrics, GroupMetrics
+from mirror.web.round_metrics import FLOW, GROUP, AclMetrics, ConfigMetrics, GroupMetrics
 
 TOPIC = (*FLOW, "topic")
 PARTITION = (*TOPIC, "partition")
@@ -50,17 +50,18 @@ class Metrics(Collector):
         """All metrics; docs/metrics.md lists them."""
         info = InfoMetricFamily("mirror_build", "Version of mirror.")
         info.add_metric((), {"version": __version__})
-        flows, groups, configs = _Flows(), GroupMetrics(), ConfigMetrics()
+        flows, groups, configs, acls = _Flows(), GroupMetrics(), ConfigMetrics(), AclMetrics()
         topics, partitions = _Topics(), _Partitions(self._fine)
         for status in self._flows:
             flows.add(status)
             groups.add(status)
             configs.add(status)
+            acls.add(status)
             for labels, group in _grouped(status, TOPIC).items():
                 topics.add(labels, group)
             for labels, group in _grouped(status, self._fine).items():
                 partitions.add(labels, group)
-        for families in (flows, groups, configs, topics, partitions):
+        for families in (flows, groups, configs, acls, topics, partitions):
             yield from vars(families).values()
         yield info
 

@@ -1,9 +1,10 @@
-"""The Prometheus metrics of what the flow leader does in rounds: consumer groups and topic configurations."""
+"""The Prometheus metrics of what the flow leader does in rounds: consumer groups, topic configurations and ACLs."""
 
 from __future__ import annotations
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from mirror.status.acl_overview import acls_view
 from mirror.status.config_overview import configs_view
 from mirror.status.flow_status import FlowStatus
 from mirror.status.group_overview import groups_view
@@ -76,3 +77,29 @@ class ConfigMetrics:
         self.changes.add_metric(status.labels, status.configs.changes)
         for outcome, number in view.topics_by_outcome.items():
             self.topics.add_metric((*status.labels, outcome), number)
+
+
+class AclMetrics:
+    """The ACLs of a flow's source topics, after the last round over them."""
+
+    def __init__(self) -> None:
+        self.acls = GaugeMetricFamily(
+            "mirror_topic_acls",
+            "ACLs of source topics by what became of them on the target.",
+            labels=(*FLOW, "outcome"),
+        )
+        self.round = GaugeMetricFamily(
+            "mirror_topic_acl_round_timestamp_seconds",
+            "When the last round over the topics' ACLs ended.",
+            labels=FLOW,
+            unit="seconds",
+        )
+
+    def add(self, status: FlowStatus) -> None:
+        """Add what the last round of a flow has found."""
+        if status.acls is None:
+            return
+        view = acls_view(status.acls)
+        self.round.add_metric(status.labels, view.at)
+        for outcome, number in view.acls_by_outcome.items():
+            self.acls.add_metric((*status.labels, outcome), number)

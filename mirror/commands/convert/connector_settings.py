@@ -13,8 +13,6 @@ NEVER_COPIED = (
     "mirror's list is empty by default; the keys of MirrorMaker's default list, and others that belong to a cluster, "
     "are never copied, whatever stands there"
 )
-ACLS_TODO = "mirror does not copy ACLs yet"
-
 FILE = (
     S("clusters", "", "same", "clusters", "the aliases are the keys of the mapping"),
     S("<cluster>.bootstrap.servers", "", "same", "clusters.<alias>.bootstrap.servers"),
@@ -213,8 +211,15 @@ SYNCING = (
         "",
         "mirror always alters single keys, and has no other way",
     ),
-    S("sync.topic.acls.enabled", "true", "not there yet", "", ACLS_TODO),
-    S("sync.topic.acls.interval.seconds", "600", "not there yet", "", ACLS_TODO),
+    S(
+        "sync.topic.acls.enabled",
+        "true",
+        "different",
+        "flows[].sync_acls",
+        "mirror's default is false, because it needs Describe and Alter on the target's cluster; "
+        "ACLs that would keep mirror from writing are not copied",
+    ),
+    S("sync.topic.acls.interval.seconds", "600", "renamed", "flows[].sync_acls_interval", "the same default"),
 )
 
 REST = (

@@ -168,23 +168,12 @@ def _start(setting: Setting, scope: FlowScope, value: str) -> Verdict:
     )
 
 
-def _only_if(wanted: bool, otherwise: str) -> Handler:
-    """What the table says holds if the boolean is `wanted`; else the setting asks for nothing."""
-
-    def handler(setting: Setting, scope: FlowScope, value: str) -> Verdict:
-        return of_table(setting) if true(value) is wanted else Verdict("not needed", otherwise)
-
-    return handler
-
-
 def _always(setting: Setting, scope: FlowScope, value: str) -> Verdict:
     """A switch for what mirror always does."""
     if true(value):
         return of_table(setting)
     return not_possible(f"it can't be switched off: {setting.why}")
 
-
-_OFF = "mirror does not do it, as this key asks"
 
 HANDLERS: Mapping[str, Handler] = {
     "topics": _topics,
@@ -220,7 +209,8 @@ HANDLERS: Mapping[str, Handler] = {
     "config.properties.exclude": _configs,
     "config.properties.blacklist": _configs,
     "use.defaults.from": _defaults,
-    "sync.topic.acls.enabled": _only_if(True, _OFF),
+    "sync.topic.acls.enabled": _switch("sync_acls"),
+    "sync.topic.acls.interval.seconds": _number("sync_acls_interval", "s"),
     "refresh.groups.enabled": _always,
     "emit.checkpoints.enabled": _switch("groups.checkpoints"),
     "emit.checkpoints.interval.seconds": _number("groups.interval", "s", ONE_INTERVAL),

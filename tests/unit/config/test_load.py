@@ -88,6 +88,11 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "7: flows[0].sync_topic_configs_interval: ",
         ("a duration from 1s to 24h",),
     ),
+    "ACLs too seldom": (
+        GOOD + "    sync_acls_interval: 25h\n",
+        "7: flows[0].sync_acls_interval: ",
+        ("a duration from 1s to 24h",),
+    ),
     "a bad expression for configurations": (
         GOOD + "    exclude_configs: ['*.ms']\n",
         "7: flows[0].exclude_configs",
@@ -579,6 +584,8 @@ def test_defaults(tmp_path: Path) -> None:
         "sync_topic_configs_interval": 600.0,
         "exclude_configs": (),
         "use_defaults_from": "target",
+        "sync_acls": False,
+        "sync_acls_interval": 600.0,
         "groups": {
             "sync": False,
             "checkpoints": True,

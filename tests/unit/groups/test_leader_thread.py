@@ -16,6 +16,7 @@ from mirror.model import Topic
 from mirror.settings import Cluster, Flow, Heartbeats
 from mirror.target.position_renewal import Renewal
 from mirror.text import BUG
+from mirror.topics.acl_rounds import AclRound, AclRounds
 from mirror.topics.config_rounds import ConfigRound, ConfigRounds
 from mirror.topics.settled import Settled
 from tests.harness.waiting import until
@@ -129,19 +130,21 @@ def test_stop_waits_for_what_is_being_told() -> None:
     until("it has ended", lambda: not threads("waits"))
 
 
-@pytest.mark.parametrize("name", ["heartbeats", "groups", "map cleaner", "configurations"])
+@pytest.mark.parametrize("name", ["heartbeats", "groups", "map cleaner", "configurations", "ACLs"])
 def test_a_defect_of_what_a_leader_does_ends_none_for_good(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    rounds: list[Round | ConfigRound] = []
+    rounds: list[Round | ConfigRound | AclRound] = []
     sender, groups, cleaner = (
         HeartbeatSender(broken()),
         GroupRounds(broken(), rounds.append),
         MapCleaner(broken(), interval=0.0),
     )
     configs = ConfigRounds(broken(), lambda: Settled({}, frozenset()), rounds.append)
+    acls = AclRounds(replace(broken(), sync_acls=True), lambda: Settled({}, frozenset()), rounds.append)
     start, stop = {
         "heartbeats": (sender.start, sender.stop),
         "groups": (lambda: groups.start(60.0), groups.stop),
         "configurations": (configs.start, configs.stop),
+        "ACLs": (acls.start, acls.stop),
         "map cleaner": (cleaner.start, cleaner.stop),
     }[name]
     for times in (1, 2):

@@ -21,10 +21,12 @@ from mirror.model import Partition
 from mirror.settings import Http
 from mirror.status.flow_status import FlowStatus
 from mirror.timing import SILENCE
+from mirror.topics.acl_sync import AclOutcome
 from mirror.topics.config_sync import Outcome as ConfigOutcome
 from mirror.web.metrics import Metrics
 from mirror.web.server import WebServer, metrics
 from tests.unit.control.test_reports import NOW, report
+from tests.unit.status.test_acl_overview import acl_round
 from tests.unit.status.test_config_overview import config_round
 from tests.unit.status.test_group_overview import stands
 
@@ -99,6 +101,7 @@ def status() -> FlowStatus:
     status.absorb([behind(0, 5, now - 50), behind(1, 0, 0.0, last_commit=9.0), behind_two])
     status.groups = Round(77.0, [stands("billing", 0), stands("billing", 1, Outcome.AHEAD, 0)], True)
     status.configs = config_round(("topic", ConfigOutcome.IN_STEP))
+    status.acls = acl_round(*AclOutcome)
     return status
 
 
@@ -127,6 +130,14 @@ def test_configurations_have_outcomes_and_a_count_of_changes(status: FlowStatus)
     assert samples(metrics, "mirror_topic_config_round_timestamp_seconds") == {(): 88}
     status.configs = None
     assert not samples(metrics, "mirror_topic_configs")
+
+
+def test_acls_have_outcomes(status: FlowStatus) -> None:
+    metrics = Metrics([status])
+    assert samples(metrics, "mirror_topic_acls") == {(each.value,): 1 for each in AclOutcome}
+    assert samples(metrics, "mirror_topic_acl_round_timestamp_seconds") == {(): 99}
+    status.acls = None
+    assert not samples(metrics, "mirror_topic_acls")
 
 
 def test_lag_is_known_in_records_and_seconds(status: FlowStatus) -> None:
