@@ -26,6 +26,8 @@ from mirror.config.resolved import written
 from mirror.control.reports import LOST, TRANSACTION_OUTCOMES
 from mirror.kafka.clients import SOURCE_CONSUMER, TARGET_PRODUCER
 from mirror.kafka.throttling import SIDES
+from mirror.status.acl_overview import ACL_OUTCOMES
+from mirror.status.config_overview import CONFIG_OUTCOMES
 from mirror.status.flow_status import FLOW_STATES, PARTITION_STATES
 from mirror.status.group_overview import OUTCOMES
 from mirror.web.metrics import FLOW, GROUP, PARTITION, TOPIC, Metrics
@@ -66,6 +68,8 @@ LABEL_VALUES = {
     ("mirror_transactions", "outcome"): TRANSACTION_OUTCOMES,
     ("mirror_lost_offsets", "reason"): LOST,
     ("mirror_group_partitions", "outcome"): OUTCOMES,
+    ("mirror_topic_configs", "outcome"): CONFIG_OUTCOMES,
+    ("mirror_topic_acls", "outcome"): ACL_OUTCOMES,
 }
 MEANINGS = {
     "unassigned": "no task has it",
@@ -88,6 +92,13 @@ MEANINGS = {
     "active": "the group has members on the target, or the target does not tell: nothing is committed",
     "backwards": "the group's offset on the target is higher, and stays",
     "denied": "the target refuses to give or to take the group's offset",
+    "in_step": "nothing differs that mirror copies, or the target has the ACL",
+    "created": "the target lacked the ACL, and it was created",
+    "missing": "the target refuses the ACL: the status page and `/status` say why",
+    "not_copied": "a rule keeps the ACL from being copied: the status page and `/status` say which",
+    "altered": "it differed at the last comparison, and was altered",
+    "different": "it differs, and the target refuses the change: the status page and `/status` say why",
+    "hidden": "a cluster does not let mirror read one of the two configurations",
     "remote_topic": "the remote topic was deleted with the records; 1 each",
 }
 # The finest comes first: its labels begin with those of the others.

@@ -87,6 +87,12 @@ class Flow:
     accept_log_append_time: bool  # True if remote topics may replace the timestamps of records by their own clock
     on_data_loss: Literal["fail", "skip"]  # when the source has lost records after the position
     on_poison_record: Literal["fail", "skip", "dead_letter"]  # when the target refuses a record
+    sync_topic_configs: bool  # alter remote topics when the configurations of their source topics change
+    sync_topic_configs_interval: float  # seconds between two comparisons
+    exclude_configs: tuple[str, ...]  # keys of topic configurations that are left alone
+    use_defaults_from: Literal["target", "source"]  # for keys that the source topic does not set
+    sync_acls: bool  # give remote topics the ACLs of their source topics
+    sync_acls_interval: float  # seconds between two rounds
     groups: Groups
     heartbeats: Heartbeats
     mirrormaker_offsets: MirrorMakerOffsets

@@ -64,28 +64,47 @@ def plan(paths: tuple[Path, ...], flow: str | None, as_json: bool) -> None:
 @click.option(
     "--groups", is_flag=True, help="Also show the source's consumer groups, and where they are on the target."
 )
+@click.option("--configs", is_flag=True, help="Also show where configurations of remote topics are not in step.")
+@click.option("--acls", is_flag=True, help="Also show ACLs of source topics that the target lacks, and why.")
 @AS_JSON
-def status(paths: tuple[Path, ...], flow: str | None, partitions: bool, groups: bool, as_json: bool) -> None:
+def status(
+    paths: tuple[Path, ...],
+    flow: str | None,
+    partitions: bool,
+    groups: bool,
+    configs: bool,
+    acls: bool,
+    as_json: bool,
+) -> None:
     """Show the state of flows as their tasks report it on the target: works from anywhere, without HTTP.
 
     \b
     Exit codes: 0 all is well, 1 a partition is retrying, blocked or silent, or a flow does not run, 2 bad use.
     Example: mirror status -c mirror.yaml --partitions
     """
-    from mirror.commands import group_status  # noqa: PLC0415
+    from mirror.commands import acl_status, config_status, group_status  # noqa: PLC0415
     from mirror.commands import status as verb  # noqa: PLC0415
 
     chosen = chosen_flows(load_quietly(paths), flow)
     views = [verb.read_status(each) for each in chosen]
-    found = [group_status.read_groups(each) for each in chosen] if groups else []
-    well = all(view.well for view in views)
-    texts = [verb.shown(view, partitions) for view in views]
-    if groups:
-        texts = [f"{text}\n\n{group_status.shown(some)}" for text, some in zip(texts, found, strict=True)]
+    texts = [[verb.shown(view, partitions)] for view in views]
     listed = [view.as_dict() for view in views]
-    for each, some in zip(listed, found, strict=False):
-        each["groups"] = some.as_dict()
-    answer(as_json, lambda: {"well": well, "flows": listed}, lambda: "\n\n".join(texts), well)
+    for each, text, as_dict in zip(chosen, texts, listed, strict=True):
+        if groups:
+            groups_found = group_status.read_groups(each)
+            text.append(group_status.shown(groups_found))
+            as_dict["groups"] = groups_found.as_dict()
+        if configs:
+            configs_found = config_status.read_configs(each)
+            text.append(config_status.shown(configs_found))
+            as_dict["configs"] = configs_found.as_dict()
+        if acls:
+            acls_found = acl_status.read_acls(each)
+            text.append(acl_status.shown(acls_found))
+            as_dict["acls"] = acls_found.as_dict()
+    well = all(view.well for view in views)
+    said = "\n\n".join(part for text in texts for part in text)
+    answer(as_json, lambda: {"well": well, "flows": listed}, lambda: said, well)
 
 
 @click.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +11,7 @@ from itertools import groupby
 from confluent_kafka.admin import OffsetSpec
 
 from mirror.commands.text_table import Cell, table
+from mirror.commands.topic_changes import acl_changes, change_lines, config_changes, obstacle_lines
 from mirror.control.control_reader import ControlReader
 from mirror.control.decisions import doubt, explain, is_accepted, remote_topic
 from mirror.control.orders import Orders, is_paused
@@ -29,6 +30,8 @@ from mirror.target.timestamps import KEEP, REASON
 from mirror.task.position_ledger import Start
 from mirror.task.start_offsets import find_starts
 from mirror.text import number, plural
+from mirror.topics.acl_sync import AclStatus
+from mirror.topics.config_sync import TopicConfig
 
 NOT_SHOWN = ANY_TIME | KEEP  # settings that every remote topic gets
 
@@ -57,6 +60,8 @@ class DryRun:
     flow: str
     create: Mapping[str, tuple[int, Mapping[str, str]]]  # remote topics with partition count and configuration
     grow: Mapping[str, tuple[int, int]]  # remote topics with the partition counts they have and need
+    configs: tuple[TopicConfig, ...]  # remote topics whose configuration would be altered, or can't be kept in step
+    acls: tuple[AclStatus, ...]  # of the source's topics that the target lacks, or does not get as they are
     internal: tuple[str, ...]  # mirror's own topics to create
     partitions: tuple[PartitionDryRun, ...]
     replacing: tuple[str, ...]  # remote topics that replace timestamps: nothing is copied to them
@@ -106,17 +111,27 @@ def dry_run(flow: Flow, suspicions: Sequence[Suspicion] = ()) -> DryRun:
         for partition, topic in wanted.items()
     ]
     lost_topics = {topic.remote for topic in topics.values() if topic.remote_lost and flow.on_data_loss == "fail"}
+    certain = _certain(flow, topics, partitions)
+    acls, acls_unknown = acl_changes(flow, certain)
     return DryRun(
         flow.name,
         {n: (count, {**own, **KEEP, **ANY_TIME}) for n, (count, own) in changes.create.items() if n not in lost_topics},
         {name: (changes.existing[name], count) for name, count in changes.grow.items()},
+        config_changes(flow, certain, changes.existing),
+        acls,
         tuple(changes.internal),
         tuple(partitions),
         tuple(changes.replacing),
         changes.left_out,
         tuple(map(str, others.refusals)),
-        (*map(str, suspicions), *_matches_nothing(flow, source), *map(str, others.warnings)),
+        (*map(str, suspicions), *_matches_nothing(flow, source), *map(str, others.warnings), *acls_unknown),
     )
+
+
+def _certain(flow: Flow, topics: Mapping[str, Topic], partitions: Iterable[PartitionDryRun]) -> dict[str, Topic]:
+    """The topics whose remote topics are certainly their copies, or are to be created."""
+    doubtful = {p.topic for p in partitions if p.blocked or (p.recreated and flow.on_data_loss == "fail")}
+    return {name: topic for name, topic in topics.items() if name not in doubtful and not topic.remote_lost}
 
 
 def _matches_nothing(flow: Flow, source: ClusterAdmin) -> list[str]:
@@ -210,6 +225,7 @@ def _changes(found: DryRun) -> list[str]:
         lines.append(f"  create {name}, {plural(count, 'partition')}" + (f", {own}" if own else ""))
     for name, (before, after) in found.grow.items():
         lines.append(f"  add partitions to {name}: {before} -> {after}")
+    lines += [f"  {line}" for line in change_lines(found.configs, found.acls)]
     if len(lines) == 2:
         lines.append("  nothing to create or change on the target")
     return lines
@@ -239,6 +255,7 @@ def _obstacles(found: DryRun) -> list[str]:
         lines.append(f"  {name}-{first.partition} would be blocked{more}: {first.blocked}")
     if found.replacing:
         lines.append(f"  nothing is copied to {some_of(found.replacing)}: {REASON}")
+    lines += [f"  {line}" for line in obstacle_lines(found.configs, found.acls)]
     for reason, names in found.left_out.items():
         lines.append(f"  not copied, {plural(len(names), 'topic')}: {some_of(names)}: {reason}")
     return lines

@@ -162,6 +162,7 @@ def _flow(flow: model.FlowModel, clusters: Mapping[str, settings.Cluster]) -> se
         "group": flow.position_group,
         "topics": tuple(flow.topics),
         "exclude": tuple(flow.exclude),
+        "exclude_configs": tuple(flow.exclude_configs),
         "groups": groups,
         "heartbeats": settings.Heartbeats(**flow.heartbeats.model_dump()),
         "mirrormaker_offsets": settings.MirrorMakerOffsets(**flow.mirrormaker_offsets.model_dump()),

@@ -352,6 +352,25 @@ class FlowDefaultsModel(_Model):
     on_poison_record: Annotated[Literal["fail", "skip", "dead_letter"], _allowed("fail, skip or dead_letter")] = "fail"
     """What happens when the target refuses a record. `fail` stops the partition before the record; `skip` goes on after
     it; `dead_letter` also writes it to `mirror-dead-letters.<source>.internal`, with the reason and its origin."""
+    sync_topic_configs: Annotated[bool, _allowed("true or false")] = True
+    """Whether remote topics follow later changes of their source topics' configurations. A key that the source topic
+    does not set is removed from the remote topic: list your own keys in `exclude_configs`. If false, a configuration is
+    copied only when the remote topic is created."""
+    sync_topic_configs_interval: Annotated[Duration, _duration("1s", "24h")] = 600.0
+    """How often the configurations are compared."""
+    exclude_configs: Annotated[
+        list[Pattern], _allowed("a list, e.g. [retention.ms], of keys and regular expressions, or []")
+    ] = []
+    """Which keys of topic configurations are left alone, besides those that are never copied. A regular expression has
+    to match the whole key."""
+    use_defaults_from: Annotated[Literal["target", "source"], _allowed("target or source")] = "target"
+    """Whose default holds for a key that the source topic does not set. With `source`, the remote topic gets the value
+    that holds on the source. It counts with `sync_topic_configs: true`."""
+    sync_acls: Annotated[bool, _allowed("true or false")] = False
+    """Whether remote topics get the ACLs of their source topics, but no access for writing. Nothing is ever taken away.
+    It needs Describe on the source's cluster, and Describe and Alter on the target's."""
+    sync_acls_interval: Annotated[Duration, _duration("1s", "24h")] = 600.0
+    """How often the ACLs are compared."""
     groups: Annotated[GroupsModel, _allowed("a mapping, e.g. {sync: true}")] = GroupsModel()
     """The consumer groups of the source whose offsets are translated, and what is done with the translated offsets."""
     heartbeats: Annotated[HeartbeatsModel, _allowed("a mapping, e.g. {enabled: true}")] = HeartbeatsModel()

@@ -29,7 +29,10 @@ from mirror.settings import Flow
 from mirror.spark.session import SparkDriver
 from mirror.status.flow_status import FlowStatus
 from mirror.target.position_renewal import Renewal
-from mirror.text import BUG
+from mirror.text import BUG, plural
+from mirror.topics.acl_rounds import AclRound, AclRounds
+from mirror.topics.config_rounds import ConfigRound, ConfigRounds
+from mirror.topics.settled import Settled, settled_topics
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +61,8 @@ class FlowRunner(threading.Thread):
         self._group_rounds = GroupRounds(flow, self._on_round)
         self._heartbeats = HeartbeatSender(flow)
         self._mirrormaker_offsets = MirrorMakerOffsets(flow)
+        self._config_rounds = ConfigRounds(flow, self._settled, self._on_config_round)
+        self._acl_rounds = AclRounds(flow, self._settled, self._on_acl_round)
         self._gate = ConflictGuard(flow, self._leader)
         self._query = FlowQuery(flow, self.status, spark, share)
         self._health = FlowHealth(flow, self.status, self._leader, self._monitor, self._query)
@@ -171,9 +176,26 @@ class FlowRunner(threading.Thread):
             self._group_rounds.start(self._renewal.interval)
             self._heartbeats.start()
             self._mirrormaker_offsets.start()
+            self._config_rounds.start()
+            self._acl_rounds.start()
 
     def _on_round(self, found: Round) -> None:
         self.status.groups = found
+
+    def _settled(self) -> Settled:
+        """The topics whose remote topics are certainly their copies."""
+        plan = self._leader.control.plan
+        return settled_topics(plan.topics if plan else {}, (each.report for each in self.status.partitions()))
+
+    def _on_config_round(self, found: ConfigRound) -> None:
+        self.status.configs = found
+        if found.altered:
+            first, count = found.altered[0], plural(len(found.altered), "remote topic")
+            changes = ", ".join(map(str, first.changes))
+            self.status.remember(f"the configuration of {count} was altered, e.g. {first.remote}: {changes}")
+
+    def _on_acl_round(self, found: AclRound) -> None:
+        self.status.acls = found
 
     def _end_sidelines(self) -> None:
         """End what only the leader does beside the copying."""
@@ -181,6 +203,8 @@ class FlowRunner(threading.Thread):
         self._group_rounds.stop()
         self._heartbeats.stop()
         self._mirrormaker_offsets.stop()
+        self._config_rounds.stop()
+        self._acl_rounds.stop()
         self.status.groups = None
 
     def _look(self) -> dict[str, Topic]:

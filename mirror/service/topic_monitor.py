@@ -23,29 +23,9 @@ from mirror.service.own_topics import dispensable, own_topic
 from mirror.settings import Flow
 from mirror.target.remote_topics import RemoteTopicsMonitor
 from mirror.target.timestamps import KEEP, TimestampCheck
+from mirror.topics.config_rules import Rules
 
 log = logging.getLogger(__name__)
-
-# Not copied to remote topics: MirrorMaker's config.properties.exclude, and other properties that belong to a cluster
-# and not to its data.
-EXCLUDED_CONFIGS = frozenset(
-    {
-        "follower.replication.throttled.replicas",
-        "leader.replication.throttled.replicas",
-        "message.downconversion.enable",
-        "message.format.version",
-        "message.timestamp.after.max.ms",
-        "message.timestamp.before.max.ms",
-        "message.timestamp.difference.max.ms",
-        "message.timestamp.type",
-        "min.insync.replicas",
-        "unclean.leader.election.enable",
-    }
-)
-# Kafka's default of max.message.bytes. A smaller limit is not copied: it limits a batch, and mirror's batches can be
-# larger than the source's.
-BATCH_BYTES = 1_048_588
-EXCLUDED_PREFIXES = ("confluent.", "local.retention.", "remote.")
 
 # The target must take every timestamp that the source took. By default Kafka 4 refuses records that are an hour ahead
 # (KIP-1030).
@@ -77,6 +57,7 @@ class TopicMonitor:
         self._source = ClusterAdmin(flow.source)
         self._target = ClusterAdmin(flow.target)
         self._policy = ReplicationPolicy.of(flow)
+        self._rules = Rules.of(flow)
         self._remote_topics = RemoteTopicsMonitor(flow, self._target)
         self.refused: Refusals = {}  # remote topics that could not be created or grown last time
         self.remote_ids: Mapping[str, str] = {}  # ids of all remote topics as last seen
@@ -244,7 +225,7 @@ class TopicMonitor:
                 "topic configuration can't be read, the remote topic gets the target's defaults",
                 extra={"flow": self._flow.name, "topic": name, "reason": error.str()},
             )
-        return {name: {k: v for k, v in own.items() if _belongs_to_data(k, v)} for name, own in configs.items()}
+        return {name: self._rules.at_creation(own) for name, own in configs.items()}
 
     def _create(self, topics: Iterable[NewTopic]) -> Refusals:
         wanted = list(topics)
@@ -279,9 +260,3 @@ class TopicMonitor:
                 extra={"flow": self._flow.name, "topic": name, "reason": refused[name].str()},
             )
         self.refused = refused
-
-
-def _belongs_to_data(key: str, value: str) -> bool:
-    if key == "max.message.bytes":
-        return int(value) >= BATCH_BYTES
-    return key not in EXCLUDED_CONFIGS and not key.startswith(EXCLUDED_PREFIXES)

@@ -14,6 +14,8 @@ from mirror.groups.group_rounds import Round
 from mirror.model import Partition
 from mirror.status.observed import UNASSIGNED, is_silent, lag_seconds, observed_state, stuck_seconds
 from mirror.status.rates import RateHistory, Sample
+from mirror.topics.acl_rounds import AclRound
+from mirror.topics.config_rounds import ConfigRound
 
 # unassigned: no task reports it. Of the others see control/partition_state.py.
 PARTITION_STATES = (UNASSIGNED, "starting", "running", "paused", "retrying", "blocked")
@@ -96,6 +98,8 @@ class FlowStatus:
         self.lost_tasks = 0  # tasks whose slices other tasks of this service took over
         self.history = RateHistory()
         self.groups: Round | None = None  # the last one over the consumer groups
+        self.configs: ConfigRound | None = None  # the last one over the topics' configurations
+        self.acls: AclRound | None = None  # the last round over the topics' ACLs
         self.ignored = 0  # records of the status topic that were not reports
         self._problem = _STARTING
         self._blocked = False  # does the problem wait for a person?

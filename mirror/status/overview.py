@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from mirror import __version__
 from mirror.control.reports import Counters
 from mirror.model import Partition
+from mirror.status.acl_overview import AclsView, acls_view
+from mirror.status.config_overview import ConfigsView, configs_view
 from mirror.status.flow_status import PARTITION_STATES, Event, FlowStatus, PartitionStatus
 from mirror.status.group_overview import GroupsView, groups_view
 from mirror.status.observed import UNASSIGNED, lag, position
@@ -95,6 +97,8 @@ class FlowView:
     points: list[Point]
     topics: list[TopicView]
     groups: GroupsView | None  # None before the first round, or if none are made
+    configs: ConfigsView | None  # the same
+    acls: AclsView | None  # the same
     events: list[EventView]
 
     @property
@@ -161,6 +165,8 @@ def _flow(status: FlowStatus) -> FlowView:
         points=list(status.history.points),
         topics=topics,
         groups=None if status.groups is None else groups_view(status.groups),
+        configs=None if status.configs is None else configs_view(status.configs),
+        acls=None if status.acls is None else acls_view(status.acls),
         events=[_event(event) for event in status.events()],
     )
 

@@ -1,4 +1,4 @@
-"""Every Prometheus metric, declared once, computed from the tasks' reports when scraped."""
+"""Every Prometheus metric, declared once (some in `round_metrics`), computed from the tasks' reports when scraped."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from mirror.control.reports import LATENCY_BUCKETS, SIZE_BUCKETS, Counters
 from mirror.kafka.throttling import SIDES
 from mirror.model import Partition
 from mirror.status.flow_status import FLOW_STATES, PARTITION_STATES, FlowStatus, PartitionStatus
-from mirror.status.group_overview import groups_view
 from mirror.status.observed import UNASSIGNED, lag
 from mirror.status.rates import total
+from mirror.web.round_metrics import FLOW, GROUP, AclMetrics, ConfigMetrics, GroupMetrics
 
-FLOW = ("source", "target")
 TOPIC = (*FLOW, "topic")
 PARTITION = (*TOPIC, "partition")
-GROUP = (*FLOW, "group")
+
+__all__ = ["FLOW", "GROUP", "PARTITION", "TOPIC", "Metrics"]
 
 
 class Metrics(Collector):
@@ -50,15 +50,18 @@ class Metrics(Collector):
         """All metrics; docs/metrics.md lists them."""
         info = InfoMetricFamily("mirror_build", "Version of mirror.")
         info.add_metric((), {"version": __version__})
-        flows, groups, topics, partitions = _Flows(), _Groups(), _Topics(), _Partitions(self._fine)
+        flows, groups, configs, acls = _Flows(), GroupMetrics(), ConfigMetrics(), AclMetrics()
+        topics, partitions = _Topics(), _Partitions(self._fine)
         for status in self._flows:
             flows.add(status)
             groups.add(status)
+            configs.add(status)
+            acls.add(status)
             for labels, group in _grouped(status, TOPIC).items():
                 topics.add(labels, group)
             for labels, group in _grouped(status, self._fine).items():
                 partitions.add(labels, group)
-        for families in (flows, groups, topics, partitions):
+        for families in (flows, groups, configs, acls, topics, partitions):
             yield from vars(families).values()
         yield info
 
@@ -128,38 +131,6 @@ class _Flows:
         self.leader.add_metric(status.labels, float(status.leads))
         self.generation.add_metric(status.labels, status.generation)
         self.tasks.add_metric(status.labels, status.tasks)
-
-
-class _Groups:
-    """One series for each consumer group of a flow, and outcome."""
-
-    def __init__(self) -> None:
-        self.lag = GaugeMetricFamily(
-            "mirror_group_lag", "Records on the source that the consumer group has not read.", labels=GROUP
-        )
-        self.partitions = GaugeMetricFamily(
-            "mirror_group_partitions",
-            "Partitions of the consumer group by what became of its offset.",
-            labels=(*GROUP, "outcome"),
-        )
-        self.round = GaugeMetricFamily(
-            "mirror_group_round_timestamp_seconds",
-            "When the last round over the consumer groups ended.",
-            labels=FLOW,
-            unit="seconds",
-        )
-
-    def add(self, status: FlowStatus) -> None:
-        if status.groups is None:
-            return
-        view = groups_view(status.groups)
-        self.round.add_metric(status.labels, view.at)
-        for group in view.groups:
-            labels = (*status.labels, group.group)
-            if group.lag is not None:
-                self.lag.add_metric(labels, group.lag)
-            for outcome, number in group.partitions_by_outcome.items():
-                self.partitions.add_metric((*labels, outcome), number)
 
 
 class _Topics:

@@ -19,7 +19,7 @@ from tests.harness import configuration, load, oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Made
 from tests.harness.pair import Pair
-from tests.harness.service import BLOCKED, Service
+from tests.harness.service import BLOCKED, Event, Service
 from tests.harness.together import in_turn, together
 
 pytestmark = pytest.mark.slow
@@ -222,8 +222,9 @@ def what_the_readme_asks_for_is_enough(
     user = LIMITED_TOO[1]
     cluster, address = secured
     pair = Pair(source_cluster.bootstrap, cluster.bootstrap, "least", prefix)
-    topic = pair.topic("t")
+    topic = pair.topic("t", retention_ms=987_654_321)
     pair.produce(topic, Made(None, b"value"))
+    topics.create(pair.target, pair.remote(topic))
     topics_of_ours = (f"{pair.alias}.", "mirror-", f"mm2-offset-syncs.{pair.alias}.internal")
     may = AclOperation
     on_topics = (may.CREATE, may.ALTER, may.READ, may.WRITE, may.DESCRIBE)
@@ -233,6 +234,7 @@ def what_the_readme_asks_for_is_enough(
         (ResourceType.TRANSACTIONAL_ID, f"{pair.group}/", (may.WRITE, may.DESCRIBE)),
     ]
     limited = settings(pair, address, free_port(), ITS_PASSWORD, user)
+    limited["flows"][0]["sync_topic_configs_interval"] = "1s"
     begins = ResourcePatternType.PREFIXED
     with contextlib.ExitStack() as stack:
         for kind, name, operations in least:
@@ -249,8 +251,34 @@ def what_the_readme_asks_for_is_enough(
             assert len(service.find(unknown)) == 1, "said once, and copying goes on"
             kept = "for how long the target keeps positions can't be told, an interval is assumed"
             assert [each["seconds"] for each in service.find(kept)] == [24 * 3600]
+            for operation in (may.DESCRIBE_CONFIGS, may.ALTER_CONFIGS):
+                await_not_in_step(service, topic, operation)
+                remote = (ResourceType.TOPIC, pair.remote(topic), LIMITED, (operation,))
+                stack.enter_context(topics.allowed(pair.target, *remote))
+            wanted = ("retention.ms", "987654321")
+            service.wait_for("in step", lambda: wanted in topics.configuration(pair.target, pair.remote(topic)).items())
+            pair.await_same(topic)
             assert service.terminate() == 0, service.tail()
         pair.assert_settled(topic)
+
+
+def await_not_in_step(service: Service, topic: str, lacking: AclOperation) -> None:
+    """Wait until it says that the configuration of this one topic is not in step; it says so once for each reason."""
+    name = "".join(word.title() for word in lacking.name.split("_"))
+
+    def said() -> list[Event]:
+        found = service.find("topic configurations are not in step; copying goes on, each round tries again")
+        return [each for each in found if each["reason"].endswith(f"; allow {name}")]
+
+    (event,) = service.wait_for(f"{name} is lacking", said)
+    assert (event["topics"], event["count"]) == (topic, 1)
+    round_ = "mirror_topic_config_round_timestamp_seconds"
+    before = service.metric(round_)
+    service.wait_for("another round", lambda: service.metric(round_) > before)
+    assert len(said()) == 1
+    outcome = "hidden" if lacking is AclOperation.DESCRIBE_CONFIGS else "different"
+    assert service.metric("mirror_topic_configs", outcome=outcome) == 1
+    assert service.get("/readyz")[0] == 200
 
 
 def where_the_source_hides_its_control_topics_circles_are_a_doubt(

@@ -115,6 +115,9 @@ class FlowChecks:
         remote = {name: has for name, has in topics.items() if name in self._remote}
         yield from self._lacking("permissions on the target", remote, {"READ", "WRITE", "DESCRIBE"}, "FAILED")
         yield from self._lacking("adding partitions on the target", remote, {"ALTER"}, "WARNING")
+        if flow.sync_topic_configs:
+            named = "topic configurations on the target"
+            yield from self._lacking(named, remote, {"ALTER_CONFIGS", "DESCRIBE_CONFIGS"}, "WARNING")
         internal = {name: has for name, has in topics.items() if name in own}
         yield from self._lacking("mirror's own topics", internal, {"READ", "WRITE", "DESCRIBE"}, "FAILED")
         group = {flow.group: self._target.group_operations(flow.group)}

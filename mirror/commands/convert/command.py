@@ -27,7 +27,6 @@ from mirror.text import ABSENT, plural, printable
 
 # What MirrorMaker does if the file does not say otherwise, and mirror does not, or does in another way.
 DEFAULTS = (
-    "sync.topic.configs.enabled",
     "sync.topic.acls.enabled",
     "replication.factor",
     "offset-syncs.topic.location",

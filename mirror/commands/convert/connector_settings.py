@@ -9,9 +9,10 @@ from mirror.commands.convert.setting import NAMES, OWN_CLASS, Setting
 
 S = Setting
 
-CONFIGS_TODO = "mirror copies a topic's configuration when it creates the remote topic, and does not follow changes yet"
-ACLS_TODO = "mirror does not copy ACLs yet"
-
+NEVER_COPIED = (
+    "mirror's list is empty by default; the keys of MirrorMaker's default list, and others that belong to a cluster, "
+    "are never copied, whatever stands there"
+)
 FILE = (
     S("clusters", "", "same", "clusters", "the aliases are the keys of the mapping"),
     S("<cluster>.bootstrap.servers", "", "same", "clusters.<alias>.bootstrap.servers"),
@@ -178,21 +179,47 @@ COPYING = (
 )
 
 SYNCING = (
-    S("sync.topic.configs.enabled", "true", "not there yet", "", CONFIGS_TODO),
-    S("sync.topic.configs.interval.seconds", "600", "not there yet", "", CONFIGS_TODO),
+    S("sync.topic.configs.enabled", "true", "renamed", "flows[].sync_topic_configs", "the same default"),
+    S(
+        "sync.topic.configs.interval.seconds",
+        "600",
+        "renamed",
+        "flows[].sync_topic_configs_interval",
+        "the same default; the first round comes as soon as a topic is copied",
+    ),
     S(
         "config.properties.exclude",
         "replication throttles, min.insync.replicas and others",
-        "not there yet",
-        "",
-        CONFIGS_TODO,
+        "different",
+        "flows[].exclude_configs",
+        NEVER_COPIED,
     ),
-    S("config.properties.blacklist", "", "not there yet", "", CONFIGS_TODO),
+    S("config.properties.blacklist", "", "different", "flows[].exclude_configs", NEVER_COPIED),
     S("config.property.filter.class", "DefaultConfigPropertyFilter", "not possible", "", OWN_CLASS),
-    S("use.defaults.from", "target", "not there yet", "", CONFIGS_TODO),
-    S("use.incremental.alter.configs", "requested", "not there yet", "", CONFIGS_TODO),
-    S("sync.topic.acls.enabled", "true", "not there yet", "", ACLS_TODO),
-    S("sync.topic.acls.interval.seconds", "600", "not there yet", "", ACLS_TODO),
+    S(
+        "use.defaults.from",
+        "target",
+        "different",
+        "flows[].use_defaults_from",
+        "the same default; with source, values from the files of the source's brokers count, too, "
+        "which MirrorMaker leaves alone",
+    ),
+    S(
+        "use.incremental.alter.configs",
+        "requested",
+        "not needed",
+        "",
+        "mirror always alters single keys, and has no other way",
+    ),
+    S(
+        "sync.topic.acls.enabled",
+        "true",
+        "different",
+        "flows[].sync_acls",
+        "mirror's default is false, because it needs Describe and Alter on the target's cluster; "
+        "ACLs that would keep mirror from writing are not copied",
+    ),
+    S("sync.topic.acls.interval.seconds", "600", "renamed", "flows[].sync_acls_interval", "the same default"),
 )
 
 REST = (

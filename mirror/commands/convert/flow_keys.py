@@ -80,6 +80,13 @@ _exclude = _list(
 _excluded_groups = _list("groups.exclude", "an empty list: no group is left out")
 
 
+_configs = _list("exclude_configs", "an empty list, which is mirror's default, too")
+
+
+def _defaults(setting: Setting, scope: FlowScope, value: str) -> Verdict:
+    return put(scope, "use_defaults_from", value.lower(), setting.fate, setting.why)
+
+
 def _topics(setting: Setting, scope: FlowScope, value: str) -> Verdict:
     if not filters.patterns(value):
         raise filters.BadPattern("an empty list copies nothing: take the flow out, or write topics")
@@ -161,23 +168,12 @@ def _start(setting: Setting, scope: FlowScope, value: str) -> Verdict:
     )
 
 
-def _only_if(wanted: bool, otherwise: str) -> Handler:
-    """What the table says holds if the boolean is `wanted`; else the setting asks for nothing."""
-
-    def handler(setting: Setting, scope: FlowScope, value: str) -> Verdict:
-        return of_table(setting) if true(value) is wanted else Verdict("not needed", otherwise)
-
-    return handler
-
-
 def _always(setting: Setting, scope: FlowScope, value: str) -> Verdict:
     """A switch for what mirror always does."""
     if true(value):
         return of_table(setting)
     return not_possible(f"it can't be switched off: {setting.why}")
 
-
-_OFF = "mirror does not do it, as this key asks"
 
 HANDLERS: Mapping[str, Handler] = {
     "topics": _topics,
@@ -208,8 +204,13 @@ HANDLERS: Mapping[str, Handler] = {
     "exactly.once.source.support": _exactly_once,
     "exactly.once.support": _exactly_once,
     "errors.tolerance": _tolerance,
-    "sync.topic.configs.enabled": _only_if(True, _OFF),
-    "sync.topic.acls.enabled": _only_if(True, _OFF),
+    "sync.topic.configs.enabled": _switch("sync_topic_configs"),
+    "sync.topic.configs.interval.seconds": _number("sync_topic_configs_interval", "s"),
+    "config.properties.exclude": _configs,
+    "config.properties.blacklist": _configs,
+    "use.defaults.from": _defaults,
+    "sync.topic.acls.enabled": _switch("sync_acls"),
+    "sync.topic.acls.interval.seconds": _number("sync_acls_interval", "s"),
     "refresh.groups.enabled": _always,
     "emit.checkpoints.enabled": _switch("groups.checkpoints"),
     "emit.checkpoints.interval.seconds": _number("groups.interval", "s", ONE_INTERVAL),

@@ -136,6 +136,7 @@ def _replicated_heartbeats(scope: FlowScope, values: Values) -> Verdict | None:
 RULES: Mapping[str, Rule] = {
     "replication.policy.separator": _separator,
     "topics.blacklist": _old_name("topics.exclude"),
+    "config.properties.blacklist": _old_name("config.properties.exclude"),
     "groups.exclude": _excluded_groups,
     "groups.blacklist": _old_excluded_groups,
     SYNC: _sync,

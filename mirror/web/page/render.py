@@ -10,7 +10,9 @@ from mirror.control.partition_state import STOPPED_BY_ERROR
 from mirror.status.overview import EventView, FlowView, Lag, Overview, Pace, PartitionView, TopicView
 from mirror.status.rates import POINTS, TOPIC_POINTS
 from mirror.text import ABSENT, byte_rate, count, duration, plural, rate, time_of_day
+from mirror.web.page.acls import acls
 from mirror.web.page.chart import Series, chart, highest
+from mirror.web.page.configs import configs
 from mirror.web.page.groups import groups
 from mirror.web.page.markup import Child, document, table, tag
 
@@ -107,6 +109,8 @@ def _flow(flow: FlowView, overview: Overview, opened: frozenset[str]) -> Element
         if topics
         else tag("p", "No topic matches yet.", class_="quiet"),
         groups(flow.name, flow.groups, overview.at, opened),
+        configs(flow.name, flow.configs, overview.at, opened),
+        acls(flow.name, flow.acls, overview.at, opened),
         _events(flow.events),
         class_="flow",
         id=flow.name,

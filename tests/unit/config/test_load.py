@@ -78,6 +78,26 @@ def laughs(form: str) -> str:
 # name: (file, place, words that must be in the problem). Each file has that one problem only.
 BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "empty file": ("", "1: ", ("empty", "clusters, flows, flow_defaults, spark, http, metrics, log, drain_timeout")),
+    "defaults of neither side": (
+        GOOD + "    use_defaults_from: both\n",
+        "7: flows[0].use_defaults_from: ",
+        ("must be target or source",),
+    ),
+    "configurations too often": (
+        GOOD + "    sync_topic_configs_interval: 100ms\n",
+        "7: flows[0].sync_topic_configs_interval: ",
+        ("a duration from 1s to 24h",),
+    ),
+    "ACLs too seldom": (
+        GOOD + "    sync_acls_interval: 25h\n",
+        "7: flows[0].sync_acls_interval: ",
+        ("a duration from 1s to 24h",),
+    ),
+    "a bad expression for configurations": (
+        GOOD + "    exclude_configs: ['*.ms']\n",
+        "7: flows[0].exclude_configs",
+        ("bad regular expression",),
+    ),
     "only comments": ("# nothing\n", "1: ", ("empty", "a mapping with the keys clusters")),
     "top level is a list": ("- a\n", "1: ", ("not a mapping", "clusters, flows, flow_defaults, spark")),
     "top level is text": ("clusters\n", "1: ", ("not a mapping", "clusters, flows")),
@@ -560,6 +580,12 @@ def test_defaults(tmp_path: Path) -> None:
         "accept_log_append_time": False,
         "on_data_loss": "fail",
         "on_poison_record": "fail",
+        "sync_topic_configs": True,
+        "sync_topic_configs_interval": 600.0,
+        "exclude_configs": (),
+        "use_defaults_from": "target",
+        "sync_acls": False,
+        "sync_acls_interval": 600.0,
         "groups": {
             "sync": False,
             "checkpoints": True,

@@ -18,6 +18,9 @@ from mirror.model import Topic
 from mirror.settings import Cluster, Flow, Heartbeats
 from mirror.target.position_renewal import Renewal
 from mirror.text import BUG
+from mirror.topics.acl_rounds import AclRound, AclRounds
+from mirror.topics.config_rounds import ConfigRound, ConfigRounds
+from mirror.topics.settled import Settled
 from tests.harness.waiting import until
 from tests.unit.test_naming import flow
 
@@ -152,20 +155,24 @@ def test_a_defect_at_the_end_is_logged(caplog: pytest.LogCaptureFixture) -> None
     assert len(bugs(caplog)) == 2
 
 
-@pytest.mark.parametrize("name", ["heartbeats", "groups", "map cleaner", "mirrormaker offsets"])
-def test_a_defect_of_heartbeats_rounds_or_cleaner_ends_none_for_good(
-    name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    rounds: list[Round] = []
+@pytest.mark.parametrize(
+    "name", ["heartbeats", "groups", "map cleaner", "mirrormaker offsets", "configurations", "ACLs"]
+)
+def test_a_defect_of_what_a_leader_does_ends_none_for_good(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    rounds: list[Round | ConfigRound | AclRound] = []
     sender, groups, cleaner = (
         HeartbeatSender(broken()),
         GroupRounds(broken(), rounds.append),
         MapCleaner(broken(), interval=0.0),
     )
     writer = MirrorMakerOffsets(broken())
+    configs = ConfigRounds(broken(), lambda: Settled({}, frozenset()), rounds.append)
+    acls = AclRounds(replace(broken(), sync_acls=True), lambda: Settled({}, frozenset()), rounds.append)
     start, stop = {
         "heartbeats": (sender.start, sender.stop),
         "groups": (lambda: groups.start(60.0), groups.stop),
+        "configurations": (configs.start, configs.stop),
+        "ACLs": (acls.start, acls.stop),
         "map cleaner": (cleaner.start, cleaner.stop),
         "mirrormaker offsets": (writer.start, writer.stop),
     }[name]

@@ -21,9 +21,13 @@ from mirror.model import Partition
 from mirror.settings import Http
 from mirror.status.flow_status import FlowStatus
 from mirror.timing import SILENCE
+from mirror.topics.acl_sync import AclOutcome
+from mirror.topics.config_sync import Outcome as ConfigOutcome
 from mirror.web.metrics import Metrics
 from mirror.web.server import WebServer, metrics
 from tests.unit.control.test_reports import NOW, report
+from tests.unit.status.test_acl_overview import acl_round
+from tests.unit.status.test_config_overview import config_round
 from tests.unit.status.test_group_overview import stands
 
 ROOT = Path(__file__).parents[3]
@@ -96,6 +100,8 @@ def status() -> FlowStatus:
     behind_two = behind(2, 2, now - 400, state="retrying")
     status.absorb([behind(0, 5, now - 50), behind(1, 0, 0.0, last_commit=9.0), behind_two])
     status.groups = Round(77.0, [stands("billing", 0), stands("billing", 1, Outcome.AHEAD, 0)], True)
+    status.configs = config_round(("topic", ConfigOutcome.IN_STEP))
+    status.acls = acl_round(*AclOutcome)
     return status
 
 
@@ -111,6 +117,27 @@ def test_groups_have_a_lag_and_outcomes(status: FlowStatus) -> None:
     assert samples(metrics, "mirror_group_round_timestamp_seconds") == {(): 77}
     status.groups = None
     assert not samples(metrics, "mirror_group_round_timestamp_seconds"), "who does not lead makes no rounds"
+
+
+def test_configurations_have_outcomes_and_a_count_of_changes(status: FlowStatus) -> None:
+    status.configs = config_round(
+        ("a", ConfigOutcome.ALTERED), ("b", ConfigOutcome.IN_STEP), ("c", ConfigOutcome.IN_STEP)
+    )
+    metrics = Metrics([status])
+    outcomes = {"in_step": 2, "altered": 1, "different": 0, "hidden": 0}
+    assert samples(metrics, "mirror_topic_configs") == {(each,): count for each, count in outcomes.items()}
+    assert samples(metrics, "mirror_topic_config_changes_total") == {(): 7}
+    assert samples(metrics, "mirror_topic_config_round_timestamp_seconds") == {(): 88}
+    status.configs = None
+    assert not samples(metrics, "mirror_topic_configs")
+
+
+def test_acls_have_outcomes(status: FlowStatus) -> None:
+    metrics = Metrics([status])
+    assert samples(metrics, "mirror_topic_acls") == {(each.value,): 1 for each in AclOutcome}
+    assert samples(metrics, "mirror_topic_acl_round_timestamp_seconds") == {(): 99}
+    status.acls = None
+    assert not samples(metrics, "mirror_topic_acls")
 
 
 def test_lag_is_known_in_records_and_seconds(status: FlowStatus) -> None:

@@ -17,11 +17,17 @@ from mirror.model import Partition
 from mirror.settings import Http
 from mirror.status.flow_status import FlowStatus
 from mirror.status.overview import overview
+from mirror.topics import config_sync
+from mirror.topics.acl_sync import AclOutcome
 from mirror.web.page import FILES, files, page
+from mirror.web.page.acls import ACLS_MAX
+from mirror.web.page.configs import CONFIGS_MAX
 from mirror.web.page.groups import GROUPS_MAX
 from mirror.web.page.render import LISTED_MAX, ROWS_MAX
 from mirror.web.server import Request, WebServer
 from tests.unit.control.test_reports import report
+from tests.unit.status.test_acl_overview import acl_round
+from tests.unit.status.test_config_overview import config_round
 from tests.unit.status.test_group_overview import stands
 
 EVIL = "\"><script>alert(1)</script>&<b x='"
@@ -134,6 +140,37 @@ def test_groups_are_there_and_those_that_are_not_exact_come_first() -> None:
     status.groups = Round(time.time(), [stands(f"g{n}", 0) for n in range(GROUPS_MAX + 7)], False)
     html = shown(status)
     assert "and 7 more" in html.text and f"{GROUPS_MAX + 7} consumer groups" in html.text
+
+
+def test_configurations_that_are_not_in_step_are_there_with_the_reason() -> None:
+    status = running(of("orders", 0))
+    status.configs = config_round(("orders", config_sync.Outcome.IN_STEP))
+    assert "not in step" not in shown(status).text
+    status.configs = config_round(
+        ("orders", config_sync.Outcome.ALTERED),
+        (EVIL, config_sync.Outcome.DIFFERENT),
+        ("b", config_sync.Outcome.HIDDEN),
+    )
+    html = shown(status, opened=("configurations primary->backup",))
+    assert "2 topic configurations" in html.text and "not in step," in html.text and "it is different" in html.text
+    assert EVIL in html.text and "retention.ms=2 (was 1)" in html.text
+    assert [d["id"] for d in html.all("details") if "open" in d] == ["configurations primary->backup"]
+    (flow,) = json.loads(overview([status]).json())["flows"]
+    assert flow["configs"]["topics_by_outcome"] == {"in_step": 0, "altered": 1, "different": 1, "hidden": 1}
+    status.configs = config_round(*((f"t{n}", config_sync.Outcome.HIDDEN) for n in range(CONFIGS_MAX + 7)))
+    assert "and 7 more" in shown(status).text
+
+
+def test_acls_that_are_not_copied_are_there_with_the_reason() -> None:
+    status = running(of("orders", 0))
+    status.acls = acl_round(AclOutcome.IN_STEP, AclOutcome.CREATED)
+    assert "not copied as on the source" not in shown(status).text
+    status.acls = acl_round(AclOutcome.MISSING, AclOutcome.NOT_COPIED)
+    html = shown(status, opened=("ACLs primary->backup",))
+    assert "2 ACLs" in html.text and "it is not_copied" in html.text and "not copied as on the source" in html.text
+    assert [d["id"] for d in html.all("details") if "open" in d] == ["ACLs primary->backup"]
+    status.acls = acl_round(*[AclOutcome.MISSING] * (ACLS_MAX + 7))
+    assert "and 7 more" in shown(status).text
 
 
 def test_a_retrying_flow_says_why() -> None:

@@ -188,7 +188,7 @@ def test_what_the_account_of_a_file_says(tmp_path: Path) -> None:
     assert "no enabled flow" in why(found, "unused.bootstrap.servers")
     assert fates(found)["primary.sasl.jaas.config"] == "renamed"
     assert "PRIMARY_SASL_PASSWORD" in why(found, "primary.sasl.jaas.config")
-    assert [row.key for row in found.defaults] == ["sync.topic.configs.enabled"]
+    assert not found.defaults
 
 
 def test_what_connectors_become(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_what_a_new_resource_becomes(tmp_path: Path) -> None:
     assert flow.target.properties["security.protocol"] == "SASL_SSL"
     assert flow.source.properties["sasl.oauthbearer.token.endpoint.url"] == "https://id.example/token"
     assert fates(found)["spec.mirrors[0].source.authentication.accessToken.key"] == "not possible"
-    assert fates(found)["spec.mirrors[0].sourceConnector.config.sync.topic.configs.enabled"] == "not there yet"
+    assert fates(found)["spec.mirrors[0].sourceConnector.config.sync.topic.configs.enabled"] == "renamed"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,84 @@
+"""Admin requests about ACLs of topics. Nothing is ever deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from mirror.kafka.cluster import NAMES, TIMEOUT, ClusterAdmin, chunks
+
+LITERAL, PREFIXED = ResourcePatternType.LITERAL.name, ResourcePatternType.PREFIXED.name
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Acl:
+    """Who may, or may not, do what with topics. All but the names are Kafka's words in capitals."""
+
+    name: str  # of a topic, or the beginning of names if the pattern is PREFIXED
+    principal: str  # such as User:billing
+    operation: str
+    permission: str = AclPermissionType.ALLOW.name
+    pattern: str = LITERAL
+    host: str = "*"
+
+    def __str__(self) -> str:
+        """For people: `ALLOW READ on orders to User:billing`."""
+        on = f"{self.name}*" if self.pattern == PREFIXED else self.name
+        host = "" if self.host == "*" else f" from {self.host}"
+        return f"{self.permission} {self.operation} on {on} to {self.principal}{host}"
+
+
+class AclAdmin(ClusterAdmin):
+    """Requests about ACLs. Every method raises ClusterAway when the cluster does not answer."""
+
+    def topic_acls(self) -> set[Acl]:
+        """The ACLs of all topics. Raises KafkaException if the cluster has no authorizer, or does not tell."""
+        every = AclBindingFilter(
+            ResourceType.TOPIC, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+        )
+        return {_acl(binding) for binding in self._answer(self._admin.describe_acls(every, request_timeout=TIMEOUT))}
+
+    def create_acls(self, acls: Iterable[Acl]) -> dict[Acl, KafkaError]:
+        """Create ACLs; one that is there already stays. Returns those that the cluster refuses, with the errors."""
+        refused: dict[Acl, KafkaError] = {}
+        for some in chunks(acls, NAMES):
+            futures = self._admin.create_acls([_binding(acl) for acl in some], request_timeout=TIMEOUT)
+            for binding, future in futures.items():
+                try:
+                    self._answer(future)
+                except KafkaException as error:
+                    refused[_acl(binding)] = error.args[0]
+        return refused
+
+
+def _acl(binding: AclBinding) -> Acl:
+    return Acl(
+        name=binding.name,
+        principal=binding.principal,
+        operation=AclOperation(binding.operation_int).name,
+        permission=AclPermissionType(binding.permission_type_int).name,
+        pattern=ResourcePatternType(binding.resource_pattern_type_int).name,
+        host=binding.host,
+    )
+
+
+def _binding(acl: Acl) -> AclBinding:
+    return AclBinding(
+        ResourceType.TOPIC,
+        acl.name,
+        ResourcePatternType[acl.pattern],
+        acl.principal,
+        acl.host,
+        AclOperation[acl.operation],
+        AclPermissionType[acl.permission],
+    )

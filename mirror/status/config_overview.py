@@ -1,0 +1,43 @@
+"""How the configurations of a flow's remote topics stand, as plain data, after the last round."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from mirror.topics.config_rounds import ConfigRound
+from mirror.topics.config_sync import Outcome, TopicConfig
+
+CONFIG_OUTCOMES = tuple(outcome.value for outcome in Outcome)
+SHOWN = (Outcome.DIFFERENT, Outcome.HIDDEN)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigView:
+    """A remote topic whose configuration is not in step."""
+
+    topic: str
+    remote: str
+    differences: list[str]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigsView:
+    """All configurations of a flow."""
+
+    at: float  # when the round ended, in seconds since the Unix epoch
+    topics_by_outcome: dict[str, int]
+    topics: list[ConfigView]  # those that are not in step
+
+
+def configs_view(found: ConfigRound) -> ConfigsView:
+    """How the configurations stand after a round."""
+    counts = Counter(each.outcome.value for each in found.topics)
+    differing = sorted((each for each in found.topics if each.outcome in SHOWN), key=lambda each: each.topic)
+    outcomes = {outcome: counts[outcome] for outcome in CONFIG_OUTCOMES}
+    return ConfigsView(found.at, outcomes, [_view(each) for each in differing])
+
+
+def _view(each: TopicConfig) -> ConfigView:
+    return ConfigView(each.topic, each.remote, [str(change) for change in each.changes], each.reason)

@@ -1,0 +1,108 @@
+"""Rounds in which remote topics get the ACLs of their source topics."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from mirror.errors import MirrorError
+from mirror.groups.leader_thread import LeaderThread
+from mirror.logs import OnChange
+from mirror.naming import some_of
+from mirror.settings import Flow
+from mirror.topics.acl_sync import AclOutcome, AclStatus, AclSync
+from mirror.topics.settled import Settled
+
+log = logging.getLogger(__name__)
+
+LOOK_INTERVAL = 2.0  # seconds between two looks for topics of which something was copied since
+
+
+@dataclass(frozen=True, slots=True)
+class AclRound:
+    """What one round has found."""
+
+    at: float  # when it ended, in seconds since the Unix epoch
+    acls: tuple[AclStatus, ...]
+
+
+class AclRounds:
+    """Makes a round each `sync_acls_interval`, in a thread of its own. Only the flow leader has one.
+
+    A remote topic gets ACLs once a record was copied to it: before, it may be somebody else's. Then it does not wait
+    for the interval.
+    """
+
+    def __init__(self, flow: Flow, topics: Callable[[], Settled], tell: Callable[[AclRound], object]) -> None:
+        """`topics` gives the topics that may be kept in step now; `tell` gets what each round has found.
+
+        Both are called in another thread, `tell` never after `stop` has returned.
+        """
+        self._flow = flow
+        self._topics = topics
+        self._tell = tell
+        self._thread = LeaderThread(f"ACLs {flow.name}", flow.name, self._work)
+        # What follows is used by the thread alone.
+        self._said = OnChange()  # the reason of each ACL that is not copied, or not as it is
+        self._why = OnChange()
+
+    def start(self) -> None:
+        """Begin, unless it has begun or nothing is to be done. Call it again and again while the flow is led."""
+        if self._flow.sync_acls:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End after the round that is being made; `start` begins again."""
+        self._thread.stop()
+
+    def _work(self, stopping: threading.Event) -> None:
+        interval = self._flow.sync_acls_interval
+        sync = AclSync(self._flow)
+        seen: set[str] = set()
+        due = 0.0
+        while not stopping.is_set():
+            settled = self._topics()
+            remotes = {n: t.remote for n, t in settled.topics.items() if n not in settled.unproven}
+            if time.monotonic() >= due or not remotes.keys() <= seen:
+                seen, due = set(remotes), time.monotonic() + interval
+                self._round(sync, remotes)
+            stopping.wait(min(LOOK_INTERVAL, interval))
+
+    def _round(self, sync: AclSync, remotes: dict[str, str]) -> None:
+        where = {"flow": self._flow.name}
+        try:
+            found = sync.round(remotes)
+        except MirrorError as error:
+            if self._why.is_new(str(error)):
+                said = {**where, "reason": str(error)}
+                log.warning(
+                    "ACLs can't be copied now; copying of records goes on, the next round tries again", extra=said
+                )
+            return
+        if self._why.clear():
+            log.info("ACLs are copied again", extra=where)
+        for each in found:
+            if each.outcome is AclOutcome.CREATED:
+                log.info("ACL created", extra={**where, "acl": str(each.target), "source_acl": str(each.source)})
+        self._log_reasons(found)
+        result = AclRound(time.time(), tuple(found))
+        self._thread.tell(lambda: self._tell(result))
+
+    def _log_reasons(self, found: Iterable[AclStatus]) -> None:
+        """Log once of each ACL why it is not copied, or not as it is; those with the same reason together."""
+        new: dict[tuple[bool, str], list[str]] = {}
+        for each in found:
+            if not each.reason:
+                self._said.clear(each.source)
+            elif self._said.is_new(each.reason, each.source):
+                refused = each.outcome is AclOutcome.MISSING
+                new.setdefault((refused, each.reason), []).append(str(each.source))
+        for (refused, reason), acls in new.items():
+            where = {"flow": self._flow.name, "count": len(acls), "acls": some_of(acls), "reason": reason}
+            if refused:
+                log.warning("the target refuses ACLs; copying of records goes on, each round tries again", extra=where)
+            else:
+                log.info("ACLs are not copied as they are", extra=where)

@@ -1,0 +1,57 @@
+"""Which ACLs of source topics remote topics get, by MirrorMaker's rules, and which they do not get, and why. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from mirror.kafka.acls import PREFIXED, Acl
+
+EVERYBODY, USER = "User:*", "User:"
+
+WRITE = "access for writing is not copied: nobody but mirror writes to remote topics"
+READ_ONLY = "ALL becomes READ: nobody but mirror writes to remote topics"
+PATTERN = "only ACLs of single topics are copied, and this one is also of topics that are not mirrored"
+DENIES_US = "it would also keep mirror from writing"
+
+
+@dataclass(frozen=True, slots=True)
+class AclRules:
+    """What decides about an ACL."""
+
+    remotes: Mapping[str, str]  # the remote topic of each topic whose ACLs are copied
+    us: str = ""  # our user on the target; "" if it is not known
+
+
+@dataclass(frozen=True, slots=True)
+class AclCopy:
+    """What becomes of an ACL of the source."""
+
+    source: Acl
+    target: Acl | None  # None: it is not copied
+    reason: str = ""  # why it is not copied, or why not as it is
+
+
+def copies(acls: Collection[Acl], rules: AclRules) -> list[AclCopy]:
+    """What becomes of each ACL that is about one of the topics, in order."""
+    return [found for acl in sorted(acls) if (found := copy_of(acl, rules)) is not None]
+
+
+def copy_of(acl: Acl, rules: AclRules) -> AclCopy | None:
+    """What becomes of one ACL; None if it is about none of the topics."""
+    wide = acl.name == "*"
+    if wide or acl.pattern == PREFIXED:
+        touches = any(wide or name.startswith(acl.name) for name in rules.remotes)
+        return AclCopy(acl, None, PATTERN) if touches else None
+    remote = rules.remotes.get(acl.name)
+    if remote is None:
+        return None
+    allows = acl.permission == "ALLOW"
+    if allows and acl.operation == "WRITE":
+        return AclCopy(acl, None, WRITE)
+    # MirrorMaker copies it, and is then locked out itself.
+    if not allows and acl.principal in (EVERYBODY, f"{USER}{rules.us}"):
+        return AclCopy(acl, None, DENIES_US)
+    downgraded = allows and acl.operation == "ALL"
+    target = replace(acl, name=remote, operation="READ" if downgraded else acl.operation)
+    return AclCopy(acl, target, READ_ONLY if downgraded else "")

@@ -1,0 +1,85 @@
+"""Copies ACLs of source topics to remote topics. It only ever adds ACLs: none is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from confluent_kafka import KafkaError, KafkaException
+
+from mirror.errors import FlowError
+from mirror.kafka.acls import Acl, AclAdmin
+from mirror.settings import Flow
+from mirror.topics.acl_rules import AclCopy, AclRules, copies
+
+
+class AclOutcome(StrEnum):
+    """How an ACL of the source stands on the target."""
+
+    IN_STEP = "in_step"  # the target has it
+    CREATED = "created"  # it was missing, and was created
+    MISSING = "missing"  # it is missing: the target refuses it, or nothing was to be created
+    NOT_COPIED = "not_copied"  # by a rule
+
+
+@dataclass(frozen=True, slots=True)
+class AclStatus:
+    """How one ACL of the source stands on the target."""
+
+    source: Acl
+    target: Acl | None  # None: it is not copied
+    outcome: AclOutcome
+    reason: str = ""  # why it is missing or not copied, or why not as it is
+
+
+class AclSync:
+    """Compares the ACLs of both clusters, and creates those that are missing on the target."""
+
+    def __init__(self, flow: Flow) -> None:
+        self._source, self._target = AclAdmin(flow.source), AclAdmin(flow.target)
+        self._us = flow.target.properties.get("sasl.username", "")
+
+    def compare(self, remotes: Mapping[str, str]) -> list[AclStatus]:
+        """How each ACL of these topics stands; `remotes` has the remote topics. Changes nothing.
+
+        Raises ClusterAway, or FlowError if the source gives no ACL at all.
+        """
+        acls = _acls(self._source)
+        if not acls:  # confluent-kafka 2.16 gives no error, but an empty answer
+            why = "there are none, or no authorizer, or mirror may not Describe the cluster"
+            raise FlowError(f"{self._source.alias} gives no ACLs of topics: {why}")
+        there = _acls(self._target)
+        return [_status(each, there) for each in copies(acls, AclRules(remotes, self._us))]
+
+    def round(self, remotes: Mapping[str, str]) -> list[AclStatus]:
+        """Compare, and create what is missing. Raises ClusterAway or FlowError."""
+        found = self.compare(remotes)
+        wanted = {each.target for each in found if each.outcome is AclOutcome.MISSING and each.target is not None}
+        refused = self._target.create_acls(sorted(wanted)) if wanted else {}
+        return [self._created(each, refused) if each.target in wanted else each for each in found]
+
+    def _created(self, each: AclStatus, refused: Mapping[Acl, KafkaError]) -> AclStatus:
+        error = None if each.target is None else refused.get(each.target)
+        if error is None:
+            return AclStatus(each.source, each.target, AclOutcome.CREATED, each.reason)
+        denied = error.code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED
+        remedy = "; allow Alter on the cluster" if denied else ""
+        reason = f"{self._target.alias} refuses it: {error.str()}{remedy}"
+        return AclStatus(each.source, each.target, AclOutcome.MISSING, reason)
+
+
+def _acls(cluster: AclAdmin) -> set[Acl]:
+    try:
+        return cluster.topic_acls()
+    except KafkaException as error:
+        code = error.args[0].code()
+        remedy = "; allow Describe on the cluster" if code == KafkaError.CLUSTER_AUTHORIZATION_FAILED else ""
+        raise FlowError(f"{cluster.alias} does not give its ACLs: {error.args[0].str()}{remedy}") from None
+
+
+def _status(each: AclCopy, there: set[Acl]) -> AclStatus:
+    if each.target is None:
+        return AclStatus(each.source, None, AclOutcome.NOT_COPIED, each.reason)
+    outcome = AclOutcome.IN_STEP if each.target in there else AclOutcome.MISSING
+    return AclStatus(each.source, each.target, outcome, each.reason)

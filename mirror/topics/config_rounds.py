@@ -1,0 +1,145 @@
+"""Rounds over the topics of a flow in which configurations of remote topics are kept in step."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from mirror.errors import MirrorError
+from mirror.groups.leader_thread import LeaderThread
+from mirror.logs import OnChange
+from mirror.model import Topic
+from mirror.naming import some_of
+from mirror.settings import Flow
+from mirror.topics.config_sync import ConfigSync, Outcome, TopicConfig
+from mirror.topics.settled import Settled
+
+log = logging.getLogger(__name__)
+
+LOOK_INTERVAL = 2.0  # seconds between two looks for topics that were never compared
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRound:
+    """How the configurations stand after a round."""
+
+    at: float  # when the last one that succeeded has ended, in seconds since the Unix epoch
+    topics: tuple[TopicConfig, ...]  # all that were compared, in this round or before
+    altered: tuple[TopicConfig, ...]  # in this round
+    changes: int  # keys altered since the service started
+
+
+class ConfigRounds:
+    """Makes a round each `sync_topic_configs_interval`, in a thread of its own. Only the flow leader has one.
+
+    A topic that was never compared, or that was deleted and created again, does not wait for the interval.
+    """
+
+    def __init__(self, flow: Flow, topics: Callable[[], Settled], tell: Callable[[ConfigRound], object]) -> None:
+        """`topics` gives the topics whose configurations may be kept in step now.
+
+        `tell` gets how they stand after each round. Both are called in another thread, `tell` never after `stop` has
+        returned.
+        """
+        self._flow = flow
+        self._topics = topics
+        self._tell = tell
+        self._thread = LeaderThread(f"configurations {flow.name}", flow.name, self._work)
+        # What follows is used by the thread alone.
+        self._found: dict[str, TopicConfig] = {}
+        self._changes = 0
+        self._at = 0.0  # when the last round that succeeded has ended
+        self._reasons = OnChange()  # of topics that are not in step
+        self._said = OnChange()  # the changes of each topic as last logged
+        self._why = OnChange()
+
+    def start(self) -> None:
+        """Begin, unless it has begun or nothing is to be done. Call it again and again while the flow is led."""
+        if self._flow.sync_topic_configs:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End after the requests that are being made; `start` begins again."""
+        self._thread.stop()
+
+    def _work(self, stopping: threading.Event) -> None:
+        interval = self._flow.sync_topic_configs_interval
+        sync = ConfigSync(self._flow)
+        compared: set[tuple[Topic, bool]] = set()
+        due = 0.0
+        while not stopping.is_set():
+            settled = self._topics()
+            # A topic is compared once more when its first record was copied: it may have been left out before.
+            keys = {name: (topic, name in settled.unproven) for name, topic in settled.topics.items()}
+            whole = time.monotonic() >= due
+            wanted = [name for name, key in keys.items() if whole or key not in compared]
+            if wanted and self._round(sync, wanted, settled, stopping):
+                compared = set(keys.values())
+                if whole:
+                    due = time.monotonic() + interval
+            stopping.wait(min(LOOK_INTERVAL, interval))
+
+    def _round(self, sync: ConfigSync, wanted: Iterable[str], settled: Settled, stopping: threading.Event) -> bool:
+        """Compare the `wanted` ones of the settled topics. False if it has failed."""
+        where = {"flow": self._flow.name}
+        found: list[TopicConfig] = []
+        failed = ""
+        try:
+            topics = self._with_own_records(sync, {name: settled.topics[name] for name in wanted}, settled.unproven)
+            for each in sync.round(topics, lambda: not stopping.is_set()):
+                found.append(each)
+                self._log_altered(each)
+        except MirrorError as error:
+            failed = str(error)
+            if self._why.is_new(failed):
+                said = {**where, "reason": failed}
+                log.warning("topic configurations can't be compared now, the next round tries again", extra=said)
+        else:
+            self._at = time.time()
+            if self._why.clear():
+                log.info("topic configurations are compared again", extra=where)
+        self._log_reasons(found)
+        self._keep(found, settled.topics)
+        return not failed
+
+    def _with_own_records(
+        self, sync: ConfigSync, topics: Mapping[str, Topic], unproven: Collection[str]
+    ) -> dict[str, Topic]:
+        """The topics without those whose remote topic has, or had, records that this flow has not copied."""
+        asked = {} if self._flow.append_to_existing else {n: t for n, t in topics.items() if n in unproven}
+        empty = sync.empty(asked.values())
+        return {name: topic for name, topic in topics.items() if name not in asked or topic.remote in empty}
+
+    def _keep(self, found: Iterable[TopicConfig], topics: Mapping[str, Topic]) -> None:
+        """Remember what was found, also by a round that has failed later, and tell it."""
+        altered = tuple(each for each in found if each.outcome is Outcome.ALTERED)
+        self._changes += sum(len(each.changes) for each in altered)
+        known = self._found | {each.topic: each for each in found}
+        self._found = {name: each for name, each in known.items() if name in topics}
+        if self._at:
+            result = ConfigRound(self._at, tuple(self._found.values()), altered, self._changes)
+            self._thread.tell(lambda: self._tell(result))
+
+    def _log_altered(self, each: TopicConfig) -> None:
+        """Log what was altered. One that has no effect is logged once."""
+        if each.outcome is Outcome.IN_STEP:
+            self._said.clear(each.topic)
+        if each.outcome is Outcome.ALTERED and self._said.is_new(each.changes, each.topic):
+            changes = ", ".join(map(str, each.changes))
+            where = {"flow": self._flow.name, "topic": each.topic, "remote_topic": each.remote, "changes": changes}
+            log.info("topic configuration altered", extra=where)
+
+    def _log_reasons(self, found: Iterable[TopicConfig]) -> None:
+        """Log once of each topic why it is not in step; topics with the same reason together."""
+        new: dict[str, list[str]] = {}
+        for each in found:
+            if not each.reason:
+                self._reasons.clear(each.topic)
+            elif self._reasons.is_new(each.reason, each.topic):
+                new.setdefault(each.reason, []).append(each.topic)
+        for reason, names in new.items():
+            where = {"flow": self._flow.name, "count": len(names), "topics": some_of(names), "reason": reason}
+            log.warning("topic configurations are not in step; copying goes on, each round tries again", extra=where)

@@ -1,0 +1,106 @@
+"""Which keys of a topic's configuration are copied, and what has to change on a remote topic. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from mirror.kafka.topic_configs import Config
+from mirror.naming import matcher
+from mirror.settings import Flow
+
+# Never copied, whatever a configuration says: MirrorMaker's config.properties.exclude, what mirror itself sets, and
+# other keys that belong to a cluster and not to its data.
+EXCLUDED_CONFIGS = frozenset(
+    {
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+        "message.downconversion.enable",
+        "message.format.version",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.difference.max.ms",
+        "message.timestamp.type",
+        "min.insync.replicas",
+        "unclean.leader.election.enable",
+    }
+)
+EXCLUDED_PREFIXES = ("confluent.", "local.retention.", "remote.")
+
+MAX_BYTES = "max.message.bytes"
+# Kafka's default of max.message.bytes. A smaller limit is not copied: it limits a batch, and mirror's batches can be
+# larger than the source's.
+BATCH_BYTES = 1_048_588
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What a flow's configuration says of topic configurations."""
+
+    excluded: Callable[[str], bool]  # True for a key that is left alone
+    defaults: Literal["source", "target"]  # whose default holds for a key that the source topic does not set
+
+    @staticmethod
+    def of(flow: Flow) -> Rules:
+        """The rules of a flow."""
+        return Rules(matcher(flow.exclude_configs), flow.use_defaults_from)
+
+    def copies(self, key: str) -> bool:
+        """True if a value of the key may be copied at all."""
+        return not (key in EXCLUDED_CONFIGS or key.startswith(EXCLUDED_PREFIXES) or self.excluded(key))
+
+    def at_creation(self, own: Mapping[str, str]) -> dict[str, str]:
+        """The configuration of a new remote topic; `own` is what is set on the source topic itself."""
+        return {k: v for k, v in own.items() if self.copies(k) and (k != MAX_BYTES or int(v) >= BATCH_BYTES)}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One key of a remote topic's configuration that differs from the source topic's."""
+
+    key: str
+    before: str  # what holds on the remote topic
+    now: str | None  # what it has to be; None: the key is to be removed, so that the target's default holds
+
+    def __str__(self) -> str:
+        """For people: `retention.ms=2 (was 1)`."""
+        return (
+            f"{self.key} removed (was {self.before})"
+            if self.now is None
+            else f"{self.key}={self.now} (was {self.before})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What is to be changed on a remote topic, and what the target can't take."""
+
+    changes: tuple[Change, ...]
+    unknown: tuple[str, ...]  # keys that are set on the source topic, and that the target does not know
+
+
+def compare(source: Config, target: Config, rules: Rules) -> Comparison:
+    """Compare the whole configurations of a source topic and of its remote topic.
+
+    Only keys that the source knows are looked at, as in MirrorMaker. Of the others nobody can say that they differ.
+    """
+    mutable = {key: each for key, each in sorted(source.items()) if rules.copies(key) and not each.fixed}
+    unknown = tuple(key for key, each in mutable.items() if each.own and key not in target)
+    return Comparison(tuple(_changes({k: v for k, v in mutable.items() if k in target}, target, rules)), unknown)
+
+
+def _changes(source: Config, target: Config, rules: Rules) -> Iterator[Change]:
+    for key, wanted in source.items():
+        there = target[key]
+        counts = wanted.own or rules.defaults == "source"
+        if there.fixed:
+            continue
+        if key == MAX_BYTES:
+            # Only ever raised. A smaller limit would refuse records that the source still has, or batches of mirror's.
+            if counts and int(wanted.value) >= BATCH_BYTES and int(wanted.value) > int(there.value):
+                yield Change(key, there.value, wanted.value)
+        elif counts and there.value != wanted.value:
+            yield Change(key, there.value, wanted.value)
+        elif not counts and there.own:
+            yield Change(key, there.value, None)

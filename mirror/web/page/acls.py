@@ -1,0 +1,35 @@
+"""The ACLs of a flow that remote topics do not have as they are, on the status page."""
+
+from __future__ import annotations
+
+from xml.etree.ElementTree import Element
+
+from mirror.status.acl_overview import AclsView, AclView
+from mirror.text import count, duration, plural
+from mirror.web.page.markup import table, tag
+
+ACLS_MAX = 200  # rows; /status has all of them
+_HEADS = ("ACL on the source", "on the target", "because")
+
+
+def acls(flow: str, view: AclsView | None, now: float, opened: frozenset[str]) -> Element | None:
+    """The ACLs that are not copied as they are, closed until somebody opens them; nothing if there is none."""
+    key = f"ACLs {flow}"  # no topic's name has a space
+    if view is None or not view.acls:
+        return None
+    more = len(view.acls) - ACLS_MAX
+    found = f"compared {duration(max(0.0, now - view.at))} ago"
+    return tag(
+        "details",
+        tag("summary", tag("b", plural(len(view.acls), "ACL")), " not copied as on the source, ", tag("small", found)),
+        tag("div", table(_HEADS, map(_row, view.acls[:ACLS_MAX])), class_="scroll"),
+        tag("p", f"and {count(more)} more") if more > 0 else None,
+        class_="groups",
+        id=key,
+        open=key in opened,
+    )
+
+
+def _row(view: AclView) -> Element:
+    outcome = view.outcome.replace("_", " ")
+    return tag("tr", tag("th", view.acl, scope="row"), tag("td", outcome), tag("td", tag("small", view.reason)))

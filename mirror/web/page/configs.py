@@ -1,0 +1,45 @@
+"""The configurations of a flow's remote topics on the status page."""
+
+from __future__ import annotations
+
+from xml.etree.ElementTree import Element
+
+from mirror.status.config_overview import ConfigsView, ConfigView
+from mirror.text import count, duration, plural
+from mirror.web.page.markup import table, tag
+
+CONFIGS_MAX = 200  # rows; /status has all topics
+_HEADS = ("topic", "remote topic", "to be changed", "why it is not in step")
+
+
+def configs(flow: str, view: ConfigsView | None, now: float, opened: frozenset[str]) -> Element | None:
+    """The topics whose configuration is not in step, closed until somebody opens them; nothing if there is none."""
+    key = f"configurations {flow}"  # no topic's name has a space
+    if view is None or not view.topics:
+        return None
+    more = len(view.topics) - CONFIGS_MAX
+    found = f"compared {duration(max(0.0, now - view.at))} ago"
+    return tag(
+        "details",
+        tag(
+            "summary",
+            tag("b", plural(len(view.topics), "topic configuration")),
+            " not in step, ",
+            tag("small", found),
+        ),
+        tag("div", table(_HEADS, map(_row, view.topics[:CONFIGS_MAX])), class_="scroll"),
+        tag("p", f"and {count(more)} more") if more > 0 else None,
+        class_="groups",
+        id=key,
+        open=key in opened,
+    )
+
+
+def _row(topic: ConfigView) -> Element:
+    return tag(
+        "tr",
+        tag("th", topic.topic, scope="row"),
+        tag("td", topic.remote),
+        tag("td", "; ".join(topic.differences)),
+        tag("td", tag("small", topic.reason) if topic.reason else None),
+    )

@@ -1,0 +1,105 @@
+"""The Prometheus metrics of what the flow leader does in rounds: consumer groups, topic configurations and ACLs."""
+
+from __future__ import annotations
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from mirror.status.acl_overview import acls_view
+from mirror.status.config_overview import configs_view
+from mirror.status.flow_status import FlowStatus
+from mirror.status.group_overview import groups_view
+
+FLOW = ("source", "target")
+GROUP = (*FLOW, "group")
+
+
+class GroupMetrics:
+    """One series for each consumer group of a flow, and outcome."""
+
+    def __init__(self) -> None:
+        self.lag = GaugeMetricFamily(
+            "mirror_group_lag", "Records on the source that the consumer group has not read.", labels=GROUP
+        )
+        self.partitions = GaugeMetricFamily(
+            "mirror_group_partitions",
+            "Partitions of the consumer group by what became of its offset.",
+            labels=(*GROUP, "outcome"),
+        )
+        self.round = GaugeMetricFamily(
+            "mirror_group_round_timestamp_seconds",
+            "When the last round over the consumer groups ended.",
+            labels=FLOW,
+            unit="seconds",
+        )
+
+    def add(self, status: FlowStatus) -> None:
+        """Add what the last round of a flow has found."""
+        if status.groups is None:
+            return
+        view = groups_view(status.groups)
+        self.round.add_metric(status.labels, view.at)
+        for group in view.groups:
+            labels = (*status.labels, group.group)
+            if group.lag is not None:
+                self.lag.add_metric(labels, group.lag)
+            for outcome, number in group.partitions_by_outcome.items():
+                self.partitions.add_metric((*labels, outcome), number)
+
+
+class ConfigMetrics:
+    """The configurations of a flow's remote topics, after the last round over them."""
+
+    def __init__(self) -> None:
+        self.topics = GaugeMetricFamily(
+            "mirror_topic_configs",
+            "Remote topics by how their configuration stands beside that of the source topic.",
+            labels=(*FLOW, "outcome"),
+        )
+        self.changes = CounterMetricFamily(
+            "mirror_topic_config_changes",
+            "Keys of remote topics' configurations that were altered.",
+            labels=FLOW,
+            unit="changes",
+        )
+        self.round = GaugeMetricFamily(
+            "mirror_topic_config_round_timestamp_seconds",
+            "When the last round over the topics' configurations ended.",
+            labels=FLOW,
+            unit="seconds",
+        )
+
+    def add(self, status: FlowStatus) -> None:
+        """Add what the last round of a flow has found."""
+        if status.configs is None:
+            return
+        view = configs_view(status.configs)
+        self.round.add_metric(status.labels, view.at)
+        self.changes.add_metric(status.labels, status.configs.changes)
+        for outcome, number in view.topics_by_outcome.items():
+            self.topics.add_metric((*status.labels, outcome), number)
+
+
+class AclMetrics:
+    """The ACLs of a flow's source topics, after the last round over them."""
+
+    def __init__(self) -> None:
+        self.acls = GaugeMetricFamily(
+            "mirror_topic_acls",
+            "ACLs of source topics by what became of them on the target.",
+            labels=(*FLOW, "outcome"),
+        )
+        self.round = GaugeMetricFamily(
+            "mirror_topic_acl_round_timestamp_seconds",
+            "When the last round over the topics' ACLs ended.",
+            labels=FLOW,
+            unit="seconds",
+        )
+
+    def add(self, status: FlowStatus) -> None:
+        """Add what the last round of a flow has found."""
+        if status.acls is None:
+            return
+        view = acls_view(status.acls)
+        self.round.add_metric(status.labels, view.at)
+        for outcome, number in view.acls_by_outcome.items():
+            self.acls.add_metric((*status.labels, outcome), number)

@@ -1,0 +1,186 @@
+"""Remote topics get the ACLs of their source topics, but no access for writing. Both clusters have an authorizer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from mirror.commands import acl_status
+from mirror.commands.plan import dry_run, shown
+from mirror.config.load import load
+from mirror.demo.brokers import LocalCluster, free_port, start_together
+from mirror.kafka.acls import PREFIXED, Acl, AclAdmin
+from mirror.settings import Cluster, Flow
+from mirror.topics.acl_rules import DENIES_US, PATTERN, READ_ONLY, WRITE
+from mirror.topics.acl_sync import AclOutcome, AclSync
+from tests.conftest import Addresses
+from tests.harness import topics
+from tests.harness.command import answer
+from tests.harness.load import Made
+from tests.harness.pair import Pair
+from tests.harness.waiting import PATIENCE, until
+
+pytestmark = pytest.mark.slow
+
+LIMITED, PASSWORD = "limited", "not-much-of-one"
+SYNC = {"sync_acls": True, "sync_acls_interval": "1s"}
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalCluster, LocalCluster, str]]:
+    """Source and target with an authorizer, and the address at which the target knows who asks (SASL/PLAIN)."""
+    directory = tmp_path_factory.mktemp("guarded")
+    both = LocalCluster("guarded-source", directory), LocalCluster("guarded-target", directory)
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    for cluster in both:
+        cluster.brokers[0].properties |= {"authorizer.class.name": authorizer, "super.users": "User:ANONYMOUS"}
+        cluster.brokers[0].properties["allow.everyone.if.no.acl.found"] = "false"
+    address, properties = f"127.0.0.1:{free_port()}", both[1].brokers[0].properties
+    for key in ("listeners", "advertised.listeners"):
+        properties[key] = f"{properties[key]},SASL_PLAINTEXT://{address}"
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    properties |= {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{module} user_{LIMITED}="{PASSWORD}";',
+    }
+    start_together(*both)
+    yield *both, address
+    for cluster in both:
+        cluster.stop()
+
+
+@pytest.fixture
+def pair(guarded: tuple[LocalCluster, LocalCluster, str], prefix: str) -> Pair:
+    """A flow between them."""
+    return Pair(guarded[0].bootstrap, guarded[1].bootstrap, f"a{prefix[-7:-1]}", prefix)
+
+
+def flow_of(file: Path) -> Flow:
+    (flow,) = load(file, {}).flows
+    return flow
+
+
+def give(bootstrap: str, *acls: Acl) -> AclAdmin:
+    """Create the ACLs, and wait until the broker tells them. Returns an admin client."""
+    admin = AclAdmin(Cluster("any", {"bootstrap.servers": bootstrap}, {}, {}))
+    assert not admin.create_acls(acls)
+    until("they are there", lambda: set(acls) <= admin.topic_acls())
+    return admin
+
+
+def test_remote_topics_get_acls_by_the_rules(pair: Pair, tmp_path: Path) -> None:
+    topic, later = pair.topic("t"), pair.topic("later")
+    pair.produce(topic, Made(None, b"x"))
+    read, whole = Acl(topic, "User:known", "READ", host="10.0.0.1"), Acl(topic, "User:app", "ALL")
+    denied = Acl(topic, "User:evil", "READ", "DENY")
+    kept = {
+        Acl(topic, "User:app", "WRITE"): WRITE,
+        Acl(topic, "User:*", "WRITE", "DENY"): DENIES_US,
+        Acl(pair.prefix, "User:app", "READ", pattern=PREFIXED): PATTERN,
+    }
+    others = Acl("other", "User:app", "READ")
+    source = give(pair.source, read, whole, denied, others, *kept)
+    remote = pair.remote(topic)
+    wanted = {
+        Acl(remote, "User:known", "READ", host="10.0.0.1"),
+        Acl(remote, "User:app", "READ"),
+        Acl(remote, "User:evil", "READ", "DENY"),
+    }
+    # An operator's own, and what others may do: nobody takes it away.
+    own = Acl(remote, "User:operator", "WRITE")
+    target = give(pair.target, own)
+    service = pair.service(tmp_path, SYNC)
+
+    flow = flow_of(service.file)
+    lines = shown(dry_run(flow))
+    for acl in wanted:
+        assert f"create ACL {acl}" in lines
+    for acl, reason in kept.items():
+        assert f"not copied as on the source, 1 ACL: {acl}: {reason}" in lines
+    assert not [acl for acl in target.topic_acls() if acl.name == remote and acl != own], "nothing is created"
+
+    with service:
+        pair.await_same(topic)
+        until("the ACLs", lambda: {acl for acl in target.topic_acls() if acl.name == remote} == wanted | {own})
+        service.wait_for("all is logged", lambda: len(service.find("ACL created")) == len(wanted))
+        assert {event["acl"] for event in service.find("ACL created")} == {str(acl) for acl in wanted}
+        service.wait_for("a round", lambda: service.metric("mirror_topic_acls", outcome="in_step") == 3)
+        assert service.metric("mirror_topic_acls", outcome="not_copied") == len(kept)
+        (view,) = [each["acls"] for each in json.loads(service.get("/status")[1])["flows"]]
+        assert {each["acl"]: each["reason"] for each in view["acls"]} == {
+            str(whole): READ_ONLY,
+            **{str(acl): reason for acl, reason in kept.items()},
+        }
+        # Nothing is taken away, be it from a topic on the source or because it was an operator's.
+        topics.admin(pair.source).delete_acls([_filter(read)])[_filter(read)].result(PATIENCE)
+        until("it is gone", lambda: read not in source.topic_acls())
+        give(pair.source, Acl(later, "User:known", "DESCRIBE"))
+        pair.produce(later, Made(None, b"x"))
+        hers = Acl(pair.remote(later), "User:known", "DESCRIBE")
+        until("the later topic's", lambda: hers in target.topic_acls())
+        assert {acl for acl in target.topic_acls() if acl.name == remote} == wanted | {own}
+        said = service.find("ACLs are not copied as they are")
+        assert sorted(each["reason"] for each in said) == sorted({READ_ONLY, *kept.values()}), "each is said once"
+        (status,) = answer("status", "-c", service.file, "--acls")["flows"]
+        assert {each["reason"] for each in status["acls"]["not_in_step"]} == {READ_ONLY, *kept.values()}
+        assert service.terminate() == 0, service.tail()
+    assert not service.noise
+
+
+def _filter(acl: Acl) -> AclBindingFilter:
+    return AclBindingFilter(
+        ResourceType.TOPIC,
+        acl.name,
+        ResourcePatternType[acl.pattern],
+        acl.principal,
+        acl.host,
+        AclOperation[acl.operation],
+        AclPermissionType[acl.permission],
+    )
+
+
+def test_what_mirror_may_not_do_is_said(
+    pair: Pair, guarded: tuple[LocalCluster, LocalCluster, str], tmp_path: Path
+) -> None:
+    topic = pair.topic("t")
+    give(pair.source, Acl(topic, "User:app", "READ"))
+    made = pair.settings(SYNC)
+    made["clusters"]["backup"] = {
+        "bootstrap.servers": guarded[2],
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanisms": "PLAIN",
+        "sasl.username": LIMITED,
+        "sasl.password": PASSWORD,
+    }
+    file = tmp_path / "limited.yaml"
+    file.write_text(json.dumps(made))
+    sync = AclSync(flow_of(file))
+    remotes = {topic: pair.remote(topic)}
+    (found,) = sync.round(remotes)
+    assert found.outcome is AclOutcome.MISSING
+    assert found.reason.startswith("backup refuses it: ") and found.reason.endswith("allow Alter on the cluster")
+    alter = (ResourceType.BROKER, "kafka-cluster", LIMITED, (AclOperation.ALTER,))
+    with topics.allowed(pair.target, *alter):
+        assert [each.outcome for each in sync.round(remotes)] == [AclOutcome.CREATED]
+        until("it is there", lambda: [each.outcome for each in sync.compare(remotes)] == [AclOutcome.IN_STEP])
+
+
+def test_clusters_without_an_authorizer_are_told(_local_brokers: Addresses, prefix: str, tmp_path: Path) -> None:
+    plain = Pair(*_local_brokers, f"n{prefix[-7:-1]}", prefix)
+    plain.topic("t")
+    flow = flow_of(plain.service(tmp_path, SYNC).file)
+    assert "WARNING: ACLs can't be copied: " in shown(dry_run(flow))
+    assert acl_status.shown(acl_status.read_acls(flow)).startswith(f"ACLs: {plain.alias} gives no ACLs of topics: ")
+    off = flow_of(plain.service(tmp_path).file)
+    assert "ACL" not in shown(dry_run(off)), "it is off unless asked for"

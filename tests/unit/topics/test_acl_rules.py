@@ -1,0 +1,79 @@
+"""Which ACLs remote topics get: MirrorMaker's rules, and what mirror adds to them. A line of the table is one ACL."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirror.kafka.acls import LITERAL, PREFIXED, Acl
+from mirror.topics.acl_rules import (
+    DENIES_US,
+    PATTERN,
+    READ_ONLY,
+    WRITE,
+    AclCopy,
+    AclRules,
+    copies,
+    copy_of,
+)
+
+RULES = AclRules({"orders": "primary.orders"}, "mirror")
+BILLING = "User:billing"
+
+
+def copied(operation: str, principal: str = BILLING, permission: str = "ALLOW", host: str = "*") -> Acl:
+    """The remote topic's."""
+    return Acl("primary.orders", principal, operation, permission, LITERAL, host)
+
+
+@pytest.mark.parametrize(
+    ("acl", "target", "reason"),
+    [
+        *(
+            (Acl("orders", BILLING, operation), copied(operation), "")
+            for operation in ("READ", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER", "ALTER_CONFIGS", "CREATE", "DELETE")
+        ),
+        (Acl("orders", BILLING, "READ", host="10.0.0.1"), copied("READ", host="10.0.0.1"), ""),
+        (Acl("orders", "User:*", "READ"), copied("READ", "User:*"), ""),
+        (Acl("orders", BILLING, "WRITE"), None, WRITE),
+        (Acl("orders", BILLING, "ALL"), copied("READ"), READ_ONLY),
+        # Who must not do something there must not do it here.
+        *(
+            (Acl("orders", BILLING, operation, "DENY"), copied(operation, permission="DENY"), "")
+            for operation in ("READ", "WRITE", "ALL")
+        ),
+        (Acl("orders", "User:*", "WRITE", "DENY"), None, DENIES_US),
+        (Acl("orders", "User:mirror", "ALL", "DENY"), None, DENIES_US),
+        (Acl("orders", "User:mirror", "READ"), copied("READ", "User:mirror"), ""),
+        (Acl("orders", "Group:any", "READ"), copied("READ", "Group:any"), ""),
+        (Acl("ord", BILLING, "READ", pattern=PREFIXED), None, PATTERN),
+        (Acl("*", BILLING, "READ"), None, PATTERN),
+    ],
+)
+def test_what_becomes_of_an_acl(acl: Acl, target: Acl | None, reason: str) -> None:
+    assert copy_of(acl, RULES) == AclCopy(acl, target, reason)
+
+
+@pytest.mark.parametrize("acl", [Acl("other", BILLING, "READ"), Acl("other", BILLING, "READ", pattern=PREFIXED)])
+def test_an_acl_of_other_topics_is_nobodys_business(acl: Acl) -> None:
+    assert copy_of(acl, RULES) is None
+
+
+def test_no_access_for_writing_is_ever_given() -> None:
+    """Whatever the source has: no ACL that allows it comes out."""
+    words = ("ALL", "READ", "WRITE", "CREATE", "DESCRIBE", "ALTER")
+    acls = [
+        Acl(name, principal, operation, permission, pattern)
+        for name in ("orders", "*", "ord")
+        for principal in (BILLING, "User:*", "User:mirror")
+        for operation in words
+        for permission in ("ALLOW", "DENY")
+        for pattern in (LITERAL, PREFIXED)
+    ]
+    targets = [each.target for each in copies(acls, RULES) if each.target]
+    assert targets and all(each.name == "primary.orders" and each.pattern == LITERAL for each in targets)
+    assert not [each for each in targets if each.permission == "ALLOW" and each.operation in ("WRITE", "ALL")]
+
+
+def test_an_acl_for_people() -> None:
+    assert str(Acl("orders", BILLING, "READ")) == "ALLOW READ on orders to User:billing"
+    assert str(Acl("o", BILLING, "ALL", "DENY", PREFIXED, "h")) == "DENY ALL on o* to User:billing from h"
