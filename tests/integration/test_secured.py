@@ -253,7 +253,7 @@ def what_the_readme_asks_for_is_enough(
             assert [each["seconds"] for each in service.find(kept)] == [24 * 3600]
             for operation in (may.DESCRIBE_CONFIGS, may.ALTER_CONFIGS):
                 await_not_in_step(service, topic, operation)
-                remote = (ResourceType.TOPIC, pair.remote(topic), LIMITED, (operation,))
+                remote = (ResourceType.TOPIC, pair.remote(topic), user, (operation,))
                 stack.enter_context(topics.allowed(pair.target, *remote))
             wanted = ("retention.ms", "987654321")
             service.wait_for("in step", lambda: wanted in topics.configuration(pair.target, pair.remote(topic)).items())
