@@ -1,8 +1,8 @@
-"""Writes the flow's positions as MirrorMaker 2 keeps its own, so that a MirrorMaker goes on after mirror.
+"""Writes the flow's positions as MirrorMaker 2 keeps its own. A MirrorMaker that is started later goes on from them.
 
-It is the "hard downgrade" of KIP-618: there, too, a worker writes the offsets once more after it has committed them.
-They are not written in the transaction of the records, because a MirrorMaker without exactly-once reads what is not
-committed, and would pass over the records of a transaction that is aborted.
+KIP-618 does the same for a "hard downgrade": a worker first commits the offsets, and then writes them a second time.
+The positions are not written in the transaction of the records, because a MirrorMaker without exactly-once reads what
+is not committed. If the transaction is aborted, that MirrorMaker would pass over records that nobody has copied.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mirror.text import BUG
 log = logging.getLogger(__name__)
 
 INTERVAL = 1.0  # seconds between two rounds
-SHARE = 4  # a round that takes long is followed by a pause of so many times its duration
+SHARE = 4  # after a slow round, the pause is this many times as long as the round
 END_TIMEOUT = 5.0  # seconds in which the last round of the thread has to end
 
 Topics = Mapping[str, Topic]  # by source topic
@@ -63,7 +63,7 @@ class PositionWriter:
         return self._write(topics, {each: found.get(remote) for each, remote in remotes.items()})
 
     def write_settled(self, topics: Topics) -> int:
-        """Write the positions as they are after all open transactions. Otherwise as `write_committed`."""
+        """Wait for transactions that hold a position, then write the positions. Returns and raises as above."""
         remotes = _remotes(topics)
         found = self._positions.load_all(remotes.values()) if remotes else {}
         return self._write(topics, {each: found[remote] for each, remote in remotes.items()})
@@ -82,9 +82,9 @@ class PositionWriter:
 def changed(
     topics: Topics, found: Mapping[Partition, Position | None], written: Mapping[Partition, Position]
 ) -> dict[Partition, Position]:
-    """The positions to write: mirror's own, in the topics of the plan, and not before what was written already.
+    """The positions to write: mirror's own, in the topics of the plan, and new or further than what was written.
 
-    A coordinator that was deposed and does not know of it may still tell an old one.
+    A position that goes back is left out: a coordinator that was deposed without knowing it may give an old one.
     """
     due: dict[Partition, Position] = {}
     for partition, position in found.items():
@@ -98,7 +98,10 @@ def changed(
 
 
 def is_ours(position: Position, topic: Topic) -> bool:
-    """True if mirror has committed the position, for these very topics on both sides."""
+    """True if mirror has committed the position for these topics, by their ids.
+
+    The position of an older version has no id of the remote topic. It counts as well.
+    """
     return position.topic_id == topic.topic_id != "" and position.remote_id in ("", topic.remote_id)
 
 
@@ -112,9 +115,9 @@ def _remotes(topics: Topics) -> dict[Partition, Partition]:
 
 
 class MirrorMakerOffsets:
-    """Writes positions once a second, in a thread of its own, and after the tasks have ended. Only the leader has one.
+    """Writes positions about once a second in a thread of its own, and once more after the tasks have ended.
 
-    `topics` are those of the newest plan, the retired ones included.
+    Only a flow leader starts it. `topics` are those of the newest plan, the retired ones included.
     """
 
     def __init__(self, flow: Flow) -> None:
@@ -140,7 +143,7 @@ class MirrorMakerOffsets:
             return
         where: dict[str, object] = {"flow": self._flow.name, "topic": self._flow.connect_offsets_topic}
         reason = "the last round has not ended"
-        if self._thread.join(END_TIMEOUT):  # two at once could write a position after a later one
+        if self._thread.join(END_TIMEOUT):  # or two threads write at once, and an older position may come last
             try:
                 with closing(PositionWriter(self._flow)) as writer:
                     count = writer.write_settled(self.topics)

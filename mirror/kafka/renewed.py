@@ -1,9 +1,10 @@
 """Replaces a client that has lost its cluster.
 
-librdkafka (2.16) can lose a cluster for ever. The only broker of a cluster answers for a moment that there are no
-brokers when it has just started, or has hung for longer than its session. librdkafka then drops that broker. It has to
-bootstrap again (KIP-1102), and the broker's thread asks for that; but the answer, which counts as a success, cancels
-it if that thread was quick. From then on the client knows no broker, and nothing makes it look for one.
+librdkafka (2.16) can lose a cluster for ever, if the cluster has one broker. When that broker has just started, or has
+hung for longer than its session, it answers for a moment that there are no brokers. librdkafka then drops the broker,
+and the broker's thread asks for a new bootstrap (KIP-1102). But the answer counts as a success, and a success cancels
+a bootstrap that was asked for before. So if the thread is quick, its bootstrap is cancelled. From then on the client
+knows no broker, and nothing makes it look for one.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Outage:
             self._since = self._monotonic()
 
     def is_long(self) -> bool:
-        """True once in RENEW_AFTER seconds of failures: the next ones are counted anew."""
+        """True if all tries have failed for RENEW_AFTER seconds. Then it starts to count anew."""
         if self._since is None or self._monotonic() - self._since < RENEW_AFTER:
             return False
         self._since = None
@@ -49,9 +50,10 @@ class Outage:
 
 
 class Renewed(Generic[C]):
-    """A client that another one replaces after RENEW_AFTER seconds in which all that it was asked has failed.
+    """Holds a client, and replaces it after RENEW_AFTER seconds of failures.
 
-    A cluster that is away looks the same. A new client in RENEW_AFTER seconds does it no harm.
+    Failures are counted for each kind of request: see `note`. It is enough that all requests of one kind fail. If the
+    cluster is away, they fail as well. Then the client is replaced, too, which does no harm.
     """
 
     def __init__(self, make: Callable[[], C], monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -61,7 +63,8 @@ class Renewed(Generic[C]):
 
     @property
     def client(self) -> C:
-        """The client of now."""
+        """The client. It is replaced first if requests have failed for long enough."""
+        # A list, so that each outage is asked: `is_long` starts its count anew.
         if any([outage.is_long() for outage in list(self._outages.values())]):
             end_later(self._client)
             self._client = self._make()
@@ -73,7 +76,10 @@ class Renewed(Generic[C]):
 
 
 def end_later(client: object) -> None:
-    """Drop a client once nobody uses it. In a thread of its own: librdkafka may take a minute to end a lost one."""
+    """Keep a client for IN_USE seconds, so that other threads can finish with it, and then drop it.
+
+    A thread does that, because librdkafka may take a minute to end a client that has lost its cluster.
+    """
     keeper = threading.Thread(target=lambda _: time.sleep(IN_USE), args=(client,), daemon=True, name="end a client")
     keeper.start()
 

@@ -20,7 +20,7 @@ from mirror.task.events import SETTLE_DELAY, Event, delay_of
 from mirror.task.inbox import Inbox
 from mirror.task.loss_policy import LossPolicy
 from mirror.task.next_step import Step, next_step, next_wake
-from mirror.task.partition_facts import FOREIGN, PartitionFacts
+from mirror.task.partition_facts import OF_DELETED_TOPIC, PartitionFacts
 from mirror.task.partition_take_over import TakeOver
 from mirror.task.position_ledger import Start
 from mirror.task.record_copying import RecordCopying
@@ -99,7 +99,10 @@ class RecordCopier:
         return self._facts.step_lock.stack
 
     def close_idle_producer(self) -> bool:
-        """Close the producer, unless a step runs; a later step opens another one. True if a producer was closed."""
+        """Close the producer if no step runs. True if one was closed. A later step opens another one.
+
+        The caller decides that the producer is idle: it is not checked here.
+        """
         facts = self._facts
         if not self.has_producer or not facts.step_lock.acquire():
             return False
@@ -144,7 +147,7 @@ class RecordCopier:
             log.exception("defect", extra=self._facts.where)
             error = OutcomeUnknown(f"{type(defect).__name__}: {defect}")
         try:
-            self._recover(error)  # outside of `except`: kafka/clients.py says why
+            self._recover(error)  # outside of `except`, or the producer may never be freed: see kafka/clients.py
             return True
         except Exception:
             log.exception("defect", extra=self._facts.where)
@@ -199,7 +202,10 @@ class RecordCopier:
         self._let_go()
 
     def _ask_source(self) -> None:
-        """Force a seek: only a new fetch shows that an idle source is readable again."""
+        """Make the consumer seek, and raise the source's refusal again, so that the step is repeated.
+
+        Without records, only a new fetch shows that the source gives some again.
+        """
         refused = self._facts.refused
         assert refused is not None
         self._facts.buffer.invalidate()
@@ -216,7 +222,7 @@ class RecordCopier:
         if facts.is_native(facts.ledger.at):
             self._seek()
         else:
-            facts.lost = FOREIGN
+            facts.lost = OF_DELETED_TOPIC
             facts.buffer.invalidate()
         return session
 
@@ -245,6 +251,7 @@ class RecordCopier:
 
     @property
     def _session(self) -> TransactionSession:
+        """The open session. To read it counts as a use of the producer."""
         session = self._facts.session
         assert session is not None
         self._facts.last_used = self._services.clock.monotonic()
@@ -282,7 +289,7 @@ class RecordCopier:
         facts, wake = self._facts, None
         try:
             self._publish()
-            view = facts.view(self.has_producer)
+            view = facts.view(self.has_producer)  # the view means an undisturbed one, but next_wake does not look at it
             wake = next_wake(view, facts.step_lock.paced, self._services.flow.batch_max_records)
         finally:
             facts.step_lock.release()
@@ -295,6 +302,7 @@ class RecordCopier:
         self.snapshot = self._facts.snapshot()
 
     def _delay_of(self, event: Event) -> float:
+        # A guess at `PartitionFacts.owes`, which may only be read with the step lock.
         owes = self.has_producer or 0 <= self.snapshot.position.offset < (self.buffer.drained_to or 0)
         return delay_of(event, self._facts.step_lock.paced, owes)
 

@@ -25,7 +25,7 @@ from mirror.task.transaction_threads import StepLock
 
 log = logging.getLogger(__name__)
 
-FOREIGN = "the position belongs to a topic that was deleted"
+OF_DELETED_TOPIC = "the position belongs to a topic that was deleted"
 
 
 class PartitionFacts:
@@ -52,7 +52,8 @@ class PartitionFacts:
         self.incident: Incident | None = None  # what a person has to decide about with `mirror resume`
         self.letting_go: State | None = None  # what it becomes after the running transaction
         self.refused: SourceRefused | None = None  # why the source gives no records
-        self.lost = "" if self.is_native(start.hint) else FOREIGN  # why the consumer can't go on after what is buffered
+        # Why the consumer can't go on after what is buffered.
+        self.lost = "" if self.is_native(start.hint) else OF_DELETED_TOPIC
         self._doubted = False
         self._flow = flow
         self._clock = services.clock

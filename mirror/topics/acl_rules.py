@@ -1,4 +1,7 @@
-"""Which ACLs of source topics remote topics get, by MirrorMaker's rules, and which they do not get, and why. Pure."""
+"""Decides which ACLs of a source topic its remote topic gets, and says why it does not get the others. Pure.
+
+The rules are MirrorMaker's, and two more: docs/operations.md lists them.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ EVERYBODY, USER = "User:*", "User:"
 
 WRITE = "access for writing is not copied: nobody but mirror writes to remote topics"
 READ_ONLY = "ALL becomes READ: nobody but mirror writes to remote topics"
-PATTERN = "only ACLs of single topics are copied, and this one is also of topics that are not mirrored"
-DENIES_US = "it would also keep mirror from writing"
+PATTERN = "only ACLs of single topics are copied, and this one may also be about topics that are not mirrored"
+DENIES_US = "it is a DENY for everybody or for mirror's own user: it could lock mirror out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ def copy_of(acl: Acl, rules: AclRules) -> AclCopy | None:
     allows = acl.permission == "ALLOW"
     if allows and acl.operation == "WRITE":
         return AclCopy(acl, None, WRITE)
-    # MirrorMaker copies it, and is then locked out itself.
+    # MirrorMaker copies such a DENY, and may then be locked out itself.
     if not allows and acl.principal in (EVERYBODY, f"{USER}{rules.us}"):
         return AclCopy(acl, None, DENIES_US)
     downgraded = allows and acl.operation == "ALL"

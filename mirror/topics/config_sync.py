@@ -24,7 +24,7 @@ class Outcome(StrEnum):
 
     IN_STEP = "in_step"  # nothing differs
     ALTERED = "altered"  # it differed, and was altered
-    DIFFERENT = "different"  # it differs: the target refuses the change, or nothing was to be altered
+    DIFFERENT = "different"  # it differs: the target refuses it or does not know a key, or it was only compared
     HIDDEN = "hidden"  # a cluster does not give one of the two configurations
 
 
@@ -40,7 +40,7 @@ class TopicConfig:
 
 
 class ConfigSync:
-    """Compares configurations, and alters those of remote topics. Every method raises ClusterAway."""
+    """Compares configurations, and alters those of remote topics. Every method may raise ClusterAway."""
 
     def __init__(self, flow: Flow) -> None:
         self._source, self._target = TopicConfigAdmin(flow.source), TopicConfigAdmin(flow.target)
@@ -48,13 +48,13 @@ class ConfigSync:
         self._rules = Rules.of(flow)
 
     def existing(self) -> dict[str, Topic]:
-        """The mirrored topics whose remote topic exists, without ids and partition counts."""
+        """The mirrored topics whose remote topic exists. Only `remote` is filled in: ids and numbers are empty."""
         there = self._target.partitions()
         remotes = {n: self._policy.remote_topic(n) for n in self._source.partitions() if self._policy.is_mirrored(n)}
         return {name: Topic(remote, "", 0, 0) for name, remote in remotes.items() if remote in there}
 
     def empty(self, topics: Iterable[Topic]) -> set[str]:
-        """Those remote topics that have never had a record, by all that the target says."""
+        """The names of those remote topics that have never had a record: all of their partitions end at offset 0."""
         partitions = {Partition(topic.remote, n) for topic in topics for n in range(topic.partitions)}
         ends = self._target.offsets(dict.fromkeys(partitions, OffsetSpec.latest()), stable=False)
         return {p.topic for p in partitions} - {p.topic for p in partitions if ends.get(p) != 0}
@@ -82,7 +82,7 @@ class ConfigSync:
     def _others(self, ids: Mapping[str, str]) -> set[str]:
         """The topics that do not have these ids any more.
 
-        To be asked after the configurations: these are then certainly those of the topics with these ids.
+        Call it after the configurations were read. A topic that still has its id then had it while they were read.
         """
         now, _ = self._source.ids_now(ids) if ids else ({}, {})
         return {name for name, topic_id in ids.items() if now.get(name) != topic_id}
@@ -90,7 +90,7 @@ class ConfigSync:
     def round(
         self, topics: Mapping[str, Topic], on_progress: Callable[[], bool] = lambda: True
     ) -> Iterator[TopicConfig]:
-        """Compare and alter. It ends early once `on_progress`, which is called from time to time, gives False."""
+        """Compare and alter, some topics at a time. After each part it calls `on_progress`, and ends on False."""
         for found in self.compare(topics):
             wanted = {each.remote: {c.key: c.now for c in each.changes} for each in found if each.changes}
             refused = self._target.alter(wanted) if wanted else {}

@@ -149,7 +149,7 @@ class _Command:
     def _positions(
         self, remotes: Mapping[Partition, Partition]
     ) -> tuple[dict[Partition, Position | None], dict[Partition, str]]:
-        """The positions, and why there is none for sure. Unless in a dry run, mirror's tasks are fenced first."""
+        """The positions, and the reasons why others could not be read. Fences mirror's tasks, but not in a dry run."""
         if self._options.dry_run:
             return ending.hints(self._flow, remotes)
         label = f"{self._flow.name}: loading positions"
@@ -167,7 +167,11 @@ class _Command:
         problems: dict[Partition, str],
         remotes: Mapping[Partition, Partition],
     ) -> None:
-        """Add to `problems` the partitions to which records still come, where neither side could be fenced."""
+        """Add to `problems` the partitions to which records still come.
+
+        It watches nothing if both sides have certainly stopped: mirror's tasks were fenced, and the group of
+        MirrorMaker's workers has no members.
+        """
         fenced = self._flow.exactly_once and self._options.worker_group is None
         watched = {} if fenced else {at: each for each, at in remotes.items() if positions.get(each) is not None}
         ends = stopping.ends(self._target, watched)
@@ -196,7 +200,7 @@ class _Command:
         ]
 
     def _give_up(self, results: Sequence[Result], known: Known) -> None:
-        """Mark mirror's positions, so that a service that is started copies nothing of what MirrorMaker copies."""
+        """Mark mirror's positions as handed back. A mirror that is started later then blocks these partitions."""
         with closing(Positions(self._flow.target, self._flow.group, self._flow.control_topic)) as positions:
             for each in results:
                 ours = known.positions.get(each.partition)
@@ -224,5 +228,6 @@ def shown(found: HandBack) -> str:
     reasons = [f"  {each.partition} {each.outcome}: {each.reason}" for each in found.results if each.reason]
     counts = Counter(each.outcome for each in found.results)
     verdict = ", ".join(f"{plural(number, 'partition')} {outcome}" for outcome, number in counts.most_common())
-    needs = ["", "MirrorMaker goes on as mirror would only with", *(f"  {line}" for line in found.needed)]
+    properties = [f"  {line}" for line in found.needed]
+    needs = ["", "To go on as mirror would, MirrorMaker needs these properties:", *properties]
     return "\n".join([*lines, "", *reasons, verdict or "there is nothing to hand back", *needs])

@@ -1,4 +1,7 @@
-"""Makes sure that mirror copies nothing more: no task reports, no plan is in force, and all producers are fenced."""
+"""Makes sure that mirror's tasks copy nothing more, and loads the positions.
+
+It waits until no task reports, and fences each partition's owner. command.py ends the plan between the two.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +23,17 @@ from mirror.status.observed import NO_SERVICE
 from mirror.target.positions import Positions
 from mirror.target.transactional_producer import TransactionalProducer
 
-LEFTOVERS = 10.0  # seconds in which tasks may still report whose service was killed
+LEFTOVERS = 10.0  # seconds for which tasks may still report after their service was killed
 POLL = 0.2  # seconds
 
 Say = Callable[[str], object]
 
 
 def await_silence(flow: Flow, plan: Plan, say: Say) -> None:
-    """Wait until it is sure that no task copies. Raises MirrorError if the flow runs, or ClusterAway.
+    """Wait until no task has reported for NO_SERVICE seconds. Raises MirrorError if the flow runs, or ClusterAway.
 
-    A plan with the order to stop is written when a service stops. After a crash, nothing but the reports tells.
+    It does not wait if the plan orders the tasks to stop: a service writes such a plan when it stops. After a crash
+    there is no such plan, so only the missing reports show that no task runs.
     """
     if plan.stop or not any(plan.slices):
         return
@@ -46,7 +50,10 @@ def await_silence(flow: Flow, plan: Plan, say: Say) -> None:
 def load(
     flow: Flow, remotes: Mapping[Partition, Partition], done: Callable[[], object]
 ) -> tuple[dict[Partition, Position | None], dict[Partition, str]]:
-    """Fence each partition's owner, and load its position. Returns also why there is none for sure, by partition."""
+    """Fence each partition's owner, and load its position. With `exactly_once: false` nobody is fenced.
+
+    Returns the positions, and by partition the reason why a position could not be loaded.
+    """
     found: dict[Partition, Position | None] = {}
     problems: dict[Partition, str] = {}
     with (

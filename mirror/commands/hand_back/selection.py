@@ -107,6 +107,7 @@ def _choose(flow: Flow, partition: Partition, remote: Partition, known: Known, o
 def _problem(flow: Flow, partition: Partition, ours: Position | None, known: Known) -> str:
     """Why the position can't be believed; "" if it can."""
     topic = known.plan.known[partition.topic]
+    # Without a position nothing is handed back, so it does not matter whether the remote partition has records.
     incident = doubt(ours, known.reported.get(partition), topic, lambda: False)
     if incident is not None:
         return FOREIGN if incident.kind == "position_foreign" else explain(incident, ours, topic, flow.group)
@@ -116,7 +117,7 @@ def _problem(flow: Flow, partition: Partition, ours: Position | None, known: Kno
 
 
 def _notes(flow: Flow, partition: Partition, ours: Position, known: Known) -> Iterable[str]:
-    """What is not exact, and what MirrorMaker does otherwise than mirror."""
+    """What is not exact, and what MirrorMaker does differently from mirror."""
     if not flow.exactly_once and not known.plan.stop:
         yield UNSURE
     if ours.offset == 0:
@@ -131,7 +132,7 @@ def _notes(flow: Flow, partition: Partition, ours: Position, known: Known) -> It
 
 
 def needed(flow: Flow) -> list[str]:
-    """MirrorMaker's properties without which it would write elsewhere or other records than mirror has."""
+    """The properties that MirrorMaker needs to write to the same topics and to copy the same records as mirror."""
     identity = flow.replication_policy == "identity"
     names = [f"{flow.name}.replication.policy.class = {IDENTITY}"] if identity else []
     if flow.separator != "." and not identity:
