@@ -17,6 +17,7 @@ from mirror.groups.group_sync import HAS_MEMBERS, WOULD_GO_BACK, GroupOffset, Gr
 from mirror.model import Partition
 from mirror.settings import Flow
 from tests.harness import oracle, topics
+from tests.harness.console_consumer import consume
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import Service
@@ -122,9 +123,29 @@ def committed_of(pair: Pair, topic: str, group: str) -> list[TopicPartition]:
         return list(consumer.committed([TopicPartition(pair.remote(topic), 0)], PATIENCE))
 
 
-def test_no_offset_goes_back_and_members_are_left_alone(running: tuple[Pair, Service], sync: GroupSync) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_java_s_consumer_moves_over_in_the_middle_of_a_topic(
+    running: tuple[Pair, Service], sync: GroupSync, protocol: str
+) -> None:
+    """It reads each record once: the first ones on the source, all others on the target. `consumer` is KIP-848."""
     pair, _ = running
-    topic = pair.topic("careful")
+    topic = pair.topic(f"moves-{protocol}")
+    fill(pair, topic)
+    values = [record.value for record in pair.await_same(topic)[0]]
+    group, first = f"sync-{topic}", 703  # which is within a transaction, after many that are aborted
+    here = consume(pair.source, topic, group, first, group_protocol=protocol, auto_offset_reset="earliest")
+    until("its offset is exact", lambda: of(sync.round(RENEW), group).outcome is Outcome.EXACT)
+    most = len(values) - first
+    there = consume(pair.target, pair.remote(topic), group, most, group_protocol=protocol, auto_offset_reset="none")
+    assert [*here, *there] == values
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_no_offset_goes_back_and_members_are_left_alone(
+    running: tuple[Pair, Service], sync: GroupSync, protocol: str
+) -> None:
+    pair, _ = running
+    topic = pair.topic(f"careful-{protocol}")
     pair.produce(topic, *[Made(None, b"%d" % n) for n in range(100)])
     pair.await_same(topic)
     there = [record.offset for record in pair.copied(topic)[0]]
@@ -134,6 +155,7 @@ def test_no_offset_goes_back_and_members_are_left_alone(running: tuple[Pair, Ser
     topics.commit(pair.source, member, topic, {0: 10})
     topics.commit(pair.source, ahead, topic, {0: 100_000})
     config = {"bootstrap.servers": pair.target, "group.id": member, "log_level": 0, "enable.auto.commit": False}
+    config["group.protocol"] = protocol
     with closing(Consumer({**config, "auto.offset.reset": "earliest"})) as consumer:
         consumer.subscribe([pair.remote(topic)])
         until("it is a member", lambda: consumer.poll(0.2) is not None)
