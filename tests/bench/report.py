@@ -161,7 +161,7 @@ def _partitions(results: Sequence[Result]) -> str:
 
 def _groups(results: Sequence[Result]) -> str:
     rows = [
-        [f"{r['system']}, {r['state']}", *(str(r[key]) for key in ("exact", "early", "late", "missing", "again"))]
+        [f"{r['system']}, {r['state']}", *(f"{r[key]:,}" for key in ("exact", "early", "late", "missing", "again"))]
         for r in results
         if r["measure"] == "groups"
     ]

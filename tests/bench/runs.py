@@ -251,11 +251,11 @@ class Bench:
 
 
 def machine() -> Result:
-    """What it ran on, and when."""
+    """What it ran on."""
     cores, memory = os.cpu_count() or 0, psutil.virtual_memory().total
     python = ".".join(platform.python_version_tuple()[:2])
     words = (
-        f"on {time.strftime('%Y-%m-%d')} with {cores} cores and {memory / 2**30:.0f} GiB for everything, "
+        f"with {cores} cores and {memory / 2**30:.0f} GiB for everything, "
         f"Kafka {KAFKA_VERSION}, Python {python}"
     )
     return {"words": words, "cores": cores, "memory_bytes": memory, "kafka": KAFKA_VERSION}
