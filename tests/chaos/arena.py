@@ -91,6 +91,7 @@ class Arena:
             "transaction_timeout": f"{TRANSACTION_TIMEOUT}s",
             "on_data_loss": "skip",
             "on_poison_record": "skip",
+            "groups": {"sync": True, "interval": "1s", "include": [".*-(all|half)"]},  # see groups.py
             **flow,
         }
         through = replace(pair or self.pair, source=self.source_proxy.bootstrap, target=self.target_proxy.bootstrap)
