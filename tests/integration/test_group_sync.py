@@ -117,6 +117,23 @@ def test_groups_go_on_with_the_next_record(running: tuple[Pair, Service], sync: 
     assert of(found, f"sync-{topic}-end").lag == 0
 
 
+def test_a_partition_without_records(running: tuple[Pair, Service], sync: GroupSync) -> None:
+    """A Java consumer commits an offset there too: nobody has to wait for a record until it counts as exact."""
+    pair, _ = running
+    topic = pair.topic("empty")
+    group = f"sync-{topic}"
+    topics.commit(pair.source, group, topic, {0: 0})
+
+    def exact() -> bool:
+        one = of(sync.round(RENEW), group)
+        return (one.outcome, one.committed) == (Outcome.EXACT, 0)
+
+    until("it is exact", exact)
+    pair.produce(topic, Made(None, b"first"))
+    pair.await_same(topic)
+    until("and stays so once there is a record", exact)
+
+
 def committed_of(pair: Pair, topic: str, group: str) -> list[TopicPartition]:
     config = {"bootstrap.servers": pair.target, "group.id": group, "log_level": 0}
     with closing(Consumer(config)) as consumer:
