@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from mirror.control.control_topics import CLAIM_KEY, INTENT_KEY, ORDER_KEY, PLAN_KEY, READ_TIMEOUT, Claim, end_of
 from mirror.control.decisions import KEY as DECISION_KEY
@@ -19,6 +19,7 @@ from mirror.control.plan import Plan
 from mirror.errors import ClusterAway, ForeignPlan
 from mirror.kafka.clients import internal_consumer
 from mirror.kafka.cluster import ClusterAdmin
+from mirror.kafka.renewed import Outage, end_later, finds_a_broker
 from mirror.kafka.topic_ids import KnownIds, TopicIds
 from mirror.model import Partition
 from mirror.settings import Flow
@@ -80,7 +81,11 @@ class ControlReader:
         # A consumer that keeps fetching learns of another topic id by itself; without `follow` we ask for the id.
         self._ids = TopicIds()
         self._admin = None if follow else ClusterAdmin(flow.target)
-        self._consumer = internal_consumer(flow.target, flow.group, "earliest", self._ids if follow else None)
+        self._outage = Outage()
+        self._consumer = self._open()
+
+    def _open(self) -> Consumer:
+        return internal_consumer(self._flow.target, self._flow.group, "earliest", self._ids if self._follow else None)
 
     @property
     def awaits_plan(self) -> bool:
@@ -119,6 +124,9 @@ class ControlReader:
         Raises ClusterAway when the target does not answer, ForeignPlan for a plan of another version of mirror.
         """
         with self._lock:
+            failed = True
+            if self._outage.is_long():
+                self._renew()
             try:
                 if self._admin is not None:
                     self._notice(self._admin.ids_now([self._topic])[0].get(self._topic))
@@ -126,7 +134,9 @@ class ControlReader:
                 while recreations != self.recreations:
                     recreations = self.recreations
                     self._take_all(end_of(self._consumer, self._topic, self._cluster))
+                failed = False
             finally:
+                self._outage.note(failed)
                 self._rest()
                 self._decode_plan()
 
@@ -134,6 +144,11 @@ class ControlReader:
         """Leave the topic."""
         with self._lock:
             self._consumer.close()
+
+    def _renew(self) -> None:
+        """Read on with another consumer."""
+        end_later(self._consumer)
+        self._consumer, self._fetches = self._open(), False
 
     def _rest(self) -> None:
         if self._fetches and not self._follow:
@@ -156,7 +171,7 @@ class ControlReader:
         if not self._fetches:
             self._consumer.assign([TopicPartition(self._topic, 0, self._reached)])
             self._fetches = True
-        message = self._consumer.poll(timeout)
+        message = self._poll_once(timeout)
         if self._topic in self._ids.changed:
             self._ids.changed.clear()
             if self._notice(self._ids.get(self._topic)):
@@ -177,6 +192,14 @@ class ControlReader:
                 where = {"flow": self._flow.name, "topic": self._topic, "key": key.decode(errors="replace")}
                 log.warning("record that can't be decoded is ignored", extra={**where, "reason": reason})
             return ""
+
+    def _poll_once(self, timeout: float) -> Message | None:
+        message = self._consumer.poll(timeout)
+        if self._follow:
+            self._outage.note(message is None)
+            if self._outage.is_long() and not finds_a_broker(self._consumer, Partition(self._topic, 0)):
+                self._renew()
+        return message
 
     def _notice(self, topic_id: str | None) -> bool:
         """Start again from the beginning if the topic has another id than before; True if so."""

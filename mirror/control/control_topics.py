@@ -21,6 +21,8 @@ from mirror.control.reports import Report
 from mirror.errors import ClusterAway, FlowError
 from mirror.kafka.clients import internal_consumer, is_away, is_lasting
 from mirror.kafka.own_topic_producer import OwnTopicProducer
+from mirror.kafka.renewed import Outage, end_later, finds_a_broker
+from mirror.model import Partition
 from mirror.settings import Flow
 from mirror.timing import RECENT_REPORTS
 
@@ -140,8 +142,9 @@ class StatusReader:
 
     def __init__(self, flow: Flow, back: int = 0) -> None:
         self.ignored = 0  # number of reports that could not be decoded
-        self._flow = flow.name
+        self._flow = flow
         self._cluster, self._topic = flow.target.alias, flow.status_topic
+        self._outage = Outage()
         self._consumer: Consumer = internal_consumer(flow.target, flow.group)
         try:
             self._end = end_of(self._consumer, self._topic, self._cluster)
@@ -178,7 +181,13 @@ class StatusReader:
 
     def _poll(self, timeout: float) -> list[DatedReport]:
         found = []
-        for message in self._consumer.consume(1000, timeout):
+        messages = self._consumer.consume(1000, timeout)
+        self._outage.note(not messages)
+        if self._outage.is_long() and not finds_a_broker(self._consumer, Partition(self._topic, 0)):
+            end_later(self._consumer)
+            self._consumer = internal_consumer(self._flow.target, self._flow.group)
+            self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
+        for message in messages:
             error = message.error()
             if error is None:
                 self._next = message.offset() + 1
@@ -196,7 +205,7 @@ class StatusReader:
             return Report.decode(value)
         except decode.Malformed as error:
             self.ignored += 1
-            where = {"flow": self._flow, "topic": self._topic, "reason": str(error)}
+            where = {"flow": self._flow.name, "topic": self._topic, "reason": str(error)}
             log.warning("report that can't be decoded is ignored", extra=where)
             return None
 

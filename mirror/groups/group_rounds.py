@@ -13,6 +13,7 @@ from mirror.errors import MirrorError
 from mirror.groups.checkpoint_writer import CheckpointWriter
 from mirror.groups.group_sync import GroupOffset, GroupSync
 from mirror.groups.leader_thread import LeaderThread
+from mirror.kafka.renewed import Outage
 from mirror.logs import OnChange
 from mirror.settings import Flow
 
@@ -55,12 +56,14 @@ class GroupRounds:
     def _work(self, stopping: threading.Event) -> None:
         groups = self._flow.groups
         with closing(GroupSync(self._flow)) as sync, closing(CheckpointWriter(self._flow)) as checkpoints:
-            while not stopping.is_set():
+            outage = Outage()
+            while not stopping.is_set() and not outage.is_long():  # the thread then begins again, with new clients
                 began = time.monotonic()
-                self._round(sync, checkpoints)
+                outage.note(not self._round(sync, checkpoints))
                 stopping.wait(max(0.0, groups.interval - (time.monotonic() - began)))
 
-    def _round(self, sync: GroupSync, checkpoints: CheckpointWriter) -> None:
+    def _round(self, sync: GroupSync, checkpoints: CheckpointWriter) -> bool:
+        """Make a round, and tell what it has found. False if it failed."""
         where = {"flow": self._flow.name}
         try:
             found = sync.round(self._renew_interval)
@@ -70,8 +73,10 @@ class GroupRounds:
             if self._why.is_new(str(error)):
                 said = {**where, "reason": str(error)}
                 log.warning("group round failed, the next one tries again", extra=said)
+            return False
         else:
             if self._why.clear():
                 log.info("group rounds succeed again", extra=where)
             result = Round(time.time(), found, self._flow.groups.sync)
             self._thread.tell(lambda: self._tell(result))
+            return True

@@ -17,6 +17,7 @@ from mirror.groups.leader_thread import LeaderThread
 from mirror.groups.offset_map_reader import OffsetMapReader
 from mirror.groups.own_topic_writer import OwnTopicWriter
 from mirror.kafka.cluster import NAMES, ClusterAdmin, chunks
+from mirror.kafka.renewed import Outage
 from mirror.model import Partition
 from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
@@ -127,9 +128,13 @@ class MapCleaner:
     def _work(self, stopping: threading.Event) -> None:
         where: dict[str, object] = {"flow": self._flow.name, "topic": self._flow.offset_map_topic}
         with closing(MapCleaning(self._flow)) as cleaning:
-            while not stopping.wait(self._interval):
+            outage = Outage()
+            # After a long outage the thread begins again, with new clients.
+            while not outage.is_long() and not stopping.wait(self._interval):
                 try:
                     if count := cleaning.look():
                         log.info("entries of the offset map deleted", extra={**where, "entries": count})
+                    outage.note(False)
                 except MirrorError as error:
+                    outage.note(True)
                     log.debug("the offset map can't be cleaned now", extra={**where, "reason": str(error)})

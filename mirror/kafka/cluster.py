@@ -31,6 +31,7 @@ from mirror.errors import ClusterAway
 from mirror.kafka import clients
 from mirror.kafka.clients import is_away
 from mirror.kafka.librdkafka_log import without_elapsed_time
+from mirror.kafka.renewed import Renewed
 from mirror.model import Partition
 from mirror.settings import Cluster
 
@@ -54,7 +55,11 @@ class ClusterAdmin:
         self.alias = cluster.alias
         # A failed request only says "transport failure"; the error callback gets the reason why connections fail.
         self._why: deque[KafkaError] = deque(maxlen=1)
-        self._admin = self._client(cluster)
+        self._renewed = Renewed(lambda: self._client(cluster))
+
+    @property
+    def _admin(self) -> AdminClient:
+        return self._renewed.client
 
     def _client(self, cluster: Cluster) -> AdminClient:
         return clients.admin(cluster, self._on_error)
@@ -189,18 +194,23 @@ class ClusterAdmin:
         try:
             return self._ask(lambda: future.result(2 * TIMEOUT))
         except TimeoutError:
+            self._renewed.note(True)
             raise ClusterAway(self.alias, "no answer in time") from None
 
     def _ask(self, what: Callable[[], T]) -> T:
         try:
-            return what()
+            answer = what()
         except KafkaException as error:
-            if not is_away(error.args[0]):
+            away = is_away(error.args[0])
+            self._renewed.note(away)
+            if not away:
                 raise
             self._admin.poll(0)
             reason = self._why[-1] if self._why else error.args[0]
             # Without the elapsed time, so that a lasting reason is logged once.
             raise ClusterAway(self.alias, without_elapsed_time(reason.str())) from error
+        self._renewed.note(False)
+        return answer
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
@@ -222,14 +232,23 @@ def chunks(items: Iterable[T], most: int, size: Callable[[T], int] = lambda _: 1
 
 
 def list_offsets(
-    admin: AdminClient, asked: Mapping[Partition, OffsetSpec], stable: bool = True
+    admin: AdminClient,
+    asked: Mapping[Partition, OffsetSpec],
+    stable: bool = True,
+    refused: dict[Partition, KafkaError] | None = None,
 ) -> dict[Partition, int]:
-    """The offsets, without partitions whose leader gives none now. With `stable`, latest is the last stable offset."""
-    return {partition: int(found.offset) for partition, found in _results(admin, asked, stable).items()}
+    """The offsets, without partitions whose leader gives none now: these are added to `refused`, with the reason.
+
+    With `stable`, latest is the last stable offset.
+    """
+    return {partition: int(found.offset) for partition, found in _results(admin, asked, stable, refused).items()}
 
 
 def _results(
-    admin: AdminClient, asked: Mapping[Partition, OffsetSpec], stable: bool
+    admin: AdminClient,
+    asked: Mapping[Partition, OffsetSpec],
+    stable: bool,
+    refused: dict[Partition, KafkaError] | None = None,
 ) -> dict[Partition, ListOffsetsResultInfo]:
     if not asked:
         return {}
@@ -238,11 +257,17 @@ def _results(
     isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
     futures = admin.list_offsets(specs, isolation_level=isolation, request_timeout=OFFSETS_TIMEOUT)
     found, deadline = {}, time.monotonic() + 2 * OFFSETS_TIMEOUT  # one limit for all: librdkafka can forget a request
+    why = {} if refused is None else refused
     for tp, future in futures.items():
-        with contextlib.suppress(KafkaException, TimeoutError):
+        partition = Partition(tp.topic, tp.partition)
+        try:
             result = future.result(max(0.0, deadline - time.monotonic()))
             checked_offset(result)
-            found[Partition(tp.topic, tp.partition)] = result
+            found[partition] = result
+        except KafkaException as error:
+            why[partition] = error.args[0]
+        except TimeoutError:
+            why[partition] = KafkaError(KafkaError._TIMED_OUT)
     return found
 
 

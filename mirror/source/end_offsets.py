@@ -13,6 +13,7 @@ from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from mirror.kafka.cluster import checked_offset, refresh_metadata
+from mirror.kafka.renewed import Renewed
 from mirror.model import Partition
 
 REFRESH_TIMEOUT = 0.2  # seconds
@@ -53,7 +54,7 @@ class SourceEnds:
     tells of them. It is asked for seldom, and only of partitions whose last stable offset stands still.
     """
 
-    def __init__(self, source: AdminClient, warn_after: float) -> None:
+    def __init__(self, source: Renewed[AdminClient], warn_after: float) -> None:
         self.stable: dict[Partition, int] = {}  # last stable offsets, as far as they are known now
         self._source = source
         self._stables = _Latest(source, IsolationLevel.READ_COMMITTED)
@@ -69,8 +70,10 @@ class SourceEnds:
         if answers is None:
             return
         still = self._keep(answers)
-        if None in answers.values():
-            refresh_metadata(self._source, REFRESH_TIMEOUT)
+        missing = None in answers.values()
+        self._source.note(missing, "ends")
+        if missing:
+            refresh_metadata(self._source.client, REFRESH_TIMEOUT)
         self._stables.ask(partitions)
         self._look_behind(still)
 
@@ -114,7 +117,7 @@ class SourceEnds:
 class _Latest:
     """Latest offsets as one isolation level sees them."""
 
-    def __init__(self, source: AdminClient, isolation: IsolationLevel) -> None:
+    def __init__(self, source: Renewed[AdminClient], isolation: IsolationLevel) -> None:
         self._source = source
         self._isolation = isolation
         self._asked: Mapping[TopicPartition, Future[Any]] = {}
@@ -124,7 +127,9 @@ class _Latest:
         asked = {TopicPartition(*partition): OffsetSpec.latest() for partition in partitions}
         self._until = time.monotonic() + FORGOTTEN_AFTER
         self._asked = (
-            self._source.list_offsets(asked, isolation_level=self._isolation, request_timeout=5.0) if asked else {}
+            self._source.client.list_offsets(asked, isolation_level=self._isolation, request_timeout=5.0)
+            if asked
+            else {}
         )
 
     def answers(self) -> dict[Partition, int | None] | None:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Generic, Protocol, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from mirror.kafka import clients
 from mirror.kafka.consumed_batch import leader_epoch
+from mirror.kafka.renewed import Outage, end_later, finds_a_broker
 from mirror.kafka.throttling import Throttle
 from mirror.kafka.topic_ids import TopicIds
 from mirror.model import Partition, Position, Topic
@@ -109,7 +110,9 @@ class Fetcher(Generic[F]):
         self._taken: dict[Partition, _Taken] = {}
         self._said: set[tuple[str | None, int, int]] = set()
         self._topic_ids = TopicIds()
-        self._consumer = clients.source_consumer(flow, self._topic_ids, throttle)
+        self._throttle = throttle
+        self._outage = Outage()
+        self._consumer = self._open()
         self.group_metadata: bytes = self._consumer.consumer_group_metadata()
 
     def poll(self) -> None:
@@ -121,6 +124,9 @@ class Fetcher(Generic[F]):
         # `consume` waits until it has all it was asked for: a lone record must come through `poll`.
         first = self._consumer.poll(POLL_TIMEOUT)
         messages = [first, *self._consumer.consume(POLL_MAX, 0)] if first is not None else []
+        self._outage.note(not messages and bool(self._taken))
+        if self._outage.is_long() and not finds_a_broker(self._consumer, next(iter(self._taken))):
+            self._renew()
         if self._topic_ids.changed:
             self._compare_ids([r for r in self.held.values() if r.partition.topic in self._topic_ids.changed])
             self._topic_ids.changed.clear()
@@ -130,6 +136,18 @@ class Fetcher(Generic[F]):
     def close(self) -> None:
         """Close the consumer."""
         self._consumer.close()
+
+    def _open(self) -> Consumer:
+        return clients.source_consumer(self._flow, self._topic_ids, self._throttle)
+
+    def _renew(self) -> None:
+        """Consume on with another consumer, from where the records were taken."""
+        end_later(self._consumer)
+        self._consumer = self._open()
+        self._consumer.incremental_assign(
+            [TopicPartition(*each, taken.offset, leader_epoch=taken.epoch) for each, taken in self._taken.items()]
+        )
+        self._consumer.pause([TopicPartition(*each) for each in self._paused])
 
     def _look_at_id(self, fetched: F) -> None:
         """Have the ids compared after the next poll, if they differ: the plan's may be the newer one.

@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from mirror import decode
 from mirror.errors import ClusterAway, PartitionError, PositionUnstable
 from mirror.kafka.clients import is_away, is_lasting, position_reader
+from mirror.kafka.renewed import Renewed
 from mirror.model import MapEnd, Position
 from mirror.settings import Cluster
 
@@ -30,6 +31,8 @@ DEPOSED = "a broker that takes no commits of the group: another may coordinate i
 
 
 METADATA_MAX = 2**16  # bytes
+
+Reader = Renewed[Consumer]
 
 
 def _map_end(raw: Any) -> MapEnd:
@@ -85,14 +88,14 @@ class Positions:
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._learning = threading.Lock()
-        self._learned: dict[Consumer, float] = {}
-        self._stable = position_reader(cluster, group, "read_committed")
-        self._latest = position_reader(cluster, group, "read_uncommitted")
+        self._learned: dict[Reader, float] = {}
+        self._stable: Reader = Renewed(lambda: position_reader(cluster, group, "read_committed"))
+        self._latest: Reader = Renewed(lambda: position_reader(cluster, group, "read_uncommitted"))
 
     def close(self) -> None:
         """End the clients."""
-        self._stable.close()
-        self._latest.close()
+        self._stable.client.close()
+        self._latest.client.close()
 
     def load(self, remote: str, partition: int) -> Position | None:
         """The stable position as it is now, or was after this call began; None: none was ever committed.
@@ -109,9 +112,9 @@ class Positions:
             with self._lock:  # so that they are committed in this order
                 token = TopicPartition(self._barrier, 0, 0, f"{self._identity}/{next(self._numbers)}")
                 # Not waited for: a broker answers the requests of a connection one after another.
-                self._stable.commit(offsets=[token], asynchronous=True)
+                self._stable.client.commit(offsets=[token], asynchronous=True)
             barrier, found = self._fetch_stable(wanted, left)
-            self._stable.poll(0)  # drops what became of the commits
+            self._stable.client.poll(0)  # drops what became of the commits
             if self._is_since(began, barrier.metadata):
                 return self._checked(found)
             time.sleep(random.uniform(0, pause))  # another task's token may have been in between
@@ -152,7 +155,7 @@ class Positions:
     def commit(self, position: TopicPartition) -> None:
         """Commit a position by itself, without a transaction. Raises ClusterAway or PartitionError."""
         try:
-            (done,) = self._latest.commit(offsets=[position], asynchronous=False)
+            (done,) = self._latest.client.commit(offsets=[position], asynchronous=False)
         except KafkaException as error:
             raise self._failed(f"position of {position.topic}-{position.partition}", error.args[0]) from error
         if done.error is not None:
@@ -176,20 +179,20 @@ class Positions:
         """The high watermark of a remote partition. Raises ClusterAway or PartitionError."""
         return self._end(self._latest, remote, partition)
 
-    def _end(self, reader: Consumer, remote: str, partition: int) -> int:
+    def _end(self, reader: Reader, remote: str, partition: int) -> int:
         """The last stable offset for a read_committed reader, else the high watermark."""
         here, began = TopicPartition(remote, partition), time.monotonic()
         with contextlib.suppress(KafkaException):
-            return int(reader.get_watermark_offsets(here, KNOWN_LEADER_TIMEOUT)[1])
+            return int(reader.client.get_watermark_offsets(here, KNOWN_LEADER_TIMEOUT)[1])
         # librdkafka asks the leader before the last election until what it knows is 15 minutes old.
         self._learn_leaders(reader, began)
         self.hints([(remote, partition)])  # raises the reason of a refusal: an end's is an "unknown partition"
         try:
-            return int(reader.get_watermark_offsets(here, REQUEST_TIMEOUT)[1])
+            return int(reader.client.get_watermark_offsets(here, REQUEST_TIMEOUT)[1])
         except KafkaException as error:
             raise self._failed(f"no end of {remote}-{partition}", error.args[0]) from error
 
-    def _learn_leaders(self, reader: Consumer, since: float) -> None:
+    def _learn_leaders(self, reader: Reader, since: float) -> None:
         """Once for all who have asked in vain since then: thousands of partitions may be taken over.
 
         Not of one topic only. A consumer that was asked for a topic by name keeps it for ever, and if it is deleted
@@ -197,8 +200,10 @@ class Positions:
         """
         with self._learning:
             if self._learned.get(reader, 0.0) < since:
+                learned = False
                 with contextlib.suppress(KafkaException):
-                    reader.list_topics(timeout=REQUEST_TIMEOUT)
+                    learned = bool(reader.client.list_topics(timeout=REQUEST_TIMEOUT).brokers)
+                reader.note(not learned)
                 self._learned[reader] = time.monotonic()
 
     def hints(
@@ -220,11 +225,14 @@ class Positions:
         return {(f.topic, f.partition): from_committed(f) for f in found if f.error is None}
 
     def _fetch(
-        self, reader: Consumer, asked: list[TopicPartition], timeout: float = REQUEST_TIMEOUT
+        self, reader: Reader, asked: list[TopicPartition], timeout: float = REQUEST_TIMEOUT
     ) -> list[TopicPartition]:
         try:
-            return list(reader.committed(asked, timeout))
+            found = list(reader.client.committed(asked, timeout))
+            reader.note(False)
+            return found
         except KafkaException as error:
+            reader.note(is_away(error.args[0]))
             raise self._failed(f"no positions of group {self._group}", error.args[0]) from error
 
     def _failed(self, what: str, error: KafkaError) -> ClusterAway | PartitionError:

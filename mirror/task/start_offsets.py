@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from mirror.kafka.cluster import list_offsets
@@ -19,13 +20,15 @@ def find_starts(
     source: AdminClient,
     joining: Mapping[Partition, Topic],
     reports: Callable[[], Mapping[Partition, Position]],
+    missing: dict[Partition, KafkaError] | None = None,
 ) -> dict[Partition, Start]:
     """Where to begin to look at each partition: its committed position, else where the flow's `start` points.
 
     `reports` gives the positions that were reported last.
 
     A pending position may be newer than the committed one: the copier loads again once it has fenced.
-    Without partitions of which the source gives no offset now. Raises ClusterAway or PartitionError for the target.
+    Without partitions of which the source gives no offset now: these are added to `missing`, with the reason.
+    Raises ClusterAway or PartitionError for the target.
     """
     refused: set[tuple[str, int]] = set()  # each of these fails by itself, when it is taken over
     hints = positions.hints(((topic.remote, p.partition) for p, topic in joining.items()), refused)
@@ -40,13 +43,18 @@ def find_starts(
             seen_first = partition.partition < topic.initial
             fresh[partition] = _spec(flow) if seen_first else OffsetSpec.earliest()
     # A timestamp after the newest record has no offset: it means the end, as it was before anybody looked for it.
-    ends = list_offsets(source, dict.fromkeys(fresh, OffsetSpec.latest())) if isinstance(flow.start, int) else {}
-    offsets = list_offsets(source, fresh)
+    why: dict[Partition, KafkaError] = {}
+    dated = isinstance(flow.start, int)
+    ends = list_offsets(source, dict.fromkeys(fresh, OffsetSpec.latest()), refused=why) if dated else {}
+    offsets = list_offsets(source, fresh, refused=why)
     offsets |= {p: ends[p] for p, offset in offsets.items() if offset < 0 and p in ends}
     unread = {p for p in fresh if (joining[p].remote, p.partition) in refused}
-    return starts | {
+    starts |= {
         p: Start(offset, reported=reported.get(p), unread=p in unread) for p, offset in offsets.items() if offset >= 0
     }
+    if missing is not None:
+        missing |= {partition: why[partition] for partition in fresh if partition not in starts}
+    return starts
 
 
 def _spec(flow: Flow) -> OffsetSpec:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from confluent_kafka import KafkaError
+
 from mirror.backoff import Backoff
 from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import ControlWriter
@@ -16,6 +18,7 @@ from mirror.control.reported_positions import newer, reported_positions
 from mirror.control.slice_claims import Claimant
 from mirror.errors import ClusterAway, MirrorError, PartitionError, TaskHung
 from mirror.kafka import clients
+from mirror.kafka.renewed import Renewed
 from mirror.logs import OnChange
 from mirror.model import Partition, Position, Topic
 from mirror.source.end_offsets import SourceEnds
@@ -28,6 +31,7 @@ from mirror.task.slice_plan import SlicePlan
 from mirror.task.start_offsets import find_starts
 from mirror.task.task_services import TaskServices
 from mirror.task.transaction_threads import TransactionThreads
+from mirror.text import plural
 from mirror.timing import REPORT_INTERVAL
 
 log = logging.getLogger(__name__)
@@ -62,7 +66,7 @@ class Supervisor(threading.Thread):
         self._claimant = claimant
         self._moves = fetcher.moves
         self._threads = threads
-        self._source = clients.admin(services.flow.source)
+        self._source = Renewed(lambda: clients.admin(services.flow.source))
         self._assigned: dict[Partition, RecordCopier] = {}
         self._leaving: list[tuple[RecordCopier, State]] = []  # with the state that each was asked for
         self._resting: dict[Partition, RecordCopier] = {}  # paused
@@ -154,19 +158,18 @@ class Supervisor(threading.Thread):
             self._reporter.forget(copier.partition)
 
     def _join(self, joining: dict[Partition, Topic]) -> None:
+        missing: dict[Partition, KafkaError] = {}
         try:
-            starts = self._find_starts(joining)
+            starts = self._find_starts(joining, missing)
         except (ClusterAway, PartitionError) as error:
             state = State.BLOCKED if error.blocked else State.RETRYING
             self._wait_to_join(str(error), logging.DEBUG if error.away else logging.WARNING, state)
             return
-        missing = len(joining) - len(starts)
+        self._source.note(bool(missing), "starts")
         if missing:
-            self._wait_to_join(
-                f"the source gives no offsets of {missing} partitions, e.g. "
-                f"{next(p for p in joining if p not in starts)}",
-                logging.WARNING,
-            )
+            some, why = next(iter(missing.items()))
+            count = plural(len(missing), "partition")
+            self._wait_to_join(f"the source gives no offsets of {count}, e.g. {some}: {why.str()}", logging.WARNING)
         else:
             self._backoff.reset()
             self._waits_for.clear()
@@ -178,13 +181,17 @@ class Supervisor(threading.Thread):
                 self._assigned[partition] = copier
                 self._moves.put(Join(copier))
 
-    def _find_starts(self, joining: dict[Partition, Topic]) -> dict[Partition, Start]:
+    def _find_starts(
+        self, joining: dict[Partition, Topic], missing: dict[Partition, KafkaError]
+    ) -> dict[Partition, Start]:
         with ThreadPoolExecutor(1) as pool:  # meanwhile: records wait for both
             reports = pool.submit(reported_positions, self._flow, joining.keys(), self._plan.size)
-            positions = self._services.positions
-            return find_starts(
-                self._flow, positions, self._source, joining, lambda: newer(reports.result(), self._positions)
-            )
+
+            def reported() -> dict[Partition, Position]:
+                return newer(reports.result(), self._positions)
+
+            positions, source = self._services.positions, self._source.client
+            return find_starts(self._flow, positions, source, joining, reported, missing)
 
     def _wait_to_join(self, reason: str, level: int, state: State = State.RETRYING) -> None:
         self._retry_at = time.monotonic() + self._backoff.next()

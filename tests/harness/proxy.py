@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 from mirror.demo.brokers import LocalCluster, free_port
 from tests.harness.waiting import until
 
-PRODUCE, ADD_OFFSETS_TO_TXN, END_TXN = 0, 25, 26
+PRODUCE, METADATA, ADD_OFFSETS_TO_TXN, END_TXN = 0, 3, 25, 26
+LEADER_NOT_AVAILABLE = 5
 F = TypeVar("F", bound="Forwarder")
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -246,3 +247,62 @@ class Proxy(Forwarder):
                     client.write(data)
                     await client.drain()
         client.transport.abort()
+
+
+class NoBrokers(Forwarder):
+    """Before a cluster. While `says_none` is set it answers that the cluster has no brokers, as one does that starts.
+
+    It knows the versions of Metadata from 9 to 13.
+    """
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        super().__init__(cluster)
+        self.says_none = False
+
+    async def _serve(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter, inner: int) -> None:
+        try:
+            broker_in, broker_out = await asyncio.open_connection("127.0.0.1", inner)
+        except OSError:  # the broker is down
+            client_out.close()
+            return
+        ways = [
+            asyncio.ensure_future(self._requests(client_in, broker_out, client_out)),
+            asyncio.ensure_future(self._answers(broker_in, client_out)),
+        ]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+            broker_out.close()
+            client_out.close()
+
+    async def _requests(
+        self, client: asyncio.StreamReader, broker: asyncio.StreamWriter, back: asyncio.StreamWriter
+    ) -> None:
+        while True:
+            size = await client.readexactly(4)
+            frame = await client.readexactly(struct.unpack(">i", size)[0])
+            api, version, correlation = struct.unpack(">hhi", frame[:8])
+            if api != METADATA or not self.says_none:
+                broker.write(size + frame)
+                continue
+            answer = struct.pack(">i", correlation) + self._no_brokers(version)
+            back.write(struct.pack(">i", len(answer)) + answer)
+
+    @staticmethod
+    def _no_brokers(version: int) -> bytes:
+        """No brokers, no controller, and a topic without a leader: an answer without any topic would be asked again."""
+        assert 9 <= version <= 13, version
+        name_and_id = b"\x02a" + (bytes(16) if version >= 10 else b"")
+        topic = struct.pack(">h", LEADER_NOT_AVAILABLE) + name_and_id + b"\0\x01" + struct.pack(">i", -(2**31)) + b"\0"
+        body = b"\0" + struct.pack(">i", 0) + b"\x01\0" + struct.pack(">i", -1) + b"\x02" + topic
+        if version <= 10:
+            body += struct.pack(">i", -(2**31))
+        return body + (struct.pack(">h", 0) if version >= 13 else b"") + b"\0"
+
+    async def _answers(self, broker: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        while data := await broker.read(65_536):
+            client.write(data)
+            await client.drain()

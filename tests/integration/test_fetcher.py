@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from mirror.clock import Clock
 from mirror.config.load import load
 from mirror.kafka.throttling import Throttle
 from mirror.model import Partition, Position, Topic
@@ -16,26 +14,11 @@ from mirror.settings import Flow
 from mirror.source.fetcher import Fetcher, Join, Leave
 from mirror.task.copier import RecordCopier
 from mirror.task.position_ledger import Start
-from mirror.task.scheduler import Steps
-from mirror.task.task_services import TaskServices
 from tests.harness import topics
+from tests.harness.idle import Idle
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.waiting import until
-
-
-class Idle:
-    """A plan and a scheduler whose copiers never make a step: only what the fetcher gives them counts here."""
-
-    renew_interval = 3600.0
-
-    def schedule(self, item: Steps, delay: float) -> None:
-        """Nobody is woken."""
-
-    def services(self, flow: Flow) -> TaskServices:
-        """What a copier needs as long as it makes no step."""
-        idle: Any = self
-        return TaskServices(flow, idle, idle, idle, idle, b"", idle, idle, idle, Clock())
 
 
 @pytest.fixture

@@ -1,0 +1,24 @@
+"""A task in which nobody makes a step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirror.clock import Clock
+from mirror.settings import Flow
+from mirror.task.scheduler import Steps
+from mirror.task.task_services import TaskServices
+
+
+class Idle:
+    """A plan and a scheduler whose copiers never make a step: only what the fetcher gives them counts here."""
+
+    renew_interval = 3600.0
+
+    def schedule(self, item: Steps, delay: float) -> None:
+        """Nobody is woken."""
+
+    def services(self, flow: Flow) -> TaskServices:
+        """What a copier needs as long as it makes no step."""
+        idle: Any = self
+        return TaskServices(flow, idle, idle, idle, idle, b"", idle, idle, idle, Clock())
