@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -12,6 +14,9 @@ from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 from mirror.commands.group_status import read_groups
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
+from mirror.errors import ClusterAway
+from mirror.groups import group_commits
+from mirror.groups.group_commits import GroupCommits
 from mirror.groups.group_offsets import Committed
 from mirror.groups.group_sync import HAS_MEMBERS, WOULD_GO_BACK, GroupOffset, GroupSync, Outcome
 from mirror.model import Partition
@@ -134,6 +139,75 @@ def test_a_partition_without_records(running: tuple[Pair, Service], sync: GroupS
     until("and stays so once there is a record", exact)
 
 
+def test_a_commit_without_an_answer_is_not_waited_for(
+    running: tuple[Pair, Service], flow: Flow, target_cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And none follows until it has one: it would replace a newer offset."""
+    monkeypatch.setattr(group_commits, "ANSWER_TIMEOUT", 0.5)
+    pair, _ = running
+    topic = topics.create(pair.target, "sync-late")
+    with closing(GroupCommits(flow.target)) as commits:
+
+        def commit(offset: int) -> bool:
+            return commits.commit("sync-late", [TopicPartition(topic, 0, offset)])
+
+        def committed() -> bool:
+            try:
+                return commit(3)
+            except ClusterAway:
+                return False
+
+        until("the first commit", committed)
+        target_cluster.pause()
+        try:
+            for offset in (1, 2):
+                with pytest.raises(ClusterAway, match="no answer in time"):
+                    commit(offset)
+        finally:
+            target_cluster.resume()
+        until("the last commit", committed)
+    with closing(Consumer({"bootstrap.servers": pair.target, "group.id": "sync-late", "log_level": 0})) as consumer:
+        assert consumer.committed([TopicPartition(topic, 0)], PATIENCE)[0].offset == 3
+
+
+ASKS_FOR_GROUPS = """
+import sys
+from mirror.errors import ClusterAway
+from mirror.kafka import cluster
+from mirror.settings import Cluster
+
+cluster.TIMEOUT = 0.5
+admin = cluster.ClusterAdmin(Cluster("target", {"bootstrap.servers": sys.argv[1]}, {}, {}))
+for _ in sys.stdin:
+    try:
+        admin.active_groups()
+        print("told", flush=True)
+    except ClusterAway:
+        print("away", flush=True)
+"""
+
+
+def test_a_late_answer_about_groups_does_not_end_the_process(target_cluster: LocalCluster) -> None:
+    """It ends it where librdkafka asks for a coordinator: so the test has a process of its own."""
+    command = [sys.executable, "-c", ASKS_FOR_GROUPS, target_cluster.bootstrap]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as asking:
+        assert asking.stdin is not None and asking.stdout is not None
+
+        def ask() -> str:
+            asking.stdin.write("\n")  # type: ignore[union-attr]
+            return asking.stdout.readline().strip()  # type: ignore[union-attr]
+
+        until("an answer", lambda: ask() == "told")
+        target_cluster.pause()
+        try:
+            assert ask() == "away"
+        finally:
+            target_cluster.resume()
+        until("an answer again", lambda: ask() == "told" or asking.poll() is not None)
+        asking.stdin.close()
+        assert asking.wait(PATIENCE) == 0
+
+
 def committed_of(pair: Pair, topic: str, group: str) -> list[TopicPartition]:
     config = {"bootstrap.servers": pair.target, "group.id": group, "log_level": 0}
     with closing(Consumer(config)) as consumer:
@@ -159,7 +233,7 @@ def test_java_s_consumer_moves_over_in_the_middle_of_a_topic(
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_no_offset_goes_back_and_members_are_left_alone(
-    running: tuple[Pair, Service], sync: GroupSync, protocol: str
+    running: tuple[Pair, Service], flow: Flow, sync: GroupSync, protocol: str
 ) -> None:
     pair, _ = running
     topic = pair.topic(f"careful-{protocol}")
@@ -179,6 +253,8 @@ def test_no_offset_goes_back_and_members_are_left_alone(
         found = sync.round(RENEW)
         assert of(found, back).reason.startswith(WOULD_GO_BACK) and of(found, back).committed == there[50]
         assert of(found, member).reason == HAS_MEMBERS and of(found, member).committed is None
+        with closing(GroupCommits(flow.target)) as commits:  # where the list of groups did not tell
+            assert not commits.commit(member, [TopicPartition(pair.remote(topic), 0, there[5])])
         one = of(found, ahead)
         assert one.outcome is Outcome.AHEAD and one.committed is not None and one.committed > there[-1]
     until("it has left", lambda: of(sync.round(RENEW), member).outcome is Outcome.EXACT)
