@@ -96,9 +96,10 @@ class ClusterAdmin:
 
         Brokers before 2.6 tell of no group. But each broker refuses commits to a group with members from others.
 
-        The groups are listed, not described. A description is asked of the group's coordinator, and if librdkafka
-        (2.16, issue 4605 there) does not find it in time, it first destroys the request, and then fails it: an
-        assertion ends the process. Each of its admin requests to a coordinator does so.
+        The groups are listed, not described. A description is asked of the group's coordinator. If librdkafka (2.16,
+        issue 4605 there) does not find it in time, it first destroys the request, and then fails it: an assertion ends
+        the process. And it asks the one that it has found for ever, though another coordinates the group by now. Each
+        of its admin requests to a coordinator does both.
         """
         return {each.group_id for each in self._listed() if each.state in ACTIVE}
 
