@@ -89,7 +89,7 @@ MEANINGS = {
     "exact": "it is translated, and with `groups.sync` it is committed on the target",
     "ahead": "the copy has not come so far; the end of the copy stands for it",
     "untranslated": "it can't be translated: the status page and `/status` say why",
-    "active": "the group has members on the target, or the target does not tell: nothing is committed",
+    "active": "the group has members on the target: nothing is committed",
     "backwards": "the group's offset on the target is higher, and stays",
     "denied": "the target refuses to give or to take the group's offset",
     "in_step": "nothing differs that mirror copies, or the target has the ACL",

@@ -26,6 +26,7 @@ from mirror.spark.java import cache_dir, java
 KAFKA_VERSION = "4.2.0"
 BROKER = "kafka_2.13"
 MIRROR_MAKER = "connect-mirror"
+TOOLS = "kafka-tools"  # such as the console consumer; they run on the broker's class path
 
 # The expected hashes of each artifact's jars, in the format of sha256sum. For another Kafka: fetch it, inspect it, and
 # write the files again.
@@ -39,9 +40,9 @@ _log = logging.getLogger(__name__)
 def kafka_jars(artifact: str = BROKER, progress: Callable[[str], object] = _log.info) -> Path:
     """The folder with the jars of one of Kafka's artifacts and of all it needs, fetched with PySpark's Ivy if need be.
 
-    `artifact` is BROKER (44 MB) or MIRROR_MAKER (34 MB). Processes that ask at once fetch once. `progress` gets one
-    line if there is something to fetch. Raises SetupError if there is no Java, the download fails, or a jar is not the
-    one whose hash is in HASHES.
+    `artifact` is BROKER (44 MB), MIRROR_MAKER (34 MB), or TOOLS (1 MB, without what it needs). Processes that ask at
+    once fetch once. `progress` gets one line if there is something to fetch. Raises SetupError if there is no Java, the
+    download fails, or a jar is not the one whose hash is in HASHES.
     """
     jars = cache_dir() / f"{artifact}-{KAFKA_VERSION}"
     if jars.is_dir():
@@ -59,7 +60,7 @@ def kafka_jars(artifact: str = BROKER, progress: Callable[[str], object] = _log.
 
 
 def _fetch(artifact: str, directory: Path) -> None:
-    """Fetch `artifact` and its dependencies with Ivy into directory/jars."""
+    """Fetch `artifact` with Ivy into directory/jars, with its dependencies unless it is TOOLS."""
     ivy = next(_spark_jars().glob("ivy-*.jar"), None)
     if ivy is None:
         raise SetupError(f"no Ivy in {_spark_jars()}: install PySpark with pip")
@@ -67,6 +68,7 @@ def _fetch(artifact: str, directory: Path) -> None:
     command += ["-cache", str(directory / "cache"), "-confs", "default"]
     command += ["-dependency", "org.apache.kafka", artifact, KAFKA_VERSION]
     command += ["-retrieve", f"{directory}/jars/[artifact]-[revision](-[classifier]).[ext]"]
+    command += ["-notransitive"] if artifact == TOOLS else []
     what = f"could not fetch {artifact} {KAFKA_VERSION}"
     try:
         ended = subprocess.run(

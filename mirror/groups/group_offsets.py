@@ -1,4 +1,4 @@
-"""Reads and commits the offsets of consumer groups that mirror is no member of."""
+"""Reads the offsets of consumer groups that mirror is no member of."""
 
 from __future__ import annotations
 
@@ -50,19 +50,3 @@ def _asked(cluster: Cluster, group: str, reader: Consumer, asked: list[TopicPart
         cause = error.args[0]
     text = f"no offsets of group {group}: {cause.str()}"
     raise ClusterAway(cluster.alias, text) if is_away(cause) else PartitionError(text)
-
-
-def commit(cluster: Cluster, group: str, offsets: list[TopicPartition]) -> None:
-    """Commit offsets of a group without members; a broker refuses it if there are some.
-
-    Raises ClusterAway or PartitionError.
-    """
-    with closing(position_reader(cluster, group, "read_uncommitted")) as writer:
-        try:
-            done = writer.commit(offsets=offsets, asynchronous=False)
-            failed = [each.error for each in done if each.error is not None]
-        except KafkaException as error:
-            failed = [error.args[0]]
-    if failed:
-        text = f"the offsets of group {group} can't be committed: {failed[0].str()}"
-        raise ClusterAway(cluster.alias, text) if is_away(failed[0]) else PartitionError(text)

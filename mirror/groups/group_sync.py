@@ -12,7 +12,8 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from mirror.errors import ClusterAway, PartitionError
-from mirror.groups.group_offsets import Committed, commit, offsets_of
+from mirror.groups.group_commits import GroupCommits
+from mirror.groups.group_offsets import Committed, offsets_of
 from mirror.groups.translation import Unknown
 from mirror.groups.translator import Translation, Translator
 from mirror.kafka.cluster import ClusterAdmin
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 
 AWAY_MAX = 3  # groups of a round without an answer; after more of them, the cluster counts as away
 NOT_MIRRORED = "the topic is not mirrored"
-HAS_MEMBERS = "the group has members on the target, or the target does not tell"
+HAS_MEMBERS = "the group has members on the target"
 WOULD_GO_BACK = "the target's offset is higher"
 AHEAD = "ahead of the copy: the end of the copy stands for it"
 
@@ -71,8 +72,7 @@ class Choice:
 def choose(translation: Translation, end: Translation, before: int | None, active: bool) -> Choice:
     """What becomes of a translated offset. Pure.
 
-    `end` is the end of the copy, `before` the group's offset on the target. `active`: the group has members there, or
-    perhaps has some.
+    `end` is the end of the copy, `before` the group's offset on the target. `active`: the group has members there.
     """
     ahead = translation.reason == Unknown.NOT_COPIED.value and end.translated is not None
     wanted = end.translated if ahead else translation.translated
@@ -90,7 +90,7 @@ class _Clusters:
     """What a round has found out about both clusters."""
 
     ends: Mapping[Partition, int]  # of the source's partitions
-    inactive: Collection[str]  # groups without members on the target
+    active: Collection[str]  # groups that have members on the target, as far as it is known
     renew_interval: float
 
 
@@ -105,6 +105,7 @@ class GroupSync:
         self._include, self._exclude = matcher(flow.groups.include), matcher(flow.groups.exclude)
         self._source, self._target = ClusterAdmin(flow.source), ClusterAdmin(flow.target)
         self._translator = Translator(flow)
+        self._target_groups = GroupCommits(flow.target)
         self._written: dict[tuple[str, Partition], float] = {}  # monotonic: when it was committed last
         self._refused: set[str] = set()  # groups whose offsets the source does not give
         self._away = 0  # groups that had no answer, since a round or its first part began
@@ -112,6 +113,7 @@ class GroupSync:
     def close(self) -> None:
         """End the clients."""
         self._translator.close()
+        self._target_groups.close()
 
     def round(self, renew_interval: float) -> list[GroupOffset]:
         """Translate the offsets of all groups, and commit them.
@@ -128,8 +130,8 @@ class GroupSync:
         ends = self._source.offsets(dict.fromkeys(used, OffsetSpec.latest()))
         if mirrored:
             self._translator.refresh(sorted(mirrored))
-        inactive = self._target.inactive_groups(offsets) if self._flow.groups.sync and mirrored else set()
-        about = _Clusters(ends, inactive, renew_interval)
+        active = self._target.active_groups() if self._flow.groups.sync and mirrored else set()
+        about = _Clusters(ends, active, renew_interval)
         found: list[GroupOffset] = []
         self._away = 0
         for name, some in offsets.items():
@@ -173,8 +175,10 @@ class GroupSync:
         try:
             # Asked for last, so that little time is left in which somebody else could commit a higher offset.
             before, failed = self._before(group, offsets)
-            chosen = self._chosen(group, translated, before, about)
+            chosen = _chosen(translated, before, group in about.active)
             due = self._commit(group, offsets, {p: c for p, c in chosen.items() if p not in failed}, before, about)
+            if due is None:
+                chosen, due = _chosen(translated, before, active=True), {}
         except (ClusterAway, PartitionError) as error:
             self._allow(error)
             return _untranslated(group, offsets, about, Outcome.DENIED, str(error))
@@ -206,17 +210,6 @@ class GroupSync:
         """The remote partition of each source partition."""
         return {each: (self._policy.remote_topic(each.topic), each.partition) for each in partitions}
 
-    def _chosen(
-        self,
-        group: str,
-        translated: Mapping[Partition, tuple[Translation, Translation]],
-        before: Mapping[Partition, Committed],
-        about: _Clusters,
-    ) -> dict[Partition, Choice]:
-        active = self._flow.groups.sync and group not in about.inactive
-        offsets = {partition: there.offset for partition, there in before.items()}
-        return {p: choose(found, end, offsets.get(p), active) for p, (found, end) in translated.items()}
-
     def _commit(
         self,
         group: str,
@@ -224,9 +217,12 @@ class GroupSync:
         chosen: Mapping[Partition, Choice],
         before: Mapping[Partition, Committed],
         about: _Clusters,
-    ) -> dict[Partition, Committed]:
-        """Commit on the target what may be committed and is due. Returns what is there afterwards, of these."""
-        if not self._commits or group not in about.inactive:
+    ) -> dict[Partition, Committed] | None:
+        """Commit on the target what may be committed and is due. Returns what is there afterwards, of these.
+
+        None: nothing is committed, for the group has members.
+        """
+        if not self._commits or group in about.active:
             return {}
         wanted = {
             partition: Committed(choice.downstream, offsets[partition].metadata)
@@ -236,9 +232,9 @@ class GroupSync:
         due = {p: at for p, at in wanted.items() if self._is_due(group, p, before.get(p), at, about.renew_interval)}
         if due:
             remote = self._remotes(due)
-            commit(
-                self._flow.target, group, [TopicPartition(*remote[p], at.offset, at.metadata) for p, at in due.items()]
-            )
+            places = [TopicPartition(*remote[p], at.offset, at.metadata) for p, at in due.items()]
+            if not self._target_groups.commit(group, places):
+                return None
             self._written.update(((group, partition), time.monotonic()) for partition in due)
         return wanted
 
@@ -248,6 +244,15 @@ class GroupSync:
         """True if the offset has changed, or would expire on the target one day."""
         written = self._written.get((group, partition))
         return before != wanted or written is None or time.monotonic() - written > renew_interval
+
+
+def _chosen(
+    translated: Mapping[Partition, tuple[Translation, Translation]],
+    before: Mapping[Partition, Committed],
+    active: bool,
+) -> dict[Partition, Choice]:
+    offsets = {partition: there.offset for partition, there in before.items()}
+    return {p: choose(found, end, offsets.get(p), active) for p, (found, end) in translated.items()}
 
 
 def _lag(ends: Mapping[Partition, int], partition: Partition, at: Committed) -> int | None:

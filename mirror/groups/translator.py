@@ -112,6 +112,9 @@ class Translator:
             lambda count, records, start: counted_downstream(count, upstream, records, start),
         )
         start = self._seen[partition].log_start
+        if not isinstance(found, int):
+            untouched = self._untouched(partition, upstream)
+            found = found if untouched is None else untouched
         if isinstance(found, int) and (start is None or found < start):
             found = NO_START if start is None else Unknown.BEFORE_THE_MAP.value
         return self._translation(partition, upstream, found)
@@ -132,6 +135,15 @@ class Translator:
         """The end of what is copied: the position, and where the next record will be on the target or after that."""
         position = self._seen[partition].position
         return self.to_downstream(partition, position.offset if position is not None else 0)
+
+    def _untouched(self, partition: Partition, upstream: int) -> int | None:
+        """The first offset, if nothing is copied yet and the group has read nothing either; else None.
+
+        The log's end was asked for after the position: if the log is empty, no record was copied meanwhile.
+        """
+        seen = self._seen[partition]
+        is_new = self._flow.exactly_once and seen.position is None and seen.log_end == 0
+        return 0 if is_new and upstream == 0 else None
 
     def _translated(
         self,

@@ -21,7 +21,15 @@ Properties = Mapping[str, Any]
 INTERNAL_MAX = 8 * 2**20  # most bytes of a record on mirror's own topics
 FETCH_MAX = 8 * 2**20  # most bytes in one answer of the source
 QUEUE_RECORDS = 100  # librdkafka fetches more while it holds fewer records than these
-AWAY = frozenset({KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE})
+AWAY = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._RESOLVE,
+        KafkaError._WAIT_COORD,
+    }
+)
 # What lasts until a person changes a permission, a policy or a setting.
 LASTING = frozenset(
     {
@@ -150,9 +158,21 @@ def position_reader(cluster: Cluster, group: str, isolation: str) -> Consumer:
     """A consumer that only reads committed offsets of `group`; with read_committed, stable ones (KIP-447).
 
     It is not an admin client, because librdkafka's `ListConsumerGroupOffsets` dereferences a null pointer when the
-    coordinator moves or loads, or waits for it for ever (librdkafka 2.16.1).
+    coordinator moves or loads, or waits for it for ever (librdkafka 2.16.1). All admin requests to a coordinator abort
+    the process if they time out before it is found: see ClusterAdmin.active_groups.
     """
     config = {**_base(cluster), **SOURCE_CONSUMER, "isolation.level": isolation, "group.id": group}
+    return Consumer(config, logger=LIBRDKAFKA)
+
+
+def group_committer(cluster: Cluster, group: str, on_commit: Callable[..., None]) -> Consumer:
+    """A consumer that only commits offsets of `group`; `on_commit` gets an error or None, and the partitions.
+
+    librdkafka holds a commit back for as long as a session while there is no coordinator, and then sends it up to three
+    times, waiting for an answer. These limits make that less than a minute in all.
+    """
+    own = {"group.protocol": "classic", "session.timeout.ms": 6_000, "socket.timeout.ms": 10_000}
+    config = {**_base(cluster), **SOURCE_CONSUMER, **own, "group.id": group, "on_commit": on_commit}
     return Consumer(config, logger=LIBRDKAFKA)
 
 

@@ -41,7 +41,8 @@ OFFSETS_TIMEOUT = 10.0  # seconds
 NAMES = 200
 # Most metadata records (topics, partitions, configuration keys) that one request creates: KRaft refuses over 10,000.
 RECORDS = 2_000
-INACTIVE = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)  # a group that does not exist counts as dead
+NO_MEMBERS = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
+ACTIVE = frozenset(ConsumerGroupState) - {*NO_MEMBERS, ConsumerGroupState.UNKNOWN}
 NO_OFFSET = -1  # the answer for a timestamp after the newest record
 
 T = TypeVar("T")
@@ -88,21 +89,25 @@ class ClusterAdmin:
 
     def groups(self) -> list[str]:
         """The consumer groups, classic and those of KIP-848, that we may describe. librdkafka lists no others."""
+        return sorted(each.group_id for each in self._listed())
+
+    def active_groups(self) -> set[str]:
+        """The consumer groups that have members; without those that we may not describe, or whose broker is away.
+
+        Brokers before 2.6 tell of no group. But each broker refuses commits to a group with members from others.
+
+        The groups are listed, not described. A description is asked of the group's coordinator. If librdkafka (2.16,
+        issue 4605 there) does not find it in time, it first destroys the request, and then fails it: an assertion ends
+        the process. And it asks the one that it has found for ever, though another coordinates the group by now. Each
+        of its admin requests to a coordinator does both.
+        """
+        return {each.group_id for each in self._listed() if each.state in ACTIVE}
+
+    def _listed(self) -> list[Any]:
         found = self._answer(self._admin.list_consumer_groups(request_timeout=TIMEOUT))
         if found.errors and not found.valid:
             raise ClusterAway(self.alias, str(found.errors[0]))
-        return sorted(listing.group_id for listing in found.valid)
-
-    def inactive_groups(self, names: Iterable[str]) -> set[str]:
-        """Those of the groups that have no members for sure: the others have some, or do not tell."""
-        refused: Refusals = {}
-        found: set[str] = set()
-        for some in chunks(names, NAMES):
-            futures = self._admin.describe_consumer_groups(some, request_timeout=TIMEOUT)
-            described = self._results(futures, refused)
-            found |= {name for name, group in described.items() if group.state in INACTIVE and not group.members}
-        # Since KIP-1043 brokers say so of a group that does not exist.
-        return found | {name for name, error in refused.items() if error.code() == KafkaError.GROUP_ID_NOT_FOUND}
+        return list(found.valid)
 
     def has_members(self, group: str) -> bool:
         """True if a group of any kind has members, such as that of Connect's workers.

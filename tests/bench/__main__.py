@@ -3,8 +3,8 @@
     python -m tests.bench [MEASURE...] [--systems mirror,mm2,...] [--rounds 3] [--output FILE]
 
 Writes every single result to FILE as JSON, where it replaces those of the same measures, and the tables and pictures
-of docs/performance.md. Two are run only when they are named: `tuning` looks for MirrorMaker's best tuning, and `groups`
-measures how exactly the offsets of consumer groups arrive.
+of docs/performance.md. Three are run only when they are named: `tuning` looks for MirrorMaker's best tuning, `groups`
+measures how exactly the offsets of consumer groups arrive, and `map` what the offset map costs.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ MEASURES: dict[str, Callable[[Bench, argparse.Namespace], Iterator[Result]]] = {
 }
 NAMED = MEASURES | {
     "groups": lambda bench, a: bench.groups(),
+    "map": lambda bench, a: bench.offset_map(LOADS[1], a.rounds),
     "tuning": lambda bench, a: bench.tuning(LOADS[0], a.rounds),
 }
 

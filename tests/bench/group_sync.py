@@ -23,6 +23,7 @@ PARTITIONS = 2
 TRANSACTIONS = 1_000  # of which every fifth is aborted
 SIZE = 20  # records of each transaction in each partition
 STEADY = 15.0  # seconds in which no offset changes on the target any more
+FIRST = 120.0  # seconds in which offsets may come that are not there yet
 COPY_TIMEOUT = 300.0  # seconds
 SOON = {"segment_ms": 1_000, "min_cleanable_dirty_ratio": 0.001}
 COMPACTION_TIMEOUT = 180.0  # seconds
@@ -110,10 +111,10 @@ def _sync(job: Job, topic: str, here: Mapping[int, list[Record]], run: str) -> R
 
 
 def _arrived(job: Job, remote: str, wanted: list[tuple[str, int]]) -> dict[tuple[str, int], int | None]:
-    """The groups' offsets on the target, once they don't change any more."""
+    """The groups' offsets on the target, once all are there, or none comes any more, and they don't change."""
     found: dict[tuple[str, int], int | None] = {}
-    since = time.monotonic()
-    while time.monotonic() - since < STEADY:
+    begun = since = time.monotonic()
+    while time.monotonic() - since < STEADY or (None in found.values() and time.monotonic() - begun < FIRST):
         now = {at: oracle.committed_position(job.target.bootstrap, at[0], remote, at[1]) for at in wanted}
         if now != found:
             found, since = now, time.monotonic()

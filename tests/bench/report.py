@@ -24,6 +24,8 @@ _MEASURES = {
     "pauses": "pauses",
     "partitions": "many partitions",
     "groups": "offsets of consumer groups",
+    "map": "the offset map",
+    "map-throughput": "throughput without it",
 }
 RATES = ("p50_ms", "p99_ms", "p99.9_ms", "max_ms")
 
@@ -35,7 +37,7 @@ def write(page: Path, results: Sequence[Result], machine: str) -> None:
     told = "; ".join(f"{words} {when[m][0]} to {when[m][-1][-5:]}" for m, words in _MEASURES.items() if when[m])
     words = f"Measured {machine}: {told}. Medians of all rounds, in brackets the lowest and the highest."
     parts = [textwrap.fill(words, 119, break_on_hyphens=False), _catch_up(good), _tuning(good)]
-    parts += [_latency(good), _pauses(good), _partitions(good), _groups(good), _failures(results)]
+    parts += [_latency(good), _pauses(good), _partitions(good), _groups(good), _map(good), _failures(results)]
     text = page.read_text()
     head, rest = text.split(BEGIN)
     tail = rest.split(END)[1]
@@ -161,12 +163,29 @@ def _partitions(results: Sequence[Result]) -> str:
 
 def _groups(results: Sequence[Result]) -> str:
     rows = [
-        [f"{r['system']}, {r['state']}", *(str(r[key]) for key in ("exact", "early", "late", "missing", "again"))]
+        [f"{r['system']}, {r['state']}", *(f"{r[key]:,}" for key in ("exact", "early", "late", "missing", "again"))]
         for r in results
         if r["measure"] == "groups"
     ]
     head = ["of 40 partitions of 20 groups", "exact", "too early", "too late", "missing", "most records read again"]
     return "### Offsets of consumer groups\n\n" + _table(head, rows) if rows else ""
+
+
+def _map(results: Sequence[Result]) -> str:
+    rows = [
+        [r["kind"], f"{r['records']:,}", f"{r['entries']:,}", f"{r['map_bytes'] / r['data_bytes']:.2%}"]
+        for r in results
+        if r["measure"] == "map"
+    ]
+    if not rows:
+        return ""
+    text = "### The offset map\n\n" + _table(["source", "records", "entries", "bytes of the map / of the copy"], rows)
+    rates = [
+        [name, _cell(found, lambda r: r["records_per_s"]), _cell(found, lambda r: r["cpu_s_per_million"], 1)]
+        for group in _grouped(results, "map-throughput").values()
+        for name, found in group.items()
+    ]
+    return text + "\n\n" + _table(["catch-up", "records/s", "CPU seconds per million"], rates)
 
 
 def _failures(results: Sequence[Result]) -> str:

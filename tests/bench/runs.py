@@ -15,10 +15,10 @@ from confluent_kafka import KafkaException
 
 from mirror.demo.brokers import LocalCluster
 from mirror.demo.kafka_jars import KAFKA_VERSION
-from tests.bench import catch_up, group_sync, live
+from tests.bench import catch_up, group_sync, live, map_cost
 from tests.bench.catch_up import Load
 from tests.bench.far import FarAway
-from tests.bench.systems import CANDIDATES, SYSTEMS, Job, System, Usage, candidate
+from tests.bench.systems import CANDIDATES, SYSTEMS, Job, Mirror, System, Usage, candidate
 from tests.harness import topics
 from tests.harness.waiting import until
 
@@ -88,6 +88,19 @@ class Bench:
             job = self.job({f"groups-{name}": group_sync.PARTITIONS, f"groups-{name}-other": 1})
             for result in group_sync.measure(name, job):
                 yield {"measure": "groups", "system": name, **result}
+
+    def offset_map(self, load: Load, rounds: int) -> Iterator[Result]:
+        """What the offset map costs: its bytes, and throughput with it and without."""
+        for kind in map_cost.KINDS:
+            yield {"measure": "map", "system": "mirror", **map_cost.measure(kind, self.job({kind.topic: 1}))}
+        self._filled(load)
+        systems = {each.name: each for each in (Mirror, map_cost.WithoutMap)}
+
+        def one(name: str) -> Result:
+            return self._copy(systems[name], load)
+
+        list(self._each({}, 1, one, list(systems)))  # or whoever comes first would pay for what the brokers have to do
+        yield from self._each({"measure": "map-throughput"}, rounds, one, list(systems))
 
     def _copy(self, system: Callable[[Job], System], load: Load) -> Result:
         job = self.job({load.topic: load.partitions}, compression=load.compression)
@@ -251,11 +264,8 @@ class Bench:
 
 
 def machine() -> Result:
-    """What it ran on, and when."""
+    """What it ran on."""
     cores, memory = os.cpu_count() or 0, psutil.virtual_memory().total
     python = ".".join(platform.python_version_tuple()[:2])
-    words = (
-        f"on {time.strftime('%Y-%m-%d')} with {cores} cores and {memory / 2**30:.0f} GiB for everything, "
-        f"Kafka {KAFKA_VERSION}, Python {python}"
-    )
+    words = f"with {cores} cores and {memory / 2**30:.0f} GiB for everything, Kafka {KAFKA_VERSION}, Python {python}"
     return {"words": words, "cores": cores, "memory_bytes": memory, "kafka": KAFKA_VERSION}

@@ -68,6 +68,7 @@ class System(ABC):
     """A system that copies from `start` to `stop`; a context manager."""
 
     name: str
+    environment: Mapping[str, str] = {}  # of its processes, beside ours
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -100,7 +101,7 @@ class System(ABC):
         return processes.marked(self._mark)
 
     def _run(self, command: Sequence[str]) -> None:
-        self._started.append(spawn(command, self.log, environment={processes.MARK: self._mark}))
+        self._started.append(spawn(command, self.log, environment={**self.environment, processes.MARK: self._mark}))
 
     def __enter__(self) -> System:
         self.start()

@@ -77,12 +77,16 @@ def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total) -> None:
             total.violations += said[:20]
         total.violations += _false_alarms(arena, recorder, seed)
         total.violations += [f"seed {seed}: {complaint}" for complaint in recorder.complaints]
+        if ended := arena.ended():
+            total.violations += [f"seed {seed}: {each}" for each in ended]
+            arena.heal()
         total.longest_stall = max([total.longest_stall, *recorder.stalls])
         if total.longest_stall > LONG:
             print("\n".join(["   what the service said:", *arena.lines()[said_before:]]), flush=True)
     except Exception as error:  # the round could not be judged: that counts as well
         traceback.print_exc()
         total.violations.append(f"seed {seed}: {type(error).__name__}: {str(error)[:2000]}")
+        total.violations += [f"seed {seed}: {ended}" for ended in arena.ended()]
         arena.heal()
     total.violations += [f"seed {seed}: {what}" for what in arena.defects()[defects:]]
 

@@ -91,6 +91,7 @@ class Arena:
             "transaction_timeout": f"{TRANSACTION_TIMEOUT}s",
             "on_data_loss": "skip",
             "on_poison_record": "skip",
+            "groups": {"sync": True, "interval": "1s", "include": [".*-(all|half)"]},  # see groups.py
             **flow,
         }
         through = replace(pair or self.pair, source=self.source_proxy.bootstrap, target=self.target_proxy.bootstrap)
@@ -102,7 +103,8 @@ class Arena:
         """Start another service, which shows its credentials to all clusters; `service` stays the one it is."""
         for cluster in settings["clusters"].values():
             cluster.update(credentials.properties(USER))
-        own_environment = {**self.failpoints.environment, "TMPDIR": str(self.temporary), **(environment or {})}
+        own_environment = {**self.failpoints.environment, "TMPDIR": str(self.temporary), "PYTHONFAULTHANDLER": "1"}
+        own_environment |= environment or {}
         service = Service(settings, self.directory, own_environment)
         self._services.append(service)
         return service.start()
@@ -125,6 +127,11 @@ class Arena:
                 process.resume()
         if self.service.exit_code is not None:
             self.start_service().await_plan()
+
+    def ended(self) -> list[str]:
+        """How the service has ended, if it has, though no row ended it: a crash shows where each thread was."""
+        code = self.service.exit_code
+        return [] if code is None else [f"the service has ended with exit code {code}:\n{self.service.tail(100)}"]
 
     def _close_services(self) -> None:
         for service in self._services:

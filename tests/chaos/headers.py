@@ -10,8 +10,9 @@ import psutil
 
 from tests.chaos.arena import Arena
 from tests.chaos.matrix import row
+from tests.chaos.own_recorders import OwnServiceRecorder
 from tests.chaos.processes import worker
-from tests.chaos.recorder import OwnServiceRecorder, Recorder
+from tests.chaos.recorder import Recorder
 from tests.checker.history import Memory
 from tests.harness import topics
 from tests.harness.load import Made

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 from tests.chaos.arena import Arena
 from tests.chaos.matrix import row
-from tests.chaos.recorder import OwnServiceRecorder, Recorder
+from tests.chaos.own_recorders import OwnServiceRecorder
+from tests.chaos.recorder import Recorder
 from tests.harness import configuration, topics
 from tests.harness.configuration import Settings
 from tests.harness.load import Made

@@ -11,19 +11,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaException
 
 from tests.chaos.arena import Arena
 from tests.chaos.commits import Commits
+from tests.chaos.groups import Groups
 from tests.chaos.sender import Sender
 from tests.chaos.watch import Watch
 from tests.checker.checker import Violation, check
-from tests.checker.compacted import check_compacted
 from tests.checker.history import History, Memory, Record
 from tests.harness import oracle, topics
-from tests.harness.load import Factory, keyed, mixed
+from tests.harness.load import Factory, mixed
 from tests.harness.pair import Pair
 from tests.harness.service import ANOTHER_REMOTE, Event
 from tests.harness.waiting import PATIENCE, TooLate, until
@@ -53,6 +52,7 @@ class Recorder:
         self._rate = rate / partitions
         self.senders = [self._sender(number) for number in range(partitions)]
         self.watch = Watch(pair, self.topic, partitions)
+        self.groups = Groups(pair, self.topic, partitions)
         self.stalls: list[float] = []
         self.memory: list[Memory] = []
         self.complaints: list[str] = []  # what is wrong, but for what the checker judges
@@ -75,6 +75,7 @@ class Recorder:
         for sender in self.senders:
             sender.start()
         self.watch.start()
+        self.groups.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -83,7 +84,10 @@ class Recorder:
                 sender.stop()
         with contextlib.suppress(Exception):  # what it failed with was told by `finish`
             self.watch.stop()
+        with contextlib.suppress(Exception):
+            self.groups.stop()
         # Or the service would have more and more to do.
+        self.groups.delete()
         topics.delete(self.pair.source, self.topic)
         with contextlib.suppress(KafkaException):
             topics.delete(self.pair.target, self.remote)
@@ -101,6 +105,7 @@ class Recorder:
             self.senders.append(self._sender(number))
             self.senders[-1].start()
         self.watch.grow(partitions)
+        self.groups.wanted = partitions
 
     def recreate(self, longer: bool) -> dict[int, range]:
         """Delete the topic and create another of its name; `longer`: with more records than the old one had.
@@ -109,6 +114,7 @@ class Recorder:
         """
         for sender in self.senders:
             sender.stop()
+        self.groups.give_up()
         self.remember()
         before = self.source_ends()
         topics.recreate(self.pair.source, self.topic, len(self.senders))
@@ -128,6 +134,7 @@ class Recorder:
         """The remote topic is another one now, and has what was copied since somebody, or a policy, has chosen."""
         self._samples_anew = True
         self.watch.restart()
+        self.groups.forget()
 
     def forbid(self, bootstrap: str, topic: str) -> None:
         """Nothing may be copied to this topic."""
@@ -196,6 +203,7 @@ class Recorder:
         until("the concurrent reader has seen all", lambda: self._has_seen(target), 60)
         positions = until("positions", self.positions, PATIENCE) or {}
         self.watch.stop()
+        self.complaints += self.groups.judge(self._remembered, target)
         recorded = list(self._commits.read())
         strays = list(self._strays())
         source_ends = oracle.ends(self.pair.source, self.topic, IsolationLevel.READ_COMMITTED)
@@ -253,47 +261,3 @@ class Recorder:
             positions = self.watch.positions()
             return positions if len(positions) == len(self.senders) else None
         return None
-
-
-class OwnServiceRecorder(Recorder):
-    """Of a service with a configuration of its own, which stands in place of the arena's until the end."""
-
-    def __init__(self, arena: Arena, pair: Pair, **flow: Any) -> None:
-        self._arena, self._flow = arena, flow
-        assert arena.service.terminate() == 0, arena.service.tail()
-        super().__init__(pair)
-        self.start_service()
-
-    def start_service(self, wait: bool = True) -> None:
-        """Start it, for the first time or again, and wait for its plan unless told otherwise."""
-        service = self._arena.start_service(pair=self.pair, **self._flow)
-        if wait:
-            service.await_plan()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
-        code = self._arena.service.terminate()
-        self._arena.start_service().await_plan()
-        assert code == 0 or error is not None, f"exit code {code}"
-
-
-class CompactedRecorder(Recorder):
-    """Of a compacted topic: a few keys that come again and again, and tombstones."""
-
-    make = staticmethod(keyed)
-
-    def __init__(self, pair: Pair) -> None:
-        # The lag, for the concurrent reader has to see all records before the target's compaction removes them.
-        lag = {"min_compaction_lag_ms": 3_000}
-        super().__init__(pair, cleanup_policy="compact", segment_ms=500, min_cleanable_dirty_ratio=0.01, **lag)
-
-    def finish(self) -> list[History]:
-        """As Recorder's. How many records are before a position nobody can tell here: samples show nothing."""
-        return [replace(history, samples=[]) for history in super().finish()]
-
-    @staticmethod
-    def judge(history: History) -> list[Violation]:
-        """As Recorder's; of compacted topics other things are asked."""
-        return check_compacted(history)

@@ -8,8 +8,9 @@ import time
 
 from tests.chaos.arena import Arena
 from tests.chaos.matrix import row
+from tests.chaos.own_recorders import CompactedRecorder
 from tests.chaos.processes import worker
-from tests.chaos.recorder import CompactedRecorder, Recorder
+from tests.chaos.recorder import Recorder
 from tests.harness import oracle, topics
 from tests.harness.command import mirror
 from tests.harness.load import Made

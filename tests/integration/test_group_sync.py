@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -12,11 +14,15 @@ from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 from mirror.commands.group_status import read_groups
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
+from mirror.errors import ClusterAway
+from mirror.groups import group_commits
+from mirror.groups.group_commits import GroupCommits
 from mirror.groups.group_offsets import Committed
 from mirror.groups.group_sync import HAS_MEMBERS, WOULD_GO_BACK, GroupOffset, GroupSync, Outcome
 from mirror.model import Partition
 from mirror.settings import Flow
 from tests.harness import oracle, topics
+from tests.harness.console_consumer import consume
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import Service
@@ -116,15 +122,121 @@ def test_groups_go_on_with_the_next_record(running: tuple[Pair, Service], sync: 
     assert of(found, f"sync-{topic}-end").lag == 0
 
 
+def test_a_partition_without_records(running: tuple[Pair, Service], sync: GroupSync) -> None:
+    """A Java consumer commits an offset there too: nobody has to wait for a record until it counts as exact."""
+    pair, _ = running
+    topic = pair.topic("empty")
+    group = f"sync-{topic}"
+    topics.commit(pair.source, group, topic, {0: 0})
+
+    def exact() -> bool:
+        one = of(sync.round(RENEW), group)
+        return (one.outcome, one.committed) == (Outcome.EXACT, 0)
+
+    until("it is exact", exact)
+    pair.produce(topic, Made(None, b"first"))
+    pair.await_same(topic)
+    until("and stays so once there is a record", exact)
+
+
+def test_a_commit_without_an_answer_is_not_waited_for(
+    running: tuple[Pair, Service], flow: Flow, target_cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And none follows until it has one: it would replace a newer offset."""
+    monkeypatch.setattr(group_commits, "ANSWER_TIMEOUT", 0.5)
+    pair, _ = running
+    topic = topics.create(pair.target, "sync-late")
+    with closing(GroupCommits(flow.target)) as commits:
+
+        def commit(offset: int) -> bool:
+            return commits.commit("sync-late", [TopicPartition(topic, 0, offset)])
+
+        def committed() -> bool:
+            try:
+                return commit(3)
+            except ClusterAway:
+                return False
+
+        until("the first commit", committed)
+        target_cluster.pause()
+        try:
+            for offset in (1, 2):
+                with pytest.raises(ClusterAway, match="no answer in time"):
+                    commit(offset)
+        finally:
+            target_cluster.resume()
+        until("the last commit", committed)
+    with closing(Consumer({"bootstrap.servers": pair.target, "group.id": "sync-late", "log_level": 0})) as consumer:
+        assert consumer.committed([TopicPartition(topic, 0)], PATIENCE)[0].offset == 3
+
+
+ASKS_FOR_GROUPS = """
+import sys
+from mirror.errors import ClusterAway
+from mirror.kafka import cluster
+from mirror.settings import Cluster
+
+cluster.TIMEOUT = 0.5
+admin = cluster.ClusterAdmin(Cluster("target", {"bootstrap.servers": sys.argv[1]}, {}, {}))
+for _ in sys.stdin:
+    try:
+        admin.active_groups()
+        print("told", flush=True)
+    except ClusterAway:
+        print("away", flush=True)
+"""
+
+
+def test_a_late_answer_about_groups_does_not_end_the_process(target_cluster: LocalCluster) -> None:
+    """It ends it where librdkafka asks for a coordinator: so the test has a process of its own."""
+    command = [sys.executable, "-c", ASKS_FOR_GROUPS, target_cluster.bootstrap]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as asking:
+        assert asking.stdin is not None and asking.stdout is not None
+
+        def ask() -> str:
+            asking.stdin.write("\n")  # type: ignore[union-attr]
+            return asking.stdout.readline().strip()  # type: ignore[union-attr]
+
+        until("an answer", lambda: ask() == "told")
+        target_cluster.pause()
+        try:
+            assert ask() == "away"
+        finally:
+            target_cluster.resume()
+        until("an answer again", lambda: ask() == "told" or asking.poll() is not None)
+        asking.stdin.close()
+        assert asking.wait(PATIENCE) == 0
+
+
 def committed_of(pair: Pair, topic: str, group: str) -> list[TopicPartition]:
     config = {"bootstrap.servers": pair.target, "group.id": group, "log_level": 0}
     with closing(Consumer(config)) as consumer:
         return list(consumer.committed([TopicPartition(pair.remote(topic), 0)], PATIENCE))
 
 
-def test_no_offset_goes_back_and_members_are_left_alone(running: tuple[Pair, Service], sync: GroupSync) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_java_s_consumer_moves_over_in_the_middle_of_a_topic(
+    running: tuple[Pair, Service], sync: GroupSync, protocol: str
+) -> None:
+    """It reads each record once: the first ones on the source, all others on the target. `consumer` is KIP-848."""
     pair, _ = running
-    topic = pair.topic("careful")
+    topic = pair.topic(f"moves-{protocol}")
+    fill(pair, topic)
+    values = [record.value for record in pair.await_same(topic)[0]]
+    group, first = f"sync-{topic}", 703  # which is within a transaction, after many that are aborted
+    here = consume(pair.source, topic, group, first, group_protocol=protocol, auto_offset_reset="earliest")
+    until("its offset is exact", lambda: of(sync.round(RENEW), group).outcome is Outcome.EXACT)
+    most = len(values) - first
+    there = consume(pair.target, pair.remote(topic), group, most, group_protocol=protocol, auto_offset_reset="none")
+    assert [*here, *there] == values
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_no_offset_goes_back_and_members_are_left_alone(
+    running: tuple[Pair, Service], flow: Flow, sync: GroupSync, protocol: str
+) -> None:
+    pair, _ = running
+    topic = pair.topic(f"careful-{protocol}")
     pair.produce(topic, *[Made(None, b"%d" % n) for n in range(100)])
     pair.await_same(topic)
     there = [record.offset for record in pair.copied(topic)[0]]
@@ -134,12 +246,15 @@ def test_no_offset_goes_back_and_members_are_left_alone(running: tuple[Pair, Ser
     topics.commit(pair.source, member, topic, {0: 10})
     topics.commit(pair.source, ahead, topic, {0: 100_000})
     config = {"bootstrap.servers": pair.target, "group.id": member, "log_level": 0, "enable.auto.commit": False}
+    config["group.protocol"] = protocol
     with closing(Consumer({**config, "auto.offset.reset": "earliest"})) as consumer:
         consumer.subscribe([pair.remote(topic)])
         until("it is a member", lambda: consumer.poll(0.2) is not None)
         found = sync.round(RENEW)
         assert of(found, back).reason.startswith(WOULD_GO_BACK) and of(found, back).committed == there[50]
         assert of(found, member).reason == HAS_MEMBERS and of(found, member).committed is None
+        with closing(GroupCommits(flow.target)) as commits:  # where the list of groups did not tell
+            assert not commits.commit(member, [TopicPartition(pair.remote(topic), 0, there[5])])
         one = of(found, ahead)
         assert one.outcome is Outcome.AHEAD and one.committed is not None and one.committed > there[-1]
     until("it has left", lambda: of(sync.round(RENEW), member).outcome is Outcome.EXACT)

@@ -160,6 +160,36 @@ def test_a_coordinator_that_was_deposed_is_not_believed(cut_source: LocalCluster
         assert until("a position", loaded, PATIENCE) == Position(200, "id")
 
 
+def test_a_group_is_active_wherever_its_coordinator_is(cut_source: LocalCluster) -> None:
+    """Where librdkafka describes a group, it asks the coordinator that it has found once, for ever."""
+    topic, last = topics.create(cut_source.bootstrap, f"{ALIAS}-active"), cut_source.brokers[-1]
+    first, names = cut_source.brokers[0].bootstrap, [f"{ALIAS}-active-{number}" for number in range(30)]
+
+    def coordinated() -> str | None:
+        topics.elect(cut_source.bootstrap)
+        return next((name for name in names if topics.coordinator(first, name) == last.node), None)
+
+    group = until("a group of the last broker", coordinated, PATIENCE)
+    assert group
+    target = ClusterAdmin(Cluster(ALIAS, {"bootstrap.servers": cut_source.bootstrap}, {}, {}))
+    config = {"bootstrap.servers": first, "group.id": group, "log_level": 0, "session.timeout.ms": 6_000}
+    with contextlib.closing(Consumer(config)) as consumer:
+        consumer.subscribe([topic])
+
+        def is_active() -> bool:
+            consumer.poll(0.1)
+            with contextlib.suppress(ClusterAway):
+                return group in target.active_groups()
+            return False
+
+        until("active", is_active)
+        last.kill()
+        until("active at another coordinator", is_active, PATIENCE)
+        last.start()
+        until("the last broker coordinates again", lambda: coordinated() == group, PATIENCE)
+        until("active there", is_active)
+
+
 def test_a_leader_that_was_deposed_proves_no_loss(cut_source: LocalCluster) -> None:
     """Its log ends before the position, and to go back there would copy what follows once more."""
     topic, last = f"{ALIAS}-shorter", cut_source.brokers[-1]

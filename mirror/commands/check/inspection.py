@@ -25,6 +25,7 @@ from mirror.settings import Cluster
 from mirror.wire import features
 from mirror.wire.features import Features
 
+COORDINATOR_TIMEOUT = 3600.0  # seconds, librdkafka's longest; the limit of `_answer` is ours
 ASKED_AT_ONCE = 16  # brokers that are asked in parallel
 
 Operations = frozenset[str]  # READ, WRITE, ...
@@ -96,11 +97,12 @@ class Inspector(ClusterAdmin):
 
     def group_operations(self, group: str) -> Operations:
         """Our permissions on a consumer group, which need not exist."""
+        # Nothing else tells them. librdkafka's own time-out would end the process: see ClusterAdmin.active_groups.
         asked = self._admin.describe_consumer_groups(
-            [group], include_authorized_operations=True, request_timeout=TIMEOUT
+            [group], include_authorized_operations=True, request_timeout=COORDINATOR_TIMEOUT
         )
         try:
-            return _operations(self._ask(asked[group].result).authorized_operations)
+            return _operations(self._answer(asked[group]).authorized_operations)
         except KafkaException as error:
             if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                 return frozenset()

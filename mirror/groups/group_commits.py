@@ -1,0 +1,88 @@
+"""Commits offsets of consumer groups that mirror is no member of."""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import KafkaError, TopicPartition
+
+from mirror.errors import ClusterAway, PartitionError
+from mirror.kafka.clients import group_committer, is_away
+from mirror.kafka.renewed import end_later
+from mirror.settings import Cluster
+
+ANSWER_TIMEOUT = 10.0  # seconds
+POLL = 0.01  # seconds; a consumer's poll does not return after a callback
+FORGOTTEN_AFTER = 60.0  # seconds; librdkafka itself gives up sooner, see `group_committer`, if it ever does
+
+
+class _Attempt:
+    """A commit that is under way, or was answered."""
+
+    def __init__(self, cluster: Cluster, group: str, offsets: list[TopicPartition]) -> None:
+        self.began = time.monotonic()
+        self.failed: list[KafkaError] | None = None  # None: there is no answer yet
+        self.client = group_committer(cluster, group, self._answered)
+        self.client.commit(offsets=offsets, asynchronous=True)
+
+    def _answered(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        failed = [each.error for each in offsets if each.error is not None]
+        self.failed = failed if error is None or failed else [error]
+
+    def wait(self, timeout: float) -> bool:
+        """True if there is an answer, after so many seconds at most."""
+        deadline = time.monotonic() + timeout
+        while self.failed is None and time.monotonic() < deadline:
+            self.client.poll(POLL)
+        return self.failed is not None
+
+
+class GroupCommits:
+    """Commits to the groups of one cluster. Only one thread uses it.
+
+    `Consumer.commit` has no time-out of its own if it waits for the answer. Nor can a commit be taken back: one that
+    has had no answer may be carried out later, and would replace the offset of the next one. So none follows it until
+    it has an answer, or is so old that nothing comes of it any more.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._attempts: dict[str, _Attempt] = {}  # by group: those without an answer
+
+    def close(self) -> None:
+        """Drop what has no answer."""
+        for group in list(self._attempts):
+            end_later(self._attempts.pop(group).client)
+
+    def commit(self, group: str, offsets: list[TopicPartition]) -> bool:
+        """Commit offsets of a group without members. False: it has some, so the broker refuses.
+
+        Raises ClusterAway or PartitionError.
+        """
+        self._end_earlier(group)
+        attempt = self._attempts[group] = _Attempt(self._cluster, group, offsets)
+        if not attempt.wait(ANSWER_TIMEOUT):
+            raise self._late(group)
+        del self._attempts[group]
+        attempt.client.close()
+        error = next(iter(attempt.failed or ()), None)
+        if error is None or error.code() == KafkaError.UNKNOWN_MEMBER_ID:
+            return error is None
+        text = f"the offsets of group {group} can't be committed: {error.str()}"
+        raise ClusterAway(self._cluster.alias, text) if is_away(error) else PartitionError(text)
+
+    def _end_earlier(self, group: str) -> None:
+        """End an earlier commit of the group. What became of it, the group's offsets say, which are read each round."""
+        earlier = self._attempts.get(group)
+        if earlier is None:
+            return
+        if earlier.wait(POLL):
+            earlier.client.close()
+        elif time.monotonic() - earlier.began > FORGOTTEN_AFTER:
+            end_later(earlier.client)
+        else:
+            raise self._late(group)
+        del self._attempts[group]
+
+    def _late(self, group: str) -> ClusterAway:
+        return ClusterAway(self._cluster.alias, f"the offsets of group {group} can't be committed: no answer in time")

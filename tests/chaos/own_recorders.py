@@ -1,0 +1,59 @@
+"""Recorders of rows that need another service or another topic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from tests.chaos.arena import Arena
+from tests.chaos.recorder import Recorder
+from tests.checker.checker import Violation
+from tests.checker.compacted import check_compacted
+from tests.checker.history import History
+from tests.harness.load import keyed
+from tests.harness.pair import Pair
+
+
+class OwnServiceRecorder(Recorder):
+    """Of a service with a configuration of its own, which stands in place of the arena's until the end."""
+
+    def __init__(self, arena: Arena, pair: Pair, **flow: Any) -> None:
+        self._arena, self._flow = arena, flow
+        assert arena.service.terminate() == 0, arena.service.tail()
+        super().__init__(pair)
+        self.start_service()
+
+    def start_service(self, wait: bool = True) -> None:
+        """Start it, for the first time or again, and wait for its plan unless told otherwise."""
+        service = self._arena.start_service(pair=self.pair, **self._flow)
+        if wait:
+            service.await_plan()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        code = self._arena.service.terminate()
+        self._arena.start_service().await_plan()
+        assert code == 0 or error is not None, f"exit code {code}"
+
+
+class CompactedRecorder(Recorder):
+    """Of a compacted topic: a few keys that come again and again, and tombstones."""
+
+    make = staticmethod(keyed)
+
+    def __init__(self, pair: Pair) -> None:
+        # The lag, for the concurrent reader has to see all records before the target's compaction removes them.
+        lag = {"min_compaction_lag_ms": 3_000}
+        super().__init__(pair, cleanup_policy="compact", segment_ms=500, min_cleanable_dirty_ratio=0.01, **lag)
+
+    def finish(self) -> list[History]:
+        """As Recorder's. How many records are before a position nobody can tell here: samples show nothing."""
+        return [replace(history, samples=[]) for history in super().finish()]
+
+    @staticmethod
+    def judge(history: History) -> list[Violation]:
+        """As Recorder's; of compacted topics other things are asked."""
+        return check_compacted(history)

@@ -1,0 +1,85 @@
+"""What has to hold of a consumer group whose offsets are synced: it moves over without a gap, and without repetition.
+
+The judge knows nothing of how offsets are translated: it looks which records stand before an offset.
+
+I10: at no moment does a group's offset on the target come after a record that the group has not read on the source; and
+once group sync has caught up, no record that it has read comes after its offset.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+from tests.checker.checker import Violation
+from tests.checker.history import Record
+
+NEVER = 2**63  # after every offset
+
+
+class GroupSample(NamedTuple):
+    """A group in one partition at one moment."""
+
+    committed: int  # its offset on the target
+    read: int  # upstream offset: it has perhaps committed this one on the source, and none after it
+
+
+@dataclass(frozen=True, slots=True)
+class GroupHistory:
+    """A group in one partition. The last sample is that of the end, when all is copied; None: no offset has come."""
+
+    name: str
+    samples: Sequence[GroupSample]
+    last: GroupSample | None
+    read: int  # upstream offset that the group has committed last on the source
+
+
+class Placed:
+    """Where the records of a remote partition come from."""
+
+    def __init__(self, source: Mapping[tuple[object, ...], int], target: Sequence[Record]) -> None:
+        """`source` has the upstream offset of each record by its identity."""
+        known = [(record.offset, source[record.identity]) for record in target if record.identity in source]
+        self._offsets = [downstream for downstream, _ in known]
+        upstream = [each for _, each in known]
+        self._newest = [-1, *accumulate(upstream, max)]  # before each of them, and in the end
+        self._oldest = [*accumulate(reversed(upstream), min, initial=NEVER)][::-1]  # from each of them on
+
+    def newest_before(self, downstream: int) -> int:
+        """The highest upstream offset of a record before this downstream offset; -1 if there is none."""
+        return self._newest[bisect_left(self._offsets, downstream)]
+
+    def oldest_from(self, downstream: int) -> int:
+        """The lowest upstream offset of a record at this downstream offset or after it."""
+        return self._oldest[bisect_left(self._offsets, downstream)]
+
+
+def is_exact(placed: Placed, sample: GroupSample) -> bool:
+    """True if a consumer of the target goes on with the record that it would read next on the source."""
+    return placed.newest_before(sample.committed) < sample.read <= placed.oldest_from(sample.committed)
+
+
+def check_group(history: GroupHistory, placed: Placed) -> list[Violation]:
+    """All violations of a group's history; none: it is right."""
+    return [*_late(history, placed), *_in_the_end(history, placed)]
+
+
+def _late(history: GroupHistory, placed: Placed) -> Iterator[Violation]:
+    for sample in dict.fromkeys(history.samples):
+        passed_over = placed.newest_before(sample.committed)
+        if passed_over >= sample.read:
+            what = f"{history.name} passes over the record at {passed_over}, and has not read to there: {sample}"
+            yield Violation("I10", what)
+
+
+def _in_the_end(history: GroupHistory, placed: Placed) -> Iterator[Violation]:
+    if history.last is None:
+        if placed.oldest_from(0) < history.read:  # what it has read begins on the target, so its offset is known
+            yield Violation("I10", f"{history.name} has no offset on the target, and has read to {history.read}")
+    elif not is_exact(placed, history.last):
+        before, after = placed.newest_before(history.last.committed), placed.oldest_from(history.last.committed)
+        what = f"{history.name} has read to {history.read}, but stands after {before} and before {after}"
+        yield Violation("I10", f"{what}: {history.last}")

@@ -1,0 +1,31 @@
+"""Java's console consumer, which is Java's own consumer in a process that prints what it reads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+from mirror.demo.jvm import SHORT_LIVED
+from mirror.demo.kafka_jars import TOOLS, kafka_jars
+from mirror.spark.java import java
+from tests.harness.waiting import PATIENCE
+
+MAIN = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+
+
+def consume(bootstrap: str, topic: str, group: str, most: int, **properties: str) -> list[bytes]:
+    """Read `most` values of a topic as a member of the group, or as many as have come in time. It commits them.
+
+    `properties` are the consumer's, with _ for each dot.
+    """
+    options = {"bootstrap-server": bootstrap, "topic": topic, "group": group, "max-messages": str(most)}
+    options |= {"isolation-level": "read_committed", "timeout-ms": str(int(PATIENCE / 4 * 1000))}
+    # Without a logging back end, so that nothing but the values is on stdout.
+    jars = os.pathsep.join([f"{kafka_jars()}/*", f"{kafka_jars(TOOLS)}/*"])
+    command = [java(), *SHORT_LIVED, "-cp", jars, MAIN]
+    command += [part for name, value in options.items() for part in (f"--{name}", value)]
+    for name, value in properties.items():
+        command += ["--command-property", f"{name.replace('_', '.')}={value}"]
+    ended = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
+    assert ended.returncode == 0, ended.stderr.decode(errors="replace")
+    return ended.stdout.splitlines()
