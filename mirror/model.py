@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -111,3 +112,12 @@ class Position:
         if not (self.topic_id and self.remote_id):
             return None
         return self.map_end if (self.topic_id, self.remote_id) == (topic_id, remote_id) else MapEnd()
+
+
+def remote_partitions(topics: Mapping[str, Topic]) -> dict[Partition, Partition]:
+    """All partitions of these topics (by name on the source), and the remote partition of each."""
+    return {
+        Partition(name, number): Partition(topic.remote, number)
+        for name, topic in sorted(topics.items())
+        for number in range(topic.partitions)
+    }

@@ -20,7 +20,7 @@ from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.own_topic_producer import BY_KEY
 from mirror.kafka.topic_ids import KnownIds
 from mirror.logs import OnChange
-from mirror.model import Partition, Position, Topic
+from mirror.model import Partition, Position, Topic, remote_partitions
 from mirror.settings import Flow
 from mirror.target import connect_offsets
 from mirror.target.positions import Positions
@@ -58,13 +58,13 @@ class PositionWriter:
 
         Raises ClusterAway or PartitionError.
         """
-        remotes = _remotes(topics)
+        remotes = remote_partitions(topics)
         found = self._positions.hints(remotes.values(), set())
         return self._write(topics, {each: found.get(remote) for each, remote in remotes.items()})
 
     def write_settled(self, topics: Topics) -> int:
         """Wait for transactions that hold a position, then write the positions. Returns and raises as above."""
-        remotes = _remotes(topics)
+        remotes = remote_partitions(topics)
         found = self._positions.load_all(remotes.values()) if remotes else {}
         return self._write(topics, {each: found[remote] for each, remote in remotes.items()})
 
@@ -103,15 +103,6 @@ def is_ours(position: Position, topic: Topic) -> bool:
     The position of an older version has no id of the remote topic. It counts as well.
     """
     return position.topic_id == topic.topic_id != "" and position.remote_id in ("", topic.remote_id)
-
-
-def _remotes(topics: Topics) -> dict[Partition, Partition]:
-    """The remote partition of each partition."""
-    return {
-        Partition(name, number): Partition(topic.remote, number)
-        for name, topic in topics.items()
-        for number in range(topic.partitions)
-    }
 
 
 class MirrorMakerOffsets:

@@ -13,7 +13,7 @@ import click
 
 from mirror.commands.adopt import stopping, topic_reader
 from mirror.commands.hand_back import ending
-from mirror.commands.hand_back.selection import Known, Result, needed, partitions, select
+from mirror.commands.hand_back.selection import Known, Result, needed, select
 from mirror.commands.text_table import Cell, table
 from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import StatusReader
@@ -25,7 +25,7 @@ from mirror.errors import ConfigError, MirrorError
 from mirror.groups.own_topic_writer import OwnTopicWriter
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.own_topic_producer import BY_KEY
-from mirror.model import Partition, Position
+from mirror.model import Partition, Position, remote_partitions
 from mirror.service.own_topics import own_topic
 from mirror.settings import Flow
 from mirror.target import connect_offsets
@@ -100,7 +100,7 @@ class _Command:
         known = self._known(plan)
         results = select(flow, known, options.overwrite)
         if not options.dry_run:
-            results = self._write(results, known)
+            results = self._write(results)
             leader.check()  # raises if a service has been started meanwhile
             self._give_up(results, known)
         shown = sorted(results, key=lambda each: each.partition)
@@ -134,7 +134,7 @@ class _Command:
     def _known(self, plan: Plan) -> Known:
         flow, reports = self._flow, self._reports()
         there = self._target.partitions()
-        every = partitions(plan)
+        every = remote_partitions(plan.known)  # the retired ones, too
         remotes = {each: at for each, at in every.items() if at.partition < there.get(at.topic, 0)}
         positions, problems = self._positions(remotes)
         if not self._options.dry_run:
@@ -184,7 +184,7 @@ class _Command:
         records = topic_reader.read(self._flow.target, self._flow.group, self._topic)
         return connect_offsets.positions(records, self._connector, self._flow.source.alias)
 
-    def _write(self, results: Sequence[Result], known: Known) -> list[Result]:
+    def _write(self, results: Sequence[Result]) -> list[Result]:
         """Write what can be handed back, read it back, and say what has become of each partition."""
         wanted = {each.partition: each.position or 0 for each in results if each.outcome == "would be handed back"}
         self._say(f"writing {plural(len(wanted), 'position')} to {self._topic}")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from mirror.control.decisions import LOST_KINDS, Incident, doubt, explain
 from mirror.control.orders import Orders, is_paused
 from mirror.control.plan import Plan
-from mirror.model import Partition, Position
+from mirror.model import Partition, Position, remote_partitions
 from mirror.settings import Flow
 from mirror.target.connect_offsets import Recorded
 
@@ -65,18 +65,9 @@ class Known:
     orders: Orders
 
 
-def partitions(plan: Plan) -> dict[Partition, Partition]:
-    """All partitions of a plan, the retired ones included, and their remote partitions."""
-    return {
-        Partition(name, number): Partition(topic.remote, number)
-        for name, topic in sorted(plan.known.items())
-        for number in range(topic.partitions)
-    }
-
-
 def select(flow: Flow, known: Known, overwrite: bool) -> list[Result]:
     """The result of each partition. Those that can be handed back say "would be"."""
-    remotes = partitions(known.plan)
+    remotes = remote_partitions(known.plan.known)  # the retired ones, too
     found = [_choose(flow, each, remote, known, overwrite) for each, remote in remotes.items()]
     strange = [
         Result(each, None, "left alone", STAYS, said.position if not said.problem else None)
