@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from confluent_kafka import KafkaError, TopicPartition
 
@@ -21,20 +22,28 @@ class _Attempt:
 
     def __init__(self, cluster: Cluster, group: str, offsets: list[TopicPartition]) -> None:
         self.began = time.monotonic()
-        self.failed: list[KafkaError] | None = None  # None: there is no answer yet
-        self.client = group_committer(cluster, group, self._answered)
+        # The client refers to the list, and not to this object: else the garbage collector would end the client, which
+        # may take a minute, in any thread.
+        self._answers: list[list[KafkaError]] = []
+        self.client = group_committer(cluster, group, partial(_take, self._answers))
         self.client.commit(offsets=offsets, asynchronous=True)
-
-    def _answered(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
-        failed = [each.error for each in offsets if each.error is not None]
-        self.failed = failed if error is None or failed else [error]
 
     def wait(self, timeout: float) -> bool:
         """True if there is an answer, after so many seconds at most."""
         deadline = time.monotonic() + timeout
-        while self.failed is None and time.monotonic() < deadline:
+        while not self._answers and time.monotonic() < deadline:
             self.client.poll(POLL)
-        return self.failed is not None
+        return bool(self._answers)
+
+    @property
+    def error(self) -> KafkaError | None:
+        """The first one, once there is an answer."""
+        return next(iter(self._answers[0]), None)
+
+
+def _take(answers: list[list[KafkaError]], error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+    failed = [each.error for each in offsets if each.error is not None]
+    answers.append(failed if error is None or failed else [error])
 
 
 class GroupCommits:
@@ -65,7 +74,7 @@ class GroupCommits:
             raise self._late(group)
         del self._attempts[group]
         attempt.client.close()
-        error = next(iter(attempt.failed or ()), None)
+        error = attempt.error
         if error is None or error.code() == KafkaError.UNKNOWN_MEMBER_ID:
             return error is None
         text = f"the offsets of group {group} can't be committed: {error.str()}"

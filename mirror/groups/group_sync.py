@@ -232,11 +232,23 @@ class GroupSync:
         due = {p: at for p, at in wanted.items() if self._is_due(group, p, before.get(p), at, about.renew_interval)}
         if due:
             remote = self._remotes(due)
+            self._check_ids(due)
             places = [TopicPartition(*remote[p], at.offset, at.metadata) for p, at in due.items()]
             if not self._target_groups.commit(group, places):
                 return None
             self._written.update(((group, partition), time.monotonic()) for partition in due)
         return wanted
+
+    def _check_ids(self, partitions: Iterable[Partition]) -> None:
+        """Look once more, right before a commit: a round may last for seconds, and topics may be made again meanwhile.
+
+        An offset of the old topic would pass over records of the new one, and never go back. Raises PartitionError.
+        """
+        known = {self._policy.remote_topic(each.topic): self._translator.remote_id(each) for each in partitions}
+        now, _ = self._target.ids_now(known)
+        for name, remote_id in known.items():
+            if remote_id and now.get(name) != remote_id:
+                raise PartitionError(f"{name} is gone, or another topic has its name since the group round began")
 
     def _is_due(
         self, group: str, partition: Partition, before: Committed | None, wanted: Committed, renew_interval: float

@@ -136,6 +136,11 @@ class Translator:
         position = self._seen[partition].position
         return self.to_downstream(partition, position.offset if position is not None else 0)
 
+    def remote_id(self, partition: Partition) -> str:
+        """The id of the remote topic that the last refresh has found; "" if it is not known."""
+        position = self._seen[partition].position
+        return "" if position is None else position.remote_id
+
     def _untouched(self, partition: Partition, upstream: int) -> int | None:
         """The first offset, if nothing is copied yet and the group has read nothing either; else None.
 
