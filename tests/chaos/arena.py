@@ -91,6 +91,7 @@ class Arena:
             "transaction_timeout": f"{TRANSACTION_TIMEOUT}s",
             "on_data_loss": "skip",
             "on_poison_record": "skip",
+            "exclude_configs": ["compression.type"],  # row 28 sets it on the remote topic
             "groups": {"sync": True, "interval": "1s", "include": [".*-(all|half)"]},  # see groups.py
             **flow,
         }

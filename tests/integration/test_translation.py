@@ -88,7 +88,8 @@ def running(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Pair, Service]]:
     pair = Pair(source_cluster.bootstrap, target_cluster.bootstrap, "map", "map-")
-    settings = {"batch_max_records": 100, "on_data_loss": "skip"}
+    # The tests change the remote topics' configurations themselves.
+    settings = {"batch_max_records": 100, "on_data_loss": "skip", "sync_topic_configs": False}
     with pair.service(tmp_path_factory.mktemp("map"), settings) as service:
         yield pair, service
         assert service.terminate() == 0, service.tail()
