@@ -19,7 +19,7 @@ from mirror.control.plan import Plan
 from mirror.errors import ClusterAway, ForeignPlan
 from mirror.kafka.clients import internal_consumer
 from mirror.kafka.cluster import ClusterAdmin
-from mirror.kafka.renewed import Outage, end_later, finds_a_broker
+from mirror.kafka.renewed import Outage, end_later
 from mirror.kafka.topic_ids import KnownIds, TopicIds
 from mirror.model import Partition
 from mirror.settings import Flow
@@ -195,10 +195,8 @@ class ControlReader:
 
     def _poll_once(self, timeout: float) -> Message | None:
         message = self._consumer.poll(timeout)
-        if self._follow:
-            self._outage.note(message is None)
-            if self._outage.is_long() and not finds_a_broker(self._consumer, Partition(self._topic, 0)):
-                self._renew()
+        if self._follow and self._outage.has_lost(self._consumer, [Partition(self._topic, 0)], message is None):
+            self._renew()
         return message
 
     def _notice(self, topic_id: str | None) -> bool:

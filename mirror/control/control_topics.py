@@ -21,7 +21,7 @@ from mirror.control.reports import Report
 from mirror.errors import ClusterAway, FlowError
 from mirror.kafka.clients import internal_consumer, is_away, is_lasting
 from mirror.kafka.own_topic_producer import OwnTopicProducer
-from mirror.kafka.renewed import Outage, end_later, finds_a_broker
+from mirror.kafka.renewed import Outage, end_later
 from mirror.model import Partition
 from mirror.settings import Flow
 from mirror.timing import RECENT_REPORTS
@@ -182,8 +182,7 @@ class StatusReader:
     def _poll(self, timeout: float) -> list[DatedReport]:
         found = []
         messages = self._consumer.consume(1000, timeout)
-        self._outage.note(not messages)
-        if self._outage.is_long() and not finds_a_broker(self._consumer, Partition(self._topic, 0)):
+        if self._outage.has_lost(self._consumer, [Partition(self._topic, 0)], not messages):
             end_later(self._consumer)
             self._consumer = internal_consumer(self._flow.target, self._flow.group)
             self._consumer.assign([TopicPartition(self._topic, 0, self._next)])

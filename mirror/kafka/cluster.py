@@ -138,18 +138,23 @@ class ClusterAdmin:
 
         With `own`, it has only the keys that were set on the topic itself. Secrets are left out.
         """
-        described: dict[str, Any] = {}
-        refused: Refusals = {}
-        for some in chunks(names, NAMES):
-            resources = [ConfigResource(ResourceType.TOPIC, name) for name in some]
-            futures = self._admin.describe_configs(resources, request_timeout=TIMEOUT)
-            described |= self._results({resource.name: future for resource, future in futures.items()}, refused)
+        described, refused = self._described_topics(names)
         itself = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         configs = {
             name: {e.name: e.value for e in entries.values() if not e.is_sensitive and (e.source == itself or not own)}
             for name, entries in described.items()
         }
         return configs, refused
+
+    def _described_topics(self, names: Iterable[str]) -> tuple[dict[str, Any], Refusals]:
+        """The ConfigEntry of each key of each topic, and the errors of topics whose configuration is not given."""
+        described: dict[str, Any] = {}
+        refused: Refusals = {}
+        for some in chunks(names, NAMES):
+            resources = [ConfigResource(ResourceType.TOPIC, name) for name in some]
+            futures = self._admin.describe_configs(resources, request_timeout=TIMEOUT)
+            described |= self._results({resource.name: future for resource, future in futures.items()}, refused)
+        return described, refused
 
     def offsets(self, asked: Mapping[Partition, OffsetSpec], stable: bool = True) -> dict[Partition, int]:
         """The offsets that `list_offsets` finds. Raises ClusterAway if it finds none at all."""

@@ -13,7 +13,7 @@ import contextlib
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -47,6 +47,11 @@ class Outage:
             return False
         self._since = None
         return True
+
+    def has_lost(self, consumer: Consumer, partitions: Iterable[Partition], silent: bool) -> bool:
+        """Take note of a poll of these partitions, `silent` if it gave nothing. True if their cluster is lost."""
+        self.note(silent)
+        return self.is_long() and not finds_a_broker(consumer, next(iter(partitions)))
 
 
 class Renewed(Generic[C]):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, ResourceType
 
-from mirror.kafka.cluster import NAMES, RECORDS, TIMEOUT, ClusterAdmin, Refusals, chunks
+from mirror.kafka.cluster import RECORDS, TIMEOUT, ClusterAdmin, Refusals, chunks
 
 SET, DELETE = AlterConfigOpType.SET, AlterConfigOpType.DELETE
 
@@ -33,12 +32,7 @@ class TopicConfigAdmin(ClusterAdmin):
 
         Secrets are left out.
         """
-        described: dict[str, Any] = {}
-        refused: Refusals = {}
-        for some in chunks(names, NAMES):
-            resources = [ConfigResource(ResourceType.TOPIC, name) for name in some]
-            futures = self._admin.describe_configs(resources, request_timeout=TIMEOUT)
-            described |= self._results({resource.name: future for resource, future in futures.items()}, refused)
+        described, refused = self._described_topics(names)
         itself = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
         return {
             name: {

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from mirror.kafka import clients
 from mirror.kafka.consumed_batch import leader_epoch
-from mirror.kafka.renewed import Outage, end_later, finds_a_broker
+from mirror.kafka.renewed import Outage, end_later
 from mirror.kafka.throttling import Throttle
 from mirror.kafka.topic_ids import TopicIds
 from mirror.model import Partition, Position, Topic
@@ -124,8 +124,7 @@ class Fetcher(Generic[F]):
         # `consume` waits until it has all it was asked for: a lone record must come through `poll`.
         first = self._consumer.poll(POLL_TIMEOUT)
         messages = [first, *self._consumer.consume(POLL_MAX, 0)] if first is not None else []
-        self._outage.note(not messages and bool(self._taken))
-        if self._outage.is_long() and not finds_a_broker(self._consumer, next(iter(self._taken))):
+        if self._outage.has_lost(self._consumer, self._taken, not messages and bool(self._taken)):
             self._renew()
         if self._topic_ids.changed:
             self._compare_ids([r for r in self.held.values() if r.partition.topic in self._topic_ids.changed])

@@ -22,7 +22,6 @@ from mirror.kafka.renewed import Renewed
 from mirror.kafka.throttling import Throttle
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
-from mirror.source import fetcher as fetching
 from mirror.source.fetcher import Fetcher, Join
 from mirror.target import positions as reading
 from mirror.target.positions import Positions
@@ -132,7 +131,7 @@ def test_records_are_fetched_on_by_another_consumer(
     proxy: NoBrokers, flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A consumer with partitions loses its cluster seldom, so here it only seems to find no broker."""
-    monkeypatch.setattr(fetching, "finds_a_broker", lambda *_: False)
+    monkeypatch.setattr(renewed, "finds_a_broker", lambda *_: False)
     name = topics.create(proxy.bootstrap, f"{ALIAS}-fetched")
     topic = Topic(f"{ALIAS}.{name}", topics.topic_id(proxy.bootstrap, name), 1, 1)
     partition = Partition(name, 0)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
+from mirror.commands.moved_partition import FOREIGN, MovedPartition
 from mirror.model import Partition, Position
 from mirror.target.connect_offsets import Recorded, Sync
 
 Outcome = Literal["adopted", "would be adopted", "left alone", "refused"]
 
 OURS = "it has a position of mirror's"
-FOREIGN = "its group has a position that mirror has not committed"
 NOT_OURS = "the flow does not mirror it, or the source does not have it"
 NOTHING = "MirrorMaker has copied nothing of it"
 
@@ -32,23 +32,14 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Result(MovedPartition):
     """What has become of one partition. What is not known is None."""
 
-    partition: Partition
-    remote: Partition | None
     outcome: Outcome
     reason: str = ""
     recorded: int | None = None  # MirrorMaker's position
     position: int | None = None  # ours
     compared: int | None = None  # records before it that are the same on both sides
-
-    def as_dict(self) -> dict[str, Any]:
-        """The result as it is printed with --json."""
-        rest = asdict(self)
-        del rest["partition"], rest["remote"]
-        names = {"topic": self.partition.topic, "partition": self.partition.partition}
-        return {**names, "remote": self.remote.topic if self.remote else None, **rest}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
+from mirror.commands.moved_partition import FOREIGN, MovedPartition
 from mirror.control.decisions import LOST_KINDS, Incident, doubt, explain
 from mirror.control.orders import Orders, is_paused
 from mirror.control.plan import Plan
@@ -18,7 +19,6 @@ Outcome = Literal["handed back", "would be handed back", "left alone", "refused"
 NOTHING = "mirror has copied nothing of it"
 STAYS = "mirror has no position of it: MirrorMaker's own stays"
 DONE = "it was handed back before"
-FOREIGN = "its group has a position that mirror has not committed"
 AHEAD = (
     "MirrorMaker's own position is further: it has copied since, or mirror was told to go back; "
     "--overwrite takes mirror's"
@@ -34,22 +34,13 @@ REFUSED = "mirror was blocked, because the target refuses the next record: Mirro
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Result(MovedPartition):
     """What has become of one partition. What is not known is None."""
 
-    partition: Partition
-    remote: Partition | None
     outcome: Outcome
     reason: str = ""
     recorded: int | None = None  # MirrorMaker's position as it was
     position: int | None = None  # ours
-
-    def as_dict(self) -> dict[str, Any]:
-        """The result as it is printed with --json."""
-        rest = asdict(self)
-        del rest["partition"], rest["remote"]
-        names = {"topic": self.partition.topic, "partition": self.partition.partition}
-        return {**names, "remote": self.remote.topic if self.remote else None, **rest}
 
 
 @dataclass(frozen=True, slots=True)

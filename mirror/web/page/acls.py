@@ -5,8 +5,8 @@ from __future__ import annotations
 from xml.etree.ElementTree import Element
 
 from mirror.status.acl_overview import AclsView, AclView
-from mirror.text import count, duration, plural
-from mirror.web.page.markup import table, tag
+from mirror.text import duration, plural
+from mirror.web.page.markup import Child, folded, tag
 
 ACLS_MAX = 200  # rows; /status has all of them
 _HEADS = ("ACL on the source", "on the target", "because")
@@ -19,15 +19,12 @@ def acls(flow: str, view: AclsView | None, now: float, opened: frozenset[str]) -
         return None
     more = len(view.acls) - ACLS_MAX
     found = f"compared {duration(max(0.0, now - view.at))} ago"
-    return tag(
-        "details",
-        tag("summary", tag("b", plural(len(view.acls), "ACL")), " not copied as on the source, ", tag("small", found)),
-        tag("div", table(_HEADS, map(_row, view.acls[:ACLS_MAX])), class_="scroll"),
-        tag("p", f"and {count(more)} more") if more > 0 else None,
-        class_="groups",
-        id=key,
-        open=key in opened,
-    )
+    summary: list[Child] = [
+        tag("b", plural(len(view.acls), "ACL")),
+        " not copied as on the source, ",
+        tag("small", found),
+    ]
+    return folded(key, opened, summary, _HEADS, [_row(each) for each in view.acls[:ACLS_MAX]], more)
 
 
 def _row(view: AclView) -> Element:

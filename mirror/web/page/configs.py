@@ -5,8 +5,8 @@ from __future__ import annotations
 from xml.etree.ElementTree import Element
 
 from mirror.status.config_overview import ConfigsView, ConfigView
-from mirror.text import count, duration, plural
-from mirror.web.page.markup import table, tag
+from mirror.text import duration, plural
+from mirror.web.page.markup import Child, folded, tag
 
 CONFIGS_MAX = 200  # rows; /status has all topics
 _HEADS = ("topic", "remote topic", "to be changed", "why it is not in step")
@@ -19,20 +19,12 @@ def configs(flow: str, view: ConfigsView | None, now: float, opened: frozenset[s
         return None
     more = len(view.topics) - CONFIGS_MAX
     found = f"compared {duration(max(0.0, now - view.at))} ago"
-    return tag(
-        "details",
-        tag(
-            "summary",
-            tag("b", plural(len(view.topics), "topic configuration")),
-            " not in step, ",
-            tag("small", found),
-        ),
-        tag("div", table(_HEADS, map(_row, view.topics[:CONFIGS_MAX])), class_="scroll"),
-        tag("p", f"and {count(more)} more") if more > 0 else None,
-        class_="groups",
-        id=key,
-        open=key in opened,
-    )
+    summary: list[Child] = [
+        tag("b", plural(len(view.topics), "topic configuration")),
+        " not in step, ",
+        tag("small", found),
+    ]
+    return folded(key, opened, summary, _HEADS, [_row(each) for each in view.topics[:CONFIGS_MAX]], more)
 
 
 def _row(topic: ConfigView) -> Element:

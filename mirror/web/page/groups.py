@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element
 
 from mirror.status.group_overview import GroupsView, GroupView
 from mirror.text import count, duration, plural
-from mirror.web.page.markup import table, tag
+from mirror.web.page.markup import Child, folded, tag
 
 GROUPS_MAX = 200  # rows; /status has all groups
 _HEADS = ("group", "lag on the source", "partitions", "not exact, because")
@@ -22,15 +22,8 @@ def groups(flow: str, view: GroupsView | None, now: float, opened: frozenset[str
     inexact = sum(bool(group.reasons) for group in ordered)
     done = "synced" if view.synced else "translated"
     found = f"{done} {duration(max(0.0, now - view.at))} ago" + (f", {inexact} not exact everywhere" if inexact else "")
-    return tag(
-        "details",
-        tag("summary", tag("b", plural(len(ordered), "consumer group")), " ", tag("small", found)),
-        tag("div", table(_HEADS, map(_row, ordered[:GROUPS_MAX])), class_="scroll"),
-        tag("p", f"and {count(more)} more") if more > 0 else None,
-        class_="groups",
-        id=key,
-        open=key in opened,
-    )
+    summary: list[Child] = [tag("b", plural(len(ordered), "consumer group")), " ", tag("small", found)]
+    return folded(key, opened, summary, _HEADS, [_row(each) for each in ordered[:GROUPS_MAX]], more)
 
 
 def _row(group: GroupView) -> Element:

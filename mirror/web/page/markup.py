@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from xml.etree.ElementTree import Element, tostring
+
+from mirror.text import count
 
 Child = Element | str | None
 
@@ -32,6 +34,21 @@ def table(heads: Sequence[str], rows: Iterable[Element], **attributes: str) -> E
     """A table with these column headings; `rows` are tr elements."""
     head = tag("tr", *(tag("th", text, scope="col") for text in heads))
     return tag("table", tag("thead", head), tag("tbody", *rows), **attributes)
+
+
+def folded(
+    key: str, opened: Container[str], summary: Sequence[Child], heads: Sequence[str], rows: Sequence[Element], more: int
+) -> Element:
+    """A table under a summary, closed until somebody opens it. `more` rows are left out: /status has them."""
+    return tag(
+        "details",
+        tag("summary", *summary),
+        tag("div", table(heads, rows), class_="scroll"),
+        tag("p", f"and {count(more)} more") if more > 0 else None,
+        class_="groups",
+        id=key,
+        open=key in opened,
+    )
 
 
 def document(root: Element) -> bytes:

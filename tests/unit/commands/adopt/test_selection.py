@@ -9,7 +9,8 @@ import pytest
 from mirror.clock import Clock
 from mirror.commands.adopt import stopping
 from mirror.commands.adopt.committing import position
-from mirror.commands.adopt.selection import FOREIGN, NOT_OURS, NOTHING, OURS, Candidate, Known, select
+from mirror.commands.adopt.selection import NOT_OURS, NOTHING, OURS, Candidate, Known, select
+from mirror.commands.moved_partition import FOREIGN
 from mirror.control.decisions import doubt, explain
 from mirror.model import Partition, Position, Topic
 from mirror.target.connect_offsets import Recorded, Sync

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mirror.commands import moved_partition
 from mirror.commands.hand_back import selection
 from mirror.commands.hand_back.selection import Known, Result, needed, select
 from mirror.control.decisions import Incident
@@ -39,7 +40,7 @@ def test_a_position_is_handed_back() -> None:
         ({"positions": {HERE: None}}, "left alone", selection.NOTHING),
         ({"positions": {HERE: None}, "recorded": {HERE: Recorded(5)}}, "left alone", selection.STAYS),
         ({"positions": {HERE: AT_7.handed_back("remote-1")}}, "left alone", selection.DONE),
-        ({"positions": {HERE: Position(7, "")}}, "refused", selection.FOREIGN),
+        ({"positions": {HERE: Position(7, "")}}, "refused", moved_partition.FOREIGN),
         ({"positions": {HERE: replace(AT_7, topic_id="source-0")}}, "refused", "was deleted"),
         ({"positions": {HERE: replace(AT_7, remote_id="remote-0")}}, "refused", "not the topic that had the copy"),
         ({"positions": {HERE: None}, "reported": {HERE: AT_7}}, "refused", "is gone"),
