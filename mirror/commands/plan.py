@@ -24,7 +24,7 @@ from mirror.model import Partition, Position, Topic
 from mirror.naming import LeftOut, ReplicationPolicy, matches_nothing, some_of
 from mirror.service.topic_monitor import ANY_TIME, Changes, TopicMonitor
 from mirror.settings import Flow, Suspicion
-from mirror.target.positions import Positions
+from mirror.target.position_reader import PositionReader
 from mirror.target.remote_records import with_records
 from mirror.target.timestamps import KEEP, REASON
 from mirror.task.position_ledger import Start
@@ -93,7 +93,7 @@ def dry_run(flow: Flow, suspicions: Sequence[Suspicion] = ()) -> DryRun:
     topics = merge_initial(_topics(flow, changes, source, plan), plan)
     wanted = {Partition(name, n): topic for name, topic in topics.items() for n in range(topic.partitions)}
     reported = _reported(flow, changes, wanted)
-    with closing(Positions(flow.target, flow.group, flow.control_topic)) as positions:
+    with closing(PositionReader(flow.target, flow.group, flow.control_topic)) as positions:
         starts = find_starts(flow, positions, clients.admin(flow.source), wanted, lambda: reported)
     ends = source.offsets(dict.fromkeys(wanted, OffsetSpec.latest()))
     firsts = source.offsets(dict.fromkeys(wanted, OffsetSpec.earliest()))

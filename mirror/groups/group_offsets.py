@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from mirror.errors import ClusterAway, PartitionError
-from mirror.kafka.clients import is_away, position_reader
+from mirror.kafka.clients import group_reader, is_away
 from mirror.model import Partition
 from mirror.settings import Cluster
 
@@ -34,7 +34,7 @@ def offsets_of(
     """
     if not names:
         return {}, {}
-    with closing(position_reader(cluster, group, "read_uncommitted")) as reader:
+    with closing(group_reader(cluster, group, "read_uncommitted")) as reader:
         found = _asked(cluster, group, reader, [TopicPartition(*name) for name in names.values()])
     at = {(each.topic, each.partition): each for each in found}
     known = {p: at[name] for p, name in names.items() if name in at}

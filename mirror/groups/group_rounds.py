@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
+from mirror.control.leader_thread import LeaderThread
 from mirror.errors import MirrorError
 from mirror.groups.checkpoint_writer import CheckpointWriter
 from mirror.groups.group_sync import GroupOffset, GroupSync
-from mirror.groups.leader_thread import LeaderThread
 from mirror.kafka.renewed import Outage
 from mirror.logs import OnChange
 from mirror.settings import Flow

@@ -9,9 +9,9 @@ import time
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.admin import NewTopic
 
+from mirror.control.leader_thread import LeaderThread
 from mirror.errors import ClusterAway
 from mirror.groups.heartbeats import Heartbeat
-from mirror.groups.leader_thread import LeaderThread
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.own_topic_producer import OwnTopicProducer
 from mirror.logs import OnChange

@@ -12,8 +12,8 @@ from contextlib import closing
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import OffsetSpec
 
+from mirror.control.leader_thread import LeaderThread
 from mirror.errors import MirrorError
-from mirror.groups.leader_thread import LeaderThread
 from mirror.groups.offset_map_reader import OffsetMapReader
 from mirror.groups.own_topic_writer import OwnTopicWriter
 from mirror.kafka.cluster import NAMES, ClusterAdmin, chunks

@@ -13,8 +13,8 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 
+from mirror.control.leader_thread import LeaderThread
 from mirror.errors import MirrorError
-from mirror.groups.leader_thread import LeaderThread
 from mirror.groups.own_topic_writer import OwnTopicWriter
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.own_topic_producer import BY_KEY
@@ -23,7 +23,7 @@ from mirror.logs import OnChange
 from mirror.model import Partition, Position, Topic, remote_partitions
 from mirror.settings import Flow
 from mirror.target import connect_offsets
-from mirror.target.positions import Positions
+from mirror.target.position_reader import PositionReader
 from mirror.text import BUG
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class PositionWriter:
         self._topic = flow.connect_offsets_topic
         self._flow = flow
         self._target = ClusterAdmin(flow.target)
-        self._positions = Positions(flow.target, flow.group, flow.control_topic)
+        self._positions = PositionReader(flow.target, flow.group, flow.control_topic)
         self._writer = OwnTopicWriter(flow.target, self._topic, BY_KEY)
         self._known = KnownIds()
         self._written: dict[Partition, Position] = {}

@@ -27,7 +27,7 @@ from mirror.model import Partition, Position
 from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
 from mirror.target.offset_map import Copied
-from mirror.target.positions import Positions
+from mirror.target.position_reader import PositionReader
 from mirror.target.timestamps import CLEANUP
 
 TIMEOUT = 20.0  # seconds without an answer
@@ -77,7 +77,7 @@ class Translator:
         self._policy = ReplicationPolicy.of(flow)
         self._target = ClusterAdmin(flow.target)
         self._map = OffsetMapReader(flow, PartitionMap)
-        self._positions = Positions(flow.target, flow.group, flow.control_topic)
+        self._positions = PositionReader(flow.target, flow.group, flow.control_topic)
         self._counter = RecordCounter(flow)
         self._counted: dict[tuple[Partition, Count], tuple[list[int], int]] = {}  # since the last refresh
         self._seen: dict[Partition, _Seen] = {}

@@ -154,7 +154,7 @@ def batch_reader(flow: Flow) -> Consumer:
     return Consumer(config, logger=LIBRDKAFKA)
 
 
-def position_reader(cluster: Cluster, group: str, isolation: str) -> Consumer:
+def group_reader(cluster: Cluster, group: str, isolation: str) -> Consumer:
     """A consumer that only reads committed offsets of `group`; with read_committed, stable ones (KIP-447).
 
     It is not an admin client, because librdkafka's `ListConsumerGroupOffsets` dereferences a null pointer when the

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass
 from typing import ClassVar
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 
 FORMAT = "mirror"
 RETRY_DELAY = 1.0  # seconds; Spark itself starts a failed task again at once
+AWAY_ATTEMPTS = 10  # of a task that does not reach a cluster, every tenth failure is a warning
 Offset = dict[str, int]
 
 
@@ -134,9 +136,13 @@ class EpochReader(DataSourceStreamReader):
             return
         except Exception as error:
             # Spark starts the task again without logging the reason.
+            context = TaskContext.get()
+            attempt = context.attemptNumber() if context is not None else 0
             away = isinstance(error, MirrorError) and error.away
             where = {"flow": self._flow.name, "slice": partition.index, "reason": f"{type(error).__name__}: {error}"}
-            log.log(logging.DEBUG if away else logging.WARNING, "task failed and starts again", extra=where)
+            # As a rule the leader finds the cluster away as well, and says so. But it may have another way to it.
+            quiet = away and (attempt + 1) % AWAY_ATTEMPTS != 0
+            log.log(logging.DEBUG if quiet else logging.WARNING, "task failed and starts again", extra=where)
             time.sleep(RETRY_DELAY)
             raise
         for receipt in receipts:

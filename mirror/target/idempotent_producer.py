@@ -13,7 +13,7 @@ from mirror.errors import OutcomeUnknown, PartitionError, RecordsRefused
 from mirror.kafka.clients import idempotent_properties, is_away, is_lasting
 from mirror.kafka.throttling import Throttle
 from mirror.settings import Flow
-from mirror.target.positions import Positions
+from mirror.target.position_reader import PositionReader
 from mirror.target.transactional_producer import POLL_TIMEOUT, REFUSED, Disturbances, await_deliveries, calling_back
 
 Delivered = Callable[[KafkaError | None, Message], None]
@@ -62,7 +62,7 @@ class IdempotentProducer:
 
     suspect = False  # its retries are idempotent, whatever happens to connections
 
-    def __init__(self, flow: Flow, positions: Positions, throttle: Throttle) -> None:
+    def __init__(self, flow: Flow, positions: PositionReader, throttle: Throttle) -> None:
         self._timeout = flow.transaction_timeout
         self._positions = positions
         self._deliveries = Deliveries()

@@ -13,13 +13,13 @@ from confluent_kafka import Consumer, KafkaException
 from mirror.clock import Clock
 from mirror.control.plan import RENEW_INTERVAL
 from mirror.errors import ClusterAway, MirrorError, ProducerFenced
-from mirror.kafka.clients import position_reader
+from mirror.kafka.clients import group_reader
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.throttling import Throttles
 from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Partition, Topic
 from mirror.settings import Flow
-from mirror.target.positions import Positions, to_commit
+from mirror.target.position_reader import PositionReader, to_commit
 from mirror.target.transaction_session import TransactionSession
 from mirror.target.transactional_producer import TransactionalProducer
 from mirror.text import BUG
@@ -97,8 +97,8 @@ def renew(flow: Flow, topics: Mapping[str, Topic]) -> Iterator[Partition]:
     if not wanted:
         return
     with (
-        closing(Positions(flow.target, flow.group, flow.control_topic)) as positions,
-        closing(position_reader(flow.target, flow.group, "read_committed")) as member,
+        closing(PositionReader(flow.target, flow.group, flow.control_topic)) as positions,
+        closing(group_reader(flow.target, flow.group, "read_committed")) as member,
     ):
         for partition, topic in wanted:
             problem = ""
@@ -115,7 +115,7 @@ def renew(flow: Flow, topics: Mapping[str, Topic]) -> Iterator[Partition]:
                 yield partition
 
 
-def _renew(flow: Flow, partition: Partition, topic: Topic, positions: Positions, member: Consumer) -> None:
+def _renew(flow: Flow, partition: Partition, topic: Topic, positions: PositionReader, member: Consumer) -> None:
     if not flow.exactly_once:
         found = positions.load(topic.remote, partition.partition)
         if found is not None:

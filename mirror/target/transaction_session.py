@@ -23,7 +23,7 @@ from mirror.target.dead_letters import dead_letter
 from mirror.target.idempotent_producer import IdempotentProducer
 from mirror.target.offset_map import EVERY, Copied, MapMarks, end_after, entries
 from mirror.target.offset_syncs import OffsetSync, SyncMarks
-from mirror.target.positions import to_commit
+from mirror.target.position_reader import to_commit
 from mirror.target.transactional_producer import TransactionalProducer
 
 UNINTERRUPTED = 1_000  # most records that are queued before other threads of the process may run
@@ -231,10 +231,8 @@ class TransactionSession:
         """The error, with the name of the own topic that may be missing if that is the cause: librdkafka's has none."""
         topic = self._beside or next(iter(self._gone), "")
         if topic and not isinstance(error, RecordsRefused):
-            text = (
-                f"{topic} takes no record: {self._gone.get(topic, error)}; the leader makes it again if it is missing"
-            )
-            error.args = (text,)
+            reason = self._gone.get(topic, error)
+            error.args = (f"{topic} takes no record: {reason}; the flow leader makes it again if it is missing",)
         return error
 
     def _produce(self, batch: ConsumedBatch, chosen: Sequence[int], downstream: dict[int, int]) -> int:

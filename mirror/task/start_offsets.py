@@ -10,13 +10,13 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from mirror.kafka.cluster import list_offsets
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
-from mirror.target.positions import Positions
+from mirror.target.position_reader import PositionReader
 from mirror.task.position_ledger import Start
 
 
 def find_starts(
     flow: Flow,
-    positions: Positions,
+    positions: PositionReader,
     source: AdminClient,
     joining: Mapping[Partition, Topic],
     reports: Callable[[], Mapping[Partition, Position]],

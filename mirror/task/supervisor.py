@@ -120,7 +120,7 @@ class Supervisor(threading.Thread):
         for partition, copier in list(self._resting.items()):
             if _is_over(copier, wanted) or not self._plan.is_paused(partition):
                 self._release(self._resting.pop(partition))
-                log.info("partition not paused any more", extra=self._where(copier))
+                log.info("partition resumed", extra=self._where(copier))
         self._let_go()
         if self._orders is not self._plan.orders:  # report now: an operator is waiting for the acknowledgement
             self._orders = self._plan.orders

@@ -18,7 +18,7 @@ from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.throttling import Throttles
 from mirror.settings import Flow
 from mirror.source.fetcher import BUFFER_RECORDS, Fetcher
-from mirror.target.positions import Positions
+from mirror.target.position_reader import PositionReader
 from mirror.task.copier import RecordCopier
 from mirror.task.events import LetGo
 from mirror.task.producer_budget import ProducerBudget
@@ -51,7 +51,7 @@ class SliceTask:
         throttles = Throttles(flow)
         self._fetcher: Fetcher[RecordCopier] = Fetcher(flow, throttles.source)
         self._threads = TransactionThreads(flow, self._fetcher.progress)
-        self._positions = Positions(flow.target, flow.group, flow.control_topic)
+        self._positions = PositionReader(flow.target, flow.group, flow.control_topic)
         self._writer = ControlWriter(flow)
         self._control = ControlReader(flow, follow=True)
         self._plan = SlicePlan(flow, self._control, leader, index, count, identity)
@@ -83,7 +83,9 @@ class SliceTask:
             self._control.read_to_end()
             if self._control.plan is None:  # there was one, or nobody would have started us
                 where = f"flow {self._flow.name}: {self._flow.control_topic}"
-                raise FlowError(f"{where} has no plan, it must have been deleted: the leader writes the plan again")
+                raise FlowError(
+                    f"{where} has no plan, it must have been deleted: the flow leader writes the plan again"
+                )
             if not self._plan.is_current:
                 return []
             self._claimant.claim()

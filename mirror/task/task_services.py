@@ -12,7 +12,7 @@ from mirror.kafka.throttling import Throttles
 from mirror.model import Partition
 from mirror.settings import Flow
 from mirror.source.fetcher import Seek
-from mirror.target.positions import Positions
+from mirror.target.position_reader import PositionReader
 from mirror.task.producer_budget import ProducerBudget
 from mirror.task.scheduler import Steps
 
@@ -51,7 +51,7 @@ class TaskServices:
 
     flow: Flow
     plan: Plan
-    positions: Positions
+    positions: PositionReader
     source: ClusterAdmin
     throttles: Throttles
     group_metadata: bytes

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from mirror.control.leader_thread import LeaderThread
 from mirror.errors import MirrorError
-from mirror.groups.leader_thread import LeaderThread
 from mirror.logs import OnChange
 from mirror.model import Topic
 from mirror.naming import some_of

@@ -94,7 +94,7 @@ def _patch_renewal(module: ModuleType) -> None:
 
 
 def _patch_positions(module: ModuleType) -> None:
-    positions = module.Positions
+    positions = module.PositionReader
     positions.commit = _around(positions.commit, "before-position", None)
 
 
@@ -104,7 +104,7 @@ def _patch_source(module: ModuleType) -> None:
 
 
 PATCHES = {
-    "mirror.target.positions": _patch_positions,
+    "mirror.target.position_reader": _patch_positions,
     "mirror.target.transactional_producer": _patch_producer,
     "mirror.target.transaction_session": _patch_session,
     "mirror.target.position_renewal": _patch_renewal,

@@ -25,7 +25,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from tests.harness import processes
+from tests.harness import processes, stacks
 from tests.harness.waiting import PATIENCE, TooLate, until
 
 FETCH_WAIT = 0.5  # seconds, librdkafka's fetch.wait.max.ms
@@ -228,6 +228,8 @@ class Service:
             raise
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if error is not None:
+            print(stacks.shown(self.processes()))
         self.close()
         if error is not None:
             print(f"--- log of {self.file.name}\n{self.tail(200)}")

@@ -23,8 +23,8 @@ from mirror.kafka.throttling import Throttle
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.source.fetcher import Fetcher, Join
-from mirror.target import positions as reading
-from mirror.target.positions import Positions
+from mirror.target import position_reader as reading
+from mirror.target.position_reader import PositionReader
 from mirror.task.copier import RecordCopier
 from mirror.task.position_ledger import Start
 from tests.harness import topics
@@ -115,7 +115,7 @@ def test_admin_requests_succeed_again(proxy: NoBrokers, flow: Flow) -> None:
 
 
 def test_positions_are_read_again(proxy: NoBrokers, flow: Flow) -> None:
-    with closing(Positions(flow.target, flow.group, BARRIER)) as positions:
+    with closing(PositionReader(flow.target, flow.group, BARRIER)) as positions:
 
         def read() -> bool:
             with suppress(MirrorError):

@@ -20,7 +20,7 @@ from mirror.kafka.cluster import ClusterAdmin, list_offsets
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Cluster
 from mirror.source import loss_detection
-from mirror.target.positions import Positions, to_commit
+from mirror.target.position_reader import PositionReader, to_commit
 from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Made
@@ -86,7 +86,7 @@ def test_a_take_over_asks_the_leader_of_now(cut_source: LocalCluster) -> None:
     topic, last = f"{ALIAS}-moved", cut_source.brokers[-1]
     wanted = NewTopic(topic, 1, replica_assignment=[[last.node, 1]])
     topics.admin(cut_source.bootstrap).create_topics([wanted])[topic].result(30)
-    positions = Positions(Cluster(ALIAS, {"bootstrap.servers": cut_source.bootstrap}, {}, {}), ALIAS, topic)
+    positions = PositionReader(Cluster(ALIAS, {"bootstrap.servers": cut_source.bootstrap}, {}, {}), ALIAS, topic)
 
     def settled() -> bool:
         with contextlib.suppress(ClusterAway, PartitionError):
@@ -141,7 +141,7 @@ def test_a_coordinator_that_was_deposed_is_not_believed(cut_source: LocalCluster
             producer.send_offsets_to_transaction([position], consumer.consumer_group_metadata(), 60)
             producer.commit_transaction(60)
 
-    with contextlib.closing(Positions(cluster, group, barrier)) as positions:
+    with contextlib.closing(PositionReader(cluster, group, barrier)) as positions:
         commit(100)
         until("the position", lambda: positions.load(topic, 0) == Position(100, "id"))
         last.pause()

@@ -22,7 +22,7 @@ from mirror.decode import Malformed
 from mirror.model import Partition, Position, Topic
 from mirror.status.flow_status import FlowStatus
 from mirror.status.overview import overview
-from mirror.target.positions import from_committed
+from mirror.target.position_reader import from_committed
 from mirror.web.metrics import Metrics
 from tests.unit.control.test_reports import report
 

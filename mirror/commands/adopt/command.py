@@ -26,7 +26,7 @@ from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
 from mirror.target import connect_offsets
 from mirror.target.connect_offsets import Sync, Written
-from mirror.target.positions import Positions
+from mirror.target.position_reader import PositionReader
 from mirror.text import plural
 
 
@@ -137,7 +137,7 @@ class _Command:
         remote = {each: Partition(policy.remote_topic(each.topic), each.partition) for each in partitions}
         there = self._target.partitions()
         existing = frozenset(each for each in remote.values() if each.partition < there.get(each.topic, 0))
-        with closing(Positions(flow.target, flow.group, flow.control_topic)) as positions:
+        with closing(PositionReader(flow.target, flow.group, flow.control_topic)) as positions:
             hints = positions.hints(existing)
         ends = stopping.stable_ends if self._options.dry_run else stopping.settled_ends
         return Known(

@@ -12,13 +12,13 @@ from mirror.clock import Clock
 from mirror.commands.adopt.selection import OURS, Outcome, Result
 from mirror.control.decisions import chosen
 from mirror.errors import MirrorError
-from mirror.kafka.clients import position_reader
+from mirror.kafka.clients import group_reader
 from mirror.kafka.throttling import Throttles
 from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Partition, Position, Topic
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
-from mirror.target.positions import Positions, to_commit
+from mirror.target.position_reader import PositionReader, to_commit
 from mirror.target.transaction_session import TransactionSession
 from mirror.target.transactional_producer import TransactionalProducer
 
@@ -52,8 +52,8 @@ def commit(
     TopicMonitor(flow).ensure_internal_topics()  # loading a position needs the control topic
     results = []
     with (
-        closing(Positions(flow.target, flow.group, flow.control_topic)) as positions,
-        closing(position_reader(flow.target, flow.group, "read_committed")) as member,
+        closing(PositionReader(flow.target, flow.group, flow.control_topic)) as positions,
+        closing(group_reader(flow.target, flow.group, "read_committed")) as member,
     ):
         for each in found:
             topic = topics[each.partition.topic]
@@ -77,7 +77,9 @@ def _outcome(reason: str) -> Outcome:
 class _One:
     """One partition."""
 
-    def __init__(self, flow: Flow, partition: Partition, topic: Topic, positions: Positions, member: Consumer) -> None:
+    def __init__(
+        self, flow: Flow, partition: Partition, topic: Topic, positions: PositionReader, member: Consumer
+    ) -> None:
         self._flow, self._partition, self._topic = flow, partition, topic
         self._positions, self._member = positions, member
         self._remote = topic.remote, partition.partition

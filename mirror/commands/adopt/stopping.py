@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from confluent_kafka.admin import OffsetSpec
 
 from mirror.errors import MirrorError, Unsupported, WireError
-from mirror.kafka.clients import position_reader
+from mirror.kafka.clients import group_reader
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.throttling import Throttles
 from mirror.model import Partition
@@ -71,7 +71,7 @@ def fence(flow: Flow, ids: Collection[str], say: Say) -> None:
     if not ids:
         return
     say(f"fencing {plural(len(ids), 'transactional id')} of MirrorMaker's tasks")
-    member = position_reader(flow.target, flow.group, "read_committed")
+    member = group_reader(flow.target, flow.group, "read_committed")
     try:
         for name in ids:
             producer = TransactionalProducer(flow, name, member.consumer_group_metadata(), Throttles(flow).target)

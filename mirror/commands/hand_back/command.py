@@ -30,7 +30,7 @@ from mirror.service.own_topics import own_topic
 from mirror.settings import Flow
 from mirror.target import connect_offsets
 from mirror.target.connect_offsets import Recorded, Written
-from mirror.target.positions import Positions, to_commit
+from mirror.target.position_reader import PositionReader, to_commit
 from mirror.text import plural
 
 NOT_READ_BACK = "it was written, but can't be read back: does somebody else write to the topic?"
@@ -201,7 +201,7 @@ class _Command:
 
     def _give_up(self, results: Sequence[Result], known: Known) -> None:
         """Mark mirror's positions as handed back. A mirror that is started later then blocks these partitions."""
-        with closing(Positions(self._flow.target, self._flow.group, self._flow.control_topic)) as positions:
+        with closing(PositionReader(self._flow.target, self._flow.group, self._flow.control_topic)) as positions:
             for each in results:
                 ours = known.positions.get(each.partition)
                 if each.outcome == "handed back" and each.remote is not None and ours is not None:

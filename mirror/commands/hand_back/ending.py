@@ -14,13 +14,13 @@ from confluent_kafka import Consumer
 from mirror.control.control_topics import StatusReader
 from mirror.control.plan import Plan
 from mirror.errors import MirrorError
-from mirror.kafka.clients import position_reader
+from mirror.kafka.clients import group_reader
 from mirror.kafka.throttling import Throttles
 from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Partition, Position
 from mirror.settings import Flow
 from mirror.status.observed import NO_SERVICE
-from mirror.target.positions import Positions
+from mirror.target.position_reader import PositionReader
 from mirror.target.transactional_producer import TransactionalProducer
 
 LEFTOVERS = 10.0  # seconds for which tasks may still report after their service was killed
@@ -57,8 +57,8 @@ def load(
     found: dict[Partition, Position | None] = {}
     problems: dict[Partition, str] = {}
     with (
-        closing(Positions(flow.target, flow.group, flow.control_topic)) as positions,
-        closing(position_reader(flow.target, flow.group, "read_committed")) as member,
+        closing(PositionReader(flow.target, flow.group, flow.control_topic)) as positions,
+        closing(group_reader(flow.target, flow.group, "read_committed")) as member,
     ):
         for partition, remote in remotes.items():
             try:
@@ -71,7 +71,7 @@ def load(
     return found, problems
 
 
-def _fence(flow: Flow, remote: Partition, positions: Positions, member: Consumer) -> None:
+def _fence(flow: Flow, remote: Partition, positions: PositionReader, member: Consumer) -> None:
     """Fence the owner, and wait until its transactions have ended."""
     name = transactional_id(flow, remote.topic, remote.partition)
     producer = TransactionalProducer(flow, name, member.consumer_group_metadata(), Throttles(flow).target)
@@ -87,7 +87,7 @@ def hints(
 ) -> tuple[dict[Partition, Position | None], dict[Partition, str]]:
     """The positions as they are committed now, without fencing anybody; otherwise as `load`."""
     refused: set[tuple[str, int]] = set()
-    with closing(Positions(flow.target, flow.group, flow.control_topic)) as positions:
+    with closing(PositionReader(flow.target, flow.group, flow.control_topic)) as positions:
         found = positions.hints(remotes.values(), refused)
     problems = {each: "the target does not tell its position" for each, at in remotes.items() if at in refused}
     return {each: found.get(at) for each, at in remotes.items()}, problems

@@ -16,7 +16,7 @@ from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
 from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
-from mirror.target.positions import Positions
+from mirror.target.position_reader import PositionReader
 from mirror.text import plural
 
 STABLE_WITHIN = 60.0  # seconds in which open transactions on the target have to end
@@ -91,7 +91,7 @@ def select(flow: Flow, topics: Collection[str]) -> Selection:
     ours = [p for p in ours if p.topic not in compacted]
     remote = {p: r for p, r in remote.items() if p.topic not in compacted}
     syncs = surviving_syncs.read(flow, _starts(source, target, remote)) if remote else {}
-    with closing(Positions(flow.target, flow.group, flow.control_topic)) as positions:
+    with closing(PositionReader(flow.target, flow.group, flow.control_topic)) as positions:
         # The order of these requests matters. Each offset sync that was read is before the first position, all records
         # before that position are before the target's ends, and all records before those ends are before the last
         # position.
@@ -188,7 +188,7 @@ def _stable_ends(target: ClusterAdmin, partitions: list[Partition]) -> dict[Part
         time.sleep(0.1)
 
 
-def _position(positions: Positions, remote: Partition, stable_end: int) -> int:
+def _position(positions: PositionReader, remote: Partition, stable_end: int) -> int:
     """The position while no transaction is pending; the source's end if that takes too long: any upper bound does."""
     deadline = time.monotonic() + POSITION_WITHIN
     while time.monotonic() < deadline:

@@ -21,7 +21,7 @@ from mirror.errors import OutcomeUnknown, PartitionError, ProducerFenced
 from mirror.model import MapEnd, Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
-from mirror.target.positions import from_committed
+from mirror.target.position_reader import from_committed
 from mirror.task import partition_take_over
 from mirror.task.copier import RecordCopier
 from mirror.task.events import LetGo, RenewalDue

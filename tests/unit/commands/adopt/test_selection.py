@@ -14,7 +14,7 @@ from mirror.commands.moved_partition import FOREIGN
 from mirror.control.decisions import doubt, explain
 from mirror.model import Partition, Position, Topic
 from mirror.target.connect_offsets import Recorded, Sync
-from mirror.target.positions import from_committed, to_commit
+from mirror.target.position_reader import from_committed, to_commit
 from mirror.task.position_ledger import PositionLedger, Start
 
 HERE, THERE = Partition("orders", 0), Partition("primary.orders", 0)

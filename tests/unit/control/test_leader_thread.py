@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from mirror import settings
+from mirror.control.leader_thread import LeaderThread
 from mirror.groups.group_rounds import GroupRounds, Round
 from mirror.groups.heartbeat_sender import HeartbeatSender
-from mirror.groups.leader_thread import LeaderThread
 from mirror.groups.map_cleaner import MapCleaner
 from mirror.groups.mirrormaker_offsets import MirrorMakerOffsets
 from mirror.model import Topic

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from mirror import decode
 from mirror.errors import ClusterAway, PartitionError, PositionUnstable
-from mirror.kafka.clients import is_away, is_lasting, position_reader
+from mirror.kafka.clients import group_reader, is_away, is_lasting
 from mirror.kafka.renewed import Renewed
 from mirror.model import MapEnd, Position
 from mirror.settings import Cluster
@@ -73,7 +73,7 @@ def from_committed(committed: TopicPartition) -> Position | None:
     return Position(committed.offset, epoch=-1 if epoch is None else epoch, **metadata)
 
 
-class Positions:
+class PositionReader:
     """Reads positions. Only a *loaded* one may be trusted; the others tell where to start looking.
 
     `barrier_topic` is a topic on the target that mirror may read; under it the group gets a position that means nothing
@@ -89,8 +89,8 @@ class Positions:
         self._lock = threading.Lock()
         self._learning = threading.Lock()
         self._learned: dict[Reader, float] = {}
-        self._stable: Reader = Renewed(lambda: position_reader(cluster, group, "read_committed"))
-        self._latest: Reader = Renewed(lambda: position_reader(cluster, group, "read_uncommitted"))
+        self._stable: Reader = Renewed(lambda: group_reader(cluster, group, "read_committed"))
+        self._latest: Reader = Renewed(lambda: group_reader(cluster, group, "read_uncommitted"))
 
     def close(self) -> None:
         """End the clients."""
@@ -126,7 +126,7 @@ class Positions:
                 return {(each.topic, each.partition): self._checked(each) for each in found}
             time.sleep(random.uniform(0, pause))  # another task's token may have been in between
             pause = min(2 * pause, 1.0)
-        why = f"{DEPOSED}; or {self._barrier} is missing, which the leader makes again"
+        why = f"{DEPOSED}; or {self._barrier} is missing, which the flow leader makes again"
         raise PositionUnstable(f"the position of {wanted[-1].topic}-{wanted[-1].partition} is told by {why}")
 
     def _is_since(self, began: int, token: str | None) -> bool:
