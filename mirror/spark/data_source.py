@@ -1,4 +1,4 @@
-"""The Spark streaming source `mirror`: a micro-batch is one epoch, each of its partitions one slice.
+"""The Spark streaming source of a flow: a micro-batch is one epoch, each of its partitions one slice.
 
 The source's "offset" is only the epoch's number; positions are on the target. An epoch lasts until the number of slices
 changes or the plan says to stop, so records never wait for Spark's micro-batches. The rows that a task yields at its
@@ -11,7 +11,7 @@ import logging
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from typing import ClassVar
 
@@ -29,7 +29,8 @@ from mirror.task.task import SliceTask
 
 log = logging.getLogger(__name__)
 
-FORMAT = "mirror"
+WARM_UP = "mirror-warm-up"
+RECEIPT = "slice INT, topic STRING, partition INT, remote_topic STRING, position BIGINT, records BIGINT, state STRING"
 RETRY_DELAY = 1.0  # seconds; Spark itself starts a failed task again at once
 AWAY_ATTEMPTS = 10  # of a task that does not reach a cluster, every tenth failure is a warning
 Offset = dict[str, int]
@@ -45,39 +46,56 @@ class SlicePartition(InputPartition):
 
 
 class MirrorDataSource(DataSource):
-    """`spark.readStream.format("mirror").option("flow", "primary->backup")`, once `bound` to a run's settings."""
+    """The source of one flow, once it is `bound` to the flow and its run."""
 
-    flows: ClassVar[Mapping[str, Flow]]
+    format: ClassVar[str]
+    flow: ClassVar[Flow]
     leader: ClassVar[str]
     log: ClassVar[Log]
 
     @classmethod
     def name(cls) -> str:
         """The format's name."""
-        return FORMAT
+        return cls.format
 
     def schema(self) -> str:
         """The schema of a receipt: see task.Receipt."""
-        return (
-            "slice INT, topic STRING, partition INT, remote_topic STRING, position BIGINT, records BIGINT, state STRING"
-        )
+        return RECEIPT
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
-        """The reader of the flow that the option names."""
-        return EpochReader(self.flows[self.options["flow"]], self.leader, self.log)
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of nothing, with as many tasks as the option `tasks` says."""
-        return WarmUp(int(self.options["tasks"]))
+        """The reader of the flow."""
+        return EpochReader(self.flow, self.leader, self.log)
 
 
-def bound(flows: Mapping[str, Flow], leader: str, log: Log) -> type[DataSource]:
-    """The source class for one run.
+def bound(name: str, flow: Flow, leader: str, log: Log) -> type[DataSource]:
+    """The source class of a flow for one run, which Spark knows as the format `name`.
 
     Settings hold secrets. As attributes of a class that is made here they travel inside its pickle; as options they
     would be visible in Spark's plans and UI.
+
+    Each flow has a class of its own. Spark keeps a map of variables for each class, and two queries that use the same
+    one write to it at the same time. A map that is damaged in this way fails every task of all flows, for ever.
     """
-    return type("BoundMirrorDataSource", (MirrorDataSource,), {"flows": flows, "leader": leader, "log": log})
+    return type(
+        "BoundMirrorDataSource", (MirrorDataSource,), {"format": name, "flow": flow, "leader": leader, "log": log}
+    )
+
+
+class WarmUpDataSource(DataSource):
+    """A source of nothing, with as many tasks as the option `tasks` says."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return WARM_UP
+
+    def schema(self) -> str:
+        """The schema of a receipt, of which there is none."""
+        return RECEIPT
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """The reader with its tasks."""
+        return WarmUp(int(self.options["tasks"]))
 
 
 class WarmUp(DataSourceReader):

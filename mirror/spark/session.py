@@ -22,7 +22,7 @@ from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
-from pyspark.java_gateway import launch_gateway
+from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -30,7 +30,7 @@ from mirror.errors import MirrorError
 from mirror.settings import Flow, Log
 from mirror.settings import Spark as SparkSettings
 from mirror.spark import security
-from mirror.spark.data_source import FORMAT, bound
+from mirror.spark.data_source import WARM_UP, WarmUpDataSource, bound
 from mirror.spark.home import SparkHome, spark_home
 from mirror.spark.run_directory import RunDirectory
 from mirror.spark.security import LOCAL
@@ -149,7 +149,13 @@ class SparkDriver:
         self.session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
         if not local:
             self.session.sparkContext.addPyFile(str(_package(self._directory.path)))
-        self.session.dataSource.register(bound(flows, leader, log))
+        # By flow: see data_source.bound.
+        self.formats = {name: f"mirror-{number}" for number, name in enumerate(flows)}
+        for name, flow in flows.items():
+            self.session.dataSource.register(bound(self.formats[name], flow, leader, log))
+        self.session.dataSource.register(WarmUpDataSource)
+        # Each query needs this server. PySpark starts it at the first one, and fails if two begin at the same time.
+        ensure_callback_server_started(self.session.sparkContext._gateway)  # type: ignore[no-untyped-call]
 
     def _launch(self, conf: SparkConf) -> JavaGateway:
         """Start the JVM in a session of its own: a signal to our process group must not end it before the drain."""
@@ -200,9 +206,9 @@ class SparkDriver:
 
     def warm_up(self) -> None:
         """Start Python workers while the first query is being planned: see data_source.WarmUp."""
-        # If the session is stopped meanwhile, its JVM is gone, and PySpark raises AttributeError.
-        with contextlib.suppress(Py4JError, PySparkException, ConnectionError, AttributeError):
-            self.session.read.format(FORMAT).option("tasks", str(self.slots())).load().collect()
+        # If the session is stopped meanwhile, its JVM is gone, and PySpark raises AttributeError or NameError.
+        with contextlib.suppress(Py4JError, PySparkException, ConnectionError, AttributeError, NameError):
+            self.session.read.format(WARM_UP).option("tasks", str(self.slots())).load().collect()
 
     def slots(self) -> int:
         """The number of tasks that can run at once now, on all executors."""
@@ -212,14 +218,13 @@ class SparkDriver:
 
     def start(self, flow: Flow, receipts: Callable[[DataFrame, int], None]) -> StreamingQuery:
         """Start a flow's query. `receipts` is called for each epoch, and runs it by collecting its rows."""
-        return self.query(FORMAT, flow.name, receipts)
+        return self.query(self.formats[flow.name], flow.name, receipts)
 
     def query(self, source: str, name: str, sink: Callable[[DataFrame, int], None]) -> StreamingQuery:
-        """Start a query on a registered source with the option `flow`. `sink` is called with each micro-batch."""
+        """Start a query on a registered source. `sink` is called with each micro-batch."""
         checkpoint = tempfile.mkdtemp(prefix="checkpoint-", dir=self._directory.path)
         return (
             self.session.readStream.format(source)
-            .option("flow", name)
             .load()
             .writeStream.queryName(name)
             .option("checkpointLocation", Path(checkpoint).as_uri())

@@ -1,5 +1,7 @@
 """Runs queries that fail, and that are stopped, on a Spark of the service's, and prints how each query ended.
 
+It also prints what the flows' sources share.
+
 A process of its own: a Spark session leaves settings of its own in the environment.
 """
 
@@ -12,9 +14,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, functions
 
 from mirror.settings import Log, Spark
+from mirror.spark.data_source import WARM_UP
 from mirror.spark.receipts import collected
 from mirror.spark.session import SparkDriver
 from tests.harness.waiting import until
+from tests.unit.test_naming import flow
 
 LONG = 20_000  # characters: a stack trace of Java with some causes
 SLEEPING = "java_method('java.lang.Thread', 'sleep', 600000L)"
@@ -44,12 +48,22 @@ def ending(driver: SparkDriver, sink: Callable[[DataFrame, int], None]) -> str:
         return str(error)
 
 
+def shared(driver: SparkDriver) -> int:
+    """How many of the sources have the same map of variables as another one, in the JVM."""
+    sources = driver.session._jsparkSession.sessionState().dataSourceManager()
+    names = [WARM_UP, *driver.formats.values()]
+    maps = [sources.lookupDataSource(name).dataSourceCls().envVars() for name in names]
+    java = driver.session._jvm.java.lang.System  # type: ignore[union-attr]
+    return len(maps) - len({java.identityHashCode(each) for each in maps})
+
+
 def main() -> None:
-    """Print the endings by the sinks' names."""
-    driver = SparkDriver(Spark("local[2]", {}), {}, "", Log("error", "text"), task_failures=1)
+    """Print the endings by the sinks' names, and how many sources share a map."""
+    flows = {name: flow() for name in ("one", "other")}
+    driver = SparkDriver(Spark("local[2]", {}), flows, "", Log("error", "text"), task_failures=1)
     try:
         sinks = (failing_task, hanging_task)
-        print(json.dumps({sink.__name__: ending(driver, sink) for sink in sinks}))
+        print(json.dumps({"shared": shared(driver), **{sink.__name__: ending(driver, sink) for sink in sinks}}))
     finally:
         driver.stop()
         driver.join(TIMEOUT)
