@@ -67,6 +67,7 @@ class Flow:
     exclude: tuple[str, ...]
     replication_policy: Literal["default", "identity"]
     separator: str
+    remote_topic: str | None  # the template of remote topics' names; None: as the policy says
     start: Start
     replication_factor: int  # of remote topics; -1: the target broker's default
     internal_replication_factor: int  # of mirror's own topics on the target

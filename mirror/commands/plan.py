@@ -66,6 +66,7 @@ class DryRun:
     partitions: tuple[PartitionDryRun, ...]
     replacing: tuple[str, ...]  # remote topics that replace timestamps: nothing is copied to them
     left_out: LeftOut
+    unnamed: LeftOut  # topics whose remote topic can't have its name: they are not copied
     refusals: tuple[str, ...]  # other flows that are in the way: nothing is done while they are
     warnings: tuple[str, ...]  # likely mistakes, silent flows that would be in the way, and what is not known
 
@@ -85,8 +86,8 @@ def dry_run(flow: Flow, suspicions: Sequence[Suspicion] = ()) -> DryRun:
 
     Raises ClusterAway, and PartitionError if the target refuses to give positions.
     """
-    changes = TopicMonitor(flow).changes()
-    plan, orders = _control(flow, changes)
+    plan, orders = _control(flow)
+    changes = TopicMonitor(flow).changes(plan)
     policy = ReplicationPolicy.of(flow)
     others = OtherFlows(flow).look({name: policy.remote_topic(name) for name in changes.mirrored})
     source = ClusterAdmin(flow.source)
@@ -123,6 +124,7 @@ def dry_run(flow: Flow, suspicions: Sequence[Suspicion] = ()) -> DryRun:
         tuple(partitions),
         tuple(changes.replacing),
         changes.left_out,
+        changes.unnamed,
         tuple(map(str, others.refusals)),
         (*map(str, suspicions), *_matches_nothing(flow, source), *map(str, others.warnings), *acls_unknown),
     )
@@ -200,8 +202,8 @@ def _blocked(
     return found
 
 
-def _control(flow: Flow, changes: Changes) -> tuple[Plan | None, Orders]:
-    if flow.control_topic in changes.internal:
+def _control(flow: Flow) -> tuple[Plan | None, Orders]:
+    if flow.control_topic not in ClusterAdmin(flow.target).partitions():
         return None, {}
     with closing(ControlReader(flow)) as control:
         control.read_to_end()
@@ -256,6 +258,6 @@ def _obstacles(found: DryRun) -> list[str]:
     if found.replacing:
         lines.append(f"  nothing is copied to {some_of(found.replacing)}: {REASON}")
     lines += [f"  {line}" for line in obstacle_lines(found.configs, found.acls)]
-    for reason, names in found.left_out.items():
+    for reason, names in (*found.unnamed.items(), *found.left_out.items()):
         lines.append(f"  not copied, {plural(len(names), 'topic')}: {some_of(names)}: {reason}")
     return lines

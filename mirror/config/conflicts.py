@@ -28,6 +28,7 @@ def flow_problems(
     clusters = _clusters(servers)
     yield from _end_problems(ends, clusters, named)
     yield from _never_copied(flows)
+    yield from _two_names(flows)
     for index, flow in flows.items():
         if flow.groups.sync and not flow.exactly_once:
             text = "offsets can only be translated with exactly_once: true; set that, or sync: false"
@@ -43,9 +44,11 @@ def flow_problems(
             others = ", ".join(map(named, path))
             text = (
                 f"here and in {others} records would go round for ever: {name} would come back as {back}; use default "
-                "in all of them, with one separator, or lists of topic names that have none in common"
+                "in all of them, with one separator, or one template with {source}, or lists of topic names that have "
+                "none in common"
             )
-            yield Problem(("flows", last, "replication_policy"), text)
+            key = "remote_topic" if flows[last].remote_topic else "replication_policy"
+            yield Problem(("flows", last, key), text)
 
 
 def _end_problems(
@@ -77,10 +80,24 @@ def _never_copied(flows: Mapping[int, FlowModel]) -> Iterator[Problem]:
     for index, flow in flows.items():
         policy = ReplicationPolicy(flow, flow.source, flow.target)
         for place, name in enumerate(flow.topics):
-            reason = policy.left_out(name) if LITERAL.fullmatch(name) else None
+            reason = (policy.left_out(name) or policy.name_problem(name)) if LITERAL.fullmatch(name) else None
             if reason is not None:
-                text = f'"{name}" is never copied: {reason}; take it out of topics, or change what leaves it out'
+                text = f'"{name:.60}" is never copied: {reason}; take it out of topics, or change what leaves it out'
                 yield Problem(("flows", index, "topics", place), text)
+
+
+def _two_names(flows: Mapping[int, FlowModel]) -> Iterator[Problem]:
+    """Find flows that name their remote topics in two ways, and templates that give no topic a name of its own."""
+    for index, flow in flows.items():
+        here = ("flows", index, "remote_topic")
+        if flow.remote_topic is None:
+            continue
+        if flow.replication_policy != "default":
+            text = f"remote topics can't be named by this and by replication_policy: {flow.replication_policy}, too"
+            yield Problem(here, f"{text}; leave one of the two out")
+        policy = ReplicationPolicy(flow, flow.source, flow.target)
+        if problem := policy.name_problem("topic"):
+            yield Problem(here, f"no topic can be named like this: {problem}")
 
 
 def _clusters(servers: Mapping[str, Set[str]]) -> dict[str, str]:

@@ -21,6 +21,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from mirror.template import Template
+
 _SECONDS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600}
 _BYTES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _AMOUNT = r"\d{1,15}(?:\.\d{1,9})?"
@@ -86,6 +88,14 @@ def _pattern(value: str) -> str:
         hint = '; for any characters write ".*"' if value.startswith("*") else ""
         said = 'bad regular expression "{value}": {reason}{hint}'
         raise _explained(said, value=value, reason=str(error), hint=hint) from None
+    return value
+
+
+def _template(value: str) -> str:
+    try:
+        Template.parse(value)
+    except ValueError as error:
+        raise _explained('bad template "{value}": {reason}', value=f"{value:.60}", reason=str(error)) from None
     return value
 
 
@@ -296,6 +306,13 @@ class FlowDefaultsModel(_Model):
     keeps the name (`orders`)."""
     separator: Separator = "."
     """What stands between the source's alias and the topic's name under `replication_policy: default`."""
+    remote_topic: Annotated[
+        Annotated[str, AfterValidator(_template)] | None,
+        _allowed('a template such as "{source}.{topic}" or "eu-{topic}", or null for what replication_policy says'),
+    ] = None
+    """How remote topics are named, if neither `default` nor `identity` fits: a text with `{topic}` and, as a rule,
+    `{source}`, the source's alias. Without `{source}` a name does not show where its records come from, as with
+    `identity`. Heartbeats are named as by `default` all the same."""
     start: Start = "earliest"
     """Where copying starts in partitions that exist when the flow first runs. Partitions that are added later are
     copied from their earliest record."""

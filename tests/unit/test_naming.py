@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror.config.model import FlowModel
-from mirror.naming import ReplicationPolicy, left_out_topics, matcher, matches_nothing, some_of, unmatched
+from mirror.naming import (
+    ReplicationPolicy,
+    left_out_topics,
+    matcher,
+    matches_nothing,
+    select_topics,
+    some_of,
+    unmatched,
+)
 from mirror.settings import Cluster, Flow, Groups, Heartbeats, MirrorMakerOffsets
 
 DEFAULTS = FlowModel.model_validate(
@@ -211,3 +220,114 @@ def test_an_entry_that_matches_nothing_has_a_remedy() -> None:
             "correct it, create the topic, or allow Describe on it",
         ),
     ]
+
+
+def test_a_template_names_remote_topics() -> None:
+    chosen = policy(remote_topic="{topic}.of.{source}")
+    assert chosen.remote_topic("orders") == "orders.of.primary"
+    assert chosen.is_mirrored("orders") and chosen.is_mirrored("orders.of.third")
+    assert not chosen.is_mirrored("orders.of.backup") and not chosen.is_mirrored("orders.of.backup.of.third")
+    assert "a cycle" in (chosen.left_out("orders.of.backup") or "")
+    assert chosen.is_mirrored("backup.orders"), "only the template counts"
+
+
+def test_heartbeats_have_their_name_with_any_template() -> None:
+    on: dict[str, Any] = {"heartbeats": Heartbeats(True, 1.0)}
+    for template in ("eu-{topic}", "{topic}.of.{source}", "{topic}"):
+        chosen = policy(remote_topic=template, **on)
+        assert chosen.remote_topic("heartbeats") == "primary.heartbeats"
+        assert chosen.remote_topic("third.heartbeats") == "primary.third.heartbeats"
+        assert chosen.is_cycle("backup.heartbeats")
+    chosen = policy(remote_topic="{source}_{topic}", **on)  # MirrorMaker's default policy with this separator
+    assert chosen.remote_topic("heartbeats") == "primary_heartbeats" and chosen.is_cycle("backup_heartbeats")
+
+
+@given(
+    NAMES,
+    st.lists(NAMES, min_size=2, max_size=3, unique=True),
+    st.sampled_from(["{topic}-of-{source}", "a{source}.{topic}b", "{source}--{topic}"]),
+)
+def test_no_topic_comes_back_over_any_clusters_if_all_flows_have_one_template_with_a_source(
+    topic: str, clusters: list[str], template: str
+) -> None:
+    def way(source: str, target: str) -> ReplicationPolicy:
+        one = flow(remote_topic=template, topics=(".*",), exclude=())
+        return ReplicationPolicy.of(
+            replace(one, source=replace(one.source, alias=source), target=replace(one.target, alias=target))
+        )
+
+    name = topic
+    for source, target in pairwise(clusters):
+        name = way(source, target).remote_topic(name)
+    assert not way(clusters[-1], clusters[0]).is_mirrored(name)
+
+
+@pytest.mark.parametrize(
+    ("changes", "topic", "problem"),
+    [
+        ({"remote_topic": "eu-{topic}"}, "x" * 247, "more than 249 characters"),
+        ({"remote_topic": "eu-{topic}"}, "x" * 246, None),
+        ({}, "x" * 242, "more than 249 characters"),
+        ({"remote_topic": "eu-{topic}"}, "internal", "of an internal one"),
+        ({"separator": "-"}, "internal", None),  # MirrorMaker copies it, too
+        ({"remote_topic": "heart{topic}"}, "beats", "its remote topic would be heartbeats"),
+        ({"replication_policy": "identity"}, "heartbeats", None),
+        (
+            {"replication_policy": "identity", "mirrormaker_offsets": MirrorMakerOffsets(True, "offsets", "c")},
+            "offsets",
+            "its remote topic would be offsets",
+        ),
+        (
+            {"replication_policy": "identity", "mirrormaker_offsets": MirrorMakerOffsets(False, "offsets", "c")},
+            "offsets",
+            None,
+        ),
+    ],
+)
+def test_names_that_remote_topics_can_not_have(changes: dict[str, Any], topic: str, problem: str | None) -> None:
+    chosen = policy(**changes)
+    found = chosen.name_problem(topic)
+    assert (problem in found) if problem and found else found is problem
+    assert chosen.is_mirrored(topic) is (problem is None)
+    selected = select_topics(chosen, [topic], dict)
+    assert selected.unnamed == ({found: [topic]} if found else {})
+    assert list(selected.remotes) == ([] if found else [topic])
+
+
+# Heartbeats keep their name, which the template gives to another topic.
+SHARING: dict[str, Any] = {"remote_topic": "{topic}.heartbeats", "heartbeats": Heartbeats(True, 1.0)}
+
+
+@pytest.mark.parametrize(
+    ("held", "mirrored", "reason"),
+    [
+        ({}, ["orders"], "they would share the remote topic primary.heartbeats; give each of them another one"),
+        (
+            {"primary.heartbeats": "heartbeats"},
+            ["heartbeats", "orders"],
+            "its remote topic would be primary.heartbeats, which holds the copy of heartbeats",
+        ),
+        (
+            {"primary.heartbeats": "gone"},
+            ["orders"],
+            "its remote topic would be primary.heartbeats, which holds the copy of gone",
+        ),
+    ],
+)
+def test_of_topics_that_would_share_a_remote_topic_only_its_holder_is_mirrored(
+    held: dict[str, str], mirrored: list[str], reason: str
+) -> None:
+    selected = select_topics(policy(**SHARING), ["orders", "primary", "heartbeats"], lambda: held)
+    assert sorted(selected.remotes) == mirrored
+    lacking = sorted({"heartbeats", "orders", "primary"} - set(mirrored))
+    assert selected.unnamed == {reason: lacking}
+
+
+def test_the_holders_are_not_asked_for_if_no_topics_share_a_remote_topic() -> None:
+    def holders() -> dict[str, str]:
+        raise AssertionError
+
+    assert select_topics(policy(), ["orders", "payments", "x-internal"], holders).remotes.keys() == {
+        "orders",
+        "payments",
+    }

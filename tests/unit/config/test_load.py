@@ -292,6 +292,51 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "7: flows[1].replication_policy: ",
         ("for ever", "topic would come back as primary.backup_topic", "with one separator"),
     ),
+    "a template without {source} in both directions": (
+        GOOD + "    remote_topic: 'eu-{topic}'\n" + OPPOSITE + "    remote_topic: 'us-{topic}'\n",
+        "10: flows[1].remote_topic: ",
+        ("for ever: topic would come back as eu-us-topic", "one template with {source}"),
+    ),
+    "two templates with {source}": (
+        GOOD + "    remote_topic: '{topic}-from-{source}'\n" + OPPOSITE,
+        "8: flows[1].replication_policy: ",
+        ("for ever",),
+    ),
+    "a template and identity": (
+        GOOD + "    replication_policy: identity\n    remote_topic: '{source}-{topic}'\n",
+        "8: flows[0].remote_topic: ",
+        ("by this and by replication_policy: identity, too", "leave one of the two out"),
+    ),
+    "a template without {topic}": (
+        GOOD + "    remote_topic: orders\n",
+        '7: flows[0].remote_topic: bad template "orders": ',
+        ("{topic} must stand in it once",),
+    ),
+    "a template with another placeholder": (
+        GOOD + "    remote_topic: '{target}.{topic}'\n",
+        "7: flows[0].remote_topic: ",
+        ('there is no placeholder "{target}", but {source} and {topic}',),
+    ),
+    "a template with illegal characters": (
+        GOOD + "    remote_topic: '{source}/{topic}'\n",
+        "7: flows[0].remote_topic: ",
+        ("letters, digits, '.', '_' and '-'",),
+    ),
+    "a template of internal names": (
+        GOOD + "    remote_topic: '{source}.{topic}.internal'\n",
+        "7: flows[0].remote_topic: no topic can be named like this: ",
+        ("of an internal one",),
+    ),
+    "a template that is too long": (
+        GOOD + f"    remote_topic: '{'x' * 245}{{topic}}'\n",
+        "7: flows[0].remote_topic: no topic can be named like this: ",
+        ("more than 249 characters",),
+    ),
+    "a name that the template makes too long": (
+        GOOD + f"    remote_topic: 'a-{{topic}}'\n    topics: [b, {'x' * 248}]\n",
+        "8: flows[0].topics[1]: ",
+        ("never copied", "more than 249 characters"),
+    ),
     "two aliases of one target": (
         GOOD.replace("flows:", "  again: {bootstrap.servers: 'x, localhost:9093'}\nflows:")
         + "  - {source: primary, target: again, group: other}\n",
@@ -560,6 +605,7 @@ def test_defaults(tmp_path: Path) -> None:
         "exclude": (r".*[\-\.]internal", r".*\.replica", "__.*"),
         "replication_policy": "default",
         "separator": ".",
+        "remote_topic": None,
         "start": "earliest",
         "replication_factor": -1,
         "internal_replication_factor": -1,

@@ -95,3 +95,7 @@ def test_mirrormaker_needs_the_same_names() -> None:
         flow(replication_policy="identity")
     )
     assert "replication.policy.separator = _" in needed(flow(separator="_"))
+    assert "replication.policy.separator = _" in needed(flow(remote_topic="{source}_{topic}"))
+    assert needed(flow(remote_topic="{topic}")) == needed(flow(replication_policy="identity"))
+    own = "primary->backup.replication.policy.class = (a class of yours that names remote topics eu-{topic})"
+    assert own in needed(flow(remote_topic="eu-{topic}"))
