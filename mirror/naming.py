@@ -46,6 +46,14 @@ class Switch(Protocol):
         """True if it is on."""
 
 
+class OwnName(Protocol):
+    """What a flow says of one topic."""
+
+    @property
+    def remote_topic(self) -> str | None:
+        """The name of its remote topic; None: it is named as others are."""
+
+
 class OffsetsTopic(Switch, Protocol):
     """A further topic on the target that mirror writes to, if it is on."""
 
@@ -68,6 +76,10 @@ class Rules(Protocol):
     @property
     def remote_topic(self) -> str | None:
         """The template of the remote topics' names; None: as `replication_policy` says."""
+
+    @property
+    def topic_settings(self) -> Mapping[str, OwnName]:
+        """What is different for single topics, by source topic."""
 
     @property
     def replication_policy(self) -> str:
@@ -95,6 +107,7 @@ class ReplicationPolicy:
         self._target = target
         given = rules.remote_topic
         self.template = Template.parse(given) if given else Template.of(rules.replication_policy, rules.separator)
+        self._own_names = {t: s.remote_topic for t, s in rules.topic_settings.items() if s.remote_topic is not None}
         self._separator = self.template.separator or rules.separator
         self._of_heartbeats = Template.of("default", self._separator)
         self._heartbeats = rules.heartbeats.enabled
@@ -113,7 +126,18 @@ class ReplicationPolicy:
 
         Heartbeats get MirrorMaker's default name with any policy and template: the way they took is what they tell.
         """
+        if self.has_own_name(topic):
+            return self._own_names[topic]
         return self._template_of(topic).name(self._source, topic)
+
+    def has_own_name(self, topic: str) -> bool:
+        """True if the configuration names the remote topic of this very topic."""
+        return topic in self._own_names and not self.is_heartbeats(topic)
+
+    @property
+    def may_share(self) -> bool:
+        """True if several topics may get the same remote topic."""
+        return bool(self._own_names)
 
     def is_heartbeats(self, topic: str) -> bool:
         """True if heartbeats are on and this topic has them, the source's own or those that come from further away."""
@@ -142,7 +166,8 @@ class ReplicationPolicy:
         remote = self.remote_topic(topic)
         if len(remote) > NAME_MAX:
             return f"the name of its remote topic would have more than {NAME_MAX} characters"
-        is_own = not self._template_of(topic).is_mirrormakers  # MirrorMaker's policies give any name
+        # MirrorMaker's policies give any name.
+        is_own = self.has_own_name(topic) or not self._template_of(topic).is_mirrormakers
         if is_own and INTERNAL.fullmatch(remote):
             return f"the name of its remote topic would be that of an internal one: it {IS_INTERNAL}"
         if remote in self._reserved or (is_own and remote == HEARTBEATS):
@@ -183,7 +208,7 @@ def select_topics(
     topics = sorted(topics)
     problems = {topic: policy.name_problem(topic) for topic in topics if policy.is_chosen(topic)}
     remotes = {topic: policy.remote_topic(topic) for topic, problem in problems.items() if problem is None}
-    may_share = len(set(remotes.values())) < len(remotes)
+    may_share = policy.may_share or len(set(remotes.values())) < len(remotes)
     unnamed: dict[str, list[str]] = {}
     for topic, problem in [*problems.items(), *_sharing(remotes, holders() if may_share else {}).items()]:
         if problem is not None:
@@ -238,11 +263,15 @@ def unmatched(patterns: Iterable[str], topics: Collection[str]) -> list[tuple[st
     return found
 
 
-def matches_nothing(patterns: Iterable[str], topics: Collection[str]) -> Iterator[tuple[str, str]]:
-    """For each entry of a flow's `topics` that matches none of the source's topics: what is wrong, and what to do."""
-    for pattern, near in unmatched(patterns, topics):
-        said = f'"{pattern}" in topics matches no topic of the source that mirror may see'
-        yield said, f'did you mean "{near}"?' if near else "correct it, create the topic, or allow Describe on it"
+def matches_nothing(rules: Rules, topics: Collection[str]) -> Iterator[tuple[str, str]]:
+    """For each entry of a flow that matches none of the source's topics: what is wrong, and what to do.
+
+    These are entries of `topics` and of `topic_settings`.
+    """
+    for key, patterns in (("topics", rules.topics), ("topic_settings", rules.topic_settings)):
+        for pattern, near in unmatched(patterns, topics):
+            said = f'"{pattern}" in {key} matches no topic of the source that mirror may see'
+            yield said, f'did you mean "{near}"?' if near else "correct it, create the topic, or allow Describe on it"
 
 
 def some_of(names: Sequence[str]) -> str:

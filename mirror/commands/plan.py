@@ -111,7 +111,7 @@ def dry_run(flow: Flow, suspicions: Sequence[Suspicion] = ()) -> DryRun:
         )
         for partition, topic in wanted.items()
     ]
-    lost_topics = {topic.remote for topic in topics.values() if topic.remote_lost and flow.on_data_loss == "fail"}
+    lost_topics = {topic.remote for name, topic in topics.items() if topic.remote_lost and _fails(flow, name)}
     certain = _certain(flow, topics, partitions)
     acls, acls_unknown = acl_changes(flow, certain)
     return DryRun(
@@ -130,14 +130,19 @@ def dry_run(flow: Flow, suspicions: Sequence[Suspicion] = ()) -> DryRun:
     )
 
 
+def _fails(flow: Flow, topic: str) -> bool:
+    """True if lost records stop the partitions of the topic."""
+    return flow.of_topic(topic).on_data_loss == "fail"
+
+
 def _certain(flow: Flow, topics: Mapping[str, Topic], partitions: Iterable[PartitionDryRun]) -> dict[str, Topic]:
     """The topics whose remote topics are certainly their copies, or are to be created."""
-    doubtful = {p.topic for p in partitions if p.blocked or (p.recreated and flow.on_data_loss == "fail")}
+    doubtful = {p.topic for p in partitions if p.blocked or (p.recreated and _fails(flow, p.topic))}
     return {name: topic for name, topic in topics.items() if name not in doubtful and not topic.remote_lost}
 
 
 def _matches_nothing(flow: Flow, source: ClusterAdmin) -> list[str]:
-    return [f"{said}; {remedy}" for said, remedy in matches_nothing(flow.topics, source.partitions())]
+    return [f"{said}; {remedy}" for said, remedy in matches_nothing(flow, source.partitions())]
 
 
 def _partition(
@@ -197,7 +202,7 @@ def _blocked(
         incident = doubt(start.hint, start.newest, topic, partial(filled.__contains__, here))
         if topic.remote_lost:
             incident = remote_topic(topic, topic.remote_id)
-        if incident is not None and not is_accepted(incident, flow):
+        if incident is not None and not is_accepted(incident, flow.of_topic(partition.topic)):
             found[partition] = explain(incident, start.hint, topic, flow.group)
     return found
 

@@ -21,6 +21,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from mirror.naming import NAME_MAX
 from mirror.template import Template
 
 _SECONDS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600}
@@ -288,6 +289,30 @@ class MirrorMakerOffsetsModel(_Model):
     """The name of MirrorMaker's source connector. It differs only on a Connect cluster."""
 
 
+def _topic(value: str) -> str:
+    if not NAME.fullmatch(value) or len(value) > NAME_MAX:
+        raise _explained(f"a topic's name must have 1 to {NAME_MAX} letters, digits, '.', '_' and '-'")
+    return value
+
+
+class TopicSettingsModel(_Model):
+    """What is different for one topic of a flow. What is null is as in the flow."""
+
+    remote_topic: Annotated[
+        Annotated[Text, AfterValidator(_topic)] | None, _allowed("the name of a topic on the target, or null")
+    ] = None
+    """The name of the remote topic. Like a template without `{source}`, it does not show where the records come
+    from."""
+    start: Annotated[Start | None, _allowed("as the flow's start, or null")] = None
+    """Where copying starts, as the flow's `start`."""
+    on_data_loss: Annotated[Literal["fail", "skip"] | None, _allowed("fail, skip or null")] = None
+    """What happens when the source no longer has the records that come next, as the flow's `on_data_loss`."""
+    on_poison_record: Annotated[
+        Literal["fail", "skip", "dead_letter"] | None, _allowed("fail, skip, dead_letter or null")
+    ] = None
+    """What happens when the target refuses a record, as the flow's `on_poison_record`."""
+
+
 class FlowDefaultsModel(_Model):
     """The keys of a flow that `flow_defaults` can give to all flows."""
 
@@ -388,6 +413,14 @@ class FlowDefaultsModel(_Model):
     It needs Describe on the source's cluster, and Describe and Alter on the target's."""
     sync_acls_interval: Annotated[Duration, _duration("1s", "24h")] = 600.0
     """How often the ACLs are compared."""
+    topic_settings: Annotated[
+        dict[
+            Annotated[str, AfterValidator(_topic)],
+            Annotated[TopicSettingsModel, _allowed("a mapping, e.g. {start: latest}")],
+        ],
+        _allowed('a mapping of topics to their settings, e.g. {orders: {remote_topic: "eu-orders"}}, or {}'),
+    ] = {}
+    """What is different for single topics, by the topic's name on the source. `topics` has to match the name, too."""
     groups: Annotated[GroupsModel, _allowed("a mapping, e.g. {sync: true}")] = GroupsModel()
     """The consumer groups of the source whose offsets are translated, and what is done with the translated offsets."""
     heartbeats: Annotated[HeartbeatsModel, _allowed("a mapping, e.g. {enabled: true}")] = HeartbeatsModel()
@@ -463,7 +496,7 @@ class RootModel(_Model):
         FlowDefaultsModel, _allowed("a mapping of a flow's keys but source, target and group, e.g. {compression: zstd}")
     ] = FlowDefaultsModel()
     """Keys of flows, but `source`, `target` and `group`. Each flow gets those that it does not set itself; `groups`,
-    `heartbeats` and `mirrormaker_offsets` are merged key by key."""
+    `heartbeats`, `mirrormaker_offsets` and `topic_settings` are merged key by key."""
     spark: SparkModel = SparkModel()
     """Where Spark runs, and its properties."""
     http: HttpModel = HttpModel()

@@ -114,9 +114,7 @@ class TopicMonitor:
         known = self._known(mirrored, before)
         remade = {d.incident.remote_id for d in (decisions or {}).values() if d.incident.kind == "remote_topic"}
         names = {*map(self._policy.remote_topic, mirrored), *(topic.remote for topic in before.values())}
-        remote = self._remote_topics.look(
-            names & existing.keys(), known.values(), lambda topic: topic.remote_id in remade
-        )
+        remote = self._remote_topics.look(names & existing.keys(), known, lambda topic: topic.remote_id in remade)
         self.in_doubt = bool(remote.doubtful)
         left = {name: topic for name, topic in known.items() if topic.remote in remote.lost | remote.doubtful}
         partitions = self._make({n: c for n, c in mirrored.items() if n not in left}, existing, on_progress)

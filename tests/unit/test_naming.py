@@ -20,7 +20,7 @@ from mirror.naming import (
     some_of,
     unmatched,
 )
-from mirror.settings import Cluster, Flow, Groups, Heartbeats, MirrorMakerOffsets
+from mirror.settings import Cluster, Flow, Groups, Heartbeats, MirrorMakerOffsets, TopicSettings
 
 DEFAULTS = FlowModel.model_validate(
     {"source": "primary", "target": "backup"}, context={"aliases": ["primary", "backup"]}
@@ -44,6 +44,11 @@ def flow(**changes: Any) -> Flow:
 def policy(**changes: Any) -> ReplicationPolicy:
     """The policy of a flow with these `changes`."""
     return ReplicationPolicy.of(flow(**changes))
+
+
+def own_name(name: str) -> TopicSettings:
+    """A topic's settings with its own remote topic."""
+    return TopicSettings(name, None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -213,10 +218,15 @@ def test_only_some_of_many_wrong_entries_are_compared_with_some_of_many_topics()
 
 
 def test_an_entry_that_matches_nothing_has_a_remedy() -> None:
-    assert list(matches_nothing(["ordres", "xyz", "b"], ["orders", "b"])) == [
+    some = flow(topics=("ordres", "xyz", "b"), topic_settings={"c": own_name("d")})
+    assert list(matches_nothing(some, ["orders", "b"])) == [
         ('"ordres" in topics matches no topic of the source that mirror may see', 'did you mean "orders"?'),
         (
             '"xyz" in topics matches no topic of the source that mirror may see',
+            "correct it, create the topic, or allow Describe on it",
+        ),
+        (
+            '"c" in topic_settings matches no topic of the source that mirror may see',
             "correct it, create the topic, or allow Describe on it",
         ),
     ]
@@ -331,3 +341,25 @@ def test_the_holders_are_not_asked_for_if_no_topics_share_a_remote_topic() -> No
         "orders",
         "payments",
     }
+
+
+def test_a_topic_may_have_a_name_of_its_own() -> None:
+    chosen = policy(topic_settings={"orders": own_name("eu-orders"), "other": TopicSettings(None, 0, None, None)})
+    assert chosen.remote_topic("orders") == "eu-orders"
+    assert chosen.remote_topic("other") == "primary.other" and chosen.remote_topic("third") == "primary.third"
+    assert not policy(topic_settings={"orders": own_name("a.internal")}).is_mirrored("orders")
+    assert not policy(topic_settings={"orders": own_name("heartbeats")}).is_mirrored("orders")
+
+
+def test_a_name_that_a_topic_has_as_its_own_is_no_other_topics_name() -> None:
+    """Even if the topic that has it is not mirrored now."""
+    chosen = policy(replication_policy="identity", topic_settings={"orders": own_name("eu")})
+    both = select_topics(chosen, ["orders", "eu", "us"], dict)
+    assert both.remotes == {"us": "us"}
+    assert both.unnamed == {"they would share the remote topic eu; give each of them another one": ["eu", "orders"]}
+    first = select_topics(chosen, ["orders", "eu", "us"], lambda: {"eu": "orders", "us": "us"})
+    assert first.remotes == {"orders": "eu", "us": "us"}
+    assert first.unnamed == {"its remote topic would be eu, which holds the copy of orders": ["eu"]}
+    retired = select_topics(chosen, ["orders", "us"], lambda: {"eu": "eu"})
+    assert retired.remotes == {"us": "us"}
+    assert retired.unnamed == {"its remote topic would be eu, which holds the copy of eu": ["orders"]}

@@ -34,7 +34,7 @@ class FlowChecks:
         self._selection = select_topics(ReplicationPolicy.of(flow), found, lambda: holders(flow))
         self._remotes = self._selection.remotes
         self._topics = {name: found[name] for name in self._remotes}
-        self._matches_nothing = list(matches_nothing(flow.topics, found))
+        self._matches_nothing = list(matches_nothing(flow, found))
         self._existing = self._target.partitions()
         self._remote = set(self._remotes.values()) & self._existing.keys()
 

@@ -11,7 +11,7 @@ from mirror.control.decisions import LOST_KINDS, Incident, doubt, explain
 from mirror.control.orders import Orders, is_paused
 from mirror.control.plan import Plan
 from mirror.model import Partition, Position, remote_partitions
-from mirror.naming import ReplicationPolicy
+from mirror.naming import ReplicationPolicy, some_of
 from mirror.settings import Flow
 from mirror.target.connect_offsets import Recorded
 
@@ -122,6 +122,9 @@ def needed(flow: Flow) -> list[str]:
     else:
         own = f"(a class of yours that names remote topics {flow.remote_topic})"
         names = [f"{flow.name}.replication.policy.class = {IDENTITY if template.is_mirrormakers else own}"]
+    own_names = [f"{name}: {own.remote_topic}" for name, own in flow.topic_settings.items() if own.remote_topic]
+    if own_names:
+        names.append(f"(a policy class of yours that names the remote topics of {some_of(own_names)})")
     return [
         *names,
         f"{flow.name}.offset-syncs.topic.location = target",

@@ -109,7 +109,7 @@ def select(flow: Flow, topics: Collection[str]) -> Selection:
             Side(flow.source.alias, *p, upstream[p], max(upstream[p], min(last[p], stable[p]))),
             Side(flow.target.alias, *remote[p], starts[remote[p]], downstream[remote[p]]),
             first[p],
-            flow.start == "earliest",
+            flow.of_topic(p.topic).start == "earliest",
             tuple((u, d) for u, d in syncs.get(p, ()) if u < first[p] and d < downstream[remote[p]]),
             flow.exactly_once and first[p] == last[p],  # without transactions records come before their position
         )
