@@ -51,6 +51,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "": model.RootModel,
     "clusters.<alias>": model.ClusterModel,
     "flows[]": model.FlowModel,
+    "flows[].topic_settings.<topic>": model.TopicSettingsModel,
     "flows[].groups": model.GroupsModel,
     "flows[].heartbeats": model.HeartbeatsModel,
     "flows[].mirrormaker_offsets": model.MirrorMakerOffsetsModel,
@@ -248,7 +249,8 @@ def _schema_type(node: dict[str, Any]) -> str:
     if "enum" in node:
         return "one of " + ", ".join(f"`{value}`" for value in node["enum"])
     words = {"integer": "whole number", "string": "text", "boolean": "true or false", "array": "list", "null": "null"}
-    return words.get(node.get("type", ""), "mapping")
+    kinds = node.get("type", "")
+    return " or ".join(words.get(kind, "mapping") for kind in (kinds if isinstance(kinds, list) else [kinds]))
 
 
 def _validators(field: FieldInfo) -> list[Callable[..., Any]]:
@@ -256,7 +258,7 @@ def _validators(field: FieldInfo) -> list[Callable[..., Any]]:
 
 
 def _anchor(section: str, key: str) -> str:
-    place = section.replace("[]", "").replace(".<alias>", "")
+    place = section.replace("[]", "").replace(".<alias>", "").replace(".<topic>", "")
     return ".".join(part for part in (place, key) if part)
 
 

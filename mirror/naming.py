@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Protocol
 
 from mirror.settings import Flow
+from mirror.template import Template
 
 HEARTBEATS = "heartbeats"  # MirrorClientConfig.HEARTBEATS_TOPIC
 
@@ -16,6 +18,9 @@ LITERAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 # Never mirrored, whatever the filters say (MirrorMaker's DefaultTopicFilter and ReplicationPolicy.isInternalTopic).
 INTERNAL = re.compile(r"__.*|\..*|.*[-.]internal")
+IS_INTERNAL = 'begins with "__" or ".", or ends in "-internal" or ".internal"'
+
+NAME_MAX = 249  # characters of a topic's name
 
 SOME = 10  # names of a long list that are shown
 
@@ -41,6 +46,22 @@ class Switch(Protocol):
         """True if it is on."""
 
 
+class OwnName(Protocol):
+    """What a flow says of one topic."""
+
+    @property
+    def remote_topic(self) -> str | None:
+        """The name of its remote topic; None: it is named as others are."""
+
+
+class OffsetsTopic(Switch, Protocol):
+    """A further topic on the target that mirror writes to, if it is on."""
+
+    @property
+    def topic(self) -> str | None:
+        """Its name; None if mirror names it."""
+
+
 class Rules(Protocol):
     """The keys of a flow that decide which topics are mirrored and how they are named."""
 
@@ -51,6 +72,14 @@ class Rules(Protocol):
     @property
     def exclude(self) -> Collection[str]:
         """Names and regular expressions of the topics to leave out."""
+
+    @property
+    def remote_topic(self) -> str | None:
+        """The template of the remote topics' names; None: as `replication_policy` says."""
+
+    @property
+    def topic_settings(self) -> Mapping[str, OwnName]:
+        """What is different for single topics, by source topic."""
 
     @property
     def replication_policy(self) -> str:
@@ -64,17 +93,26 @@ class Rules(Protocol):
     def heartbeats(self) -> Switch:
         """MirrorMaker's heartbeats."""
 
+    @property
+    def mirrormaker_offsets(self) -> OffsetsTopic:
+        """The topic of MirrorMaker's positions."""
+
 
 class ReplicationPolicy:
-    """Names remote topics (MirrorMaker's DefaultReplicationPolicy and IdentityReplicationPolicy)."""
+    """Names remote topics: by a template, which MirrorMaker's default and identity policies are, too."""
 
     def __init__(self, rules: Rules, source: str, target: str) -> None:
         """`source` and `target` are aliases."""
         self._source = source
         self._target = target
-        self._separator = rules.separator
-        self._identity = rules.replication_policy == "identity"
+        given = rules.remote_topic
+        self.template = Template.parse(given) if given else Template.of(rules.replication_policy, rules.separator)
+        self._own_names = {t: s.remote_topic for t, s in rules.topic_settings.items() if s.remote_topic is not None}
+        self._separator = self.template.separator or rules.separator
+        self._of_heartbeats = Template.of("default", self._separator)
         self._heartbeats = rules.heartbeats.enabled
+        offsets = rules.mirrormaker_offsets
+        self._reserved = {offsets.topic} if offsets.enabled else set()
         self._wanted = matcher(rules.topics)
         self._exclude = [(pattern, matcher([pattern])) for pattern in rules.exclude]
 
@@ -86,28 +124,55 @@ class ReplicationPolicy:
     def remote_topic(self, topic: str) -> str:
         """The remote topic: `orders` becomes `primary.orders`, or stays `orders` with the identity policy.
 
-        Heartbeats get the alias with any policy, as with MirrorMaker: the way they took is what they tell.
+        Heartbeats get MirrorMaker's default name with any policy and template: the way they took is what they tell.
         """
-        keeps_name = self._identity and not self.is_heartbeats(topic)
-        return topic if keeps_name else f"{self._source}{self._separator}{topic}"
+        if self.has_own_name(topic):
+            return self._own_names[topic]
+        return self._template_of(topic).name(self._source, topic)
+
+    def has_own_name(self, topic: str) -> bool:
+        """True if the configuration names the remote topic of this very topic."""
+        return topic in self._own_names and not self.is_heartbeats(topic)
+
+    @property
+    def may_share(self) -> bool:
+        """True if several topics may get the same remote topic."""
+        return bool(self._own_names)
 
     def is_heartbeats(self, topic: str) -> bool:
         """True if heartbeats are on and this topic has them, the source's own or those that come from further away."""
         return self._heartbeats and (topic == HEARTBEATS or topic.endswith(f"{self._separator}{HEARTBEATS}"))
 
     def is_cycle(self, topic: str) -> bool:
-        """True if the aliases before the topic's name show that it comes from the target.
+        """True if the topic's name shows that it comes from the target.
 
-        Never so with identity, but for heartbeats.
+        Without aliases in the names (identity, a template without `{source}`), only those of heartbeats show it.
         """
-        # Compared as text, because an alias may contain the separator.
-        separator = self._separator
-        has_aliases = not self._identity or self.is_heartbeats(topic)
-        return has_aliases and f"{separator}{self._target}{separator}" in separator + topic
+        return self._template_of(topic).shows(self._target, topic)
+
+    def _template_of(self, topic: str) -> Template:
+        return self._of_heartbeats if self.is_heartbeats(topic) else self.template
 
     def is_mirrored(self, topic: str) -> bool:
         """True if the source topic is to be mirrored; `exclude` takes precedence over `topics`."""
+        return self.is_chosen(topic) and self.name_problem(topic) is None
+
+    def is_chosen(self, topic: str) -> bool:
+        """True if the topic is to be mirrored, if only its remote topic can have its name."""
         return (self._wanted(topic) or self.is_heartbeats(topic)) and self._reason(topic) is None
+
+    def name_problem(self, topic: str) -> str | None:
+        """The reason why the topic's remote topic can't have its name; None if it can."""
+        remote = self.remote_topic(topic)
+        if len(remote) > NAME_MAX:
+            return f"the name of its remote topic would have more than {NAME_MAX} characters"
+        # MirrorMaker's policies give any name.
+        is_own = self.has_own_name(topic) or not self._template_of(topic).is_mirrormakers
+        if is_own and INTERNAL.fullmatch(remote):
+            return f"the name of its remote topic would be that of an internal one: it {IS_INTERNAL}"
+        if remote in self._reserved or (is_own and remote == HEARTBEATS):
+            return f"its remote topic would be {remote}, which has other records"
+        return None
 
     def left_out(self, topic: str) -> str | None:
         """The reason why a topic is not copied although `topics` matches it; None otherwise."""
@@ -115,13 +180,58 @@ class ReplicationPolicy:
 
     def _reason(self, topic: str) -> str | None:
         if INTERNAL.fullmatch(topic):
-            return 'internal: the name begins with "__" or ".", or ends in "-internal" or ".internal"'
+            return f"internal: the name {IS_INTERNAL}"
         if self.is_cycle(topic):
             return f'a cycle: the name contains the target\'s alias "{self._target}", so the topic comes from there'
         if self.is_heartbeats(topic):
             return None
         excluding = next((pattern for pattern, matches in self._exclude if matches(topic)), None)
         return None if excluding is None else f'"{excluding}" in exclude matches it'
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSelection:
+    """What a flow makes of the source's topics."""
+
+    remotes: Mapping[str, str]  # of the topics that are mirrored: the remote topic of each
+    left_out: LeftOut  # what `topics` matches but a rule leaves out
+    unnamed: LeftOut  # what can't be mirrored, because the remote topic can't have its name
+
+
+def select_topics(
+    policy: ReplicationPolicy, topics: Iterable[str], holders: Callable[[], Mapping[str, str]]
+) -> TopicSelection:
+    """Select the topics to mirror. Of several topics that would share a remote topic, only its holder is mirrored.
+
+    `holders` gives by remote topic the source topic whose copy it has. It is called only if topics may share one.
+    """
+    topics = sorted(topics)
+    problems = {topic: policy.name_problem(topic) for topic in topics if policy.is_chosen(topic)}
+    remotes = {topic: policy.remote_topic(topic) for topic, problem in problems.items() if problem is None}
+    may_share = policy.may_share or len(set(remotes.values())) < len(remotes)
+    unnamed: dict[str, list[str]] = {}
+    for topic, problem in [*problems.items(), *_sharing(remotes, holders() if may_share else {}).items()]:
+        if problem is not None:
+            unnamed.setdefault(problem, []).append(topic)
+    lacking = {topic for some in unnamed.values() for topic in some}
+    named = {topic: remote for topic, remote in remotes.items() if topic not in lacking}
+    return TopicSelection(named, left_out_topics(policy, topics), unnamed)
+
+
+def _sharing(remotes: Mapping[str, str], held: Mapping[str, str]) -> dict[str, str]:
+    """The topics that can't be mirrored because another one has their remote topic, or wants it; and why."""
+    wanting: dict[str, list[str]] = {}
+    for topic, remote in remotes.items():
+        wanting.setdefault(remote, []).append(topic)
+    found: dict[str, str] = {}
+    for remote, some in wanting.items():
+        holder = held.get(remote)
+        if holder is not None:
+            why = f"its remote topic would be {remote}, which holds the copy of {holder}"
+            found |= {topic: why for topic in some if topic != holder}
+        elif len(some) > 1:
+            found |= dict.fromkeys(some, f"they would share the remote topic {remote}; give each of them another one")
+    return found
 
 
 def left_out_topics(policy: ReplicationPolicy, topics: Iterable[str]) -> dict[str, list[str]]:
@@ -153,11 +263,15 @@ def unmatched(patterns: Iterable[str], topics: Collection[str]) -> list[tuple[st
     return found
 
 
-def matches_nothing(patterns: Iterable[str], topics: Collection[str]) -> Iterator[tuple[str, str]]:
-    """For each entry of a flow's `topics` that matches none of the source's topics: what is wrong, and what to do."""
-    for pattern, near in unmatched(patterns, topics):
-        said = f'"{pattern}" in topics matches no topic of the source that mirror may see'
-        yield said, f'did you mean "{near}"?' if near else "correct it, create the topic, or allow Describe on it"
+def matches_nothing(rules: Rules, topics: Collection[str]) -> Iterator[tuple[str, str]]:
+    """For each entry of a flow that matches none of the source's topics: what is wrong, and what to do.
+
+    These are entries of `topics` and of `topic_settings`.
+    """
+    for key, patterns in (("topics", rules.topics), ("topic_settings", rules.topic_settings)):
+        for pattern, near in unmatched(patterns, topics):
+            said = f'"{pattern}" in {key} matches no topic of the source that mirror may see'
+            yield said, f'did you mean "{near}"?' if near else "correct it, create the topic, or allow Describe on it"
 
 
 def some_of(names: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ secrets, so no `repr` here shows them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Start = Literal["earliest", "latest"] | int  # int: milliseconds since the Unix epoch
@@ -57,6 +57,16 @@ class MirrorMakerOffsets:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """What is different for one topic of a flow; None: as in the flow."""
+
+    remote_topic: str | None  # the whole name
+    start: Start | None
+    on_data_loss: Literal["fail", "skip"] | None
+    on_poison_record: Literal["fail", "skip", "dead_letter"] | None
+
+
+@dataclass(frozen=True, slots=True)
 class Flow:
     """One direction of replication, `source` to `target`. Times are seconds, sizes are bytes."""
 
@@ -67,6 +77,7 @@ class Flow:
     exclude: tuple[str, ...]
     replication_policy: Literal["default", "identity"]
     separator: str
+    remote_topic: str | None  # the template of remote topics' names; None: as the policy says
     start: Start
     replication_factor: int  # of remote topics; -1: the target broker's default
     internal_replication_factor: int  # of mirror's own topics on the target
@@ -93,6 +104,7 @@ class Flow:
     use_defaults_from: Literal["target", "source"]  # for keys that the source topic does not set
     sync_acls: bool  # give remote topics the ACLs of their source topics
     sync_acls_interval: float  # seconds between two rounds
+    topic_settings: Mapping[str, TopicSettings]  # by source topic
     groups: Groups
     heartbeats: Heartbeats
     mirrormaker_offsets: MirrorMakerOffsets
@@ -101,6 +113,18 @@ class Flow:
     def name(self) -> str:
         """The name that people see: `primary->backup`."""
         return f"{self.source.alias}->{self.target.alias}"
+
+    def of_topic(self, topic: str) -> Flow:
+        """The flow as it is for one of its source topics."""
+        own = self.topic_settings.get(topic)
+        if own is None:
+            return self
+        return replace(
+            self,
+            start=self.start if own.start is None else own.start,
+            on_data_loss=own.on_data_loss or self.on_data_loss,
+            on_poison_record=own.on_poison_record or self.on_poison_record,
+        )
 
     @property
     def control_topic(self) -> str:
@@ -145,7 +169,8 @@ class Flow:
     @property
     def own_topics(self) -> tuple[str, ...]:
         """All of mirror's own topics on the target that the flow needs."""
-        dead_letters = (self.dead_letter_topic,) if self.on_poison_record == "dead_letter" else ()
+        policies = {self.on_poison_record, *(each.on_poison_record for each in self.topic_settings.values())}
+        dead_letters = (self.dead_letter_topic,) if "dead_letter" in policies else ()
         offset_map = (self.offset_map_topic,) if self.exactly_once else ()
         checkpoints = (self.checkpoint_topic,) if self.makes_rounds and self.groups.checkpoints else ()
         connect_offsets = (self.connect_offsets_topic,) if self.mirrormaker_offsets.enabled else ()

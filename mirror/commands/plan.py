@@ -66,6 +66,7 @@ class DryRun:
     partitions: tuple[PartitionDryRun, ...]
     replacing: tuple[str, ...]  # remote topics that replace timestamps: nothing is copied to them
     left_out: LeftOut
+    unnamed: LeftOut  # topics whose remote topic can't have its name: they are not copied
     refusals: tuple[str, ...]  # other flows that are in the way: nothing is done while they are
     warnings: tuple[str, ...]  # likely mistakes, silent flows that would be in the way, and what is not known
 
@@ -85,8 +86,8 @@ def dry_run(flow: Flow, suspicions: Sequence[Suspicion] = ()) -> DryRun:
 
     Raises ClusterAway, and PartitionError if the target refuses to give positions.
     """
-    changes = TopicMonitor(flow).changes()
-    plan, orders = _control(flow, changes)
+    plan, orders = _control(flow)
+    changes = TopicMonitor(flow).changes(plan)
     policy = ReplicationPolicy.of(flow)
     others = OtherFlows(flow).look({name: policy.remote_topic(name) for name in changes.mirrored})
     source = ClusterAdmin(flow.source)
@@ -110,7 +111,7 @@ def dry_run(flow: Flow, suspicions: Sequence[Suspicion] = ()) -> DryRun:
         )
         for partition, topic in wanted.items()
     ]
-    lost_topics = {topic.remote for topic in topics.values() if topic.remote_lost and flow.on_data_loss == "fail"}
+    lost_topics = {topic.remote for name, topic in topics.items() if topic.remote_lost and _fails(flow, name)}
     certain = _certain(flow, topics, partitions)
     acls, acls_unknown = acl_changes(flow, certain)
     return DryRun(
@@ -123,19 +124,25 @@ def dry_run(flow: Flow, suspicions: Sequence[Suspicion] = ()) -> DryRun:
         tuple(partitions),
         tuple(changes.replacing),
         changes.left_out,
+        changes.unnamed,
         tuple(map(str, others.refusals)),
         (*map(str, suspicions), *_matches_nothing(flow, source), *map(str, others.warnings), *acls_unknown),
     )
 
 
+def _fails(flow: Flow, topic: str) -> bool:
+    """True if lost records stop the partitions of the topic."""
+    return flow.of_topic(topic).on_data_loss == "fail"
+
+
 def _certain(flow: Flow, topics: Mapping[str, Topic], partitions: Iterable[PartitionDryRun]) -> dict[str, Topic]:
     """The topics whose remote topics are certainly their copies, or are to be created."""
-    doubtful = {p.topic for p in partitions if p.blocked or (p.recreated and flow.on_data_loss == "fail")}
+    doubtful = {p.topic for p in partitions if p.blocked or (p.recreated and _fails(flow, p.topic))}
     return {name: topic for name, topic in topics.items() if name not in doubtful and not topic.remote_lost}
 
 
 def _matches_nothing(flow: Flow, source: ClusterAdmin) -> list[str]:
-    return [f"{said}; {remedy}" for said, remedy in matches_nothing(flow.topics, source.partitions())]
+    return [f"{said}; {remedy}" for said, remedy in matches_nothing(flow, source.partitions())]
 
 
 def _partition(
@@ -195,13 +202,13 @@ def _blocked(
         incident = doubt(start.hint, start.newest, topic, partial(filled.__contains__, here))
         if topic.remote_lost:
             incident = remote_topic(topic, topic.remote_id)
-        if incident is not None and not is_accepted(incident, flow):
+        if incident is not None and not is_accepted(incident, flow.of_topic(partition.topic)):
             found[partition] = explain(incident, start.hint, topic, flow.group)
     return found
 
 
-def _control(flow: Flow, changes: Changes) -> tuple[Plan | None, Orders]:
-    if flow.control_topic in changes.internal:
+def _control(flow: Flow) -> tuple[Plan | None, Orders]:
+    if flow.control_topic not in ClusterAdmin(flow.target).partitions():
         return None, {}
     with closing(ControlReader(flow)) as control:
         control.read_to_end()
@@ -256,6 +263,6 @@ def _obstacles(found: DryRun) -> list[str]:
     if found.replacing:
         lines.append(f"  nothing is copied to {some_of(found.replacing)}: {REASON}")
     lines += [f"  {line}" for line in obstacle_lines(found.configs, found.acls)]
-    for reason, names in found.left_out.items():
+    for reason, names in (*found.unnamed.items(), *found.left_out.items()):
         lines.append(f"  not copied, {plural(len(names), 'topic')}: {some_of(names)}: {reason}")
     return lines

@@ -28,6 +28,8 @@ def flow_problems(
     clusters = _clusters(servers)
     yield from _end_problems(ends, clusters, named)
     yield from _never_copied(flows)
+    yield from _two_names(flows)
+    yield from _topic_settings(flows)
     for index, flow in flows.items():
         if flow.groups.sync and not flow.exactly_once:
             text = "offsets can only be translated with exactly_once: true; set that, or sync: false"
@@ -43,9 +45,11 @@ def flow_problems(
             others = ", ".join(map(named, path))
             text = (
                 f"here and in {others} records would go round for ever: {name} would come back as {back}; use default "
-                "in all of them, with one separator, or lists of topic names that have none in common"
+                "in all of them, with one separator, or one template with {source}, or lists of topic names that have "
+                "none in common"
             )
-            yield Problem(("flows", last, "replication_policy"), text)
+            key = "remote_topic" if flows[last].remote_topic else "replication_policy"
+            yield Problem(("flows", last, key), text)
 
 
 def _end_problems(
@@ -78,9 +82,49 @@ def _never_copied(flows: Mapping[int, FlowModel]) -> Iterator[Problem]:
         policy = ReplicationPolicy(flow, flow.source, flow.target)
         for place, name in enumerate(flow.topics):
             reason = policy.left_out(name) if LITERAL.fullmatch(name) else None
+            if LITERAL.fullmatch(name) and not policy.has_own_name(name):
+                reason = reason or policy.name_problem(name)
             if reason is not None:
-                text = f'"{name}" is never copied: {reason}; take it out of topics, or change what leaves it out'
+                text = f'"{name:.60}" is never copied: {reason}; take it out of topics, or change what leaves it out'
                 yield Problem(("flows", index, "topics", place), text)
+
+
+def _two_names(flows: Mapping[int, FlowModel]) -> Iterator[Problem]:
+    """Find flows that name their remote topics in two ways, and templates that give no topic a name of its own."""
+    for index, flow in flows.items():
+        here = ("flows", index, "remote_topic")
+        if flow.remote_topic is None:
+            continue
+        if flow.replication_policy != "default":
+            text = f"remote topics can't be named by this and by replication_policy: {flow.replication_policy}, too"
+            yield Problem(here, f"{text}; leave one of the two out")
+        policy = ReplicationPolicy(flow, flow.source, flow.target)
+        if problem := policy.name_problem("topic"):
+            yield Problem(here, f"no topic can be named like this: {problem}")
+
+
+def _topic_settings(flows: Mapping[int, FlowModel]) -> Iterator[Problem]:
+    """Find settings of topics that are never copied, and remote topics that no topic, or none alone, can have."""
+    for index, flow in flows.items():
+        policy = ReplicationPolicy(flow, flow.source, flow.target)
+        named: dict[str, str] = {}  # by remote topic: one of the topics that get it
+        for name in filter(policy.is_mirrored, filter(LITERAL.fullmatch, flow.topics)):
+            if not policy.has_own_name(name):
+                named[policy.remote_topic(name)] = name
+        for name, own in flow.topic_settings.items():
+            here = ("flows", index, "topic_settings", name)
+            if not policy.is_chosen(name):
+                reason = policy.left_out(name) or "nothing in topics matches it"
+                yield Problem(here, f'"{name:.60}" is never copied: {reason}')
+            elif own.remote_topic is None:
+                named.setdefault(policy.remote_topic(name), name)
+            elif not policy.has_own_name(name):
+                yield Problem((*here, "remote_topic"), "heartbeats have MirrorMaker's name; take this out")
+            elif problem := policy.name_problem(name):
+                yield Problem((*here, "remote_topic"), f"{name} can't be copied: {problem}")
+            elif (other := named.setdefault(own.remote_topic, name)) != name:
+                text = f"{other} has the remote topic {own.remote_topic}, too; give each topic another one"
+                yield Problem((*here, "remote_topic"), text)
 
 
 def _clusters(servers: Mapping[str, Set[str]]) -> dict[str, str]:
@@ -99,7 +143,9 @@ class _Edge:
         self.source, self.target = clusters[flow.source], clusters[flow.target]
         self.policy = ReplicationPolicy(flow, flow.source, flow.target)
         # An expression without its special characters is, as a rule, a name that it matches.
-        self.samples = sorted({"topic", *(re.sub(r"[^a-zA-Z0-9._-]", "", each) for each in flow.topics)} - {""})
+        self.samples = sorted(
+            {"topic", *flow.topic_settings, *(re.sub(r"[^a-zA-Z0-9._-]", "", each) for each in flow.topics)} - {""}
+        )
 
     def meets(self, other: _Edge) -> str | None:
         """A topic that both flows would copy to the same remote topic, if they name one source by two aliases."""

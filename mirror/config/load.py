@@ -163,6 +163,9 @@ def _flow(flow: model.FlowModel, clusters: Mapping[str, settings.Cluster]) -> se
         "topics": tuple(flow.topics),
         "exclude": tuple(flow.exclude),
         "exclude_configs": tuple(flow.exclude_configs),
+        "topic_settings": {
+            topic: settings.TopicSettings(**own.model_dump()) for topic, own in flow.topic_settings.items()
+        },
         "groups": groups,
         "heartbeats": settings.Heartbeats(**flow.heartbeats.model_dump()),
         "mirrormaker_offsets": settings.MirrorMakerOffsets(**flow.mirrormaker_offsets.model_dump()),

@@ -21,6 +21,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from mirror.naming import NAME_MAX
+from mirror.template import Template
+
 _SECONDS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600}
 _BYTES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _AMOUNT = r"\d{1,15}(?:\.\d{1,9})?"
@@ -86,6 +89,14 @@ def _pattern(value: str) -> str:
         hint = '; for any characters write ".*"' if value.startswith("*") else ""
         said = 'bad regular expression "{value}": {reason}{hint}'
         raise _explained(said, value=value, reason=str(error), hint=hint) from None
+    return value
+
+
+def _template(value: str) -> str:
+    try:
+        Template.parse(value)
+    except ValueError as error:
+        raise _explained('bad template "{value}": {reason}', value=f"{value:.60}", reason=str(error)) from None
     return value
 
 
@@ -278,6 +289,30 @@ class MirrorMakerOffsetsModel(_Model):
     """The name of MirrorMaker's source connector. It differs only on a Connect cluster."""
 
 
+def _topic(value: str) -> str:
+    if not NAME.fullmatch(value) or len(value) > NAME_MAX:
+        raise _explained(f"a topic's name must have 1 to {NAME_MAX} letters, digits, '.', '_' and '-'")
+    return value
+
+
+class TopicSettingsModel(_Model):
+    """What is different for one topic of a flow. What is null is as in the flow."""
+
+    remote_topic: Annotated[
+        Annotated[Text, AfterValidator(_topic)] | None, _allowed("the name of a topic on the target, or null")
+    ] = None
+    """The name of the remote topic. Like a template without `{source}`, it does not show where the records come
+    from."""
+    start: Annotated[Start | None, _allowed("as the flow's start, or null")] = None
+    """Where copying starts, as the flow's `start`."""
+    on_data_loss: Annotated[Literal["fail", "skip"] | None, _allowed("fail, skip or null")] = None
+    """What happens when the source no longer has the records that come next, as the flow's `on_data_loss`."""
+    on_poison_record: Annotated[
+        Literal["fail", "skip", "dead_letter"] | None, _allowed("fail, skip, dead_letter or null")
+    ] = None
+    """What happens when the target refuses a record, as the flow's `on_poison_record`."""
+
+
 class FlowDefaultsModel(_Model):
     """The keys of a flow that `flow_defaults` can give to all flows."""
 
@@ -296,6 +331,13 @@ class FlowDefaultsModel(_Model):
     keeps the name (`orders`)."""
     separator: Separator = "."
     """What stands between the source's alias and the topic's name under `replication_policy: default`."""
+    remote_topic: Annotated[
+        Annotated[str, AfterValidator(_template)] | None,
+        _allowed('a template such as "{source}.{topic}" or "eu-{topic}", or null for what replication_policy says'),
+    ] = None
+    """How remote topics are named, if neither `default` nor `identity` fits: a text with `{topic}` and, as a rule,
+    `{source}`, the source's alias. Without `{source}` a name does not show where its records come from, as with
+    `identity`. Heartbeats are named as by `default` all the same."""
     start: Start = "earliest"
     """Where copying starts in partitions that exist when the flow first runs. Partitions that are added later are
     copied from their earliest record."""
@@ -371,6 +413,14 @@ class FlowDefaultsModel(_Model):
     It needs Describe on the source's cluster, and Describe and Alter on the target's."""
     sync_acls_interval: Annotated[Duration, _duration("1s", "24h")] = 600.0
     """How often the ACLs are compared."""
+    topic_settings: Annotated[
+        dict[
+            Annotated[str, AfterValidator(_topic)],
+            Annotated[TopicSettingsModel, _allowed("a mapping, e.g. {start: latest}")],
+        ],
+        _allowed('a mapping of topics to their settings, e.g. {orders: {remote_topic: "eu-orders"}}, or {}'),
+    ] = {}
+    """What is different for single topics, by the topic's name on the source. `topics` has to match the name, too."""
     groups: Annotated[GroupsModel, _allowed("a mapping, e.g. {sync: true}")] = GroupsModel()
     """The consumer groups of the source whose offsets are translated, and what is done with the translated offsets."""
     heartbeats: Annotated[HeartbeatsModel, _allowed("a mapping, e.g. {enabled: true}")] = HeartbeatsModel()
@@ -446,7 +496,7 @@ class RootModel(_Model):
         FlowDefaultsModel, _allowed("a mapping of a flow's keys but source, target and group, e.g. {compression: zstd}")
     ] = FlowDefaultsModel()
     """Keys of flows, but `source`, `target` and `group`. Each flow gets those that it does not set itself; `groups`,
-    `heartbeats` and `mirrormaker_offsets` are merged key by key."""
+    `heartbeats`, `mirrormaker_offsets` and `topic_settings` are merged key by key."""
     spark: SparkModel = SparkModel()
     """Where Spark runs, and its properties."""
     http: HttpModel = HttpModel()

@@ -13,9 +13,8 @@ from mirror.config.explain import line
 from mirror.config.files import Files, Placed
 from mirror.config.located_yaml import Location
 from mirror.config.model import NAME, FlowModel, RootModel
+from mirror.naming import NAME_MAX
 from mirror.settings import Suspicion
-
-NAME_MAX = 249  # characters of a topic's name
 
 # The parts of an expression without brackets and groups: an escape, a number of repetitions, or one character.
 _PART = re.compile(r"\\(?P<escaped>.)|\{\d*(?:,\d*)?\}|(?P<plain>.)", re.DOTALL)

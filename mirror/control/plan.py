@@ -86,6 +86,11 @@ class Plan:
         return {**self.retired, **self.topics}
 
     @property
+    def holders(self) -> dict[str, str]:
+        """By remote topic: the source topic whose copy it is."""
+        return {topic.remote: name for name, topic in self.known.items()}
+
+    @property
     def lineage(self) -> Lineage:
         """What the plan says to other flows."""
         return Lineage(self.clusters, self.origins)

@@ -71,8 +71,12 @@ class FlowHealth:
 
     def _refused_topics(self) -> list[str]:
         refused, replacing = self._monitor.refused, self._monitor.timestamps.refused
-        self._status.refused = [*refused, *replacing]
+        unnamed = [(topic, reason) for reason, topics in self._monitor.unnamed.items() for topic in topics]
+        self._status.refused = [*refused, *replacing, *(topic for topic, _ in unnamed)]
         lacking = []
+        if unnamed:
+            topic, why = min(unnamed)
+            lacking.append(f"{plural(len(unnamed), 'topic')} can't be mirrored, e.g. {topic}: {why}")
         if refused:
             some = min(refused)
             why = refused[some].str()

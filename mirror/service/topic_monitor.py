@@ -18,7 +18,7 @@ from mirror.kafka.cluster import NAMES, ClusterAdmin, Refusals, chunks
 from mirror.kafka.topic_ids import KnownIds
 from mirror.logs import OnChange
 from mirror.model import Partition, Topic
-from mirror.naming import LeftOut, ReplicationPolicy, left_out_topics, some_of
+from mirror.naming import LeftOut, ReplicationPolicy, TopicSelection, select_topics, some_of
 from mirror.service.own_topics import dispensable, own_topic
 from mirror.settings import Flow
 from mirror.target.remote_topics import RemoteTopicsMonitor
@@ -43,6 +43,7 @@ class Changes:
     mirrored: Mapping[str, int]  # topics of the source that the flow mirrors, with their partition counts
     replacing: Sequence[str]  # remote topics that replace timestamps: nothing is copied to them
     left_out: LeftOut
+    unnamed: LeftOut  # topics whose remote topic can't have its name
     existing: Mapping[str, int]  # topics of the target, with their partition counts
     create: Wanted
     grow: Mapping[str, int]  # remote topics with the partition count they need
@@ -63,6 +64,7 @@ class TopicMonitor:
         self.remote_ids: Mapping[str, str] = {}  # ids of all remote topics as last seen
         self.in_doubt = False  # True after a change was seen that the next call has to confirm
         self.timestamps = TimestampCheck(flow, self._target)
+        self.unnamed: LeftOut = {}  # topics that are not mirrored, because the remote topic can't have its name
         self._left_out: LeftOut = {}  # as last logged
         self._own_ids = KnownIds()
         self._dispensable = dispensable(flow)
@@ -104,17 +106,15 @@ class TopicMonitor:
         minutes, so `on_progress` is called from time to time. `permit` is called with all remote topics by source topic
         before any is created; it raises if another flow is in the way.
         """
-        mirrored, left_out, existing = self._look()
-        permit({name: self._policy.remote_topic(name) for name in mirrored})
-        self._log_left_out(left_out)
+        mirrored, selection, existing = self._look(plan)
+        permit(selection.remotes)
+        self._log_left_out(selection)
         mirrored = self._keeping_timestamps(mirrored, existing, on_progress)
         before = plan.known if plan else {}
         known = self._known(mirrored, before)
         remade = {d.incident.remote_id for d in (decisions or {}).values() if d.incident.kind == "remote_topic"}
         names = {*map(self._policy.remote_topic, mirrored), *(topic.remote for topic in before.values())}
-        remote = self._remote_topics.look(
-            names & existing.keys(), known.values(), lambda topic: topic.remote_id in remade
-        )
+        remote = self._remote_topics.look(names & existing.keys(), known, lambda topic: topic.remote_id in remade)
         self.in_doubt = bool(remote.doubtful)
         left = {name: topic for name, topic in known.items() if topic.remote in remote.lost | remote.doubtful}
         partitions = self._make({n: c for n, c in mirrored.items() if n not in left}, existing, on_progress)
@@ -148,25 +148,26 @@ class TopicMonitor:
                 time.sleep(POLL_INTERVAL)
         return found
 
-    def changes(self) -> Changes:
-        """What has to be created and grown on the target. Changes nothing."""
-        mirrored, left_out, existing = self._look()
+    def changes(self, plan: Plan | None) -> Changes:
+        """What has to be created and grown on the target. Changes nothing. `plan` is the newest plan."""
+        mirrored, selection, existing = self._look(plan)
         mirrored = self._keeping_timestamps(mirrored, existing)
         return Changes(
             mirrored=mirrored,
             replacing=self.timestamps.refused,
-            left_out=left_out,
+            left_out=selection.left_out,
+            unnamed=selection.unnamed,
             existing=existing,
             create={name: wanted for some in self._lacking(mirrored, existing) for name, wanted in some.items()},
             grow=self._short(mirrored, existing),
             internal=[name for name in self._flow.own_topics if name not in existing],
         )
 
-    def _look(self) -> tuple[dict[str, int], LeftOut, dict[str, int]]:
-        """The mirrored topics with partition counts, those that are left out, and the target's topics with counts."""
+    def _look(self, plan: Plan | None) -> tuple[dict[str, int], TopicSelection, dict[str, int]]:
+        """The mirrored topics with partition counts, what is selected, and the target's topics with counts."""
         found = self._source.partitions()
-        mirrored = {name: n for name, n in found.items() if self._policy.is_mirrored(name)}
-        return mirrored, left_out_topics(self._policy, found), self._target.partitions()
+        selection = select_topics(self._policy, found, lambda: plan.holders if plan else {})
+        return {name: found[name] for name in selection.remotes}, selection, self._target.partitions()
 
     def _keeping_timestamps(
         self, mirrored: Mapping[str, int], existing: Mapping[str, int], on_progress: Callable[[], object] = lambda: None
@@ -243,14 +244,19 @@ class TopicMonitor:
                 log.info("adding partitions", extra=where)
         return self._target.create_partitions(wanted)
 
-    def _log_left_out(self, left_out: LeftOut) -> None:
+    def _log_left_out(self, selection: TopicSelection) -> None:
         """Log the topics that match the configuration and are not copied, by reason; again only when they change."""
-        before, self._left_out = self._left_out, left_out
-        for reason in sorted({*left_out, *before}):
-            names = left_out.get(reason, [])
-            if names != before.get(reason, []):
-                fields = {"count": len(names), "topics": some_of(names), "reason": reason}
-                log.info("topics match the configuration but are left out", extra={"flow": self._flow.name, **fields})
+        kinds = (
+            (logging.INFO, "topics match the configuration but are left out", self._left_out, selection.left_out),
+            (logging.WARNING, "topics are not mirrored because of their names", self.unnamed, selection.unnamed),
+        )
+        self._left_out, self.unnamed = selection.left_out, selection.unnamed
+        for level, message, before, now in kinds:
+            for reason in sorted({*now, *before}):
+                names = now.get(reason, [])
+                if names != before.get(reason, []):
+                    fields = {"count": len(names), "topics": some_of(names), "reason": reason}
+                    log.log(level, message, extra={"flow": self._flow.name, **fields})
 
     def _log_refused(self, refused: Refusals) -> None:
         """Log each refused topic once, although every look tries again to create or grow it."""

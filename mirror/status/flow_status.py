@@ -104,9 +104,9 @@ class FlowStatus:
         self._problem = _STARTING
         self._blocked = False  # does the problem wait for a person?
         self._lacking = ""
-        self.refused: Collection[
-            str
-        ] = ()  # remote topics that the target refuses to create or grow, or that replace timestamps
+        # Remote topics that the target refuses to create or grow, or that replace timestamps; and source topics whose
+        # remote topic can't have its name.
+        self.refused: Collection[str] = ()
         self._leader = leader
         self._lock = threading.Lock()
         self._statuses: dict[Partition, PartitionStatus] = {}

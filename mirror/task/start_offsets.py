@@ -41,11 +41,11 @@ def find_starts(
             starts[partition] = Start(position.offset, position, reported.get(partition))
         else:
             seen_first = partition.partition < topic.initial
-            fresh[partition] = _spec(flow) if seen_first else OffsetSpec.earliest()
+            fresh[partition] = _spec(flow.of_topic(partition.topic)) if seen_first else OffsetSpec.earliest()
     # A timestamp after the newest record has no offset: it means the end, as it was before anybody looked for it.
     why: dict[Partition, KafkaError] = {}
-    dated = isinstance(flow.start, int)
-    ends = list_offsets(source, dict.fromkeys(fresh, OffsetSpec.latest()), refused=why) if dated else {}
+    dated = [partition for partition in fresh if isinstance(flow.of_topic(partition.topic).start, int)]
+    ends = list_offsets(source, dict.fromkeys(dated, OffsetSpec.latest()), refused=why) if dated else {}
     offsets = list_offsets(source, fresh, refused=why)
     offsets |= {p: ends[p] for p, offset in offsets.items() if offset < 0 and p in ends}
     unread = {p for p in fresh if (joining[p].remote, p.partition) in refused}

@@ -174,7 +174,7 @@ class Supervisor(threading.Thread):
             self._backoff.reset()
             self._waits_for.clear()
         for partition, start in starts.items():
-            copier = RecordCopier(self._services, partition, joining[partition], start)
+            copier = RecordCopier(self._services.of_topic(partition.topic), partition, joining[partition], start)
             if self._plan.is_paused(partition):
                 self._release(copier, State.PAUSED)
             else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from mirror.clock import Clock
@@ -47,7 +47,7 @@ class Moves(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskServices:
-    """The same for all copiers of a task."""
+    """The same for all copiers of a task, but for what the flow says of single topics."""
 
     flow: Flow
     plan: Plan
@@ -59,3 +59,7 @@ class TaskServices:
     scheduler: Scheduler
     producers: ProducerBudget
     clock: Clock
+
+    def of_topic(self, topic: str) -> TaskServices:
+        """The services for copiers of this topic: their flow has what is different for the topic."""
+        return replace(self, flow=self.flow.of_topic(topic))

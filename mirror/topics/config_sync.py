@@ -9,10 +9,11 @@ from enum import StrEnum
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import OffsetSpec
 
+from mirror.control.planned_names import holders
 from mirror.kafka.cluster import NAMES, Refusals, chunks
 from mirror.kafka.topic_configs import TopicConfigAdmin
 from mirror.model import Partition, Topic
-from mirror.naming import ReplicationPolicy
+from mirror.naming import ReplicationPolicy, select_topics
 from mirror.settings import Flow
 from mirror.topics.config_rules import Change, Comparison, Rules, compare
 
@@ -44,13 +45,14 @@ class ConfigSync:
 
     def __init__(self, flow: Flow) -> None:
         self._source, self._target = TopicConfigAdmin(flow.source), TopicConfigAdmin(flow.target)
-        self._policy = ReplicationPolicy.of(flow)
+        self._flow = flow
         self._rules = Rules.of(flow)
 
     def existing(self) -> dict[str, Topic]:
         """The mirrored topics whose remote topic exists. Only `remote` is filled in: ids and numbers are empty."""
         there = self._target.partitions()
-        remotes = {n: self._policy.remote_topic(n) for n in self._source.partitions() if self._policy.is_mirrored(n)}
+        policy = ReplicationPolicy.of(self._flow)
+        remotes = select_topics(policy, self._source.partitions(), lambda: holders(self._flow)).remotes
         return {name: Topic(remote, "", 0, 0) for name, remote in remotes.items() if remote in there}
 
     def empty(self, topics: Iterable[Topic]) -> set[str]:

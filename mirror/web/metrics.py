@@ -112,7 +112,8 @@ class _Flows:
         )
         self.refused = GaugeMetricFamily(
             "mirror_refused_topics",
-            "Remote topics that the target refuses to create or grow, or that replace timestamps.",
+            "Remote topics that the target refuses to create or grow, that replace timestamps, or whose names are not "
+            "possible.",
             labels=FLOW,
         )
         self.ignored = CounterMetricFamily(

@@ -21,6 +21,7 @@ class Pair:
     target: str
     alias: str
     prefix: str
+    template: str = "{source}.{topic}"  # of the remote topics' names; a flow's remote_topic
 
     @property
     def group(self) -> str:
@@ -56,7 +57,7 @@ class Pair:
 
     def remote(self, topic: str) -> str:
         """The name of a topic on the target."""
-        return f"{self.alias}.{topic}"
+        return self.template.format(source=self.alias, topic=topic)
 
     def copied(self, topic: str) -> oracle.Records:
         """What the target has of a topic now."""

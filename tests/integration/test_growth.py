@@ -6,6 +6,7 @@ import json
 import time
 
 from tests.harness import oracle, topics
+from tests.harness.command import answer, mirror
 from tests.harness.follower import Follower
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
@@ -71,17 +72,24 @@ def test_new_topics_and_partitions_do_not_disturb_running_ones(shared: Pair, sha
     assert len(generations(shared)) > len(planned)
 
 
-def test_a_topic_that_the_target_refuses_is_a_problem_as_long_as_it_is_there(
+def test_a_topic_whose_remote_topic_can_not_have_its_name_is_a_problem_as_long_as_it_is_there(
     shared: Pair, shared_service: Service
 ) -> None:
     name = shared.topic("x" * (249 - len(shared.prefix)))  # the remote name is too long
-    remote = shared.remote(name)
 
     def problem() -> str:
         code, text = shared_service.get("/readyz")
-        return text if code == 503 and remote in text else ""
+        return text if code == 503 and name in text else ""
 
-    assert f"refuses to create or grow 1 topic, e.g. {remote}: " in shared_service.wait_for("a problem", problem)
+    said = f"1 topic can't be mirrored, e.g. {name}: the name of its remote topic would have more than 249 characters"
+    assert said in shared_service.wait_for("a problem", problem)
+    (event,) = shared_service.find("topics are not mirrored because of their names")
+    assert event["topics"] == name
+    assert name in mirror("plan", "-c", shared_service.file).stdout
+    failed = [
+        c["said"] for c in answer("check", "-c", shared_service.file, code=1)["checks"] if c["outcome"] == "FAILED"
+    ]
+    assert failed == [said.replace(", e.g.", ":")]
     assert shared_service.metric("mirror_refused_topics") == 1
     assert shared_service.metric("mirror_flow_state", state="running") == 1
     topics.delete(shared.source, name)

@@ -6,6 +6,7 @@ Either the source no longer has it, or the target refuses it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -30,11 +31,18 @@ class Flows:
     def __init__(self, source: str, target: str, directory: Path) -> None:
         self.all = [Pair(source, target, f"policy{name}", f"policy{name}-") for name in ("fail", "skip", "letter")]
         self.fail, self.skip, self.letter = self.all
+        self.letter = self.all[2] = replace(self.letter, template="{topic}.of.{source}")
+        self.own = self.letter.topic("own")  # before the flow first runs, so that `start` counts
+        produce(self.letter, self.own, 0, 10)
+        # Of the topic "late", if it ever comes, by the template.
+        self.own_remote = self.letter.remote(f"{self.letter.prefix}late")
+        own = {"remote_topic": self.own_remote, "start": "latest", "on_data_loss": "skip", "on_poison_record": "skip"}
+        named = {"remote_topic": self.letter.template, "topic_settings": {self.own: own}}
         left = {"sync_topic_configs": False}  # the tests change remote topics themselves
         settings = configuration.together(
             self.fail.settings({"on_data_loss": "fail", "on_poison_record": "fail", **left}),
             self.skip.settings({"on_data_loss": "skip", "on_poison_record": "skip", **left}),
-            self.letter.settings({"on_poison_record": "dead_letter", **left}),
+            self.letter.settings({"on_poison_record": "dead_letter", **named, **left}),
         )
         self.service = Service(settings, directory)
 
@@ -84,8 +92,49 @@ def recreate(pair: Pair, topic: str) -> None:
 
 def test_deleted_records(flows: Flows) -> None:
     together(
-        partial(deleted_records_stop_their_partition_alone, flows), partial(deleted_records_are_passed_over, flows)
+        partial(deleted_records_stop_their_partition_alone, flows),
+        partial(deleted_records_are_passed_over, flows),
+        partial(a_topic_has_settings_of_its_own, flows),
     )
+
+
+def a_topic_has_settings_of_its_own(flows: Flows) -> None:
+    """Its name, its start and its policies differ from those of its flow."""
+    pair, topic, remote = flows.letter, flows.own, flows.own_remote
+
+    def there() -> list[bytes | None]:
+        return [record.value for record in oracle.read(pair.target, remote)[0]]
+
+    flows.service.wait_for("its start", lambda: oracle.committed_position(pair.target, pair.group, remote, 0) == 10)
+    produce(pair, topic, 10, 10)
+    wanted: list[bytes | None] = [b"%d" % number for number in range(10, 20)]
+    flows.service.wait_for("what came later", lambda: there() == wanted)
+    topics.configure(pair.target, remote, max_message_bytes=50_000)
+    pair.produce(topic, POISON["too-large"][1])
+    assert "at offset 20" in flows.told(REFUSED, topic)["reason"]
+    flows.service.wait_for("skipped", lambda: flows.service.metric(LOST, topic=topic, reason="refused") == 1)
+    with flows.service.workers_stopped():
+        produce(pair, topic, 21, 20)
+        topics.remove_records(pair.source, topic, 31)
+    assert "offsets 21 to 30 were deleted" in flows.told(PASSED_OVER, topic)["reason"]
+    wanted += [b"%d" % number for number in range(31, 41)]
+    flows.service.wait_for("what is left", lambda: there() == wanted)
+
+    late = pair.topic("late")
+    produce(pair, late, 0, 10)
+    message = "topics are not mirrored because of their names"
+    event = flows.service.wait_for_event(message, topics=late)
+    assert event["reason"] == f"its remote topic would be {remote}, which holds the copy of {topic}"
+    refused = partial(flows.service.metric, "mirror_refused_topics", source=pair.alias)
+    flows.service.wait_for("counted", lambda: refused() == 1)
+    (check,) = [
+        c for c in answer("check", "-c", flows.service.file, code=1)["checks"] if c["what"] == "names of remote topics"
+    ]
+    assert late in check["said"] and topic in check["said"]
+    produce(pair, topic, 41, 1)
+    flows.service.wait_for("the first one goes on", lambda: there() == [*wanted, b"41"])
+    topics.delete(pair.source, late)
+    flows.service.wait_for("said no more", lambda: flows.service.find(message, count=0) and refused() == 0)
 
 
 def deleted_records_stop_their_partition_alone(flows: Flows) -> None:

@@ -109,7 +109,7 @@ def keys() -> Iterator[tuple[type[BaseModel], str, str, Any]]:
     for section, kind in reference.SECTIONS.items():
         for name, field in kind.model_fields.items():
             key = field.alias or name
-            place = section.replace("[]", "").replace(".<alias>", "")
+            place = section.replace("[]", "").replace(".<alias>", "").replace(".<topic>", "")
             yield kind, key, ".".join(filter(None, (place, key))), field
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,8 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror.config.model import FlowModel
-from mirror.naming import ReplicationPolicy, left_out_topics, matcher, matches_nothing, some_of, unmatched
-from mirror.settings import Cluster, Flow, Groups, Heartbeats, MirrorMakerOffsets
+from mirror.naming import (
+    ReplicationPolicy,
+    left_out_topics,
+    matcher,
+    matches_nothing,
+    select_topics,
+    some_of,
+    unmatched,
+)
+from mirror.settings import Cluster, Flow, Groups, Heartbeats, MirrorMakerOffsets, TopicSettings
 
 DEFAULTS = FlowModel.model_validate(
     {"source": "primary", "target": "backup"}, context={"aliases": ["primary", "backup"]}
@@ -35,6 +44,11 @@ def flow(**changes: Any) -> Flow:
 def policy(**changes: Any) -> ReplicationPolicy:
     """The policy of a flow with these `changes`."""
     return ReplicationPolicy.of(flow(**changes))
+
+
+def own_name(name: str) -> TopicSettings:
+    """A topic's settings with its own remote topic."""
+    return TopicSettings(name, None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -204,10 +218,148 @@ def test_only_some_of_many_wrong_entries_are_compared_with_some_of_many_topics()
 
 
 def test_an_entry_that_matches_nothing_has_a_remedy() -> None:
-    assert list(matches_nothing(["ordres", "xyz", "b"], ["orders", "b"])) == [
+    some = flow(topics=("ordres", "xyz", "b"), topic_settings={"c": own_name("d")})
+    assert list(matches_nothing(some, ["orders", "b"])) == [
         ('"ordres" in topics matches no topic of the source that mirror may see', 'did you mean "orders"?'),
         (
             '"xyz" in topics matches no topic of the source that mirror may see',
             "correct it, create the topic, or allow Describe on it",
         ),
+        (
+            '"c" in topic_settings matches no topic of the source that mirror may see',
+            "correct it, create the topic, or allow Describe on it",
+        ),
     ]
+
+
+def test_a_template_names_remote_topics() -> None:
+    chosen = policy(remote_topic="{topic}.of.{source}")
+    assert chosen.remote_topic("orders") == "orders.of.primary"
+    assert chosen.is_mirrored("orders") and chosen.is_mirrored("orders.of.third")
+    assert not chosen.is_mirrored("orders.of.backup") and not chosen.is_mirrored("orders.of.backup.of.third")
+    assert "a cycle" in (chosen.left_out("orders.of.backup") or "")
+    assert chosen.is_mirrored("backup.orders"), "only the template counts"
+
+
+def test_heartbeats_have_their_name_with_any_template() -> None:
+    on: dict[str, Any] = {"heartbeats": Heartbeats(True, 1.0)}
+    for template in ("eu-{topic}", "{topic}.of.{source}", "{topic}"):
+        chosen = policy(remote_topic=template, **on)
+        assert chosen.remote_topic("heartbeats") == "primary.heartbeats"
+        assert chosen.remote_topic("third.heartbeats") == "primary.third.heartbeats"
+        assert chosen.is_cycle("backup.heartbeats")
+    chosen = policy(remote_topic="{source}_{topic}", **on)  # MirrorMaker's default policy with this separator
+    assert chosen.remote_topic("heartbeats") == "primary_heartbeats" and chosen.is_cycle("backup_heartbeats")
+
+
+@given(
+    NAMES,
+    st.lists(NAMES, min_size=2, max_size=3, unique=True),
+    st.sampled_from(["{topic}-of-{source}", "a{source}.{topic}b", "{source}--{topic}"]),
+)
+def test_no_topic_comes_back_over_any_clusters_if_all_flows_have_one_template_with_a_source(
+    topic: str, clusters: list[str], template: str
+) -> None:
+    def way(source: str, target: str) -> ReplicationPolicy:
+        one = flow(remote_topic=template, topics=(".*",), exclude=())
+        return ReplicationPolicy.of(
+            replace(one, source=replace(one.source, alias=source), target=replace(one.target, alias=target))
+        )
+
+    name = topic
+    for source, target in pairwise(clusters):
+        name = way(source, target).remote_topic(name)
+    assert not way(clusters[-1], clusters[0]).is_mirrored(name)
+
+
+@pytest.mark.parametrize(
+    ("changes", "topic", "problem"),
+    [
+        ({"remote_topic": "eu-{topic}"}, "x" * 247, "more than 249 characters"),
+        ({"remote_topic": "eu-{topic}"}, "x" * 246, None),
+        ({}, "x" * 242, "more than 249 characters"),
+        ({"remote_topic": "eu-{topic}"}, "internal", "of an internal one"),
+        ({"separator": "-"}, "internal", None),  # MirrorMaker copies it, too
+        ({"remote_topic": "heart{topic}"}, "beats", "its remote topic would be heartbeats"),
+        ({"replication_policy": "identity"}, "heartbeats", None),
+        (
+            {"replication_policy": "identity", "mirrormaker_offsets": MirrorMakerOffsets(True, "offsets", "c")},
+            "offsets",
+            "its remote topic would be offsets",
+        ),
+        (
+            {"replication_policy": "identity", "mirrormaker_offsets": MirrorMakerOffsets(False, "offsets", "c")},
+            "offsets",
+            None,
+        ),
+    ],
+)
+def test_names_that_remote_topics_can_not_have(changes: dict[str, Any], topic: str, problem: str | None) -> None:
+    chosen = policy(**changes)
+    found = chosen.name_problem(topic)
+    assert (problem in found) if problem and found else found is problem
+    assert chosen.is_mirrored(topic) is (problem is None)
+    selected = select_topics(chosen, [topic], dict)
+    assert selected.unnamed == ({found: [topic]} if found else {})
+    assert list(selected.remotes) == ([] if found else [topic])
+
+
+# Heartbeats keep their name, which the template gives to another topic.
+SHARING: dict[str, Any] = {"remote_topic": "{topic}.heartbeats", "heartbeats": Heartbeats(True, 1.0)}
+
+
+@pytest.mark.parametrize(
+    ("held", "mirrored", "reason"),
+    [
+        ({}, ["orders"], "they would share the remote topic primary.heartbeats; give each of them another one"),
+        (
+            {"primary.heartbeats": "heartbeats"},
+            ["heartbeats", "orders"],
+            "its remote topic would be primary.heartbeats, which holds the copy of heartbeats",
+        ),
+        (
+            {"primary.heartbeats": "gone"},
+            ["orders"],
+            "its remote topic would be primary.heartbeats, which holds the copy of gone",
+        ),
+    ],
+)
+def test_of_topics_that_would_share_a_remote_topic_only_its_holder_is_mirrored(
+    held: dict[str, str], mirrored: list[str], reason: str
+) -> None:
+    selected = select_topics(policy(**SHARING), ["orders", "primary", "heartbeats"], lambda: held)
+    assert sorted(selected.remotes) == mirrored
+    lacking = sorted({"heartbeats", "orders", "primary"} - set(mirrored))
+    assert selected.unnamed == {reason: lacking}
+
+
+def test_the_holders_are_not_asked_for_if_no_topics_share_a_remote_topic() -> None:
+    def holders() -> dict[str, str]:
+        raise AssertionError
+
+    assert select_topics(policy(), ["orders", "payments", "x-internal"], holders).remotes.keys() == {
+        "orders",
+        "payments",
+    }
+
+
+def test_a_topic_may_have_a_name_of_its_own() -> None:
+    chosen = policy(topic_settings={"orders": own_name("eu-orders"), "other": TopicSettings(None, 0, None, None)})
+    assert chosen.remote_topic("orders") == "eu-orders"
+    assert chosen.remote_topic("other") == "primary.other" and chosen.remote_topic("third") == "primary.third"
+    assert not policy(topic_settings={"orders": own_name("a.internal")}).is_mirrored("orders")
+    assert not policy(topic_settings={"orders": own_name("heartbeats")}).is_mirrored("orders")
+
+
+def test_a_name_that_a_topic_has_as_its_own_is_no_other_topics_name() -> None:
+    """Even if the topic that has it is not mirrored now."""
+    chosen = policy(replication_policy="identity", topic_settings={"orders": own_name("eu")})
+    both = select_topics(chosen, ["orders", "eu", "us"], dict)
+    assert both.remotes == {"us": "us"}
+    assert both.unnamed == {"they would share the remote topic eu; give each of them another one": ["eu", "orders"]}
+    first = select_topics(chosen, ["orders", "eu", "us"], lambda: {"eu": "orders", "us": "us"})
+    assert first.remotes == {"orders": "eu", "us": "us"}
+    assert first.unnamed == {"its remote topic would be eu, which holds the copy of orders": ["eu"]}
+    retired = select_topics(chosen, ["orders", "us"], lambda: {"eu": "eu"})
+    assert retired.remotes == {"us": "us"}
+    assert retired.unnamed == {"its remote topic would be eu, which holds the copy of eu": ["orders"]}

@@ -18,11 +18,12 @@ from mirror.commands.adopt.selection import Candidate, Known, Result, select
 from mirror.commands.adopt.tail import Undecided
 from mirror.commands.status import read_status
 from mirror.commands.text_table import Cell, table
+from mirror.control.planned_names import holders
 from mirror.control.reported_positions import reported_positions
 from mirror.errors import ConfigError, MirrorError
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Topic
-from mirror.naming import ReplicationPolicy
+from mirror.naming import ReplicationPolicy, select_topics
 from mirror.settings import Flow
 from mirror.target import connect_offsets
 from mirror.target.connect_offsets import Sync, Written
@@ -131,10 +132,10 @@ class _Command:
         return written
 
     def _known(self, written: Written, exactly_once: bool) -> Known:
-        flow, policy = self._flow, ReplicationPolicy.of(self._flow)
-        counts = {name: n for name, n in self._source.partitions().items() if policy.is_mirrored(name)}
-        partitions = [Partition(name, number) for name, count in counts.items() for number in range(count)]
-        remote = {each: Partition(policy.remote_topic(each.topic), each.partition) for each in partitions}
+        flow, here = self._flow, self._source.partitions()
+        remotes = select_topics(ReplicationPolicy.of(flow), here, lambda: holders(flow)).remotes
+        partitions = [Partition(name, number) for name in remotes for number in range(here[name])]
+        remote = {each: Partition(remotes[each.topic], each.partition) for each in partitions}
         there = self._target.partitions()
         existing = frozenset(each for each in remote.values() if each.partition < there.get(each.topic, 0))
         with closing(PositionReader(flow.target, flow.group, flow.control_topic)) as positions:

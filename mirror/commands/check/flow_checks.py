@@ -12,8 +12,9 @@ from mirror.commands.check.inspection import Description, Inspector
 from mirror.commands.check.target import TargetChecks
 from mirror.commands.plan import dry_run
 from mirror.control.other_flows import OtherFlows
+from mirror.control.planned_names import holders
 from mirror.errors import ClusterAway, FlowError, PartitionError
-from mirror.naming import ReplicationPolicy, left_out_topics, matches_nothing, some_of
+from mirror.naming import ReplicationPolicy, matches_nothing, select_topics, some_of
 from mirror.settings import Flow
 from mirror.text import duration, plural
 
@@ -29,13 +30,12 @@ class FlowChecks:
         self._flow = flow
         self._source, self._source_description = inspectors[flow.source.alias]
         self._target, self._target_description = inspectors[flow.target.alias]
-        policy = ReplicationPolicy.of(flow)
         found = self._source.partitions()
-        self._topics = {name: count for name, count in found.items() if policy.is_mirrored(name)}
-        self._left_out = left_out_topics(policy, found)
-        self._matches_nothing = list(matches_nothing(flow.topics, found))
+        self._selection = select_topics(ReplicationPolicy.of(flow), found, lambda: holders(flow))
+        self._remotes = self._selection.remotes
+        self._topics = {name: found[name] for name in self._remotes}
+        self._matches_nothing = list(matches_nothing(flow, found))
         self._existing = self._target.partitions()
-        self._remotes = {name: policy.remote_topic(name) for name in self._topics}
         self._remote = set(self._remotes.values()) & self._existing.keys()
 
     def all(self) -> Iterator[Check]:
@@ -44,7 +44,10 @@ class FlowChecks:
         yield self._topics_found()
         for said, remedy in self._matches_nothing:
             yield self._check("topics", "WARNING", said, remedy)
-        for reason, names in self._left_out.items():
+        for reason, names in self._selection.unnamed.items():
+            said = f"{plural(len(names), 'topic')} can't be mirrored: {some_of(names)}: {reason}"
+            yield self._check("names of remote topics", "FAILED", said, "change the names, or leave the topics out")
+        for reason, names in self._selection.left_out.items():
             yield self._check("topics left out", "OK", f"{plural(len(names), 'topic')}: {some_of(names)}: {reason}")
         target = TargetChecks(self._flow, self._target, self._target_description, self._remote)
         for what, checks in (
@@ -180,13 +183,12 @@ class FlowChecks:
         theirs = int(broker["message.max.bytes"])
         ours = int(self._source.broker_config(self._source_description.brokers[0])["message.max.bytes"])
         own, _ = self._source.topic_configs(self._topics)
-        policy = ReplicationPolicy.of(self._flow)
         existing, _ = self._target.topic_configs(self._remote)
         small = []
         for topic in self._topics:
             source = int(own.get(topic, {}).get("max.message.bytes", ours))
             # A remote topic that is still to be created gets the source's own setting.
-            copied = existing.get(policy.remote_topic(topic), own.get(topic, {}))
+            copied = existing.get(self._remotes[topic], own.get(topic, {}))
             if source > int(copied.get("max.message.bytes", theirs)):
                 small.append(topic)
         if small:

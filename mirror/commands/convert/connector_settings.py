@@ -77,7 +77,7 @@ COPYING = (
         "DefaultReplicationPolicy",
         "renamed",
         "flows[].replication_policy",
-        "default and identity; no other class is possible",
+        "default and identity; what another class does, remote_topic may do",
     ),
     S(
         "replication.policy.separator",

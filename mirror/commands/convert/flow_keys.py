@@ -125,7 +125,7 @@ def _number(key: str, unit: str = "", why: str = "") -> Handler:
 def _policy(setting: Setting, scope: FlowScope, value: str) -> Verdict:
     known = POLICIES.get(value.rpartition(".")[2])
     if known is None:
-        return not_possible("mirror has the policies default and identity; it runs no Java class")
+        return not_possible("mirror has default and identity, and runs no Java class; write remote_topic yourself")
     return put(scope, "replication_policy", known, setting.fate)
 
 

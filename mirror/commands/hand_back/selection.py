@@ -11,6 +11,7 @@ from mirror.control.decisions import LOST_KINDS, Incident, doubt, explain
 from mirror.control.orders import Orders, is_paused
 from mirror.control.plan import Plan
 from mirror.model import Partition, Position, remote_partitions
+from mirror.naming import ReplicationPolicy, some_of
 from mirror.settings import Flow
 from mirror.target.connect_offsets import Recorded
 
@@ -115,10 +116,15 @@ def _notes(flow: Flow, partition: Partition, ours: Position, known: Known) -> It
 
 def needed(flow: Flow) -> list[str]:
     """The properties that MirrorMaker needs to write to the same topics and to copy the same records as mirror."""
-    identity = flow.replication_policy == "identity"
-    names = [f"{flow.name}.replication.policy.class = {IDENTITY}"] if identity else []
-    if flow.separator != "." and not identity:
-        names.append(f"replication.policy.separator = {flow.separator}")
+    template = ReplicationPolicy.of(flow).template
+    if template.separator is not None:
+        names = [f"replication.policy.separator = {template.separator}"] if template.separator != "." else []
+    else:
+        own = f"(a class of yours that names remote topics {flow.remote_topic})"
+        names = [f"{flow.name}.replication.policy.class = {IDENTITY if template.is_mirrormakers else own}"]
+    own_names = [f"{name}: {own.remote_topic}" for name, own in flow.topic_settings.items() if own.remote_topic]
+    if own_names:
+        names.append(f"(a policy class of yours that names the remote topics of {some_of(own_names)})")
     return [
         *names,
         f"{flow.name}.offset-syncs.topic.location = target",

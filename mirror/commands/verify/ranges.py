@@ -11,10 +11,11 @@ from confluent_kafka.admin import OffsetSpec
 
 from mirror.commands.verify import surviving_syncs
 from mirror.commands.verify.digests import Stretch
+from mirror.control.planned_names import holders
 from mirror.errors import ConfigError, MirrorError, PositionUnstable
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
-from mirror.naming import ReplicationPolicy
+from mirror.naming import ReplicationPolicy, select_topics
 from mirror.settings import Flow
 from mirror.target.position_reader import PositionReader
 from mirror.text import plural
@@ -108,7 +109,7 @@ def select(flow: Flow, topics: Collection[str]) -> Selection:
             Side(flow.source.alias, *p, upstream[p], max(upstream[p], min(last[p], stable[p]))),
             Side(flow.target.alias, *remote[p], starts[remote[p]], downstream[remote[p]]),
             first[p],
-            flow.start == "earliest",
+            flow.of_topic(p.topic).start == "earliest",
             tuple((u, d) for u, d in syncs.get(p, ()) if u < first[p] and d < downstream[remote[p]]),
             flow.exactly_once and first[p] == last[p],  # without transactions records come before their position
         )
@@ -145,16 +146,18 @@ def _remote(
 ) -> tuple[list[Partition], dict[Partition, Partition]]:
     """The source's partitions, and the remote partition of each that exists on both sides."""
     policy = ReplicationPolicy.of(flow)
-    unknown = [topic for topic in topics if not policy.is_mirrored(topic)]
+    here = source.partitions()
+    remotes = select_topics(policy, here, lambda: holders(flow)).remotes
+    unknown = [topic for topic in topics if topic not in remotes and (topic in here or not policy.is_mirrored(topic))]
     if unknown:
         raise ConfigError([f"flow {flow.name} does not mirror topic {topic}: see its topics" for topic in unknown])
-    ours = {t: n for t, n in source.partitions().items() if (t in topics if topics else policy.is_mirrored(t))}
-    missing = [topic for topic in topics if topic not in ours]
+    missing = [topic for topic in topics if topic not in here]
     if missing:
         raise ConfigError([f"there is no topic {topic} on {flow.source.alias}" for topic in missing])
+    ours = {topic: here[topic] for topic in topics or remotes}
     theirs = target.partitions()
     partitions = [Partition(topic, number) for topic, count in sorted(ours.items()) for number in range(count)]
-    remote = {p: Partition(policy.remote_topic(p.topic), p.partition) for p in partitions}
+    remote = {p: Partition(remotes[p.topic], p.partition) for p in partitions}
     return partitions, {p: r for p, r in remote.items() if r.partition < theirs.get(r.topic, 0)}
 
 

@@ -292,6 +292,114 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "7: flows[1].replication_policy: ",
         ("for ever", "topic would come back as primary.backup_topic", "with one separator"),
     ),
+    "a template without {source} in both directions": (
+        GOOD + "    remote_topic: 'eu-{topic}'\n" + OPPOSITE + "    remote_topic: 'us-{topic}'\n",
+        "10: flows[1].remote_topic: ",
+        ("for ever: topic would come back as eu-us-topic", "one template with {source}"),
+    ),
+    "two templates with {source}": (
+        GOOD + "    remote_topic: '{topic}-from-{source}'\n" + OPPOSITE,
+        "8: flows[1].replication_policy: ",
+        ("for ever",),
+    ),
+    "a template and identity": (
+        GOOD + "    replication_policy: identity\n    remote_topic: '{source}-{topic}'\n",
+        "8: flows[0].remote_topic: ",
+        ("by this and by replication_policy: identity, too", "leave one of the two out"),
+    ),
+    "a template without {topic}": (
+        GOOD + "    remote_topic: orders\n",
+        '7: flows[0].remote_topic: bad template "orders": ',
+        ("{topic} must stand in it once",),
+    ),
+    "a template with another placeholder": (
+        GOOD + "    remote_topic: '{target}.{topic}'\n",
+        "7: flows[0].remote_topic: ",
+        ('there is no placeholder "{target}", but {source} and {topic}',),
+    ),
+    "a template with illegal characters": (
+        GOOD + "    remote_topic: '{source}/{topic}'\n",
+        "7: flows[0].remote_topic: ",
+        ("letters, digits, '.', '_' and '-'",),
+    ),
+    "a template of internal names": (
+        GOOD + "    remote_topic: '{source}.{topic}.internal'\n",
+        "7: flows[0].remote_topic: no topic can be named like this: ",
+        ("of an internal one",),
+    ),
+    "a template that is too long": (
+        GOOD + f"    remote_topic: '{'x' * 245}{{topic}}'\n",
+        "7: flows[0].remote_topic: no topic can be named like this: ",
+        ("more than 249 characters",),
+    ),
+    "a name that the template makes too long": (
+        GOOD + f"    remote_topic: 'a-{{topic}}'\n    topics: [b, {'x' * 248}]\n",
+        "8: flows[0].topics[1]: ",
+        ("never copied", "more than 249 characters"),
+    ),
+    "settings of a topic that nothing matches": (
+        GOOD + "    topics: [a]\n    topic_settings:\n      b: {start: latest}\n",
+        "9: flows[0].topic_settings.b: ",
+        ('"b" is never copied: nothing in topics matches it',),
+    ),
+    "settings of a topic that is excluded": (
+        GOOD + "    exclude: [b]\n    topic_settings:\n      b: {start: latest}\n",
+        "9: flows[0].topic_settings.b: ",
+        ('"b" is never copied: "b" in exclude matches it',),
+    ),
+    "settings of what is no topic": (
+        GOOD + "    topic_settings:\n      'b.*': {start: latest}\n",
+        "8: flows[0].topic_settings.b.…: ",
+        ("a topic's name must have 1 to 249 letters",),
+    ),
+    "an unknown setting of a topic": (
+        GOOD + "    topic_settings:\n      b:\n        exclude: [x]\n",
+        "9: flows[0].topic_settings.b.exclude: ",
+        ("unknown key", "allowed: remote_topic, start, on_data_loss, on_poison_record"),
+    ),
+    "a bad policy of a topic": (
+        GOOD + "    topic_settings:\n      b: {on_data_loss: dead_letter}\n",
+        "8: flows[0].topic_settings.b.on_data_loss: ",
+        ("must be fail, skip or null",),
+    ),
+    "a bad start of a topic": (
+        GOOD + "    topic_settings:\n      b: {start: never}\n",
+        "8: flows[0].topic_settings.b.start: ",
+        ("must be as the flow's start, or null",),
+    ),
+    "an own name that is none": (
+        GOOD + "    topic_settings:\n      b: {remote_topic: 'eu-{topic}'}\n",
+        "8: flows[0].topic_settings.b.remote_topic: ",
+        ("a topic's name must have 1 to 249 letters",),
+    ),
+    "an own name of an internal topic": (
+        GOOD + "    topics: [b]\n    topic_settings:\n      b: {remote_topic: mirror-control.primary.internal}\n",
+        "9: flows[0].topic_settings.b.remote_topic: ",
+        ("b can't be copied", "of an internal one"),
+    ),
+    "an own name of heartbeats": (
+        GOOD + "    heartbeats: {enabled: true}\n    topic_settings:\n      heartbeats: {remote_topic: b}\n",
+        "9: flows[0].topic_settings.heartbeats.remote_topic: ",
+        ("heartbeats have MirrorMaker's name",),
+    ),
+    "an own name twice": (
+        GOOD + "    topic_settings:\n      a: {remote_topic: c}\n      b: {remote_topic: c}\n",
+        "9: flows[0].topic_settings.b.remote_topic: ",
+        ("a has the remote topic c, too; give each topic another one",),
+    ),
+    "an own name that another topic has by the policy": (
+        GOOD + "    topics: [a, b]\n    topic_settings:\n      b: {remote_topic: primary.a}\n",
+        "9: flows[0].topic_settings.b.remote_topic: ",
+        ("a has the remote topic primary.a, too",),
+    ),
+    "two topics that take each other's name": (
+        GOOD
+        + "    topics: [a]\n    replication_policy: identity\n    topic_settings:\n      a: {remote_topic: b}\n"
+        + OPPOSITE
+        + "    topics: [b]\n    replication_policy: identity\n    topic_settings:\n      b: {remote_topic: a}\n",
+        "14: flows[1].replication_policy: ",
+        ("b would come back as b",),
+    ),
     "two aliases of one target": (
         GOOD.replace("flows:", "  again: {bootstrap.servers: 'x, localhost:9093'}\nflows:")
         + "  - {source: primary, target: again, group: other}\n",
@@ -560,6 +668,7 @@ def test_defaults(tmp_path: Path) -> None:
         "exclude": (r".*[\-\.]internal", r".*\.replica", "__.*"),
         "replication_policy": "default",
         "separator": ".",
+        "remote_topic": None,
         "start": "earliest",
         "replication_factor": -1,
         "internal_replication_factor": -1,
@@ -586,6 +695,7 @@ def test_defaults(tmp_path: Path) -> None:
         "use_defaults_from": "target",
         "sync_acls": False,
         "sync_acls_interval": 600.0,
+        "topic_settings": {},
         "groups": {
             "sync": False,
             "checkpoints": True,
@@ -831,6 +941,23 @@ def test_what_is_no_size(written: str) -> None:
 def test_start(tmp_path: Path, written: str, expected: str | int) -> None:
     assert start(written) == expected
     assert read(tmp_path, f"{GOOD}    start: {written}\n").flows[0].start == expected
+
+
+def test_settings_of_single_topics_reach_the_flow(tmp_path: Path) -> None:
+    text = GOOD + (
+        "    start: latest\n    topic_settings:\n"
+        "      a: {remote_topic: eu-a, start: 2024-01-31T12:00:00Z, on_data_loss: skip}\n"
+        "      b: {on_poison_record: dead_letter, start: null}\n      c: {start: 0}\n"
+        "flow_defaults: {topic_settings: {b: {start: earliest}, c: {on_data_loss: skip}}}\n"
+    )
+    flow = read(tmp_path, text).flows[0]
+    assert flow.topic_settings["a"] == settings.TopicSettings("eu-a", 1_706_702_400_000, "skip", None)
+    of = {name: flow.of_topic(name) for name in "abcd"}
+    assert [of[name].start for name in "abcd"] == [1_706_702_400_000, "latest", 0, "latest"]
+    assert [of[name].on_data_loss for name in "abcd"] == ["skip", "fail", "skip", "fail"]
+    assert [of[name].on_poison_record for name in "abcd"] == ["fail", "dead_letter", "fail", "fail"]
+    assert of["d"] is flow and flow.dead_letter_topic in flow.own_topics
+    assert pickle.loads(pickle.dumps(flow)) == flow
 
 
 def test_numbers_and_units_reach_the_settings(tmp_path: Path) -> None:

@@ -28,9 +28,11 @@ class World:
         self.aborted = 0
         self.refused: dict[str, Any] = {}
         self.replacing: list[str] = []
+        self.unnamed: dict[str, list[str]] = {}
         self.status = FlowStatus("primary", "backup", "us")
         leader: Any = SimpleNamespace(control=SimpleNamespace(plan=None), lost_tasks=lambda: self.lost)
-        monitor: Any = SimpleNamespace(refused=self.refused, timestamps=SimpleNamespace(refused=self.replacing))
+        replacing = SimpleNamespace(refused=self.replacing)
+        monitor: Any = SimpleNamespace(refused=self.refused, timestamps=replacing, unnamed=self.unnamed)
         query: Any = SimpleNamespace(can_run=lambda: True, abort=self.abort)
         self.health = FlowHealth(flow(), self.status, leader, monitor, query)
 
@@ -82,9 +84,11 @@ def test_refused_topics_are_lacking(world: World) -> None:
     refusal: Any = SimpleNamespace(str=lambda: "policy violation")
     world.refused |= {"b": refusal, "a": refusal}
     world.replacing.append("c")
+    world.unnamed |= {"too long": ["e", "d"]}
     world.health.check()
-    assert world.status.refused == ["b", "a", "c"]
-    creates, replaces = world.status.lacking.split("; ", 1)
+    assert world.status.refused == ["b", "a", "c", "e", "d"]
+    names, creates, replaces = world.status.lacking.split("; ", 2)
+    assert names == "2 topics can't be mirrored, e.g. d: too long"
     assert creates == "the target refuses to create or grow 2 topics, e.g. a: policy violation"
     assert replaces == f"nothing is copied to 1 remote topic, e.g. c: {timestamps.REASON}"
 

@@ -14,6 +14,7 @@ from mirror.control.decisions import Incident
 from mirror.control.orders import Order, Scope
 from mirror.control.plan import Plan
 from mirror.model import Partition, Position, Topic
+from mirror.settings import TopicSettings
 from mirror.target.connect_offsets import Recorded
 from tests.unit.test_naming import flow
 
@@ -95,3 +96,11 @@ def test_mirrormaker_needs_the_same_names() -> None:
         flow(replication_policy="identity")
     )
     assert "replication.policy.separator = _" in needed(flow(separator="_"))
+    assert "replication.policy.separator = _" in needed(flow(remote_topic="{source}_{topic}"))
+    assert needed(flow(remote_topic="{topic}")) == needed(flow(replication_policy="identity"))
+    settings = {"orders": TopicSettings("eu", None, None, None), "b": TopicSettings(None, 0, None, None)}
+    assert "(a policy class of yours that names the remote topics of orders: eu)" in needed(
+        flow(topic_settings=settings)
+    )
+    own = "primary->backup.replication.policy.class = (a class of yours that names remote topics eu-{topic})"
+    assert own in needed(flow(remote_topic="eu-{topic}"))
