@@ -1,0 +1,20 @@
+"""acks=1 in the middle of a transaction, as docs/decisions/0006 has it, when a leader dies with that middle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mirror.demo.brokers import LocalCluster
+from tests.chaos.pipelining.rounds import PROPERTIES, Round
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_lost_middle_never_commits(tmp_path: Path) -> None:
+    """Nor does it where a leader knows nothing of the producer. Ways that are not safe lose records, which is seen."""
+    with LocalCluster("acks", tmp_path, 3, PROPERTIES) as cluster:
+        played = Round(cluster)
+        played.play()
+        assert played.wrong() == []
