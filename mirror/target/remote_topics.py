@@ -25,10 +25,14 @@ class RemoteTopicsMonitor:
     """Compares the target's topics with those of the last plan, look by look."""
 
     def __init__(self, flow: Flow, target: ClusterAdmin) -> None:
-        self._skips = flow.on_data_loss == "skip"
+        self._flow = flow
         self._target = target
         # The id that was found at the last look in place of a known topic's; None: the target had none of this name.
         self._seen: dict[str, str | None] = {}
+
+    def reconfigure(self, flow: Flow) -> None:
+        """Follow other settings."""
+        self._flow = flow
 
     def look(self, names: Iterable[str], known: Iterable[Topic], remade: Callable[[Topic], bool]) -> RemoteTopics:
         """Look at the remote topics `names` and those of `known`.
@@ -48,5 +52,6 @@ class RemoteTopicsMonitor:
                 changed[name] = found
         sure = {name for name, found in changed.items() if name in self._seen and self._seen[name] == found}
         self._seen = changed
-        lost = {name for name in sure if not self._skips and not remade(before[name])}
+        skips = self._flow.on_data_loss == "skip"
+        lost = {name for name in sure if not skips and not remade(before[name])}
         return RemoteTopics(ids, frozenset(lost), frozenset(changed.keys() - sure))
