@@ -21,6 +21,10 @@ class Plan(Protocol):
     """What a step asks of the control topic."""
 
     @property
+    def flow(self) -> Flow:
+        """The flow's settings as they are now."""
+
+    @property
     def renew_interval(self) -> float:
         """Seconds between two commits of a position that stays the same."""
 
@@ -49,7 +53,6 @@ class Moves(Protocol):
 class TaskServices:
     """The same for all copiers of a task."""
 
-    flow: Flow
     plan: Plan
     positions: Positions
     source: ClusterAdmin
@@ -59,3 +62,8 @@ class TaskServices:
     scheduler: Scheduler
     producers: ProducerBudget
     clock: Clock
+
+    @property
+    def flow(self) -> Flow:
+        """The flow's settings as they are now: ask again for each use, since a reload changes some of them."""
+        return self.plan.flow
