@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from confluent_kafka import KafkaError
@@ -21,6 +21,7 @@ from mirror.model import Partition, Topic
 from mirror.naming import LeftOut, ReplicationPolicy, left_out_topics, some_of
 from mirror.service.own_topics import dispensable, own_topic
 from mirror.settings import Flow
+from mirror.status.coverage import Coverage, coverage
 from mirror.target.remote_topics import RemoteTopicsMonitor
 from mirror.target.timestamps import KEEP, TimestampCheck
 from mirror.topics.config_rules import Rules
@@ -61,6 +62,7 @@ class TopicMonitor:
         self._remote_topics = RemoteTopicsMonitor(flow, self._target)
         self.refused: Refusals = {}  # remote topics that could not be created or grown last time
         self.remote_ids: Mapping[str, str] = {}  # ids of all remote topics as last seen
+        self.coverage: Coverage | None = None  # of the last look
         self.in_doubt = False  # True after a change was seen that the next call has to confirm
         self.timestamps = TimestampCheck(flow, self._target)
         self._left_out: LeftOut = {}  # as last logged
@@ -104,10 +106,10 @@ class TopicMonitor:
         minutes, so `on_progress` is called from time to time. `permit` is called with all remote topics by source topic
         before any is created; it raises if another flow is in the way.
         """
-        mirrored, left_out, existing = self._look()
-        permit({name: self._policy.remote_topic(name) for name in mirrored})
+        selected, left_out, existing = self._look()
+        permit({name: self._policy.remote_topic(name) for name in selected})
         self._log_left_out(left_out)
-        mirrored = self._keeping_timestamps(mirrored, existing, on_progress)
+        mirrored = self._keeping_timestamps(selected, existing, on_progress)
         before = plan.known if plan else {}
         known = self._known(mirrored, before)
         remade = {d.incident.remote_id for d in (decisions or {}).values() if d.incident.kind == "remote_topic"}
@@ -118,6 +120,8 @@ class TopicMonitor:
         self.in_doubt = bool(remote.doubtful)
         left = {name: topic for name, topic in known.items() if topic.remote in remote.lost | remote.doubtful}
         partitions = self._make({n: c for n, c in mirrored.items() if n not in left}, existing, on_progress)
+        lost = {name for name, topic in left.items() if topic.remote in remote.lost}
+        self.coverage = self._covered(selected, existing, partitions, lost)
         self.remote_ids = {**remote.ids, **self._new_ids(partitions, remote.ids)}
         ids = self._source.topic_ids(sorted({*partitions, *left}))
         topics = {}
@@ -130,6 +134,17 @@ class TopicMonitor:
                 count, compacted = partitions[name], target in self.timestamps.compacted
                 topics[name] = Topic(target, topic_id, count, count, remote_id, compacted=compacted)
         return topics
+
+    def _covered(
+        self,
+        selected: Mapping[str, int],
+        existing: Mapping[str, int],
+        made: Mapping[str, int],
+        lost: Collection[str],
+    ) -> Coverage:
+        """What the target has of the selected topics, by source topic, after some were `made`."""
+        there = {name: existing.get(self._policy.remote_topic(name), 0) for name in selected} | dict(made)
+        return coverage(selected, {name: count for name, count in there.items() if count and name not in lost})
 
     def _known(self, mirrored: Iterable[str], before: Mapping[str, Topic]) -> dict[str, Topic]:
         """The mirrored topics as the last plan has them, by name: those whose remote topic it knows by its id."""
