@@ -29,7 +29,7 @@ class World:
         self.refused: dict[str, Any] = {}
         self.replacing: list[str] = []
         self.status = FlowStatus("primary", "backup", "us")
-        leader: Any = SimpleNamespace(control=SimpleNamespace(plan=None), lost_tasks=lambda: self.lost)
+        leader: Any = SimpleNamespace(control=SimpleNamespace(plan=None, verified=None), lost_tasks=lambda: self.lost)
         monitor: Any = SimpleNamespace(refused=self.refused, timestamps=SimpleNamespace(refused=self.replacing))
         query: Any = SimpleNamespace(can_run=lambda: True, abort=self.abort)
         self.health = FlowHealth(flow(), self.status, leader, monitor, query)
