@@ -13,8 +13,9 @@ from mirror.control.planned_names import holders
 from mirror.kafka.cluster import NAMES, Refusals, chunks
 from mirror.kafka.topic_configs import TopicConfigAdmin
 from mirror.model import Partition, Topic
-from mirror.naming import ReplicationPolicy, select_topics
+from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
+from mirror.topic_selection import select_topics
 from mirror.topics.config_rules import Change, Comparison, Rules, compare
 
 DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)

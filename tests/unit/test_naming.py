@@ -11,16 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror.config.model import FlowModel
-from mirror.naming import (
-    ReplicationPolicy,
-    left_out_topics,
-    matcher,
-    matches_nothing,
-    select_topics,
-    some_of,
-    unmatched,
-)
+from mirror.naming import ReplicationPolicy, matcher, matches_nothing, some_of, unmatched
 from mirror.settings import Cluster, Flow, Groups, Heartbeats, MirrorMakerOffsets, TopicSettings
+from mirror.topic_selection import left_out_topics, select_topics
 
 DEFAULTS = FlowModel.model_validate(
     {"source": "primary", "target": "backup"}, context={"aliases": ["primary", "backup"]}

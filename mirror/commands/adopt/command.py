@@ -23,12 +23,13 @@ from mirror.control.reported_positions import reported_positions
 from mirror.errors import ConfigError, MirrorError
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Topic
-from mirror.naming import ReplicationPolicy, select_topics
+from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
 from mirror.target import connect_offsets
 from mirror.target.connect_offsets import Sync, Written
 from mirror.target.positions import Positions
 from mirror.text import plural
+from mirror.topic_selection import select_topics
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ from mirror.commands.plan import dry_run
 from mirror.control.other_flows import OtherFlows
 from mirror.control.planned_names import holders
 from mirror.errors import ClusterAway, FlowError, PartitionError
-from mirror.naming import ReplicationPolicy, matches_nothing, select_topics, some_of
+from mirror.naming import ReplicationPolicy, matches_nothing, some_of
 from mirror.settings import Flow
 from mirror.text import duration, plural
+from mirror.topic_selection import select_topics
 
 RETENTION = 7 * 24 * 60  # minutes: Kafka's own default
 AHEAD = 5_000  # ms that a record's timestamp may be in the future

@@ -15,10 +15,11 @@ from mirror.control.planned_names import holders
 from mirror.errors import ConfigError, MirrorError, PositionUnstable
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
-from mirror.naming import ReplicationPolicy, select_topics
+from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
 from mirror.target.positions import Positions
 from mirror.text import plural
+from mirror.topic_selection import select_topics
 
 STABLE_WITHIN = 60.0  # seconds in which open transactions on the target have to end
 POSITION_WITHIN = 5.0  # seconds to catch a busy partition between two transactions
