@@ -12,9 +12,9 @@ from confluent_kafka.admin import OffsetSpec
 
 from mirror.commands.text_table import Cell, table
 from mirror.commands.topic_changes import acl_changes, change_lines, config_changes, obstacle_lines
-from mirror.control.control_reader import ControlReader
 from mirror.control.decisions import doubt, explain, is_accepted, remote_topic
-from mirror.control.orders import Orders, is_paused
+from mirror.control.newest_plan import newest_plan
+from mirror.control.orders import is_paused
 from mirror.control.other_flows import OtherFlows
 from mirror.control.plan import Plan, merge_initial
 from mirror.control.reported_positions import reported_positions
@@ -86,7 +86,7 @@ def dry_run(flow: Flow, suspicions: Sequence[Suspicion] = ()) -> DryRun:
 
     Raises ClusterAway, and PartitionError if the target refuses to give positions.
     """
-    plan, orders = _control(flow)
+    plan, orders = newest_plan(flow)
     changes = TopicMonitor(flow).changes(plan)
     policy = ReplicationPolicy.of(flow)
     others = OtherFlows(flow).look({name: policy.remote_topic(name) for name in changes.mirrored})
@@ -205,14 +205,6 @@ def _blocked(
         if incident is not None and not is_accepted(incident, flow.of_topic(partition.topic)):
             found[partition] = explain(incident, start.hint, topic, flow.group)
     return found
-
-
-def _control(flow: Flow) -> tuple[Plan | None, Orders]:
-    if flow.control_topic not in ClusterAdmin(flow.target).partitions():
-        return None, {}
-    with closing(ControlReader(flow)) as control:
-        control.read_to_end()
-        return control.plan, control.orders
 
 
 def shown(found: DryRun) -> str:

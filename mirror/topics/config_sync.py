@@ -9,11 +9,10 @@ from enum import StrEnum
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.control.planned_names import holders
+from mirror.control.newest_plan import selected
 from mirror.kafka.cluster import NAMES, Refusals, chunks
 from mirror.kafka.topic_configs import TopicConfigAdmin
 from mirror.model import Partition, Topic
-from mirror.naming import ReplicationPolicy, select_topics
 from mirror.settings import Flow
 from mirror.topics.config_rules import Change, Comparison, Rules, compare
 
@@ -51,8 +50,7 @@ class ConfigSync:
     def existing(self) -> dict[str, Topic]:
         """The mirrored topics whose remote topic exists. Only `remote` is filled in: ids and numbers are empty."""
         there = self._target.partitions()
-        policy = ReplicationPolicy.of(self._flow)
-        remotes = select_topics(policy, self._source.partitions(), lambda: holders(self._flow)).remotes
+        remotes = selected(self._flow, self._source.partitions()).remotes
         return {name: Topic(remote, "", 0, 0) for name, remote in remotes.items() if remote in there}
 
     def empty(self, topics: Iterable[Topic]) -> set[str]:

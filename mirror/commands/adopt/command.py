@@ -18,12 +18,12 @@ from mirror.commands.adopt.selection import Candidate, Known, Result, select
 from mirror.commands.adopt.tail import Undecided
 from mirror.commands.status import read_status
 from mirror.commands.text_table import Cell, table
-from mirror.control.planned_names import holders
+from mirror.control.newest_plan import selected
 from mirror.control.reported_positions import reported_positions
 from mirror.errors import ConfigError, MirrorError
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Topic
-from mirror.naming import ReplicationPolicy, select_topics
+from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
 from mirror.target import connect_offsets
 from mirror.target.connect_offsets import Sync, Written
@@ -133,7 +133,7 @@ class _Command:
 
     def _known(self, written: Written, exactly_once: bool) -> Known:
         flow, here = self._flow, self._source.partitions()
-        remotes = select_topics(ReplicationPolicy.of(flow), here, lambda: holders(flow)).remotes
+        remotes = selected(flow, here).remotes
         partitions = [Partition(name, number) for name in remotes for number in range(here[name])]
         remote = {each: Partition(remotes[each.topic], each.partition) for each in partitions}
         there = self._target.partitions()

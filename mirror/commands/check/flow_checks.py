@@ -11,10 +11,10 @@ from mirror.commands.check.findings import Check, Finding, Outcome
 from mirror.commands.check.inspection import Description, Inspector
 from mirror.commands.check.target import TargetChecks
 from mirror.commands.plan import dry_run
+from mirror.control.newest_plan import selected
 from mirror.control.other_flows import OtherFlows
-from mirror.control.planned_names import holders
 from mirror.errors import ClusterAway, FlowError, PartitionError
-from mirror.naming import ReplicationPolicy, matches_nothing, select_topics, some_of
+from mirror.naming import matches_nothing, some_of
 from mirror.settings import Flow
 from mirror.text import duration, plural
 
@@ -31,7 +31,7 @@ class FlowChecks:
         self._source, self._source_description = inspectors[flow.source.alias]
         self._target, self._target_description = inspectors[flow.target.alias]
         found = self._source.partitions()
-        self._selection = select_topics(ReplicationPolicy.of(flow), found, lambda: holders(flow))
+        self._selection = selected(flow, found)
         self._remotes = self._selection.remotes
         self._topics = {name: found[name] for name in self._remotes}
         self._matches_nothing = list(matches_nothing(flow, found))

@@ -11,11 +11,11 @@ from confluent_kafka.admin import OffsetSpec
 
 from mirror.commands.verify import surviving_syncs
 from mirror.commands.verify.digests import Stretch
-from mirror.control.planned_names import holders
+from mirror.control.newest_plan import selected
 from mirror.errors import ConfigError, MirrorError, PositionUnstable
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
-from mirror.naming import ReplicationPolicy, select_topics
+from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
 from mirror.target.position_reader import PositionReader
 from mirror.text import plural
@@ -145,9 +145,8 @@ def _remote(
     flow: Flow, topics: Collection[str], source: ClusterAdmin, target: ClusterAdmin
 ) -> tuple[list[Partition], dict[Partition, Partition]]:
     """The source's partitions, and the remote partition of each that exists on both sides."""
-    policy = ReplicationPolicy.of(flow)
-    here = source.partitions()
-    remotes = select_topics(policy, here, lambda: holders(flow)).remotes
+    policy, here = ReplicationPolicy.of(flow), source.partitions()
+    remotes = selected(flow, here).remotes
     unknown = [topic for topic in topics if topic not in remotes and (topic in here or not policy.is_mirrored(topic))]
     if unknown:
         raise ConfigError([f"flow {flow.name} does not mirror topic {topic}: see its topics" for topic in unknown])
