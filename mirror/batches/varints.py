@@ -1,4 +1,4 @@
-"""Zigzag-encoded varints, as in records: seven bits in each byte, the lowest bits first."""
+"""Varints: seven bits in each byte, the lowest bits first. Those in records are zigzag-encoded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _BITS = 64  # most bits of a number in a record
 
 
 def read(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Decode the number at `at`. Returns it and the place after it. Raises Malformed."""
+    """Decode the zigzag-encoded number at `at`. Returns it and the place after it. Raises Malformed."""
     value = shift = 0
     while shift < _BITS + 6 and at < len(data):
         byte = data[at]
@@ -21,8 +21,12 @@ def read(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def write(number: int) -> bytes:
-    """Encode a number in the shortest way."""
-    number = (number << 1) ^ (number >> (_BITS - 1))
+    """Encode a number with zigzag, in the shortest way."""
+    return write_unsigned((number << 1) ^ (number >> (_BITS - 1)))
+
+
+def write_unsigned(number: int) -> bytes:
+    """Encode a number that is not negative, without zigzag, in the shortest way."""
     encoded = bytearray()
     while number >= 0x80:
         encoded.append(number & 0x7F | 0x80)

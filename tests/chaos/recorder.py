@@ -202,7 +202,7 @@ class Recorder:
         _wait("no open transaction", lambda: not oracle.hanging(self.pair.target, self.remote), 30)
         target = oracle.read(self.pair.target, self.remote)
         until("the concurrent reader has seen all", lambda: self._has_seen(target), 60)
-        positions = until("positions", self.positions, PATIENCE) or {}
+        positions = until("positions", self.positions, PATIENCE)
         self.watch.stop()
         if self.judges_groups:
             self.complaints += self.groups.judge(self._remembered, target)

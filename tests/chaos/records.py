@@ -35,7 +35,7 @@ def compaction(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
         behind = [r for r in oracle.read(arena.pair.source, recorder.topic)[0] if r.offset >= position]
         return len(behind) > 100 and len(behind) < (behind[-1].offset - position) / 2
 
-    position = (until("positions", recorder.positions) or {})[0]  # not later: a transaction that stands still hides it
+    position = until("positions", recorder.positions)[0]  # not later: a transaction that stands still hides it
     with arena.service.workers_stopped():
         until("gaps on the source", has_gaps)
     recorder.heals()
@@ -120,7 +120,7 @@ def positions(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
         if rng.random() < 0.5:
             topics.delete_group(pair.target, pair.group)
         else:
-            at = until("positions", recorder.positions) or {}
+            at = until("positions", recorder.positions)
             lower = {number: rng.randint(0, max(0, position)) for number, position in at.items()}
             topics.commit(pair.target, pair.group, recorder.remote, lower)
         arena.target_proxy.disconnect()  # who has a producer open commits its position again, and needs no decision

@@ -217,7 +217,7 @@ def ends(bootstrap: str, topic: str, isolation: IsolationLevel) -> dict[int, int
             return found if all(offset >= 0 for offset in found.values()) else None
         return None
 
-    return until(f"ends of {topic}", given) or {}
+    return until(f"ends of {topic}", given)
 
 
 def hanging(bootstrap: str, topic: str) -> dict[int, int]:

@@ -116,11 +116,9 @@ class Service:
             return found or None
 
         try:
-            found = until(description, answer, timeout)
+            return until(description, answer, timeout)
         except AssertionError as error:
             raise TooLate(f"{description}: {error}\n{self.tail()}\n{self.shown()}") from None
-        assert found is not None
-        return found
 
     def wait_for_event(self, message: str, timeout: float = PATIENCE, since: int = 0, **fields: object) -> Event:
         """The first event with this message and these fields, not counting the first `since` events."""

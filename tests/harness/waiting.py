@@ -16,7 +16,7 @@ class TooLate(AssertionError):
     """A condition did not come true in time."""
 
 
-def until(description: str, condition: Callable[[], T], timeout: float = PATIENCE) -> T:
+def until(description: str, condition: Callable[[], T | None], timeout: float = PATIENCE) -> T:
     """The first true answer of `condition`. Raises TooLate after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while True:

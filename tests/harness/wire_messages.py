@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import struct
 
+from mirror.batches import varints
 from mirror.wire.cursor import Cursor
-
-
-def unsigned(number: int) -> bytes:
-    """Encode an UNSIGNED_VARINT."""
-    encoded = bytearray()
-    while number >= 0x80:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
 
 
 def text(content: str) -> bytes:
     """Encode a COMPACT_STRING."""
-    return unsigned(len(content.encode()) + 1) + content.encode()
+    encoded = content.encode()
+    return varints.write_unsigned(len(encoded) + 1) + encoded
 
 
 def of_partition(topic: str, content: bytes) -> bytes:

@@ -14,6 +14,7 @@ from typing import TypeVar
 from confluent_kafka import KafkaError
 from crc32c import crc32c
 
+from mirror.batches import varints
 from mirror.errors import Unavailable, WireError
 from mirror.wire import messages
 from mirror.wire.access import Address, access
@@ -21,7 +22,7 @@ from mirror.wire.connection import Connection
 from mirror.wire.cursor import Cursor, string
 from mirror.wire.messages import Api
 from tests.harness.waiting import PATIENCE, until
-from tests.harness.wire_messages import added, described, of_partition, offset_committed, produced, text, unsigned
+from tests.harness.wire_messages import added, described, of_partition, offset_committed, produced, text
 
 T = TypeVar("T")
 
@@ -136,12 +137,11 @@ class WireProducer:
                 _, to = self.coordinator(TRANSACTION, name)
                 answer = to.request(INIT_PRODUCER_ID, string(name) + struct.pack(">i", int(timeout * 1000)))
                 _, error = answer.int32(), answer.int16()
-                if error not in _PASSING:
-                    _refuse(error)
-                    return Identity(name, answer.int64(), answer.int16())
+                _refuse(error)
+                return Identity(name, answer.int64(), answer.int16())
             return None
 
-        return until(f"{name} has entered", entered, PATIENCE) or Identity("", 0, 0)
+        return until(f"{name} has entered", entered, PATIENCE)
 
     def add(self, by: Identity, topic: str, group: str) -> None:
         """Add a partition and a group to the transaction, as clients did before transactions version 2."""
@@ -160,7 +160,7 @@ class WireProducer:
         name = b"\0" if by is None else text(by.name)
         batch = batch if by is None else stamped(batch, by, sequence)
         head = b"\0" + name + struct.pack(">hi", acks, PRODUCE_TIMEOUT)
-        body = of_partition(topic, unsigned(len(batch) + 1) + batch)
+        body = of_partition(topic, varints.write_unsigned(len(batch) + 1) + batch)
         to = self.leader(topic)
         return Produced(to, to.ask(PRODUCE[version], head + body))
 
@@ -175,9 +175,8 @@ class WireProducer:
             answer.tags()
             answer.int32()
             (error,) = answer.compact_array(offset_committed, 2)
-            if error not in _PASSING:
-                _refuse(error)
-            return error == messages.NONE
+            _refuse(error)
+            return True
 
         until("the position is taken", lambda: _tried(taken), PATIENCE)
 
@@ -185,18 +184,15 @@ class WireProducer:
         """End the transaction. Returns who the next one is by."""
         body = b"\0" + text(by.name) + struct.pack(">qhb", by.producer, by.epoch, commit) + b"\0"
 
-        def ended() -> Identity | None:
+        def ended() -> Identity:
             _, to = self.coordinator(TRANSACTION, by.name)
             answer = to.request(END[version], body)
             answer.tags()
             answer.int32()
-            error = answer.int16()
-            if error in _PASSING:
-                return None
-            _refuse(error)
+            _refuse(answer.int16())
             return Identity(by.name, answer.int64(), answer.int16()) if version > 1 else by
 
-        return until("the transaction has ended", lambda: _tried(ended), PATIENCE) or by
+        return until("the transaction has ended", lambda: _tried(ended), PATIENCE)
 
     def reassign(self, topic: str, replicas: Sequence[int]) -> None:
         """Give the topic's only partition other replicas. It takes a while."""
@@ -222,10 +218,8 @@ class WireProducer:
             _, to = self.coordinator(TRANSACTION, by.name)
             answer = to.request(api, body)
             answer.int32()
-            error = read(answer)
-            if error not in _PASSING:
-                _refuse(error)
-            return error == messages.NONE
+            _refuse(read(answer))
+            return True
 
         until(f"{api.name} is done", lambda: _tried(done), PATIENCE)
 

@@ -107,7 +107,7 @@ def test_groups_go_on_with_the_next_record(running: tuple[Pair, Service], sync: 
         made = sync.round(RENEW)
         return made if {each.outcome for each in made} == {Outcome.EXACT} else None
 
-    found = until("all are exact", exact) or []
+    found = until("all are exact", exact)
     after = {each.group: (each.downstream, each.committed) for each in read_groups(flow).offsets}
     assert after == {each.group: (each.downstream, each.downstream) for each in found}
     assert {each.group for each in found} == set(groups)

@@ -36,7 +36,7 @@ def test_syncs_are_exact_dense_and_never_ahead(shared: Pair) -> None:
         synced = {partition: each[-1].upstream if each else None for partition, each in mine.items()}
         return mine if synced == tails else None
 
-    written = until("the last record of each idle partition has a sync", complete) or {}
+    written = until("the last record of each idle partition has a sync", complete)
     for partition, records in source.items():
         check(records, target[partition], written[partition])
 

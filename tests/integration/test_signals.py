@@ -171,7 +171,7 @@ def test_high_watermarks_are_asked_only_of_what_stands_still(flow: Pair) -> None
         assert first and (first.stable, first.high, first.offsets) == (0, 3, 3)
         assert "3 offsets are held back" in first.reason
         flow.produce(topic, Made(None, b"behind"))
-        grown = until("one more behind it", lambda: (hold := look()) and hold.high == 4 and hold)
+        grown = until("one more behind it", lambda: hold if (hold := look()) and hold.high == 4 else None)
         assert grown and grown.since == first.since
         await_rounds(2)
         assert ends.hold(idle) is None and ends.hold(busy) is None

@@ -154,8 +154,8 @@ def test_a_transaction_version_that_was_not_raised(flow: Pair, careless: LocalCl
     try:
         outcome, said, remedy = until(
             "the brokers have heard of it",
-            lambda: (found := checks(service, code=0)["transaction version"])[0] == "WARNING" and found,
-        ) or ("", "", "")
+            lambda: found if (found := checks(service, code=0)["transaction version"])[0] == "WARNING" else None,
+        )
         assert outcome == "WARNING" and said.startswith("transaction.version is 1, as after an upgrade")
         command = f"kafka-features.sh --bootstrap-server {flow.target} upgrade --feature transaction.version=2"
         assert remedy == command

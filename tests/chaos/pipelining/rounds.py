@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mirror.batches.records import Content
 from mirror.demo.brokers import Broker, LocalCluster
@@ -36,17 +36,18 @@ class Case:
 
 
 OLD = Way(version=1, explicit=True)
+OLD_UNCHECKED = replace(OLD, checked=False)
 CASES: Mapping[str, Case] = {
     "safe": Case(SAFE, False, REFUSED),
     "unchecked": Case(Way(checked=False), False, REFUSED),
-    "old": Case(Way(checked=False, version=1, explicit=True), False, REFUSED),
+    "old": Case(OLD_UNCHECKED, False, REFUSED),
     "explicit": Case(Way(explicit=True), False, REFUSED),
     "last-acks-1": Case(Way(last=LEADER), True, NOTHING),
     "first-acks-1": Case(Way(first=LEADER, checked=False, explicit=True), False, REFUSED, late=True),
-    "old-first-acks-1": Case(Way(LEADER, checked=False, version=1, explicit=True), True, NOTHING, late=True),
-    "old-first-acks-1-checked": Case(Way(LEADER, version=1, explicit=True), False, GAP, late=True),
+    "old-first-acks-1": Case(replace(OLD_UNCHECKED, first=LEADER), True, NOTHING, late=True),
+    "old-first-acks-1-checked": Case(replace(OLD, first=LEADER), False, GAP, late=True),
     "deleted": Case(Way(checked=False), False, REFUSED, deleted=True),
-    "old-deleted": Case(Way(checked=False, version=1, explicit=True), True, NOTHING, deleted=True),
+    "old-deleted": Case(OLD_UNCHECKED, True, NOTHING, deleted=True),
     "old-deleted-checked": Case(OLD, False, GAP, deleted=True),
 }
 
@@ -116,7 +117,7 @@ class Round:
             topics.elect(self._cluster.bootstrap)
             return tried(lambda: next(filter(is_here, (f"{name}-{number}" for number in range(30))), None))
 
-        return until("a coordinator", found, PATIENCE) or name
+        return until("a coordinator", found, PATIENCE)
 
     def _await_expired(self, *lanes: Lane) -> None:
         """No replica knows the lane's producer any more."""
