@@ -81,9 +81,11 @@ def _never_copied(flows: Mapping[int, FlowModel]) -> Iterator[Problem]:
     for index, flow in flows.items():
         policy = ReplicationPolicy(flow, flow.source, flow.target)
         for place, name in enumerate(flow.topics):
-            reason = policy.left_out(name) if LITERAL.fullmatch(name) else None
-            if LITERAL.fullmatch(name) and not policy.has_own_name(name):
-                reason = reason or policy.name_problem(name)
+            if not LITERAL.fullmatch(name):
+                continue
+            reason = policy.left_out(name)
+            if reason is None and not policy.has_own_name(name):
+                reason = policy.name_problem(name)
             if reason is not None:
                 text = f'"{name:.60}" is never copied: {reason}; take it out of topics, or change what leaves it out'
                 yield Problem(("flows", index, "topics", place), text)

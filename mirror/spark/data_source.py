@@ -73,8 +73,9 @@ def bound(name: str, flow: Flow, leader: str, log: Log) -> type[DataSource]:
     Settings hold secrets. As attributes of a class that is made here they travel inside its pickle; as options they
     would be visible in Spark's plans and UI.
 
-    Each flow has a class of its own. Spark keeps a map of variables for each class, and two queries that use the same
-    one write to it at the same time. A map that is damaged in this way fails every task of all flows, for ever.
+    Each flow has a class of its own, because Spark keeps a map of variables for each class, without a lock. If flows
+    shared one, two queries that begin together could damage it. Then every task fails before it reaches Python, for as
+    long as the service runs.
     """
     return type(
         "BoundMirrorDataSource", (MirrorDataSource,), {"format": name, "flow": flow, "leader": leader, "log": log}

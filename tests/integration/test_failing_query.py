@@ -1,7 +1,7 @@
 """A query that fails says why, one that is stopped ends, and no error of Spark's overflows the stack of its thread.
 
-Flows share no map that Spark writes to. Two queries that began at the same time damaged it, in one of twenty starts.
-Spark then sent damaged tasks, which failed before any Python ran: no flow of the service copied anything.
+Flows share no map that Spark writes to. Three queries that began together damaged it in about one of nine starts. Spark
+then sent damaged tasks, which failed before any Python ran: no flow of the service copied anything.
 """
 
 from __future__ import annotations

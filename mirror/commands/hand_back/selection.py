@@ -120,8 +120,8 @@ def needed(flow: Flow) -> list[str]:
     if template.separator is not None:
         names = [f"replication.policy.separator = {template.separator}"] if template.separator != "." else []
     else:
-        own = f"(a class of yours that names remote topics {flow.remote_topic})"
-        names = [f"{flow.name}.replication.policy.class = {IDENTITY if template.is_mirrormakers else own}"]
+        yours = f"(a class of yours that names remote topics {flow.remote_topic})"
+        names = [f"{flow.name}.replication.policy.class = {IDENTITY if template.is_mirrormakers else yours}"]
     own_names = [f"{name}: {own.remote_topic}" for name, own in flow.topic_settings.items() if own.remote_topic]
     if own_names:
         names.append(f"(a policy class of yours that names the remote topics of {some_of(own_names)})")
