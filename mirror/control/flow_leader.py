@@ -47,6 +47,10 @@ class FlowLeader:
         self.control = ControlReader(flow)
         self._writer = None if flow.exactly_once else ControlWriter(flow)
 
+    def reconfigure(self, flow: Flow) -> None:
+        """Follow other settings. Those of the control topic and of the producer are the same."""
+        self._flow = flow
+
     def take(self) -> None:
         """Fence the producer of the previous flow leader, then read the newest plan.
 

@@ -20,6 +20,7 @@ from mirror.control.plan import Plan
 from mirror.control.reports import Report
 from mirror.decode import Malformed
 from mirror.model import Partition, Position, Topic
+from mirror.status.configuration import ConfigurationView
 from mirror.status.flow_status import FlowStatus
 from mirror.status.overview import overview
 from mirror.target.position_reader import from_committed
@@ -84,7 +85,7 @@ def show(found: Report, at: float = 1_800_000_000.0) -> None:
     status.history.take([])  # as if the next sample were due
     status.absorb([found, report(8, leader=found.leader)])
     status.tell_problem("waits")
-    overview([status]).json()
+    overview([status], ConfigurationView(0.0)).json()
     for family in Metrics([status]).collect():
         assert all(float(sample.value) == sample.value for sample in family.samples), family
     status.bytes_per_second()
