@@ -170,7 +170,9 @@ def test_a_part_begins_again_with_other_settings_once_it_has_ended() -> None:
     part.start()
     assert part.worked == [1.0], "the first thread has not ended"
     part.release.set()
-    until("it works with the other ones", lambda: [part.start()] and part.worked == [1.0, 2.0])
+    until("the first thread has ended", lambda: not threads("intervals primary->backup"))
+    part.start()
+    until("it works with the other ones", lambda: part.worked == [1.0, 2.0])
     part.reconfigure(replace(flow(), heartbeats=Heartbeats(False, 3.0)))
     until("it has ended", lambda: not threads("intervals primary->backup"))
     part.start()
