@@ -23,6 +23,7 @@ class Effect(StrEnum):
     """When a changed key takes effect. The values complete "A change takes effect ..." in the reference."""
 
     RELOAD = "at a reload"
+    PLAN = "at a reload, and in tasks with the next plan"
     START = "at the next start"
 
 
@@ -48,6 +49,18 @@ EFFECTS: Mapping[str, Mapping[str, Effect]] = {
             ),
             Effect.RELOAD,
         ),
+        # Those of control/task_settings.py.
+        **dict.fromkeys(
+            (
+                "transaction_linger_max",
+                "producer_idle_timeout",
+                "open_transaction_warn_after",
+                "append_to_existing",
+                "on_data_loss",
+                "on_poison_record",
+            ),
+            Effect.PLAN,
+        ),
         **dict.fromkeys(
             (
                 "source",
@@ -60,17 +73,11 @@ EFFECTS: Mapping[str, Mapping[str, Effect]] = {
                 "compression",
                 "batch_max_records",
                 "batch_max_bytes",
-                "transaction_linger_max",
                 "transaction_timeout",
                 "transaction_threads",
                 "producers_max",
-                "producer_idle_timeout",
-                "open_transaction_warn_after",
                 "exactly_once",
-                "append_to_existing",
                 "accept_log_append_time",
-                "on_data_loss",
-                "on_poison_record",
             ),
             Effect.START,
         ),
@@ -81,7 +88,7 @@ EFFECTS: Mapping[str, Mapping[str, Effect]] = {
     "spark": dict.fromkeys(("master", "conf"), Effect.START),
     "http": dict.fromkeys(("host", "port"), Effect.START),
     "metrics": {"labels": Effect.START},
-    "log": {"level": Effect.RELOAD, "format": Effect.START},
+    "log": {"level": Effect.PLAN, "format": Effect.START},
 }
 
 
@@ -125,7 +132,7 @@ def _blended(running: _Model, written: _Model, section: str, said: str, found: _
         if isinstance(before, BaseModel):
             inner = f"{section}.{key}" if section else key
             update[name] = _blended(before, after, inner, f"{said}{key}.", found)
-        elif EFFECTS[section].get(key) is Effect.RELOAD:
+        elif EFFECTS[section].get(key, Effect.START) is not Effect.START:
             update[name] = after
             found.applied.append(said + key)
         else:

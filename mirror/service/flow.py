@@ -41,16 +41,23 @@ class FlowRunner(threading.Thread):
     """Runs one flow until `stopping` is set or `failure` is; then `drain` ends its tasks and its query."""
 
     def __init__(
-        self, flow: Flow, share: int, leader: str, spark: Future[SparkDriver], stopping: threading.Event
+        self,
+        flow: Flow,
+        log_level: str,
+        share: int,
+        leader: str,
+        spark: Future[SparkDriver],
+        stopping: threading.Event,
     ) -> None:
         super().__init__(daemon=True, name=flow.name)
         self.status = FlowStatus(flow.source.alias, flow.target.alias, leader)
         self.failure: MirrorError | None = None
         self.beat = time.monotonic()  # when the loop last ran; /livez looks at it
         self._flow = flow
-        self._given = flow  # the newest settings; this thread takes them between two looks
+        self._given = self._taken = flow, log_level  # the newest settings, and those that this thread has taken
         self._stopping = stopping
         self._leader = FlowLeader(flow, leader)
+        self._leader.reconfigure(flow, log_level)
         self._monitor = TopicMonitor(flow)
         self._renewal = Renewal(flow)
         self._sidelines = Sidelines(flow, self._settled, self.status)
@@ -63,12 +70,12 @@ class FlowRunner(threading.Thread):
         self._waits_for = OnChange()  # the reason of the last warning
         self._where = {"flow": flow.name}
 
-    def reconfigure(self, flow: Flow) -> None:
-        """Give it other settings, which differ only in what the flow leader can change. Any thread may call this.
+    def reconfigure(self, flow: Flow, log_level: str) -> None:
+        """Give it other settings, which differ only in what can change now. Any thread may call this.
 
         The flow's own thread takes them within about a second, and later if it waits for a cluster.
         """
-        self._given = flow
+        self._given = flow, log_level
 
     def run(self) -> None:
         """Lead the flow, and try again after every failure that can pass."""
@@ -176,14 +183,15 @@ class FlowRunner(threading.Thread):
 
     def _take_settings(self) -> bool:
         """Follow the settings that `reconfigure` was given last. True if they are new."""
-        flow = self._given
-        if flow is self._flow:
+        if self._given is self._taken:
             return False
-        self._flow = flow
-        self._monitor.reconfigure(flow)
-        self._leader.reconfigure(flow)
-        self._sidelines.reconfigure(flow)
-        self.status.remember("the flow follows the changed configuration")
+        self._taken = flow, log_level = self._given
+        self._leader.reconfigure(flow, log_level)
+        if flow != self._flow:
+            self._flow = flow
+            self._monitor.reconfigure(flow)
+            self._sidelines.reconfigure(flow)
+            self.status.remember("the flow follows the changed configuration")
         return True
 
     def _settled(self) -> Settled:

@@ -54,7 +54,8 @@ class Service:
         self._wake = threading.Event()
         self._spark: Future[SparkDriver] = Future()
         flows = settings.flows
-        self._runners = [FlowRunner(f, len(flows), self._leader, self._spark, self._stopping) for f in flows]
+        common = settings.log.level, len(flows), self._leader, self._spark, self._stopping
+        self._runners = [FlowRunner(flow, *common) for flow in flows]
 
     def run(self) -> None:
         """Run until SIGTERM, SIGINT or a failure. SIGHUP makes it read its configuration again.
@@ -112,9 +113,10 @@ class Service:
     def _follow(self, settings: Settings) -> None:
         """Go on with other settings, which differ only in what can change while the service runs."""
         before, self._settings = self._settings, settings
+        level = settings.log.level
         for runner, old, new in zip(self._runners, before.flows, settings.flows, strict=True):
-            if new != old:
-                runner.reconfigure(new)
+            if (new, level) != (old, before.log.level):
+                runner.reconfigure(new, level)
         for warning in settings.warnings:
             if warning not in before.warnings:
                 log.warning(str(warning), extra={"flow": warning.flow})

@@ -17,7 +17,8 @@ from tests.harness import oracle, topics
 from tests.harness.configuration import Settings
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
-from tests.harness.service import Event, Service
+from tests.harness.service import BLOCKED, Event, Service
+from tests.harness.service import REFUSED as PUT_ASIDE
 from tests.harness.waiting import until
 
 RELOADED = "configuration reloaded"
@@ -25,6 +26,7 @@ REFUSED = "configuration not reloaded, the old settings stay in force"
 WAITING = "these keys changed, and take effect at the next start"
 SUCCESSFUL = "mirror_config_last_reload_successful"
 SUCCEEDED_AT = "mirror_config_last_reload_success_timestamp_seconds"
+FOLLOWED = "task follows settings of the plan"
 GROUP_ROUND = "mirror_group_round_timestamp_seconds"
 RATE = 500  # records per second
 
@@ -41,7 +43,7 @@ def flow(source_cluster: LocalCluster, target_cluster: LocalCluster) -> Pair:
 @pytest.fixture(scope="module")
 def settings(flow: Pair) -> Settings:
     """Nothing happens by itself soon: neither a look for topics nor a second group round."""
-    never = {"refresh_topics_interval": "1h", "groups": {"interval": "1h"}}
+    never = {"refresh_topics_interval": "1h", "groups": {"interval": "1h"}, "sync_topic_configs": False}
     return flow.settings({"topics": [f"{flow.prefix}first"], **never})
 
 
@@ -66,7 +68,9 @@ def change(service: Service, settings: Settings, flow: dict[str, Any], **top: An
     settings["flows"][0] |= flow
     settings |= top
     write(service, yaml.safe_dump(settings))
-    return service.wait_for_event(RELOADED, since=since)
+    answers = service.wait_for("an answer", lambda: service.find(RELOADED, since) or service.find(REFUSED, since))
+    assert answers[0]["msg"] == RELOADED, answers[0]
+    return answers[0]
 
 
 def configuration(service: Service) -> dict[str, Any]:
@@ -80,7 +84,7 @@ def test_topics_come_and_go_under_load(flow: Pair, service: Service, settings: S
     with Load(flow.source, {first: 2}, rate=RATE, transaction=20, abort_every=5) as load:
         until("the load is copied", lambda: flow.copied(first).get(1))
         workers = service.worker_pids()
-        said = change(service, settings, {"topics": [first, second]})
+        said = change(service, settings, {"topics": [f"{flow.prefix}.*"]})
         assert said["changed"] == f"{flow.flow}: topics"
         flow.await_same(second)
         change(service, settings, {"exclude": [second]})
@@ -143,6 +147,25 @@ def test_a_signal_has_the_file_read_again(service: Service) -> None:
     assert service.wait_for_event(RELOADED, since=since)["changed"] == "nothing"
 
 
+def test_running_tasks_take_another_policy(flow: Pair, service: Service, settings: Settings) -> None:
+    """A partition that waits for a person goes on by the new policy, with its own task."""
+    topic = flow.prefix + "first"
+    flow.await_same(topic)
+    workers, letters = service.worker_pids(), f"mirror-dead-letters.{flow.alias}.internal"
+    bad = Made(b"bad", b"x" * 60_000)
+    topics.configure(flow.target, flow.remote(topic), max_message_bytes=50_000)
+    before = oracle.count(flow.copied(topic))
+    flow.produce(topic, Made(None, b"before"), bad, Made(None, b"after"))
+    service.wait_for_event(BLOCKED, topic=topic)
+    assert topics.partitions(flow.target, letters) == 0
+    assert change(service, settings, {"on_poison_record": "dead_letter"})["changed"] == f"{flow.flow}: on_poison_record"
+    service.wait_for_event(PUT_ASIDE, topic=topic)
+    service.wait_for("what is good", lambda: oracle.count(flow.copied(topic)) == before + 2)
+    (found,) = oracle.read(flow.target, letters).values()
+    assert [(each.key, each.value) for each in found] == [(bad.key, bad.value)]
+    assert service.worker_pids() == workers
+
+
 def test_groups_and_the_log_level_change(flow: Pair, service: Service, settings: Settings) -> None:
     group = f"{flow.prefix}group"
     topics.commit(flow.source, group, flow.prefix + "first", {0: 1})
@@ -155,6 +178,6 @@ def test_groups_and_the_log_level_change(flow: Pair, service: Service, settings:
     service.wait_for("the group", lambda: service.metric("mirror_group_partitions", group=group, outcome="exact") == 1)
     at = service.metric(GROUP_ROUND)
     service.wait_for("another round", lambda: service.metric(GROUP_ROUND) > at)
-    service.wait_for("more lines", lambda: any(event["level"] == "DEBUG" for event in service.events[since:]))
+    assert service.wait_for_event(FOLLOWED, since=since)["level"] == "DEBUG", "the tasks' level has changed, too"
     change(service, settings, {"groups": {"checkpoints": False}}, log={"format": "json"})
     service.wait_for("no groups", lambda: json.loads(service.get("/status")[1])["flows"][0]["groups"] is None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from pydantic import BaseModel
 from mirror.config.live import EFFECTS, Blend, Effect, blend
 from mirror.config.load import checked
 from mirror.config.model import FlowDefaultsModel, RootModel
+from mirror.control.task_settings import TaskSettings
 from mirror.errors import ConfigError
 
 BASE = """\
@@ -69,12 +71,12 @@ def test_what_comes_from_flow_defaults_is_a_change_of_each_flow(tmp_path: Path) 
 
 def test_what_can_not_change_stays_and_is_named_without_its_value(tmp_path: Path) -> None:
     changed = (
-        BASE.replace("c:9092", "d:9092").replace("orders]", "orders], on_data_loss: skip, group: g")
+        BASE.replace("c:9092", "d:9092").replace("orders]", "orders], accept_log_append_time: true, group: g")
         + "spark: {master: 'local[2]', conf: {spark.my.password: s3cr3t}}\nhttp: {port: 1}\nlog: {format: json}\n"
     )
     found = blended(tmp_path, changed, password="another")
     assert not found.applied and found.root == root(tmp_path, BASE)
-    named = ["a->b: on_data_loss", "a->b: group", "spark.master", "spark.conf.spark.my.password", "http.port"]
+    named = ["a->b: accept_log_append_time", "a->b: group", "spark.master", "spark.conf.spark.my.password", "http.port"]
     named += ["log.format", "clusters.a.sasl.password", "clusters.c.bootstrap.servers"]
     assert sorted(found.waiting) == sorted(named)
 
@@ -120,12 +122,14 @@ def test_each_key_that_takes_effect_at_a_reload_does(tmp_path: Path) -> None:
         "refresh_topics_interval": 7.0, "tasks_max": 7, "sync_topic_configs": False, "sync_acls": True,
         "sync_topic_configs_interval": 7.0, "exclude_configs": ["x"], "use_defaults_from": "source",
         "sync_acls_interval": 7.0, "sync": True, "checkpoints": False, "include": ["x"], "interval": 7.0,
-        "enabled": True, "topic": "x", "connector": "x",
+        "enabled": True, "topic": "x", "connector": "x", "transaction_linger_max": 7.0, "producer_idle_timeout": 7.0,
+        "open_transaction_warn_after": 7.0, "append_to_existing": True, "on_data_loss": "skip",
+        "on_poison_record": "skip",
     }  # fmt: skip
     running = root(tmp_path, BASE)
     for section, keys in EFFECTS.items():
         for key, effect in keys.items():
-            if section.startswith("flows[]") and effect is Effect.RELOAD:
+            if section.startswith("flows[]") and effect is not Effect.START:
                 flow = running.flows[0]
                 part = section.removeprefix("flows[]").removeprefix(".")
                 inner: BaseModel = getattr(flow, part) if part else flow
@@ -135,6 +139,12 @@ def test_each_key_that_takes_effect_at_a_reload_does(tmp_path: Path) -> None:
                 found = blend(running, running.model_copy(update={"flows": [new]}))
                 assert found.root.flows == [new], key
                 assert found.applied == (f"a->b: {part}.{key}" if part else f"a->b: {key}",)
+
+
+def test_what_the_plan_carries_is_what_the_table_says() -> None:
+    in_table = {key for keys in EFFECTS.values() for key, effect in keys.items() if effect is Effect.PLAN}
+    carried = {each.name for each in fields(TaskSettings)} - {"log_level"}
+    assert in_table == carried | {"level"}
 
 
 def test_flow_defaults_have_no_key_of_their_own() -> None:
