@@ -10,6 +10,7 @@ import click
 from mirror import logs
 from mirror.cli.options import CONFIG
 from mirror.config.reload import Configuration
+from mirror.service.reloading import Hangups
 
 
 @click.command()
@@ -21,11 +22,13 @@ def run(paths: tuple[Path, ...]) -> None:
     Exit codes: 0 stopped, 1 failed, 2 bad configuration, 3 another service took over.
     Example: mirror run -c mirror.yaml
     """
+    hangups = Hangups()
+    hangups.listen()  # first: what follows takes a second
     configuration = Configuration(paths)
     logs.configure(configuration.settings.log)
     from mirror.service.service import Service  # noqa: PLC0415  # pyspark is slow to import
 
-    Service(configuration.settings, configuration).run()
+    Service(configuration.settings, configuration, hangups).run()
 
 
 @click.command()

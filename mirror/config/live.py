@@ -12,9 +12,9 @@ from pydantic import BaseModel
 from mirror.config.conflicts import flow_problems
 from mirror.config.explain import key_path
 from mirror.config.librdkafka import servers
-from mirror.config.model import FlowModel, RootModel
+from mirror.config.model import FlowModel, RootModel, TopicSettingsModel
 from mirror.errors import ConfigError
-from mirror.naming import some_of
+from mirror.naming import ReplicationPolicy, some_of
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -24,6 +24,7 @@ class Effect(StrEnum):
 
     RELOAD = "at a reload"
     PLAN = "at a reload, and in tasks with the next plan"
+    NEW_TOPIC = "at the next start, or at the reload that brings the topic into the flow"
     START = "at the next start"
 
 
@@ -67,6 +68,7 @@ EFFECTS: Mapping[str, Mapping[str, Effect]] = {
                 "target",
                 "group",
                 "replication_policy",
+                "remote_topic",
                 "separator",
                 "start",
                 "offset_lag_max",
@@ -82,6 +84,10 @@ EFFECTS: Mapping[str, Mapping[str, Effect]] = {
             Effect.START,
         ),
     },
+    "flows[].topic_settings.<topic>": {
+        **dict.fromkeys(("remote_topic", "start"), Effect.NEW_TOPIC),
+        **dict.fromkeys(("on_data_loss", "on_poison_record"), Effect.PLAN),
+    },
     "flows[].groups": dict.fromkeys(("sync", "checkpoints", "include", "exclude", "interval"), Effect.RELOAD),
     "flows[].heartbeats": dict.fromkeys(("enabled", "interval"), Effect.RELOAD),
     "flows[].mirrormaker_offsets": dict.fromkeys(("enabled", "topic", "connector"), Effect.RELOAD),
@@ -90,6 +96,9 @@ EFFECTS: Mapping[str, Mapping[str, Effect]] = {
     "metrics": {"labels": Effect.START},
     "log": {"level": Effect.PLAN, "format": Effect.START},
 }
+
+
+_APART = ("clusters", "flows", "flow_defaults", "topic_settings")  # not compared as one value
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +136,7 @@ def _blended(running: _Model, written: _Model, section: str, said: str, found: _
     update: dict[str, Any] = {}
     for name, info in type(running).model_fields.items():
         key, before, after = info.alias or name, _value(running, name), _value(written, name)
-        if before == after or key in ("clusters", "flows", "flow_defaults"):
+        if before == after or key in _APART:
             continue
         if isinstance(before, BaseModel):
             inner = f"{section}.{key}" if section else key
@@ -164,9 +173,40 @@ def _flows(running: RootModel, written: RootModel, found: _Found) -> list[FlowMo
         name = f"{flow.source}->{flow.target}"
         if now is None:
             found.waiting.append(f"{name}: the flow was removed")
-        flows.append(flow if now is None else _blended(flow, now, "flows[]", f"{name}: ", found))
+            flows.append(flow)
+        else:
+            taken = _blended(flow, now, "flows[]", f"{name}: ", found)
+            entries = _topic_settings(flow, now, taken, f"{name}: ", found)
+            flows.append(taken.model_copy(update={"topic_settings": entries}))
     found.waiting += (f"{source}->{target}: the flow was added" for source, target in new)
     return flows
+
+
+def _topic_settings(
+    running: FlowModel, written: FlowModel, taken: FlowModel, said: str, found: _Found
+) -> dict[str, TopicSettingsModel]:
+    """The entries of single topics, of which `taken` has the flow's other keys.
+
+    A topic that the flow copies before and after keeps its remote topic, which holds the records up to its position.
+    """
+    before, now = (ReplicationPolicy(flow, flow.source, flow.target) for flow in (running, taken))
+    entries = {}
+    for topic in dict.fromkeys([*running.topic_settings, *written.topic_settings]):
+        old, new = (flow.topic_settings.get(topic, TopicSettingsModel()) for flow in (running, written))
+        stays = before.is_chosen(topic) and now.is_chosen(topic)
+        kept: dict[str, Any] = {}
+        for key, effect in EFFECTS["flows[].topic_settings.<topic>"].items():
+            if getattr(old, key) != getattr(new, key):
+                named = said + key_path(("topic_settings", topic, key))
+                if stays and effect is Effect.NEW_TOPIC:
+                    kept[key] = getattr(old, key)
+                    found.waiting.append(named)
+                else:
+                    found.applied.append(named)
+        entry = new.model_copy(update=kept)
+        if entry != TopicSettingsModel():
+            entries[topic] = entry
+    return entries
 
 
 def _clusters(running: RootModel, written: RootModel) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -29,6 +30,20 @@ class Configuration(Protocol):
         """Read the files again. Raises ConfigError, after which the old settings are in force."""
 
 
+class Hangups:
+    """Counts SIGHUPs, which would end the process otherwise. No child process inherits that, as it would SIG_IGN."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def listen(self) -> None:
+        """Count from now on. Only the main thread may call this."""
+        signal.signal(signal.SIGHUP, self._on_signal)
+
+    def _on_signal(self, *_: object) -> None:
+        self.count += 1
+
+
 class Reloader(threading.Thread):
     """Looks at the files until the service ends. An invalid configuration changes nothing.
 
@@ -36,19 +51,20 @@ class Reloader(threading.Thread):
     """
 
     def __init__(
-        self, configuration: Configuration, status: ConfigurationStatus, apply: Callable[[Settings], object]
+        self,
+        configuration: Configuration,
+        hangups: Hangups,
+        status: ConfigurationStatus,
+        apply: Callable[[Settings], object],
     ) -> None:
         """`apply` gets the settings that are in force from now on."""
         super().__init__(daemon=True, name="configuration")
         self._configuration = configuration
+        self._hangups = hangups
         self._status = status
         self._apply = apply
-        self._asked = self._answered = 0
+        self._answered = 0  # hangups; one that came while the files were first read is not answered yet
         self._stopping = threading.Event()
-
-    def ask(self) -> None:
-        """Read the files soon. A signal handler may call it: it takes no lock."""
-        self._asked += 1
 
     def stop(self) -> None:
         """Look no more."""
@@ -58,7 +74,7 @@ class Reloader(threading.Thread):
         """Look again and again."""
         while not self._stopping.wait(LOOK_INTERVAL):
             try:
-                asked = self._asked
+                asked = self._hangups.count
                 if asked != self._answered or self._configuration.has_changed():
                     self._answered = asked
                     self._reload()

@@ -16,7 +16,7 @@ from mirror.control.partition_state import STOPPED_BY_ERROR
 from mirror.errors import MirrorError, Superseded
 from mirror.kafka import clients
 from mirror.service.flow import FlowRunner
-from mirror.service.reloading import Configuration, Reloader
+from mirror.service.reloading import Configuration, Hangups, Reloader
 from mirror.settings import Settings
 from mirror.spark.java import java
 from mirror.spark.session import SparkDriver, starting
@@ -44,11 +44,13 @@ def log_warnings(settings: Settings) -> None:
 class Service:
     """Everything that `mirror run` runs."""
 
-    def __init__(self, settings: Settings, configuration: Configuration) -> None:
-        """`configuration` is where the settings come from, and where changed ones come from later."""
+    def __init__(self, settings: Settings, configuration: Configuration, hangups: Hangups) -> None:
+        """`configuration` is where the settings come from, and where changed ones come from later. Each of the
+        `hangups` has it read again.
+        """
         self._settings = settings
         self._read = ConfigurationStatus()
-        self._reloader = Reloader(configuration, self._read, self._follow)
+        self._reloader = Reloader(configuration, hangups, self._read, self._follow)
         self._leader = uuid.uuid4().hex
         self._stopping = threading.Event()
         self._wake = threading.Event()
@@ -58,14 +60,13 @@ class Service:
         self._runners = [FlowRunner(flow, *common) for flow in flows]
 
     def run(self) -> None:
-        """Run until SIGTERM, SIGINT or a failure. SIGHUP makes it read its configuration again.
+        """Run until SIGTERM, SIGINT or a failure.
 
         Raises SetupError without Java, Superseded when no flow is left to lead, MirrorError for other failures.
         """
         java()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        signal.signal(signal.SIGHUP, lambda *_: self._reloader.ask())
         web = WebServer(self._settings.http, self._routes())
         log.info("mirror starts", extra={"version": __version__, "port": web.port})
         log_warnings(self._settings)

@@ -204,7 +204,7 @@ class Supervisor(threading.Thread):
                 return newer(reports.result(), self._positions)
 
             positions, source = self._services.positions, self._source.client
-            return find_starts(self._flow, positions, source, joining, reported, missing)
+            return find_starts(self._plan.flow, positions, source, joining, reported, missing)
 
     def _wait_to_join(self, reason: str, level: int, state: State = State.RETRYING) -> None:
         self._retry_at = time.monotonic() + self._backoff.next()

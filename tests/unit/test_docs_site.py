@@ -109,8 +109,12 @@ def keys() -> Iterator[tuple[type[BaseModel], str, str, Any]]:
     for section, kind in reference.SECTIONS.items():
         for name, field in kind.model_fields.items():
             key = field.alias or name
-            place = section.replace("[]", "").replace(".<alias>", "").replace(".<topic>", "")
-            yield kind, key, ".".join(filter(None, (place, key))), field
+            yield kind, key, anchor_of(section, key), field
+
+
+def anchor_of(section: str, key: str) -> str:
+    place = section.replace("[]", "").replace(".<alias>", "").replace(".<topic>", "")
+    return ".".join(filter(None, (place, key)))
 
 
 def test_every_model_of_the_file_is_in_the_reference() -> None:
@@ -143,8 +147,7 @@ def test_the_reference_says_for_each_key_when_a_change_takes_effect(site: Path) 
     sections = page(site, "configuration.html").sections
     for section, effects in EFFECTS.items():
         for key, effect in effects.items():
-            place = section.replace("[]", "").replace(".<alias>", "")
-            text = " ".join(sections[".".join(filter(None, (place, key)))].split())
+            text = " ".join(sections[anchor_of(section, key)].split())
             assert f"A change takes effect {effect}." in text, (section, key)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 import reference
@@ -14,6 +15,7 @@ from mirror.config.load import checked
 from mirror.config.model import FlowDefaultsModel, RootModel
 from mirror.control.task_settings import TaskSettings
 from mirror.errors import ConfigError
+from mirror.settings import TopicSettings
 
 BASE = """\
 clusters:
@@ -48,7 +50,9 @@ def test_the_table_has_each_key_of_the_model_and_no_other() -> None:
 
 def _holds_a_section(section: str, key: str) -> bool:
     inner = f"{section}.{key}" if section else key
-    return inner == "flow_defaults" or any(each in (inner, f"{inner}[]", f"{inner}.<alias>") for each in EFFECTS)
+    return inner == "flow_defaults" or any(
+        each in (inner, f"{inner}[]", f"{inner}.<alias>", f"{inner}.<topic>") for each in EFFECTS
+    )
 
 
 def test_what_can_change_is_taken_and_named(tmp_path: Path) -> None:
@@ -115,6 +119,52 @@ def test_changes_that_need_each_other_are_not_taken_in_part(tmp_path: Path) -> N
     assert "records would go round for ever" in problem and problem.endswith("start the service again")
 
 
+def with_entries(entries: str, topics: str = "orders, bills") -> str:
+    return BASE.replace("topics: [orders]", f"topics: [{topics}], topic_settings: {{{entries}}}")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "applied", "waiting", "in_force"),
+    [
+        pytest.param(
+            "orders: {on_data_loss: skip}", "orders: {on_poison_record: skip}", ["on_data_loss", "on_poison_record"],
+            [], {"orders": {"on_poison_record": "skip"}}, id="policies change, come and go",
+        ),
+        pytest.param(
+            "", "orders: {remote_topic: eu, start: latest, on_data_loss: skip}", ["on_data_loss"],
+            ["remote_topic", "start"], {"orders": {"on_data_loss": "skip"}}, id="an entry comes",
+        ),
+        pytest.param(
+            "orders: {remote_topic: eu, start: latest, on_data_loss: skip}", "", ["on_data_loss"],
+            ["remote_topic", "start"], {"orders": {"remote_topic": "eu", "start": "latest"}}, id="an entry goes",
+        ),
+        pytest.param(
+            "orders: {remote_topic: eu}", "orders: {remote_topic: us}", [], ["remote_topic"],
+            {"orders": {"remote_topic": "eu"}}, id="the name of a topic that is copied changes",
+        ),
+        pytest.param("", "orders: {on_data_loss: null}", [], [], {}, id="an entry says nothing"),
+    ],
+)  # fmt: skip
+def test_of_a_topic_that_is_copied_the_policies_change_and_the_name_and_start_stay(
+    tmp_path: Path, before: str, after: str, applied: list[str], waiting: list[str], in_force: dict[str, Any]
+) -> None:
+    found = blended(tmp_path, with_entries(after), with_entries(before))
+    assert sorted(found.applied) == [f"a->b: topic_settings.orders.{key}" for key in applied]
+    assert sorted(found.waiting) == [f"a->b: topic_settings.orders.{key}" for key in waiting]
+    entries = found.root.flows[0].topic_settings
+    assert {topic: entry.model_dump(exclude_none=True) for topic, entry in entries.items()} == in_force
+
+
+def test_a_topic_comes_with_its_own_name_and_start_and_goes_with_them(tmp_path: Path) -> None:
+    """Nothing is copied under a name that the next start would replace, and what goes leaves nothing behind."""
+    entry = "bills: {remote_topic: eu, start: latest}"
+    changed = ["a->b: topic_settings.bills.remote_topic", "a->b: topic_settings.bills.start", "a->b: topics"]
+    for before, after in ((BASE, with_entries(entry)), (with_entries(entry), BASE)):
+        found = blended(tmp_path, after, before)
+        assert sorted(found.applied) == changed and not found.waiting
+        assert found.root.flows == root(tmp_path, after).flows
+
+
 def test_each_key_that_takes_effect_at_a_reload_does(tmp_path: Path) -> None:
     """For each of them there is another value, and the blend has it."""
     others = {
@@ -129,7 +179,7 @@ def test_each_key_that_takes_effect_at_a_reload_does(tmp_path: Path) -> None:
     running = root(tmp_path, BASE)
     for section, keys in EFFECTS.items():
         for key, effect in keys.items():
-            if section.startswith("flows[]") and effect is not Effect.START:
+            if section.startswith("flows[]") and "<" not in section and effect is not Effect.START:
                 flow = running.flows[0]
                 part = section.removeprefix("flows[]").removeprefix(".")
                 inner: BaseModel = getattr(flow, part) if part else flow
@@ -142,8 +192,11 @@ def test_each_key_that_takes_effect_at_a_reload_does(tmp_path: Path) -> None:
 
 
 def test_what_the_plan_carries_is_what_the_table_says() -> None:
-    in_table = {key for keys in EFFECTS.values() for key, effect in keys.items() if effect is Effect.PLAN}
-    carried = {each.name for each in fields(TaskSettings)} - {"log_level"}
+    of_topic = EFFECTS["flows[].topic_settings.<topic>"]
+    assert {each.name for each in fields(TopicSettings)} == of_topic.keys()
+    others = [keys for keys in EFFECTS.values() if keys is not of_topic]
+    in_table = {key for keys in others for key, effect in keys.items() if effect is Effect.PLAN}
+    carried = {each.name for each in fields(TaskSettings)} - {"log_level", "topic_settings"}
     assert in_table == carried | {"level"}
 
 
@@ -152,4 +205,5 @@ def test_flow_defaults_have_no_key_of_their_own() -> None:
         "groups",
         "heartbeats",
         "mirrormaker_offsets",
+        "topic_settings",
     }

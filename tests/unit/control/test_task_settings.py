@@ -12,7 +12,9 @@ import pytest
 from mirror.control.plan import Lineage, Plan, next_plan
 from mirror.control.task_settings import TaskSettings
 from mirror.decode import Malformed
+from mirror.settings import TopicSettings
 from mirror.task.slice_plan import SlicePlan
+from mirror.task.task_services import TaskServices
 from tests.unit.test_naming import flow
 
 STARTED = flow()
@@ -24,6 +26,11 @@ CHANGED = replace(
     append_to_existing=not STARTED.append_to_existing,
     on_data_loss="skip",
     on_poison_record="dead_letter",
+    topic_settings={
+        "named": TopicSettings("eu-named", "latest", None, None),
+        "dated": TopicSettings(None, 1_706_702_400_000, None, None),
+        "kept": TopicSettings(None, None, "fail", "skip"),
+    },
 )
 SETTINGS = TaskSettings.of(CHANGED, "debug")
 
@@ -54,6 +61,15 @@ def test_a_plan_of_an_older_mirror_has_none() -> None:
         ("on_poison_record", "x" * 10_000),
         ("log_level", "notset"),
         ("log_level", None),
+        ("topic_settings", []),
+        ("topic_settings", {"no/topic": {}}),
+        ("topic_settings", {"topic": None}),
+        ("topic_settings", {"topic": {"remote_topic": "no/topic"}}),
+        ("topic_settings", {"topic": {"start": "never"}}),
+        ("topic_settings", {"topic": {"start": True}}),
+        ("topic_settings", {"topic": {"start": -1}}),
+        ("topic_settings", {"topic": {"on_data_loss": None}}),
+        ("topic_settings", {"topic": {"on_poison_record": "wait"}}),
     ],
 )
 def test_what_a_stranger_has_written_is_refused(name: str, value: Any) -> None:
@@ -61,6 +77,14 @@ def test_what_a_stranger_has_written_is_refused(name: str, value: Any) -> None:
     raw["task_settings"][name] = value
     with pytest.raises(Malformed, match=f"task_settings: {name}: "):
         Plan.decode(json.dumps(raw).encode())
+
+
+def test_what_a_topic_does_not_say_is_not_written() -> None:
+    assert json.loads(plan(SETTINGS).encode())["task_settings"]["topic_settings"] == {
+        "named": {"remote_topic": "eu-named", "start": "latest"},
+        "dated": {"start": 1_706_702_400_000},
+        "kept": {"on_data_loss": "fail", "on_poison_record": "skip"},
+    }
 
 
 def test_changed_settings_make_another_plan() -> None:
@@ -81,3 +105,31 @@ def test_a_task_has_those_of_the_newest_plan_and_at_first_those_of_the_start() -
     assert slice_plan.flow == CHANGED and slice_plan.flow is slice_plan.flow
     control.plan = plan(TaskSettings.of(STARTED, "info"))
     assert slice_plan.flow == STARTED, "taken back"
+
+
+def test_what_a_topic_says_wins_over_what_the_flow_says_before_and_after_a_change() -> None:
+    own = TopicSettings(None, None, "skip", None)
+    started = replace(STARTED, topic_settings={"own": own, "other": own})
+    control: Any = SimpleNamespace(plan=None)
+    unused: Any = None
+    task = TaskServices(SlicePlan(started, control, "us", 0, 1, "task"), *(unused for _ in range(8)))
+    services = {name: task.of_topic(name) for name in ("own", "other", "third")}
+
+    def policies(settings: TaskSettings | None) -> dict[str, tuple[str, str]]:
+        control.plan = plan(settings)
+        return {name: (each.flow.on_data_loss, each.flow.on_poison_record) for name, each in services.items()}
+
+    before = {"own": ("skip", "fail"), "other": ("skip", "fail"), "third": ("fail", "fail")}
+    assert policies(None) == policies(TaskSettings.of(started, "info")) == before, "also with an older mirror's plan"
+    flow_changed = replace(started, on_data_loss="fail", on_poison_record="skip")
+    assert policies(TaskSettings.of(flow_changed, "info")) == dict.fromkeys(before, ("skip", "skip")) | {
+        "third": ("fail", "skip")
+    }
+    entries = {"own": TopicSettings(None, None, "fail", "dead_letter"), "third": own}
+    changed = replace(started, on_poison_record="skip", topic_settings=entries)
+    assert policies(TaskSettings.of(changed, "info")) == {
+        "own": ("fail", "dead_letter"),
+        "other": ("fail", "skip"),  # its entry is gone
+        "third": ("skip", "skip"),
+    }
+    assert task.flow.on_poison_record == "skip"

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +17,7 @@ from mirror import settings
 from mirror.errors import ConfigError
 from mirror.logs import Repetitions
 from mirror.service import reloading
-from mirror.service.reloading import LISTED_MAX, Reloader
+from mirror.service.reloading import LISTED_MAX, Hangups, Reloader
 from mirror.settings import Reloaded, Settings
 from mirror.status.configuration import ConfigurationStatus
 from mirror.text import BUG
@@ -52,11 +57,12 @@ class Fixture:
     def __init__(self) -> None:
         self.files, self.status = Files(), ConfigurationStatus()
         self.applied: list[Settings] = []
-        self.reloader = Reloader(self.files, self.status, self.applied.append)
+        self.hangups = Hangups()
+        self.reloader = Reloader(self.files, self.hangups, self.status, self.applied.append)
 
     def ask(self) -> None:
         wanted = self.files.reloads + 1
-        self.reloader.ask()
+        self.hangups.count += 1
         until("a reload", lambda: self.files.reloads == wanted)
 
 
@@ -124,3 +130,14 @@ def test_a_defect_does_not_end_it(service: Fixture, caplog: pytest.LogCaptureFix
     service.files.next = Reloaded(IN_FORCE, (), ())
     service.ask()
     until("it goes on", lambda: service.applied)
+
+
+def test_a_hangup_does_not_end_a_service_that_still_reads_its_files(tmp_path: Path) -> None:
+    pipe = tmp_path / "mirror.yaml"
+    os.mkfifo(pipe)
+    with subprocess.Popen([sys.executable, "-m", "mirror", "run", "-c", pipe], stderr=subprocess.PIPE) as process:
+        with pipe.open("w") as file:  # waits until the service reads
+            process.send_signal(signal.SIGHUP)
+            file.write("clusters: {}\n")
+        assert "clusters" in process.communicate(timeout=30)[1].decode()
+    assert process.returncode == 2, "ended by its configuration, not by the signal"
