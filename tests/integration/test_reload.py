@@ -166,6 +166,31 @@ def test_running_tasks_take_another_policy(flow: Pair, service: Service, setting
     assert service.worker_pids() == workers
 
 
+def test_a_topic_comes_with_its_own_name_and_policy_and_the_policy_changes(
+    flow: Pair, service: Service, settings: Settings
+) -> None:
+    """The flow's policy is another one: what the topic says wins, and once it says nothing, the flow's counts."""
+    topic, remote = f"{flow.prefix}own", f"{flow.prefix}of-{flow.alias}"
+    change(service, settings, {"exclude": [topic]})
+    flow.topic("own")
+    flow.produce(topic, Made(None, b"first"))
+    workers = service.worker_pids()
+    own = {"remote_topic": remote, "on_poison_record": "fail"}
+    change(service, settings, {"exclude": [], "topic_settings": {topic: own}})
+    until("the first record", lambda: oracle.count(oracle.read(flow.target, remote)) == 1)
+    topics.configure(flow.target, remote, max_message_bytes=50_000)
+    flow.produce(topic, Made(b"bad", b"x" * 60_000), Made(None, b"after"))
+    service.wait_for_event(BLOCKED, topic=topic)
+    since = len(service.events)
+    said = change(service, settings, {"topic_settings": {}})
+    assert said["changed"] == f"{flow.flow}: topic_settings.{topic}.on_poison_record"
+    keys = service.wait_for_event(WAITING, since=since)["keys"]
+    assert f"{flow.flow}: topic_settings.{topic}.remote_topic" in keys.split("; ")
+    service.wait_for_event(PUT_ASIDE, topic=topic)
+    until("what is good", lambda: oracle.count(oracle.read(flow.target, remote)) == 2)
+    assert service.worker_pids() == workers and topics.partitions(flow.target, flow.remote(topic)) == 0
+
+
 def test_groups_and_the_log_level_change(flow: Pair, service: Service, settings: Settings) -> None:
     group = f"{flow.prefix}group"
     topics.commit(flow.source, group, flow.prefix + "first", {0: 1})
