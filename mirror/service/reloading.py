@@ -31,7 +31,7 @@ class Configuration(Protocol):
 
 
 class Hangups:
-    """Counts SIGHUPs, which would end the process otherwise. No child process inherits that, as it would SIG_IGN."""
+    """Counts SIGHUPs, each of which would end the process otherwise. Child processes do not inherit this."""
 
     def __init__(self) -> None:
         self.count = 0
