@@ -7,6 +7,7 @@ import os
 import signal
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,6 +39,12 @@ def flow(source_cluster: LocalCluster, target_cluster: LocalCluster) -> Pair:
     for name in ("first", "second"):
         pair.topic(name, 2)
     return pair
+
+
+@pytest.fixture(scope="module")
+def own(flow: Pair) -> Pair:
+    """The same clusters and topics, by the own names of remote topics."""
+    return replace(flow, template="own-{topic}")
 
 
 @pytest.fixture(scope="module")
@@ -78,27 +85,31 @@ def configuration(service: Service) -> dict[str, Any]:
     return found
 
 
-def test_topics_come_and_go_under_load(flow: Pair, service: Service, settings: Settings) -> None:
+def test_topics_come_and_go_under_load(flow: Pair, own: Pair, service: Service, settings: Settings) -> None:
+    """The one that comes has a name of its own, with which it comes back, too."""
     first, second = flow.prefix + "first", flow.prefix + "second"
     flow.produce(second, *(Made(None, b"before %d" % number) for number in range(100)))
+    entry = {"remote_topic": own.remote(second), "on_poison_record": "fail"}
     with Load(flow.source, {first: 2}, rate=RATE, transaction=20, abort_every=5) as load:
         until("the load is copied", lambda: flow.copied(first).get(1))
         workers = service.worker_pids()
-        said = change(service, settings, {"topics": [f"{flow.prefix}.*"]})
-        assert said["changed"] == f"{flow.flow}: topics"
-        flow.await_same(second)
-        change(service, settings, {"exclude": [second]})
+        said = change(service, settings, {"topics": [f"{flow.prefix}.*"], "topic_settings": {second: entry}})
+        keys = ["topics", *(f"topic_settings.{second}.{key}" for key in entry)]
+        assert said["changed"] == "; ".join(f"{flow.flow}: {key}" for key in keys)
+        own.await_same(second)
+        change(service, settings, {"exclude": [second], "topic_settings": {}})
         service.wait_for_event("topic is not mirrored any more", topic=second)
         service.wait_for("its tasks have let it go", lambda: states(flow, second) == {"released"})
         flow.produce(second, *(Made(None, b"meanwhile %d" % number) for number in range(100)))
         load.wait_for(load.counts.total + RATE)
-        assert oracle.count(flow.copied(second)) == 100, "it is excluded"
-        change(service, settings, {"exclude": []})
-        flow.await_same(second)
+        assert oracle.count(own.copied(second)) == 100, "it is excluded"
+        change(service, settings, {"exclude": [], "topic_settings": {second: entry}})
+        own.await_same(second)
         assert service.worker_pids() == workers, "no task has begun anew"
-    for topic in (first, second):
-        flow.await_same(topic)
-        flow.assert_settled(topic)
+    flow.await_same(first)
+    flow.assert_settled(first)
+    own.assert_settled(second)
+    assert topics.partitions(flow.target, flow.remote(second)) == 0
     assert len({each["slices"] for each in service.find("plan")}) == 1
 
 
@@ -147,48 +158,31 @@ def test_a_signal_has_the_file_read_again(service: Service) -> None:
     assert service.wait_for_event(RELOADED, since=since)["changed"] == "nothing"
 
 
-def test_running_tasks_take_another_policy(flow: Pair, service: Service, settings: Settings) -> None:
-    """A partition that waits for a person goes on by the new policy, with its own task."""
-    topic = flow.prefix + "first"
-    flow.await_same(topic)
+def test_running_tasks_take_another_policy(flow: Pair, own: Pair, service: Service, settings: Settings) -> None:
+    """A partition waits for a person by its topic's policy. Without that one it goes on by the flow's new policy.
+
+    Its task and its remote topic stay.
+    """
+    topic = flow.prefix + "second"
     workers, letters = service.worker_pids(), f"mirror-dead-letters.{flow.alias}.internal"
     bad = Made(b"bad", b"x" * 60_000)
-    topics.configure(flow.target, flow.remote(topic), max_message_bytes=50_000)
-    before = oracle.count(flow.copied(topic))
+    topics.configure(flow.target, own.remote(topic), max_message_bytes=50_000)
+    before = oracle.count(own.copied(topic))
     flow.produce(topic, Made(None, b"before"), bad, Made(None, b"after"))
     service.wait_for_event(BLOCKED, topic=topic)
     assert topics.partitions(flow.target, letters) == 0
-    assert change(service, settings, {"on_poison_record": "dead_letter"})["changed"] == f"{flow.flow}: on_poison_record"
+    since = len(service.events)
+    said = change(service, settings, {"on_poison_record": "dead_letter", "topic_settings": {}})
+    policies = ["on_poison_record", f"topic_settings.{topic}.on_poison_record"]
+    assert said["changed"] == "; ".join(f"{flow.flow}: {key}" for key in policies)
+    waiting = service.wait_for_event(WAITING, since=since)["keys"].split("; ")
+    assert f"{flow.flow}: topic_settings.{topic}.remote_topic" in waiting
     service.wait_for_event(PUT_ASIDE, topic=topic)
-    service.wait_for("what is good", lambda: oracle.count(flow.copied(topic)) == before + 2)
+    service.wait_for("what is good", lambda: oracle.count(own.copied(topic)) == before + 2)
     (found,) = oracle.read(flow.target, letters).values()
     assert [(each.key, each.value) for each in found] == [(bad.key, bad.value)]
     assert service.worker_pids() == workers
-
-
-def test_a_topic_comes_with_its_own_name_and_policy_and_the_policy_changes(
-    flow: Pair, service: Service, settings: Settings
-) -> None:
-    """The flow's policy is another one: what the topic says wins, and once it says nothing, the flow's counts."""
-    topic, remote = f"{flow.prefix}own", f"{flow.prefix}of-{flow.alias}"
-    change(service, settings, {"exclude": [topic]})
-    flow.topic("own")
-    flow.produce(topic, Made(None, b"first"))
-    workers = service.worker_pids()
-    own = {"remote_topic": remote, "on_poison_record": "fail"}
-    change(service, settings, {"exclude": [], "topic_settings": {topic: own}})
-    until("the first record", lambda: oracle.count(oracle.read(flow.target, remote)) == 1)
-    topics.configure(flow.target, remote, max_message_bytes=50_000)
-    flow.produce(topic, Made(b"bad", b"x" * 60_000), Made(None, b"after"))
-    service.wait_for_event(BLOCKED, topic=topic)
-    since = len(service.events)
-    said = change(service, settings, {"topic_settings": {}})
-    assert said["changed"] == f"{flow.flow}: topic_settings.{topic}.on_poison_record"
-    keys = service.wait_for_event(WAITING, since=since)["keys"]
-    assert f"{flow.flow}: topic_settings.{topic}.remote_topic" in keys.split("; ")
-    service.wait_for_event(PUT_ASIDE, topic=topic)
-    until("what is good", lambda: oracle.count(oracle.read(flow.target, remote)) == 2)
-    assert service.worker_pids() == workers and topics.partitions(flow.target, flow.remote(topic)) == 0
+    assert topics.partitions(flow.target, flow.remote(topic)) == 0
 
 
 def test_groups_and_the_log_level_change(flow: Pair, service: Service, settings: Settings) -> None:
