@@ -47,7 +47,9 @@ class TaskSettings:
 
 
 def _start(raw: Any) -> Start:
-    return decode.integer()(raw) if isinstance(raw, int) else decode.among(("earliest", "latest"))(raw)  # type: ignore[return-value]
+    check: decode.Check[Any] = decode.integer() if isinstance(raw, int) else decode.among(("earliest", "latest"))
+    found: Start = check(raw)
+    return found
 
 
 def _entry(raw: Any) -> TopicSettings:
