@@ -146,7 +146,7 @@ def _settings(root: model.RootModel, files: Files) -> settings.Settings:
         flows=tuple(_flow(flow, clusters) for flow in root.flows),
         spark=settings.Spark(root.spark.master, root.spark.conf, _spark_references(files)),
         http=settings.Http(**root.http.model_dump()),
-        metrics=settings.Metrics(**root.metrics.model_dump()),
+        metrics=settings.Metrics(root.metrics.labels, settings.Otlp(**root.metrics.otlp.model_dump())),
         log=settings.Log(**root.log.model_dump()),
         drain_timeout=root.drain_timeout,
         warnings=tuple(islice(suspicions(root, files), WARNINGS_MAX)),
