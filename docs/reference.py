@@ -60,9 +60,10 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "spark": model.SparkModel,
     "http": model.HttpModel,
     "metrics": model.MetricsModel,
+    "metrics.otlp": model.OtlpModel,
     "log": model.LogModel,
 }
-MAY_HOLD_SECRETS = ("clusters.<alias>", "spark")  # their mappings are properties of clients and of Spark
+MAY_HOLD_SECRETS = ("clusters.<alias>", "spark", "metrics.otlp")  # properties of clients and of Spark, and headers
 
 LABEL_VALUES = {
     ("mirror_flow_state", "state"): FLOW_STATES,

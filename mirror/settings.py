@@ -196,10 +196,20 @@ class Http:
 
 
 @dataclass(frozen=True, slots=True)
+class Otlp:
+    """Where metrics are pushed to by OTLP over HTTP; nowhere without an `endpoint`."""
+
+    endpoint: str | None
+    interval: float  # seconds
+    headers: Mapping[str, str] = field(repr=False)  # may be secrets
+
+
+@dataclass(frozen=True, slots=True)
 class Metrics:
-    """The detail of `/metrics`: a series for each partition, or for each topic."""
+    """The detail of `/metrics`: a series for each partition, or for each topic. And where the same is pushed to."""
 
     labels: Literal["partition", "topic"]
+    otlp: Otlp
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,7 @@ EFFECTS: Mapping[str, Mapping[str, Effect]] = {
     "spark": dict.fromkeys(("master", "conf"), Effect.START),
     "http": dict.fromkeys(("host", "port"), Effect.START),
     "metrics": {"labels": Effect.START},
+    "metrics.otlp": dict.fromkeys(("endpoint", "interval", "headers"), Effect.START),
     "log": {"level": Effect.PLAN, "format": Effect.START},
 }
 

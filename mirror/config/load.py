@@ -155,7 +155,7 @@ def settings_of(
         flows=tuple(_flow(flow, clusters) for flow in root.flows),
         spark=settings.Spark(root.spark.master, root.spark.conf, references),
         http=settings.Http(**root.http.model_dump()),
-        metrics=settings.Metrics(**root.metrics.model_dump()),
+        metrics=settings.Metrics(root.metrics.labels, settings.Otlp(**root.metrics.otlp.model_dump())),
         log=settings.Log(**root.log.model_dump()),
         drain_timeout=root.drain_timeout,
         warnings=warnings,

@@ -10,10 +10,11 @@ import time
 import uuid
 from concurrent.futures import Future
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from mirror import __version__
 from mirror.control.partition_state import STOPPED_BY_ERROR
-from mirror.errors import MirrorError, Superseded
+from mirror.errors import MirrorError, SetupError, Superseded
 from mirror.kafka import clients
 from mirror.service.flow import FlowRunner
 from mirror.service.reloading import Configuration, Hangups, Reloader
@@ -26,6 +27,9 @@ from mirror.text import plural
 from mirror.web.metrics import Metrics
 from mirror.web.page import files, page
 from mirror.web.server import Answer, Route, WebServer, health, metrics
+
+if TYPE_CHECKING:
+    from mirror.web.otlp import OtlpPusher
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +71,11 @@ class Service:
         java()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
+        pusher = self._pusher()
         web = WebServer(self._settings.http, self._routes())
         log.info("mirror starts", extra={"version": __version__, "port": web.port})
+        if pusher is not None:
+            pusher.start()
         log_warnings(self._settings)
         # In a thread, since Spark takes seconds to start. And PySpark replaces the SIGINT handler if the main thread
         # makes its session.
@@ -82,6 +89,8 @@ class Service:
             self._stop()
         finally:
             web.stop()
+            if pusher is not None:
+                pusher.stop()
         failures = [runner.failure for runner in self._runners if runner.failure is not None]
         failures.sort(key=lambda failure: isinstance(failure, Superseded))
         if self._spark.done() and self._spark.exception() is not None:
@@ -94,11 +103,26 @@ class Service:
         return {
             "/": lambda request: page(overview(flows, self._read.view), request),
             "/status": lambda _: Answer("application/json", overview(flows, self._read.view).json()),
-            "/metrics": metrics(Metrics(flows, self._settings.metrics.labels, self._read).registry),
+            "/metrics": metrics(self._metrics().registry),
             "/livez": health(self._live),
             "/readyz": health(self._ready),
             **files(),
         }
+
+    def _metrics(self) -> Metrics:
+        return Metrics([r.status for r in self._runners], self._settings.metrics.labels, self._read)
+
+    def _pusher(self) -> OtlpPusher | None:
+        """What pushes the metrics; None if the configuration wants none. Raises SetupError."""
+        wanted = self._settings.metrics.otlp
+        if wanted.endpoint is None:
+            return None
+        try:
+            from mirror.web.otlp import OtlpPusher  # noqa: PLC0415  its libraries are an extra
+        except ImportError as error:
+            said = "metrics.otlp needs more packages: pip install 'kafka-mirror-spark[otlp]'"
+            raise SetupError(said) from error
+        return OtlpPusher(wanted, self._metrics().registry)
 
     def _start_spark(self) -> None:
         flows = {flow.name: flow for flow in self._settings.flows}

@@ -16,7 +16,7 @@ from mirror.model import Partition, Topic
 from mirror.source.fetcher import Seek
 from mirror.target.transaction_session import TransactionSession
 from mirror.task.error_recovery import recovery
-from mirror.task.events import SETTLE_DELAY, Event, delay_of
+from mirror.task.events import IDLE_AFTER, Event, delay_of
 from mirror.task.inbox import Inbox
 from mirror.task.loss_policy import LossPolicy
 from mirror.task.next_step import Step, next_step, next_wake
@@ -237,8 +237,8 @@ class RecordCopier:
     def _settle(self) -> None:
         """Commit what an idle partition owes the target: its start, its last sync, or a position after markers."""
         facts, ledger, session = self._facts, self._facts.ledger, self._session
-        idle = self._services.clock.monotonic() - session.ended >= SETTLE_DELAY / 2
-        offset = facts.drained_to
+        idle = self._services.clock.monotonic() - session.ended >= IDLE_AFTER
+        offset = facts.settled_to
         if ledger.pins_start or (idle and facts.owes):
             # After markers the epoch is not known: they may have a newer one than the last record.
             epoch = ledger.at.epoch if offset == ledger.offset else -1

@@ -115,13 +115,13 @@ class PartitionFacts:
     def owes(self) -> bool:
         """Has an idle partition something to commit: a sync of the last record, or a position past markers?"""
         tail = self.session is not None and self.session.unsynced_tail
-        return tail or 0 <= self.ledger.offset < self.drained_to
+        return tail or 0 <= self.ledger.offset < self.settled_to
 
     @property
-    def drained_to(self) -> int:
-        """The position, or the source's end if only markers and aborted records are between the two.
+    def settled_to(self) -> int:
+        """What an idle partition commits: the source's end if only markers and aborted records come before it.
 
-        Once those are deleted, a position before them would look like a loss.
+        Else it is the position. Once the markers are deleted, a position before them would look like a loss.
         """
         return max(self.ledger.offset, self.buffer.drained_to or 0)
 

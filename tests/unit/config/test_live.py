@@ -78,10 +78,11 @@ def test_what_can_not_change_stays_and_is_named_without_its_value(tmp_path: Path
         BASE.replace("c:9092", "d:9092").replace("orders]", "orders], accept_log_append_time: true, group: g")
         + "spark: {master: 'local[2]', conf: {spark.my.password: s3cr3t}}\nhttp: {port: 1}\nlog: {format: json}\n"
     )
+    changed += "metrics: {otlp: {headers: {x-who: s3cr3t}}}\n"
     found = blended(tmp_path, changed, password="another")
     assert not found.applied and found.root == root(tmp_path, BASE)
     named = ["a->b: accept_log_append_time", "a->b: group", "spark.master", "spark.conf.spark.my.password", "http.port"]
-    named += ["log.format", "clusters.a.sasl.password", "clusters.c.bootstrap.servers"]
+    named += ["metrics.otlp.headers.x-who", "log.format", "clusters.a.sasl.password", "clusters.c.bootstrap.servers"]
     assert sorted(found.waiting) == sorted(named)
 
 

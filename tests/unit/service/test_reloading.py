@@ -28,7 +28,7 @@ IN_FORCE = Settings(
     (flow(),),
     settings.Spark("local[*]", {}),
     settings.Http("localhost", 0),
-    settings.Metrics("partition"),
+    settings.Metrics("partition", settings.Otlp(None, 30.0, {})),
     settings.Log("info", "text"),
     1.0,
 )
