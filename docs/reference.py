@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 from mirror.commands.convert import table
 from mirror.commands.convert.setting import MEANINGS as FATES
 from mirror.config import model
+from mirror.config.live import EFFECTS
 from mirror.config.load import json_schema
 from mirror.config.located_yaml import SECRET
 from mirror.config.resolved import written
@@ -33,6 +34,7 @@ from mirror.status.group_overview import OUTCOMES
 from mirror.web.metrics import FLOW, GROUP, PARTITION, TOPIC, Metrics
 
 __all__ = [
+    "EFFECTS",
     "FLOW",
     "GROUP",
     "PARTITION",
@@ -229,6 +231,8 @@ def _key(section: str, key: str, field: FieldInfo) -> Iterator[str]:
     extra = field.json_schema_extra
     if isinstance(extra, dict) and model.ALLOWED in extra:
         yield f"- Must be {_escaped(str(extra[model.ALLOWED]))}."
+    if key in EFFECTS[section]:
+        yield f"- A change takes effect {EFFECTS[section][key]}."
     yield "- Required." if field.is_required() else f"- Default: `{default(field)}`"
     if (section in MAY_HOLD_SECRETS and isinstance(field.default, dict)) or SECRET.search(key):
         yield "- May hold [secrets](#secrets)."

@@ -233,6 +233,15 @@ class Suspicion:
 
 
 @dataclass(frozen=True, slots=True)
+class Reloaded:
+    """What became of a configuration that was read again. Keys are named as `primary->backup: topics`."""
+
+    settings: Settings  # in force from now on
+    applied: tuple[str, ...]  # keys that were changed, and are in force now
+    waiting: tuple[str, ...]  # keys that differ from what is in force, and take effect at the next start
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """A whole configuration, of one file or several."""
 

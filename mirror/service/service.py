@@ -17,9 +17,11 @@ from mirror.control.partition_state import STOPPED_BY_ERROR
 from mirror.errors import MirrorError, SetupError, Superseded
 from mirror.kafka import clients
 from mirror.service.flow import FlowRunner
+from mirror.service.reloading import Configuration, Hangups, Reloader
 from mirror.settings import Settings
 from mirror.spark.java import java
 from mirror.spark.session import SparkDriver, starting
+from mirror.status.configuration import ConfigurationStatus
 from mirror.status.overview import overview
 from mirror.text import plural
 from mirror.web.metrics import Metrics
@@ -46,14 +48,20 @@ def log_warnings(settings: Settings) -> None:
 class Service:
     """Everything that `mirror run` runs."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, configuration: Configuration, hangups: Hangups) -> None:
+        """`configuration` is where the settings come from, and where changed ones come from later. Each of the
+        `hangups` has it read again.
+        """
         self._settings = settings
+        self._read = ConfigurationStatus()
+        self._reloader = Reloader(configuration, hangups, self._read, self._follow)
         self._leader = uuid.uuid4().hex
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._spark: Future[SparkDriver] = Future()
         flows = settings.flows
-        self._runners = [FlowRunner(f, len(flows), self._leader, self._spark, self._stopping) for f in flows]
+        common = settings.log.level, len(flows), self._leader, self._spark, self._stopping
+        self._runners = [FlowRunner(flow, *common) for flow in flows]
 
     def run(self) -> None:
         """Run until SIGTERM, SIGINT or a failure.
@@ -75,7 +83,9 @@ class Service:
         try:
             for runner in self._runners:
                 runner.start()
+            self._reloader.start()
             self._watch()
+            self._reloader.stop()
             self._stop()
         finally:
             web.stop()
@@ -91,9 +101,9 @@ class Service:
     def _routes(self) -> dict[str, Route]:
         flows = [runner.status for runner in self._runners]
         return {
-            "/": lambda request: page(overview(flows), request),
-            "/status": lambda _: Answer("application/json", overview(flows).json()),
-            "/metrics": metrics(Metrics(flows, self._settings.metrics.labels).registry),
+            "/": lambda request: page(overview(flows, self._read.view), request),
+            "/status": lambda _: Answer("application/json", overview(flows, self._read.view).json()),
+            "/metrics": metrics(Metrics(flows, self._settings.metrics.labels, self._read).registry),
             "/livez": health(self._live),
             "/readyz": health(self._ready),
             **files(),
@@ -121,6 +131,17 @@ class Service:
         else:
             self._spark.set_result(driver)
             driver.warm_up()
+
+    def _follow(self, settings: Settings) -> None:
+        """Go on with other settings, which differ only in what can change while the service runs."""
+        before, self._settings = self._settings, settings
+        level = settings.log.level
+        for runner, old, new in zip(self._runners, before.flows, settings.flows, strict=True):
+            if (new, level) != (old, before.log.level):
+                runner.reconfigure(new, level)
+        for warning in settings.warnings:
+            if warning not in before.warnings:
+                log.warning(str(warning), extra={"flow": warning.flow})
 
     def _watch(self) -> None:
         """Wait until there is a reason to stop. A flow that another service leads is none while other flows run."""

@@ -54,11 +54,9 @@ class TopicMonitor:
     """Compares both clusters of a flow. Every method raises ClusterAway when one of them does not answer."""
 
     def __init__(self, flow: Flow) -> None:
-        self._flow = flow
+        self._follow(flow)
         self._source = ClusterAdmin(flow.source)
         self._target = ClusterAdmin(flow.target)
-        self._policy = ReplicationPolicy.of(flow)
-        self._rules = Rules.of(flow)
         self._remote_topics = RemoteTopicsMonitor(flow, self._target)
         self.refused: Refusals = {}  # remote topics that could not be created or grown last time
         self.remote_ids: Mapping[str, str] = {}  # ids of all remote topics as last seen
@@ -67,8 +65,19 @@ class TopicMonitor:
         self.unnamed: LeftOut = {}  # topics that are not mirrored, because the remote topic can't have its name
         self._left_out: LeftOut = {}  # as last logged
         self._own_ids = KnownIds()
-        self._dispensable = dispensable(flow)
         self._why_not = OnChange()
+
+    def reconfigure(self, flow: Flow) -> None:
+        """Follow other settings. What is known of the clusters' topics stays."""
+        self._follow(flow)
+        self.timestamps.reconfigure(flow)
+        self._remote_topics.reconfigure(flow)
+
+    def _follow(self, flow: Flow) -> None:
+        self._flow = flow
+        self._policy = ReplicationPolicy.of(flow)
+        self._rules = Rules.of(flow)
+        self._dispensable = dispensable(flow)
 
     def ensure_internal_topics(self) -> dict[str, str]:
         """Create those of mirror's own topics that are missing.

@@ -12,6 +12,7 @@ from mirror.control.reports import Counters
 from mirror.model import Partition
 from mirror.status.acl_overview import AclsView, acls_view
 from mirror.status.config_overview import ConfigsView, configs_view
+from mirror.status.configuration import ConfigurationView
 from mirror.status.flow_status import PARTITION_STATES, Event, FlowStatus, PartitionStatus
 from mirror.status.group_overview import GroupsView, groups_view
 from mirror.status.observed import UNASSIGNED, lag, position
@@ -109,21 +110,22 @@ class FlowView:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """All flows of a service."""
+    """All flows of a service, and its configuration."""
 
     version: str
     at: float
     interval: float  # seconds between points
     flows: list[FlowView]
+    configuration: ConfigurationView
 
     def json(self) -> bytes:
         """The overview as JSON."""
         return json.dumps(asdict(self), separators=(",", ":")).encode()
 
 
-def overview(flows: Iterable[FlowStatus]) -> Overview:
+def overview(flows: Iterable[FlowStatus], configuration: ConfigurationView) -> Overview:
     """The present state of all flows."""
-    return Overview(__version__, time.time(), INTERVAL, [_flow(status) for status in flows])
+    return Overview(__version__, time.time(), INTERVAL, [_flow(status) for status in flows], configuration)
 
 
 def _flow(status: FlowStatus) -> FlowView:

@@ -163,21 +163,21 @@ class TransactionSession:
         """Commit a position again unchanged, even if its source topic is gone. Raises the same errors as `copy`."""
         self._run(lambda: position)
 
-    def pass_over(self, batch: ConsumedBatch, position: Position, reason: str, whole: bool) -> None:
+    def pass_over(self, batch: ConsumedBatch, position: Position, reason: str, letter: bool, whole: bool) -> None:
         """Commit the position after a record that the target refuses.
 
-        With `on_poison_record: dead_letter`, the transaction also has a dead letter. Unless `whole`, the letter has
-        neither key, value nor headers of the record. Raises the same errors as `copy`.
+        With `letter`, the transaction also has a dead letter. Unless `whole`, that has neither key, value nor headers
+        of the record. Raises the same errors as `copy`.
         """
 
         def produce() -> Position:
-            if self._flow.on_poison_record == "dead_letter":
+            if letter:
                 headers = NO_HEADERS
                 # Headers may be unreadable; then the letter has none, and `reason` says so.
                 with contextlib.suppress(RecordsRefused):
                     (headers,) = readable(batch.headers)
-                letter = dead_letter(self._partition, batch.messages[0], headers, reason, whole)
-                self._produce_beside(self._flow.dead_letter_topic, **letter)
+                record = dead_letter(self._partition, batch.messages[0], headers, reason, whole)
+                self._produce_beside(self._flow.dead_letter_topic, **record)
             return position
 
         self._run(produce)

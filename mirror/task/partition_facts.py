@@ -55,7 +55,7 @@ class PartitionFacts:
         # Why the consumer can't go on after what is buffered.
         self.lost = "" if self.is_native(start.hint) else OF_DELETED_TOPIC
         self._doubted = False
-        self._flow = flow
+        self._services = services
         self._clock = services.clock
         self._plan = services.plan
         self._backoff = Backoff()
@@ -170,7 +170,7 @@ class PartitionFacts:
         """A transaction was committed: the next one waits as long as this one took."""
         self.ledger.committed(position, self._plan.renew_interval)
         self.counters.committed(records, session.duration)
-        self.step_lock.not_before = session.ended + min(self._flow.transaction_linger_max, session.duration)
+        self.step_lock.not_before = session.ended + min(self._services.flow.transaction_linger_max, session.duration)
         self._backoff.reset()
         self._errors.clear()
 
@@ -212,4 +212,4 @@ class PartitionFacts:
     @property
     def where(self) -> dict[str, object]:
         """The fields of a log line."""
-        return {"flow": self._flow.name, "topic": self.partition.topic, "partition": self.partition.partition}
+        return {"flow": self._services.flow.name, "topic": self.partition.topic, "partition": self.partition.partition}

@@ -9,7 +9,6 @@ from typing import Protocol
 from mirror.control.reports import Report
 from mirror.kafka.throttling import Throttles
 from mirror.model import Partition, Topic
-from mirror.settings import Flow
 from mirror.source.end_offsets import SourceEnds
 from mirror.task.partition_snapshot import PartitionSnapshot
 from mirror.task.position_ledger import Start
@@ -45,13 +44,11 @@ class Reporter:
 
     def __init__(
         self,
-        flow: Flow,
         plan: SlicePlan,
         throttles: Throttles,
         ends: SourceEnds,
         copiers: Callable[[], Iterable[Reported]],
     ) -> None:
-        self._flow = flow
         self._plan = plan
         self._throttles = throttles
         self._ends = ends
@@ -91,7 +88,7 @@ class Reporter:
         lag = self._lag(copier, seen)
         throttled_by = self._throttles.active if lag else []
         hold = self._ends.hold(copier.partition)
-        overdue = hold is not None and hold.lasts >= self._flow.open_transaction_warn_after
+        overdue = hold is not None and hold.lasts >= self._plan.flow.open_transaction_warn_after
         reasons = [seen.reason, *map(self._throttles.reason, throttled_by)]
         reasons += [hold.reason] if hold and overdue else []
         return Report(
@@ -114,7 +111,7 @@ class Reporter:
             counters=seen.counters,
             stuck_since=hold.since if hold else 0.0,
             held_back=hold.offsets if hold and overdue else 0,
-            group=self._flow.group,
+            group=self._plan.flow.group,
         )
 
     def _lag(self, copier: Reported, seen: PartitionSnapshot) -> int:

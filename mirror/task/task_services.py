@@ -21,6 +21,10 @@ class Plan(Protocol):
     """What a step asks of the control topic."""
 
     @property
+    def flow(self) -> Flow:
+        """The flow's settings as they are now."""
+
+    @property
     def renew_interval(self) -> float:
         """Seconds between two commits of a position that stays the same."""
 
@@ -49,7 +53,6 @@ class Moves(Protocol):
 class TaskServices:
     """The same for all copiers of a task, but for what the flow says of single topics."""
 
-    flow: Flow
     plan: Plan
     positions: PositionReader
     source: ClusterAdmin
@@ -59,7 +62,13 @@ class TaskServices:
     scheduler: Scheduler
     producers: ProducerBudget
     clock: Clock
+    topic: str | None = None  # of the copiers that have these services; None: they are the task's
+
+    @property
+    def flow(self) -> Flow:
+        """The flow's settings as they are now: ask again for each use, since a reload changes some of them."""
+        return self.plan.flow if self.topic is None else self.plan.flow.of_topic(self.topic)
 
     def of_topic(self, topic: str) -> TaskServices:
-        """The services for copiers of this topic: their flow has what is different for the topic."""
-        return replace(self, flow=self.flow.of_topic(topic))
+        """The services for copiers of this source topic: their flow has what is different for it."""
+        return replace(self, topic=topic)

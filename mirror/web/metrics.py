@@ -21,6 +21,7 @@ from mirror import __version__
 from mirror.control.reports import LATENCY_BUCKETS, SIZE_BUCKETS, Counters
 from mirror.kafka.throttling import SIDES
 from mirror.model import Partition
+from mirror.status.configuration import ConfigurationStatus, ConfigurationView
 from mirror.status.flow_status import FLOW_STATES, PARTITION_STATES, FlowStatus, PartitionStatus
 from mirror.status.observed import UNASSIGNED, lag
 from mirror.status.rates import total
@@ -35,8 +36,14 @@ __all__ = ["FLOW", "GROUP", "PARTITION", "TOPIC", "Metrics"]
 class Metrics(Collector):
     """Collects the metrics of all flows at each scrape. With `labels` "topic", partitions are summed up by topic."""
 
-    def __init__(self, flows: Iterable[FlowStatus], labels: Literal["partition", "topic"] = "partition") -> None:
+    def __init__(
+        self,
+        flows: Iterable[FlowStatus],
+        labels: Literal["partition", "topic"] = "partition",
+        configuration: ConfigurationStatus | None = None,
+    ) -> None:
         self._flows = list(flows)
+        self._configuration = configuration or ConfigurationStatus()
         self._fine = PARTITION if labels == "partition" else TOPIC
         self.registry = CollectorRegistry()
         self.registry.register(self)
@@ -52,6 +59,7 @@ class Metrics(Collector):
         info.add_metric((), {"version": __version__})
         flows, groups, configs, acls = _Flows(), GroupMetrics(), ConfigMetrics(), AclMetrics()
         topics, partitions = _Topics(), _Partitions(self._fine)
+        service = _Service(self._configuration.view)
         for status in self._flows:
             flows.add(status)
             groups.add(status)
@@ -61,7 +69,7 @@ class Metrics(Collector):
                 topics.add(labels, group)
             for labels, group in _grouped(status, self._fine).items():
                 partitions.add(labels, group)
-        for families in (flows, groups, configs, acls, topics, partitions):
+        for families in (service, flows, groups, configs, acls, topics, partitions):
             yield from vars(families).values()
         yield info
 
@@ -91,6 +99,23 @@ def _grouped(status: FlowStatus, names: Sequence[str]) -> dict[tuple[str, ...], 
     for partition, age in status.unreported().items():
         group(partition).unreported.append(age)
     return groups
+
+
+class _Service:
+    """The service itself. The names and meanings are those of Prometheus' own metrics of its configuration."""
+
+    def __init__(self, view: ConfigurationView) -> None:
+        self.successful = GaugeMetricFamily(
+            "mirror_config_last_reload_successful",
+            "1 if the configuration was valid when it was last read; 0 while older settings are in force.",
+            float(not view.problem),
+        )
+        self.succeeded_at = GaugeMetricFamily(
+            "mirror_config_last_reload_success_timestamp_seconds",
+            "When the configuration was last read and valid.",
+            view.succeeded_at,
+            unit="seconds",
+        )
 
 
 class _Flows:

@@ -13,6 +13,7 @@ from mirror.text import ABSENT, byte_rate, count, duration, plural, rate, time_o
 from mirror.web.page.acls import acls
 from mirror.web.page.chart import Series, chart, highest
 from mirror.web.page.configs import configs
+from mirror.web.page.configuration import configuration
 from mirror.web.page.groups import groups
 from mirror.web.page.markup import Child, document, table, tag
 
@@ -34,6 +35,7 @@ def render(overview: Overview, opened: frozenset[str]) -> bytes:
             _pill(_worst(flows), _verdict(flows)),
             tag("p", f"{time_of_day(overview.at)} UTC", class_="when"),
         ),
+        *configuration(overview.configuration),
         *(_flow(flow, overview, opened) for flow in flows),
         tag("footer", tag("span", f"version {overview.version}"), *links),
     )

@@ -111,7 +111,7 @@ class World(Clock):
         """A copier that the fetcher has just begun to read for."""
         any_: Any = self
         throttles: Any = SimpleNamespace(target=None)
-        services = TaskServices(self.flow, any_, any_, any_, throttles, b"", self.moves, any_, ProducerBudget(1), any_)
+        services = TaskServices(any_, any_, any_, throttles, b"", self.moves, any_, ProducerBudget(1), any_)
         copier = RecordCopier(services, Partition("t", 0), TOPIC, start or Start(0))
         copier.post(ReadingBegan())
         self.run(0)

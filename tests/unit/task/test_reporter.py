@@ -48,9 +48,9 @@ class World:
         )
         ends: Any = SimpleNamespace(stable={HERE: 12}, hold=lambda _: None)
         self.ends = ends
-        plan: Any = SimpleNamespace(leader="us", generation=7)
+        plan: Any = SimpleNamespace(leader="us", generation=7, flow=flow())
         throttles: Any = SimpleNamespace(active=["target"], reason=lambda side: f"slow {side}")
-        self.reporter = Reporter(flow(), plan, throttles, ends, lambda: [self.copier])
+        self.reporter = Reporter(plan, throttles, ends, lambda: [self.copier])
         self.now = 5_000.0
 
     def monotonic(self) -> float:

@@ -19,6 +19,7 @@ from mirror.groups.group_rounds import Round
 from mirror.groups.group_sync import Outcome
 from mirror.model import Partition
 from mirror.settings import Http
+from mirror.status.configuration import ConfigurationStatus
 from mirror.status.flow_status import FlowStatus
 from mirror.timing import SILENCE
 from mirror.topics.acl_sync import AclOutcome
@@ -70,6 +71,18 @@ def test_counters_do_not_go_back_when_a_partition_changes_hands() -> None:
     assert scraped(status)["mirror_source_bytes_total"] == 310
     status.absorb([report(25)])  # late, of the first incarnation: old
     assert scraped(status)["mirror_source_records_total"] == 31
+
+
+def test_a_reload_that_fails_is_told_until_one_succeeds() -> None:
+    configuration = ConfigurationStatus()
+    metrics = Metrics([], configuration=configuration)
+    began = configuration.view.succeeded_at
+    successful, succeeded = (f"mirror_config_last_reload_success{end}" for end in ("ful", "_timestamp_seconds"))
+    assert samples(metrics, successful) == {(): 1} and time.time() - began < 60
+    configuration.failed("a.yaml:1: no")
+    assert samples(metrics, successful) == {(): 0} and samples(metrics, succeeded) == {(): began}
+    configuration.reloaded(("http.port",))
+    assert samples(metrics, successful) == {(): 1} and samples(metrics, succeeded)[()] > began
 
 
 def test_prometheus_buckets_are_cumulative() -> None:

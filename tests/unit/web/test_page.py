@@ -15,6 +15,7 @@ from mirror.groups.group_rounds import Round
 from mirror.groups.group_sync import Outcome
 from mirror.model import Partition
 from mirror.settings import Http
+from mirror.status.configuration import ConfigurationView
 from mirror.status.flow_status import FlowStatus
 from mirror.status.overview import overview
 from mirror.topics import config_sync
@@ -30,6 +31,7 @@ from tests.unit.status.test_acl_overview import acl_round
 from tests.unit.status.test_config_overview import config_round
 from tests.unit.status.test_group_overview import stands
 
+READ = ConfigurationView(0.0)
 EVIL = "\"><script>alert(1)</script>&<b x='"
 
 
@@ -68,7 +70,7 @@ class Parsed(HTMLParser):
 
 
 def shown(*flows: FlowStatus, opened: tuple[str, ...] = ()) -> Parsed:
-    return Parsed(page(overview(flows), Request({"open": list(opened)}, "")).body.decode())
+    return Parsed(page(overview(flows, READ), Request({"open": list(opened)}, "")).body.decode())
 
 
 def test_a_running_flow_is_there_as_a_table() -> None:
@@ -121,7 +123,7 @@ def test_what_is_held_back_on_the_source_is_told_without_opening_its_topic() -> 
     assert "1 partition held back by open transactions on primary" in told and reason in told and "zebra-3" in told
     assert "mirror: running" in html.text, "the flow does what it can"
     assert "held back" not in shown(running(of("zebra", 3, reason="slowed down by a quota"))).text
-    (flow,) = json.loads(overview([running(of("zebra", 3, held_back=7))]).json())["flows"]
+    (flow,) = json.loads(overview([running(of("zebra", 3, held_back=7))], READ).json())["flows"]
     assert flow["topics"][0]["partitions"][0]["held_back"] == 7
 
 
@@ -135,7 +137,7 @@ def test_groups_are_there_and_those_that_are_not_exact_come_first() -> None:
     assert "orders-0: it is untranslated" in html.text
     assert html.text.index(EVIL) < html.text.index("billing") < html.text.index("shipping")
     assert [d["id"] for d in html.all("details") if "open" in d] == ["groups primary->backup"]
-    (flow,) = json.loads(overview([status]).json())["flows"]
+    (flow,) = json.loads(overview([status], READ).json())["flows"]
     assert flow["groups"]["groups"][0]["partitions_by_outcome"]["untranslated"] == 1
     status.groups = Round(time.time(), [stands(f"g{n}", 0) for n in range(GROUPS_MAX + 7)], False)
     html = shown(status)
@@ -155,7 +157,7 @@ def test_configurations_that_are_not_in_step_are_there_with_the_reason() -> None
     assert "2 topic configurations" in html.text and "not in step," in html.text and "it is different" in html.text
     assert EVIL in html.text and "retention.ms=2 (was 1)" in html.text
     assert [d["id"] for d in html.all("details") if "open" in d] == ["configurations primary->backup"]
-    (flow,) = json.loads(overview([status]).json())["flows"]
+    (flow,) = json.loads(overview([status], READ).json())["flows"]
     assert flow["configs"]["topics_by_outcome"] == {"in_step": 0, "altered": 1, "different": 1, "hidden": 1}
     status.configs = config_round(*((f"t{n}", config_sync.Outcome.HIDDEN) for n in range(CONFIGS_MAX + 7)))
     assert "and 7 more" in shown(status).text
@@ -215,8 +217,19 @@ def test_a_service_without_reports_has_a_page() -> None:
     assert "1 unassigned" in shown(unassigned).text
 
 
+def test_changes_of_the_configuration_that_are_not_in_force_are_shown() -> None:
+    flow = running(of("orders", 0))
+    assert "take effect" not in shown(flow).text
+    view = ConfigurationView(7.0, f"a.yaml:3: {EVIL}", ("http.port",))
+    html = Parsed(page(overview([flow], view), Request({}, "")).body.decode())
+    assert f"The old settings stay in force: a.yaml:3: {EVIL}" in html.text
+    assert "take effect at the next start: http.port" in html.text
+    said = json.loads(overview([flow], view).json())["configuration"]
+    assert said == {"succeeded_at": 7.0, "problem": f"a.yaml:3: {EVIL}", "waiting": ["http.port"]}
+
+
 def test_nothing_of_elsewhere_is_loaded() -> None:
-    answer = page(overview([running(of("orders", 0))]), Request({}, ""))
+    answer = page(overview([running(of("orders", 0))], READ), Request({}, ""))
     policy = answer.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
     html = Parsed(answer.body.decode())
@@ -232,7 +245,7 @@ def test_status_says_the_same_as_json() -> None:
     status = running(
         of("orders", 0, lag=3, behind_since=time.time() - 60), of("orders", 1, state="blocked", reason="no")
     )
-    said = json.loads(overview([status]).json())
+    said = json.loads(overview([status], READ).json())
     (flow,) = said["flows"]
     assert (flow["source"], flow["target"], flow["state"], flow["generation"]) == ("primary", "backup", "running", 3)
     assert flow["partitions_by_state"]["blocked"] == 1
@@ -245,7 +258,10 @@ def test_status_says_the_same_as_json() -> None:
 
 
 def test_pages_over_http() -> None:
-    server = WebServer(Http("127.0.0.1", 0), {"/": lambda r: page(overview([running(of("a", 0))]), r), **files()})
+    server = WebServer(
+        Http("127.0.0.1", 0),
+        {"/": lambda r: page(overview([running(of("a", 0))], READ), r), **files()},
+    )
     try:
         url = f"http://127.0.0.1:{server.port}"
         with urllib.request.urlopen(f"{url}/?open=x") as answer:
