@@ -141,6 +141,8 @@ class Report:
     # Seconds since the Unix epoch: when the source's last stable offset stopped moving below the high watermark.
     stuck_since: float = 0.0  # 0: it moves
     held_back: int = 0  # offsets that wait for a transaction that has been open on the source for too long
+    # Seconds since the Unix epoch: an estimate of the next record's timestamp that is rather too old than too new.
+    next_timestamp: float = -1.0  # 0: no lag, -1: not known
     group: str = ""  # the consumer group that has the position; "" in the reports of older versions
 
     def key(self) -> bytes:
@@ -212,5 +214,6 @@ _ADDED_LATER: Mapping[str, decode.Check[Any]] = {
     "stuck_since": decode.moment(),
     "held_back": decode.integer(),
     "group": decode.text,
+    "next_timestamp": decode.moment(-1.0),
     "throttled_by": lambda raw: tuple(decode.listed(decode.among(SIDES))(raw)),
 }

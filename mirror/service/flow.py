@@ -33,6 +33,7 @@ from mirror.text import BUG, plural
 from mirror.topics.acl_rounds import AclRound, AclRounds
 from mirror.topics.config_rounds import ConfigRound, ConfigRounds
 from mirror.topics.settled import Settled, settled_topics
+from mirror.topics.source_retention import SourceRetention
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ class FlowRunner(threading.Thread):
         self._heartbeats = HeartbeatSender(flow)
         self._mirrormaker_offsets = MirrorMakerOffsets(flow)
         self._config_rounds = ConfigRounds(flow, self._settled, self._on_config_round)
+        self._retention = SourceRetention(flow, self.status.topics, self.status.keep_retention)
         self._acl_rounds = AclRounds(flow, self._settled, self._on_acl_round)
         self._gate = ConflictGuard(flow, self._leader)
         self._query = FlowQuery(flow, self.status, spark, share)
@@ -178,6 +180,7 @@ class FlowRunner(threading.Thread):
             self._mirrormaker_offsets.start()
             self._config_rounds.start()
             self._acl_rounds.start()
+            self._retention.start()
 
     def _on_round(self, found: Round) -> None:
         self.status.groups = found
@@ -205,12 +208,16 @@ class FlowRunner(threading.Thread):
         self._mirrormaker_offsets.stop()
         self._config_rounds.stop()
         self._acl_rounds.stop()
-        self.status.groups = None
+        self._retention.stop()
+        self.status.keep_retention({})
+        self.status.groups = self.status.coverage = None
 
     def _look(self) -> dict[str, Topic]:
         """The topics to mirror now, after their remote topics were created where the target lacks them."""
         control = self._leader.control
-        return self._monitor.mirrored(control.plan, control.decisions, self._on_progress, self._gate.permit)
+        topics = self._monitor.mirrored(control.plan, control.decisions, self._on_progress, self._gate.permit)
+        self.status.coverage = self._monitor.coverage
+        return topics
 
     def _keep_own_topics(self) -> None:
         """Create those of mirror's own topics that were deleted. Raises ClusterAway, FlowError."""

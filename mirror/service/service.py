@@ -15,6 +15,7 @@ from mirror import __version__
 from mirror.control.partition_state import STOPPED_BY_ERROR
 from mirror.errors import MirrorError, Superseded
 from mirror.kafka import clients
+from mirror.service.cluster_watch import ClusterWatch
 from mirror.service.flow import FlowRunner
 from mirror.settings import Settings
 from mirror.spark.java import java
@@ -50,6 +51,8 @@ class Service:
         self._spark: Future[SparkDriver] = Future()
         flows = settings.flows
         self._runners = [FlowRunner(f, len(flows), self._leader, self._spark, self._stopping) for f in flows]
+        clusters = {cluster.alias: cluster for flow in flows for cluster in (flow.source, flow.target)}
+        self._watches = [ClusterWatch(cluster, self._stopping) for cluster in clusters.values()]
 
     def run(self) -> None:
         """Run until SIGTERM, SIGINT or a failure.
@@ -66,8 +69,8 @@ class Service:
         # makes its session.
         threading.Thread(target=self._start_spark, daemon=True, name="spark").start()
         try:
-            for runner in self._runners:
-                runner.start()
+            for thread in (*self._runners, *self._watches):
+                thread.start()
             self._watch()
             self._stop()
         finally:
@@ -81,10 +84,11 @@ class Service:
 
     def _routes(self) -> dict[str, Route]:
         flows = [runner.status for runner in self._runners]
+        clusters = [watch.status for watch in self._watches]
         return {
-            "/": lambda request: page(overview(flows), request),
-            "/status": lambda _: Answer("application/json", overview(flows).json()),
-            "/metrics": metrics(Metrics(flows, self._settings.metrics.labels).registry),
+            "/": lambda request: page(overview(flows, clusters), request),
+            "/status": lambda _: Answer("application/json", overview(flows, clusters).json()),
+            "/metrics": metrics(Metrics(flows, self._settings.metrics.labels, clusters).registry),
             "/livez": health(self._live),
             "/readyz": health(self._ready),
             **files(),

@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from mirror.control.partition_state import STOPPED_BY_ERROR
 from mirror.control.reports import Counters, Report
 from mirror.groups.group_rounds import Round
 from mirror.model import Partition
+from mirror.status.coverage import Coverage
 from mirror.status.observed import UNASSIGNED, is_silent, lag_seconds, observed_state, stuck_seconds
 from mirror.status.rates import RateHistory, Sample
+from mirror.status.retention import Retention, retention
 from mirror.topics.acl_rounds import AclRound
 from mirror.topics.config_rounds import ConfigRound
 
@@ -97,6 +99,8 @@ class FlowStatus:
         self.generation = 0
         self.lost_tasks = 0  # tasks whose slices other tasks of this service took over
         self.history = RateHistory()
+        self.coverage: Coverage | None = None  # of the last look for topics
+        self.kept: Mapping[str, float] = {}  # seconds for which the source keeps records, by topic, where it is known
         self.groups: Round | None = None  # the last one over the consumer groups
         self.configs: ConfigRound | None = None  # the last one over the topics' configurations
         self.acls: AclRound | None = None  # the last round over the topics' ACLs
@@ -197,6 +201,19 @@ class FlowStatus:
         now = time.monotonic()
         with self._lock:
             return {p: now - since for p, since in sorted(self._planned.items()) if p not in self._statuses}
+
+    def keep_retention(self, seconds: Mapping[str, float]) -> None:
+        """Take the time for which the source keeps the records of each topic."""
+        self.kept = seconds
+
+    @property
+    def retention(self) -> Retention | None:
+        """The partitions that the source's retention overtakes next; None if nothing waits, or that is not known."""
+        return retention((each.report for each in self.partitions()), self.kept, time.time())
+
+    def topics(self) -> set[str]:
+        """The source topics of the newest plan."""
+        return {partition.topic for partition in list(self._planned)}
 
     @property
     def size(self) -> int:
