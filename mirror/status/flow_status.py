@@ -25,6 +25,7 @@ PARTITION_STATES = (UNASSIGNED, "starting", "running", "paused", "retrying", "bl
 # not run it any more.
 FLOW_STATES = ("starting", "running", "retrying", "blocked", "stopped")
 EVENTS = 30  # kept; older ones are forgotten
+FOREIGN_INTERVAL = 60.0  # seconds between two events that somebody else writes to a remote partition
 _STARTING = "starting"
 
 
@@ -116,6 +117,7 @@ class FlowStatus:
         self._statuses: dict[Partition, PartitionStatus] = {}
         self._planned: dict[Partition, float] = {}  # monotonic time since which each is in the plan
         self._slices: list[list[Partition]] = []  # of the newest plan
+        self._foreign: dict[Partition, float] = {}  # when the last event of foreign records was added, epoch time
         self._events: deque[Event] = deque(maxlen=EVENTS)
 
     @property
@@ -169,6 +171,7 @@ class FlowStatus:
                 status = before.absorb(report) if before else PartitionStatus.first(report)
                 self._statuses[report.partition] = status
                 self._notice(before, status.report)
+                self._notice_foreign(before, status)
         if self.history.due():
             self.history.take([_sample(status) for status in self.partitions()])
 
@@ -186,6 +189,17 @@ class FlowStatus:
             self._events[-1] = replace(last, others=last.others + 1)  # a cluster that is away stops them all
         else:
             self._events.append(Event(time.time(), report.partition, new, report.reason))
+
+    def _notice_foreign(self, before: PartitionStatus | None, status: PartitionStatus) -> None:
+        """Add an event when somebody else has written to the remote partition; while it goes on, one a minute."""
+        if status.total.foreign <= (before.total.foreign if before else 0):
+            return
+        report, now = status.report, time.time()
+        if now - self._foreign.get(report.partition, 0.0) >= FOREIGN_INTERVAL:
+            self._foreign[report.partition] = now
+            first, last = report.foreign
+            said = f"somebody else wrote to {report.remote} on {self.labels[1]}, at offsets {first} to {last}"
+            self._events.append(Event(now, report.partition, report.state, said))
 
     def planned(self, generation: int, slices: Iterable[Iterable[Partition]]) -> None:
         """Take a newer plan. Partitions that it lacks are forgotten: they are not mirrored any more."""

@@ -109,6 +109,7 @@ class RecordCopier:
         closed = self.has_producer  # a step may have discarded it before we had the lock
         try:
             if closed:
+                facts.remote_end = facts.session.end if facts.session else None
                 facts.discard()
                 if facts.state is State.RUNNING:
                     facts.become(State.STARTING)

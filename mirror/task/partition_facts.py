@@ -8,7 +8,7 @@ import uuid
 from mirror.backoff import Backoff
 from mirror.control.decisions import Incident, doubt
 from mirror.control.partition_state import TRANSITIONS, State
-from mirror.control.reports import Counters
+from mirror.control.reports import NOWHERE, Counters
 from mirror.errors import MirrorError
 from mirror.logs import OnChange
 from mirror.model import Partition, Position, Topic
@@ -45,6 +45,9 @@ class PartitionFacts:
         early = flow.start == "earliest"
         self.ledger = PositionLedger(start, topic, early, services.plan.renew_interval, services.clock)
         self.counters = Counters()
+        self.foreign = NOWHERE  # the last offsets at which somebody else has written to the remote partition
+        # The offset after all that the last session has written there, if it was closed in order.
+        self.remote_end: int | None = None
         self.session: TransactionSession | None = None  # with the producer, if one is open
         self.last_used = services.clock.monotonic()  # when the producer was
         self.state = State.STARTING
@@ -136,6 +139,7 @@ class PartitionFacts:
             last_commit=self.ledger.last_commit,
             renew_at=self.ledger.renew_at,
             counters=self.counters.copy(),
+            foreign=self.foreign,
             has_producer=self.session is not None,
             last_used=self.last_used,
         )

@@ -117,6 +117,7 @@ class Reporter:
             stuck_since=hold.since if hold else 0.0,
             held_back=hold.offsets if hold and overdue else 0,
             group=self._flow.group,
+            foreign=seen.foreign,
             next_timestamp=self._next_timestamp(copier, lag),
         )
 

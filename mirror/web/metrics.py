@@ -176,6 +176,11 @@ class _Partitions:
         self.transactions = counter("mirror_transactions", "Transactions on the target by outcome.", more="outcome")
         self.fenced = counter("mirror_fenced_producers", "Producers fenced by a newer one.", "producers")
         self.retries = counter("mirror_retries", "Failures after which a partition tries again.", "retries")
+        self.foreign = counter(
+            "mirror_foreign_offsets",
+            "Offsets of the remote partition that records of somebody else take, as far as they were noticed.",
+            "offsets",
+        )
         self.lost = counter(
             "mirror_lost_offsets", "Upstream offsets skipped without a copy, by reason.", "offsets", "reason"
         )
@@ -224,6 +229,7 @@ class _Partitions:
         self.bytes.add_metric(labels, sums.bytes)
         self.fenced.add_metric(labels, sums.fenced)
         self.retries.add_metric(labels, sums.retries)
+        self.foreign.add_metric(labels, sums.foreign)
         for outcome, count in sums.transactions.items():
             self.transactions.add_metric((*labels, outcome), count)
         for reason, count in sums.lost.items():

@@ -28,6 +28,7 @@ SEEN = PartitionSnapshot(
     last_commit=1_000.0,
     renew_at=None,
     counters=Counters(records=3),
+    foreign=(5, 6),
     has_producer=True,
     last_used=0.0,
 )
@@ -72,6 +73,7 @@ def test_a_report_has_what_the_step_has_published(world: World) -> None:
     assert (report.leader, report.generation, report.incarnation, report.remote) == ("us", 7, "me", "r")
     assert (report.state, report.position, report.topic_id, report.remote_id) == ("running", 10, "id", "remote-id")
     assert (report.resets, report.counters.records, report.last_commit, report.lag) == (2, 3, 1_000.0, 2)
+    assert report.foreign == (5, 6)
     assert report.reason == "slow target", "a quota counts while there is lag"
 
 

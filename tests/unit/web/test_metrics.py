@@ -191,6 +191,12 @@ def test_the_partition_that_retention_overtakes_next_counts() -> None:
     assert not samples(metrics, left), "without lag nothing is at stake"
 
 
+def test_offsets_of_somebody_else_are_counted() -> None:
+    status = FlowStatus("primary", "backup", "us")
+    status.absorb([replace(report(10), counters=Counters(records=10, foreign=3))])
+    assert samples(Metrics([status]), "mirror_foreign_offsets_total") == {("topic", "0"): 3}
+
+
 CLUSTERS = (
     ClusterStatus("primary", True, certificates={"ca": 2e9}),
     ClusterStatus("backup", False, "refused", authentication_errors=3),

@@ -1,0 +1,103 @@
+"""Somebody else's records on the remote partition, by the offsets of our own."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from mirror.control.reports import NOWHERE, Counters
+from mirror.model import Partition, Topic
+from mirror.target.transaction_session import Span
+from mirror.task.foreign_writes import LOOK_INTERVAL, ForeignWrites
+from tests.unit.test_naming import flow
+
+
+class World:
+    """A remote partition in which so many records are found where one looks."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.found: int | None = 0
+        self.asked: list[tuple[int, int]] = []
+        facts: Any = SimpleNamespace(
+            partition=Partition("t", 0),
+            topic=Topic("primary.t", "id", 1, 1),
+            counters=Counters(),
+            foreign=NOWHERE,
+            where={},
+            step_lock=SimpleNamespace(progressed=lambda: None),
+        )
+        services: Any = SimpleNamespace(flow=flow(), clock=SimpleNamespace(monotonic=lambda: self.now))
+        self.facts = facts
+        self.writes = ForeignWrites(facts, services, self.count)
+
+    def count(self, _: object, where: tuple[str, int], first: int, end: int) -> int | None:
+        assert where == ("primary.t", 0)
+        self.asked.append((first, end))
+        if self.found is not None and self.found < 0:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return self.found
+
+    @property
+    def counted(self) -> tuple[int, tuple[int, int]]:
+        return self.facts.counters.foreign, self.facts.foreign
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_records_without_a_gap_are_not_looked_at(world: World) -> None:
+    world.writes.committed(Span(10, 10, 14), 5)
+    world.writes.committed(Span(None, 90, 90), 1)
+    world.writes.committed(Span(91, 40, 40), 1)  # the target has lost the end of its log
+    assert world.asked == []
+    assert world.counted == (0, NOWHERE)
+
+
+def test_a_gap_with_records_is_somebody_elses(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.found = 3
+    with caplog.at_level(logging.WARNING):
+        world.writes.committed(Span(10, 14, 15), 2)
+    assert world.asked == [(10, 14)]
+    assert world.counted == (4, (10, 13)), "with the marker of a transaction"
+    (said,) = caplog.records
+    fields = ("remote_topic", "first_offset", "last_offset", "offsets")
+    assert [getattr(said, name) for name in fields] == ["primary.t", 10, 13, 4]
+
+
+def test_a_gap_of_markers_is_nobodys(world: World) -> None:
+    world.writes.committed(Span(10, 11, 15), 5)
+    assert world.asked == [(10, 11)]
+    assert world.counted == (0, NOWHERE)
+
+
+def test_what_cannot_be_read_is_not_counted(world: World) -> None:
+    for world.found in (None, -1):
+        world.now += LOOK_INTERVAL
+        world.writes.committed(Span(10, 11, 15), 5)
+    assert len(world.asked) == 2
+    assert world.counted == (0, NOWHERE)
+
+
+@pytest.mark.parametrize(("found", "foreign"), [(3, 0), (4, 2)])
+def test_offsets_between_our_own_records_are_counted_with_ours(world: World, found: int, foreign: int) -> None:
+    world.found = found
+    world.writes.committed(Span(10, 10, 14), 3)
+    assert world.asked == [(10, 15)]
+    assert world.counted[0] == foreign
+
+
+def test_the_target_is_asked_once_a_minute_while_somebody_writes(world: World) -> None:
+    world.found = 1
+    for _ in range(5):
+        world.writes.committed(Span(10, 11, 11), 1)
+    assert (len(world.asked), world.counted[0]) == (1, 5)
+    world.now, world.found = LOOK_INTERVAL, 0
+    world.writes.committed(Span(20, 21, 21), 1)
+    assert (len(world.asked), world.counted[0]) == (2, 5)
