@@ -143,7 +143,10 @@ class TopicMonitor:
         made: Mapping[str, int],
         lost: Collection[str],
     ) -> Coverage:
-        """What the target has of the selected topics after some were `made`; a topic without a possible name is lacking."""
+        """What the target has of the selected topics, with those that it can't have because of their names.
+
+        `made` are the partitions after some were made, by source topic.
+        """
         unnamed = (name for names in selection.unnamed.values() for name in names)
         there = {name: existing.get(remote, 0) for name, remote in selection.remotes.items()} | dict(made)
         return coverage(
