@@ -56,10 +56,10 @@ def _judge(error: KafkaError | None, where: RemotePartition) -> None:
         raise PartitionError(said, is_lasting(error))
 
 
-def count_between(flow: Flow, where: RemotePartition, first: int, end: int) -> int | None:
-    """How many records stand at these offsets, the last one excluded, committed or not; None if that can't be told.
+def count_between(flow: Flow, where: RemotePartition, first: int, end: int, most: int) -> int | None:
+    """How many records stand at these offsets, `end` excluded, committed or not; None if that can't be told.
 
-    Markers are no records.
+    It counts up to `most`, so that millions of them take no longer. Markers are no records.
     """
     consumer = internal_consumer(flow.target, flow.group, stable=False)
     found = 0
@@ -74,6 +74,8 @@ def count_between(flow: Flow, where: RemotePartition, first: int, end: int) -> i
                 if int(message.offset() or 0) >= end:
                     return found
                 found += 1
+                if found >= most:
+                    return found
     finally:
         consumer.close()
     return None

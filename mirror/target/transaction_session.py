@@ -47,7 +47,7 @@ class Written:
 
     size: int  # bytes of keys, values and headers
     position: Position
-    span: Span | None = None  # where its records are; None without records
+    span: Span | None = None  # where its records are; None without records, or if that is not known
 
 
 class TransactionSession:
@@ -135,8 +135,8 @@ class TransactionSession:
                 said = f"{topics} takes no record: {error}; have the target accept them"
                 raise PartitionError(said, blocked=True) from error
             raise
-        span = Span(expected, downstream[0], downstream[len(batch.offsets) - 1])
-        self.end = span.last + 1 + self._flow.exactly_once
+        span = _span(expected, downstream.get(0), downstream.get(len(batch.offsets) - 1))
+        self.end = None if span is None else span.last + 1 + self._flow.exactly_once
         self._marks.committed(batch.offsets, chosen)
         if self._map is not None:
             self._map.committed(batch.offsets)
@@ -290,3 +290,8 @@ class TransactionSession:
         self._beside = topic
         self._producer.produce(topic, partition=0, callback=note_missing(self._gone, topic), **record)
         self._beside = ""
+
+
+def _span(expected: int | None, first: int | None, last: int | None) -> Span | None:
+    """None if librdkafka knows no offset of a record, as of one that the broker says it had already."""
+    return None if first is None or last is None else Span(expected, first, last)

@@ -430,7 +430,7 @@ def test_somebody_elses_records_are_noticed_also_after_the_producer_was_idle(
 ) -> None:
     asked: list[tuple[int, int]] = []
 
-    def count(_: Flow, __: tuple[str, int], first: int, end: int) -> int:
+    def count(_: Flow, __: tuple[str, int], first: int, end: int, ___: int) -> int:
         asked.append((first, end))
         return end - first
 
