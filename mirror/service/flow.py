@@ -210,7 +210,7 @@ class FlowRunner(threading.Thread):
         self._acl_rounds.stop()
         self._retention.stop()
         self.status.keep_retention({})
-        self.status.groups = self.status.coverage = None
+        self.status.groups = self.status.coverage = self.status.verified = None
 
     def _look(self) -> dict[str, Topic]:
         """The topics to mirror now, after their remote topics were created where the target lacks them."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from mirror.control.partition_state import STOPPED_BY_ERROR
 from mirror.control.reports import Counters, Report
+from mirror.control.verification import Verification
 from mirror.groups.group_rounds import Round
 from mirror.model import Partition
 from mirror.status.coverage import Coverage
@@ -102,6 +103,7 @@ class FlowStatus:
         self.history = RateHistory()
         self.coverage: Coverage | None = None  # of the last look for topics
         self.kept: Mapping[str, float] = {}  # seconds for which the source keeps records, by topic, where it is known
+        self.verified: Verification | None = None  # the last comparison of the whole flow by `mirror verify`
         self.groups: Round | None = None  # the last one over the consumer groups
         self.configs: ConfigRound | None = None  # the last one over the topics' configurations
         self.acls: AclRound | None = None  # the last round over the topics' ACLs

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 
 from mirror import __version__
 from mirror.control.reports import Counters
+from mirror.control.verification import Verification
 from mirror.model import Partition
 from mirror.status.acl_overview import AclsView, acls_view
 from mirror.status.cluster_status import ClusterStatus, ClusterView, cluster_view
@@ -100,6 +101,7 @@ class FlowView:
     points: list[Point]
     topics: list[TopicView]
     retention: Retention | None  # None if nothing waits, or the source's retention is not known
+    verified: Verification | None  # the last `mirror verify` of the whole flow; None if none is known
     coverage: Coverage | None  # None before the first look for topics, and while another service leads
     groups: GroupsView | None  # None before the first round, or if none are made
     configs: ConfigsView | None  # the same
@@ -172,6 +174,7 @@ def _flow(status: FlowStatus) -> FlowView:
         points=list(status.history.points),
         topics=topics,
         retention=status.retention,
+        verified=status.verified,
         coverage=status.coverage,
         groups=None if status.groups is None else groups_view(status.groups),
         configs=None if status.configs is None else configs_view(status.configs),

@@ -47,6 +47,23 @@ class FlowMetrics:
             labels=FLOW,
             unit="ratio",
         )
+        self.verified_at = GaugeMetricFamily(
+            "mirror_verify_timestamp_seconds",
+            "When the last mirror verify of the whole flow ended; no value if there was none.",
+            labels=FLOW,
+            unit="seconds",
+        )
+        self.verified = GaugeMetricFamily(
+            "mirror_verify_equal",
+            "1 if the last mirror verify of the whole flow has found source and target equal, else 0.",
+            labels=FLOW,
+        )
+        self.differences = GaugeMetricFamily(
+            "mirror_verify_differences",
+            "Records that the last mirror verify of the whole flow has found lost, duplicated, reordered, altered or "
+            "extra.",
+            labels=FLOW,
+        )
         self.lost = CounterMetricFamily(
             "mirror_lost_tasks",
             "Tasks that were killed or failed and whose slice another one took over.",
@@ -80,6 +97,10 @@ class FlowMetrics:
         if found is not None:
             self.retention.add_metric(status.labels, found.first.seconds)
             self.used.add_metric(status.labels, found.worst.used)
+        if status.verified is not None:
+            self.verified_at.add_metric(status.labels, status.verified.at)
+            self.verified.add_metric(status.labels, float(status.verified.equal))
+            self.differences.add_metric(status.labels, status.verified.differences)
         if status.coverage is not None:
             self._cover(status.labels, status.coverage)
 

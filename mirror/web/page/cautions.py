@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xml.etree.ElementTree import Element
 
+from mirror.control.verification import Verification
 from mirror.status.overview import FlowView
 from mirror.status.retention import Retention
 from mirror.text import count, duration, plural
@@ -20,6 +21,17 @@ def missing(flow: FlowView) -> Element | None:
     lacking = f"{count(found.topics - found.remote_topics)} of {plural(found.topics, 'topic')}"
     parts = f"{count(found.partitions - found.remote_partitions)} of {plural(found.partitions, 'partition')}"
     said = f"The mirror is not complete: {flow.target} lacks {lacking}, and {parts} that the flow selects."
+    return tag("p", said, class_="problem")
+
+
+def unequal(found: Verification | None, now: float) -> Element | None:
+    """What the last comparison of all records has found, and when; nothing if none is known."""
+    if found is None:
+        return None
+    ago = f"{duration(max(0.0, now - found.at))} ago"
+    if found.equal:
+        return tag("p", f"mirror verify found source and target equal {ago}.", class_="quiet")
+    said = f"mirror verify found source and target not equal {ago}: {plural(found.differences, 'difference')}."
     return tag("p", said, class_="problem")
 
 

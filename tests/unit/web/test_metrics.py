@@ -15,6 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as text_families
 
 from mirror.control.reports import Counters, Report
+from mirror.control.verification import Verification
 from mirror.groups.group_rounds import Round
 from mirror.groups.group_sync import Outcome
 from mirror.model import Partition
@@ -106,6 +107,7 @@ def status() -> FlowStatus:
     status.acls = acl_round(*AclOutcome)
     status.coverage = coverage({"topic": 3, "other": 1}, {"topic": 3})
     status.keep_retention({"topic": 86_400.0})
+    status.verified = Verification(9.0, False, 100, 3, 0)
     return status
 
 
@@ -195,6 +197,14 @@ def test_offsets_of_somebody_else_are_counted() -> None:
     status = FlowStatus("primary", "backup", "us")
     status.absorb([replace(report(10), counters=Counters(records=10, foreign=3))])
     assert samples(Metrics([status]), "mirror_foreign_offsets_total") == {("topic", "0"): 3}
+
+
+def test_the_last_comparison_of_the_flow_is_told(status: FlowStatus) -> None:
+    metrics = Metrics([status])
+    names = [f"mirror_verify_{name}" for name in ("timestamp_seconds", "equal", "differences")]
+    assert [samples(metrics, name) for name in names] == [{(): 9.0}, {(): 0}, {(): 3}]
+    status.verified = None
+    assert not any(samples(metrics, name) for name in names), "nobody has compared"
 
 
 CLUSTERS = (

@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 import pytest
 
 from mirror.control.reports import Report
+from mirror.control.verification import Verification
 from mirror.groups.group_rounds import Round
 from mirror.groups.group_sync import Outcome
 from mirror.model import Partition
@@ -294,3 +295,13 @@ def test_records_that_the_source_deletes_soon_are_named() -> None:
     assert "may delete" not in shown(status).text
     status.keep_retention({"a": 60.0})
     assert "of a-1 at any moment" in shown(status).text
+
+
+def test_what_the_last_comparison_has_found_is_there_with_its_age() -> None:
+    status = running(of("a", 0))
+    status.verified = Verification(time.time() - 7_200, True, 5, 0, 0)
+    assert "mirror verify found source and target equal 2 h ago." in shown(status).text
+    status.verified = Verification(time.time() - 60, False, 5, 1, 0)
+    assert "mirror verify found source and target not equal 60 s ago: 1 difference." in shown(status).text
+    said = json.loads(overview([status]).json())["flows"][0]["verified"]
+    assert (said["equal"], said["compared"], said["differences"]) == (False, 5, 1)
