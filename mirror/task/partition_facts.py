@@ -16,7 +16,7 @@ from mirror.source.buffer import RecordBuffer
 from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
 from mirror.target.transaction_session import TransactionSession
 from mirror.task.error_recovery import Recovery
-from mirror.task.events import Event, LetGo
+from mirror.task.events import SETTLE_DELAY, Event, LetGo
 from mirror.task.next_step import View
 from mirror.task.partition_snapshot import PartitionSnapshot
 from mirror.task.position_ledger import PositionLedger, Start
@@ -150,6 +150,19 @@ class PartitionFacts:
         if session is not None:
             session.discard()
 
+    def close_idle_producer(self) -> None:
+        """End the producer between two transactions: what comes after our last record is somebody else's."""
+        self.remote_end = None if self.session is None else self.session.end
+        self.discard()
+        if self.state is State.RUNNING:
+            self.become(State.STARTING)
+
+    def leave(self) -> None:
+        """End the producer, and become what `let_go` has said, if it has."""
+        self.discard()
+        if self.letting_go is not None:
+            self.become(self.letting_go)
+
     def become(self, state: State, reason: str = "") -> None:
         """Change the state, which says what an operator may expect."""
         if state is not self.state and state not in TRANSITIONS[self.state]:
@@ -164,6 +177,15 @@ class PartitionFacts:
         """Commit a position without records."""
         session.settle(position)
         self.committed(position, session)
+
+    def settle(self, session: TransactionSession) -> None:
+        """Commit what an idle partition owes the target: its start, its last sync, or a position after markers."""
+        ledger, offset = self.ledger, self.drained_to
+        idle = self._clock.monotonic() - session.ended >= SETTLE_DELAY / 2
+        if ledger.pins_start or (idle and self.owes):
+            # After markers the epoch is not known: they may have a newer one than the last record.
+            epoch = ledger.at.epoch if offset == ledger.offset else -1
+            self.set_position(ledger.next(offset, epoch, ledger.at.newest_epoch), session)
 
     def renew_position(self, session: TransactionSession) -> None:
         """Commit the position as it is. A broker forgets it if it has not been for `offsets.retention.minutes`."""
