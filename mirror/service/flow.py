@@ -15,25 +15,18 @@ from mirror.control.control_topics import StatusReader
 from mirror.control.flow_leader import FlowLeader
 from mirror.control.other_flows import ConflictGuard
 from mirror.errors import ClusterAway, Conflict, FlowError, MirrorError, Superseded
-from mirror.groups.group_rounds import GroupRounds, Round
-from mirror.groups.heartbeat_sender import HeartbeatSender
-from mirror.groups.map_cleaner import MapCleaner
-from mirror.groups.mirrormaker_offsets import MirrorMakerOffsets
 from mirror.logs import OnChange
 from mirror.model import Partition, Topic
 from mirror.service.flow_health import FlowHealth
 from mirror.service.flow_query import FlowQuery
 from mirror.service.plan_changes import plan_changes
+from mirror.service.sidelines import Sidelines
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
 from mirror.spark.session import SparkDriver
 from mirror.status.flow_status import FlowStatus
 from mirror.target.position_renewal import Renewal
-from mirror.text import BUG, plural
-from mirror.topics.acl_rounds import AclRound, AclRounds
-from mirror.topics.config_rounds import ConfigRound, ConfigRounds
-from mirror.topics.settled import Settled, settled_topics
-from mirror.topics.source_retention import SourceRetention
+from mirror.text import BUG
 
 log = logging.getLogger(__name__)
 
@@ -58,13 +51,7 @@ class FlowRunner(threading.Thread):
         self._leader = FlowLeader(flow, leader)
         self._monitor = TopicMonitor(flow)
         self._renewal = Renewal(flow)
-        self._map_cleaner = MapCleaner(flow)
-        self._group_rounds = GroupRounds(flow, self._on_round)
-        self._heartbeats = HeartbeatSender(flow)
-        self._mirrormaker_offsets = MirrorMakerOffsets(flow)
-        self._config_rounds = ConfigRounds(flow, self._settled, self._on_config_round)
-        self._retention = SourceRetention(flow, self.status.topics, self.status.keep_retention)
-        self._acl_rounds = AclRounds(flow, self._settled, self._on_acl_round)
+        self._sidelines = Sidelines(flow, self.status, self._leader.control)
         self._gate = ConflictGuard(flow, self._leader)
         self._query = FlowQuery(flow, self.status, spark, share)
         self._health = FlowHealth(flow, self.status, self._leader, self._monitor, self._query)
@@ -91,7 +78,7 @@ class FlowRunner(threading.Thread):
             except Exception as error:  # the service must not run on without the flow
                 log.exception(BUG, extra=self._where)
                 self.failure = MirrorError(f"flow {self._flow.name}: {type(error).__name__}: {error}")
-        self._end_sidelines()
+        self._sidelines.stop()
         self.status.active = self.status.leads = False
         if self.failure is not None:
             self.status.stopped = True
@@ -110,7 +97,7 @@ class FlowRunner(threading.Thread):
         self._query.stop()
         self.drained.set()
         if not isinstance(self.failure, Superseded):
-            self._mirrormaker_offsets.finish()
+            self._sidelines.mirrormaker_offsets.finish()
         self.finished.set()
 
     def _order_stop(self) -> None:
@@ -174,43 +161,7 @@ class FlowRunner(threading.Thread):
                 self._publish(self._look(), slots)
                 refreshed = time.monotonic()
             self._renewal.renew()
-            self._map_cleaner.start()
-            self._group_rounds.start(self._renewal.interval)
-            self._heartbeats.start()
-            self._mirrormaker_offsets.start()
-            self._config_rounds.start()
-            self._acl_rounds.start()
-            self._retention.start()
-
-    def _on_round(self, found: Round) -> None:
-        self.status.groups = found
-
-    def _settled(self) -> Settled:
-        """The topics whose remote topics are certainly their copies."""
-        plan = self._leader.control.plan
-        return settled_topics(plan.topics if plan else {}, (each.report for each in self.status.partitions()))
-
-    def _on_config_round(self, found: ConfigRound) -> None:
-        self.status.configs = found
-        if found.altered:
-            first, count = found.altered[0], plural(len(found.altered), "remote topic")
-            changes = ", ".join(map(str, first.changes))
-            self.status.remember(f"the configuration of {count} was altered, e.g. {first.remote}: {changes}")
-
-    def _on_acl_round(self, found: AclRound) -> None:
-        self.status.acls = found
-
-    def _end_sidelines(self) -> None:
-        """End what only the leader does beside the copying."""
-        self._map_cleaner.stop()
-        self._group_rounds.stop()
-        self._heartbeats.stop()
-        self._mirrormaker_offsets.stop()
-        self._config_rounds.stop()
-        self._acl_rounds.stop()
-        self._retention.stop()
-        self.status.keep_retention({})
-        self.status.groups = self.status.coverage = self.status.verified = None
+            self._sidelines.start(self._renewal.interval)
 
     def _look(self) -> dict[str, Topic]:
         """The topics to mirror now, after their remote topics were created where the target lacks them."""
@@ -238,7 +189,7 @@ class FlowRunner(threading.Thread):
         weights, remote_ids = self._weights(), self._monitor.remote_ids
         plan = self._leader.publish(topics, slots, weights, lineage, remote_ids, self._renewal.interval)
         self._renewal.retired = plan.retired
-        self._mirrormaker_offsets.topics = plan.known
+        self._sidelines.mirrormaker_offsets.topics = plan.known
         if plan.generation != self.status.generation:
             self.status.planned(plan.generation, plan.slices)
             counts = {"topics": len(plan.topics), "partitions": self.status.size, "slices": len(plan.slices)}
@@ -270,7 +221,7 @@ class FlowRunner(threading.Thread):
         if isinstance(error, Conflict) and error.gave_way:
             self.status.active = False
             self.status.planned(self.status.generation, [])
-            self._end_sidelines()
+            self._sidelines.stop()
         self.beat = time.monotonic()
         self._stopping.wait(backoff.next())
 
