@@ -16,8 +16,10 @@ from mirror.batches.records import Content, encode
 from mirror.commands.verify.digests import Digester, Entry, Stretch, digest
 from mirror.commands.verify.record_reader import obstacle
 from mirror.demo.brokers import LocalCluster, free_port
+from mirror.kafka.certificates import KINDS
 from mirror.service.cluster_watch import ClusterWatch
 from mirror.settings import Cluster
+from mirror.web.metrics import Metrics
 from tests.harness import batches, credentials, load, oracle, raw_headers, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Load, Made, mixed
@@ -183,7 +185,10 @@ def ssl_errors(properties: dict[str, str]) -> int:
     watch.join(PATIENCE)
     assert watch.status.reachable is (watch.status.authentication_errors == 0), watch.status.reason
     kinds = {"certificate"} | ({"ca"} if properties["ssl.ca.location"] != "probe" else set())
-    in_days = {kind: round((at - time.time()) / 86_400) for kind, at in watch.status.certificates.items()}
+    series = Metrics([], clusters=[watch.status]).registry
+    expiry = "mirror_certificate_expiry_timestamp_seconds"
+    dates = {kind: series.get_sample_value(expiry, {"cluster": "it", "kind": kind}) for kind in KINDS}
+    in_days = {kind: round((at - time.time()) / 86_400) for kind, at in dates.items() if at is not None}
     assert in_days == dict.fromkeys(kinds, VALID_DAYS)
     return watch.status.authentication_errors
 

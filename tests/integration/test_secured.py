@@ -140,6 +140,7 @@ def no_output_has_a_password(
             outputs[verb] = ended.stdout + ended.stderr
         assert "header names" not in outputs["verify"], "it logs in by itself"
         service.wait_for("the result is known", lambda: service.metric("mirror_verify_equal") == 1)
+        assert service.metric("mirror_verify_differences") == 0
         assert 0 < time.time() - service.metric("mirror_verify_timestamp_seconds") < 600
         assert service.terminate() == 0
         outputs["log"] = "\n".join(service.lines)
