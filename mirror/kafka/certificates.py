@@ -17,7 +17,7 @@ SIZE_MAX = 2**20  # bytes of a file
 # A file with more certificates is a system's bundle of authorities. Some of those have always expired, and nobody uses
 # them.
 CERTIFICATES_MAX = 20
-_PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_PEM = re.compile(r"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
 _SEQUENCE, _VERSION, _UTC_TIME, _TIME = 0x30, 0xA0, 0x17, 0x18  # ASN.1 tags
 
 

@@ -211,6 +211,7 @@ class FlowStatus:
             now = time.monotonic()
             self._planned = {partition: self._planned.get(partition, now) for each in dealt for partition in each}
             self._statuses = {p: s for p, s in self._statuses.items() if p in self._planned}
+            self._foreign = {p: at for p, at in self._foreign.items() if p in self._planned}
 
     def unreported(self) -> dict[Partition, float]:
         """Partitions of the plan that no task has ever reported, each with the seconds since it was planned."""

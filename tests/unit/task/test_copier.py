@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message, TopicPartition
 
 from mirror.clock import Clock
 from mirror.control.partition_state import State
@@ -48,6 +48,7 @@ class World(Clock):
         self.fails: dict[str, BaseException] = {}  # the next call of this name
         self.meanwhile: Callable[[str], None] | None = None  # what happens at each call
         self.suspect = False
+        self.tells_offsets = True  # to the producer that a record was delivered
         self.grows: int | None = None  # the end of the remote partition; None: each transaction has the same offsets
         self.ours = True
         self.first = 0  # offset that the source still has
@@ -145,7 +146,8 @@ class Producer:
         self._open.append((topic, value))
         if callback:
             offset = len(self._open) if self._world.grows is None else self._world.grows + len(self._open) - 1
-            callback(None, Message(topic, 0, offset, None, value, timestamp=(1, 1)))
+            known = offset if self._world.tells_offsets else OFFSET_INVALID
+            callback(None, Message(topic, 0, known, None, value, timestamp=(1, 1)))
 
     def keep_down(self, _: int) -> None:
         """All is delivered."""
@@ -461,3 +463,17 @@ def test_after_a_failed_transaction_nobody_knows_whose_the_next_offsets_are(worl
     world.run(60)
     assert copier.snapshot.position.offset == 6
     assert copier.snapshot.counters.foreign == 0
+
+
+def test_a_record_whose_offset_is_not_told_hinders_nothing(world: World) -> None:
+    """The broker had it already, and does not know its offset any more."""
+    world.grows = 40
+    copier = world.copier()
+    assert foreign(copier, world, 0) == 0
+    world.tells_offsets = False
+    assert foreign(copier, world, 3) == 0
+    world.tells_offsets = True
+    world.grows += 2
+    assert foreign(copier, world, 6) == 0, "where our records have ended is not known"
+    assert state(copier) is State.RUNNING
+    assert (copier.snapshot.counters.retries, world.copied) == (0, list(range(9)))
