@@ -27,7 +27,6 @@ from mirror.spark.session import SparkDriver
 from mirror.status.flow_status import FlowStatus
 from mirror.target.position_renewal import Renewal
 from mirror.text import BUG
-from mirror.topics.settled import Settled, settled_topics
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +59,7 @@ class FlowRunner(threading.Thread):
         self._leader.reconfigure(flow, log_level)
         self._monitor = TopicMonitor(flow)
         self._renewal = Renewal(flow)
-        self._sidelines = Sidelines(flow, self._settled, self.status)
+        self._sidelines = Sidelines(flow, self.status, self._leader.control)
         self._gate = ConflictGuard(flow, self._leader)
         self._query = FlowQuery(flow, self.status, spark, share)
         self._health = FlowHealth(flow, self.status, self._leader, self._monitor, self._query)
@@ -194,15 +193,12 @@ class FlowRunner(threading.Thread):
             self.status.remember("the flow follows the changed configuration")
         return True
 
-    def _settled(self) -> Settled:
-        """The topics whose remote topics are certainly their copies."""
-        plan = self._leader.control.plan
-        return settled_topics(plan.topics if plan else {}, (each.report for each in self.status.partitions()))
-
     def _look(self) -> dict[str, Topic]:
         """The topics to mirror now, after their remote topics were created where the target lacks them."""
         control = self._leader.control
-        return self._monitor.mirrored(control.plan, control.decisions, self._on_progress, self._gate.permit)
+        topics = self._monitor.mirrored(control.plan, control.decisions, self._on_progress, self._gate.permit)
+        self.status.coverage = self._monitor.coverage
+        return topics
 
     def _keep_own_topics(self) -> None:
         """Create those of mirror's own topics that were deleted. Raises ClusterAway, FlowError."""

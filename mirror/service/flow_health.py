@@ -72,6 +72,7 @@ class FlowHealth:
             log.warning("partitions without a task", extra={**where, "reason": self._failed or "not known"})
         nothing_runs = self._silent == self._status.size
         self._status.tell_problem(silent if nothing_runs else "")
+        self._status.verified = self._leader.control.verified
         lacking = [silent] if silent and not nothing_runs else []
         self._status.lacking = "; ".join([*lacking, *self._refused_topics()])
 

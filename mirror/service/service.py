@@ -16,6 +16,7 @@ from mirror import __version__
 from mirror.control.partition_state import STOPPED_BY_ERROR
 from mirror.errors import MirrorError, SetupError, Superseded
 from mirror.kafka import clients
+from mirror.service.cluster_watch import ClusterWatch
 from mirror.service.flow import FlowRunner
 from mirror.service.reloading import Configuration, Hangups, Reloader
 from mirror.settings import Settings
@@ -62,6 +63,8 @@ class Service:
         flows = settings.flows
         common = settings.log.level, len(flows), self._leader, self._spark, self._stopping
         self._runners = [FlowRunner(flow, *common) for flow in flows]
+        clusters = {cluster.alias: cluster for flow in flows for cluster in (flow.source, flow.target)}
+        self._watches = [ClusterWatch(cluster, self._stopping) for cluster in clusters.values()]
 
     def run(self) -> None:
         """Run until SIGTERM, SIGINT or a failure.
@@ -81,9 +84,8 @@ class Service:
         # makes its session.
         threading.Thread(target=self._start_spark, daemon=True, name="spark").start()
         try:
-            for runner in self._runners:
-                runner.start()
-            self._reloader.start()
+            for thread in (*self._runners, *self._watches, self._reloader):
+                thread.start()
             self._watch()
             self._reloader.stop()
             self._stop()
@@ -100,29 +102,31 @@ class Service:
 
     def _routes(self) -> dict[str, Route]:
         flows = [runner.status for runner in self._runners]
+        clusters = [watch.status for watch in self._watches]
         return {
-            "/": lambda request: page(overview(flows, self._read.view), request),
-            "/status": lambda _: Answer("application/json", overview(flows, self._read.view).json()),
+            "/": lambda request: page(overview(flows, self._read.view, clusters), request),
+            "/status": lambda _: Answer("application/json", overview(flows, self._read.view, clusters).json()),
             "/metrics": metrics(self._metrics().registry),
             "/livez": health(self._live),
             "/readyz": health(self._ready),
             **files(),
         }
 
-    def _metrics(self) -> Metrics:
-        return Metrics([r.status for r in self._runners], self._settings.metrics.labels, self._read)
-
     def _pusher(self) -> OtlpPusher | None:
         """What pushes the metrics; None if the configuration wants none. Raises SetupError."""
-        wanted = self._settings.metrics.otlp
-        if wanted.endpoint is None:
+        wanted = self._settings.metrics
+        if wanted.otlp.endpoint is None:
             return None
         try:
             from mirror.web.otlp import OtlpPusher  # noqa: PLC0415  its libraries are an extra
         except ImportError as error:
             said = "metrics.otlp needs more packages: pip install 'kafka-mirror-spark[otlp]'"
             raise SetupError(said) from error
-        return OtlpPusher(wanted, self._metrics().registry)
+        return OtlpPusher(wanted.otlp, self._metrics().registry)
+
+    def _metrics(self) -> Metrics:
+        flows, clusters = [r.status for r in self._runners], [watch.status for watch in self._watches]
+        return Metrics(flows, self._settings.metrics.labels, self._read, clusters)
 
     def _start_spark(self) -> None:
         flows = {flow.name: flow for flow in self._settings.flows}

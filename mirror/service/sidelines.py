@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from mirror.control.control_reader import ControlReader
 from mirror.control.leader_thread import LeaderPart
 from mirror.groups.group_rounds import GroupRounds, Round
 from mirror.groups.heartbeat_sender import HeartbeatSender
@@ -14,7 +13,8 @@ from mirror.status.flow_status import FlowStatus
 from mirror.text import plural
 from mirror.topics.acl_rounds import AclRound, AclRounds
 from mirror.topics.config_rounds import ConfigRound, ConfigRounds
-from mirror.topics.settled import Settled
+from mirror.topics.settled import Settled, settled_topics
+from mirror.topics.source_retention import SourceRetention
 
 
 class Sidelines:
@@ -23,13 +23,14 @@ class Sidelines:
     Only the flow's own thread calls it, but for `mirrormaker_offsets.finish`.
     """
 
-    def __init__(self, flow: Flow, settled: Callable[[], Settled], status: FlowStatus) -> None:
-        """`settled` gives the topics whose remote topics are certainly their copies."""
+    def __init__(self, flow: Flow, status: FlowStatus, control: ControlReader) -> None:
+        """`control` has the newest plan."""
         self._status = status
+        self._control = control
         self._group_rounds = GroupRounds(flow, self._on_round)
         self.mirrormaker_offsets = MirrorMakerOffsets(flow)
-        self._config_rounds = ConfigRounds(flow, settled, self._on_config_round)
-        self._acl_rounds = AclRounds(flow, settled, self._on_acl_round)
+        self._config_rounds = ConfigRounds(flow, self._settled, self._on_config_round)
+        self._acl_rounds = AclRounds(flow, self._settled, self._on_acl_round)
         self._parts: tuple[LeaderPart, ...] = (
             MapCleaner(flow),
             self._group_rounds,
@@ -37,6 +38,7 @@ class Sidelines:
             self.mirrormaker_offsets,
             self._config_rounds,
             self._acl_rounds,
+            SourceRetention(flow, status.topics, status.keep_retention),
         )
 
     def start(self, renew_interval: float) -> None:
@@ -49,10 +51,11 @@ class Sidelines:
             part.start()
 
     def stop(self) -> None:
-        """Tell all parts to end."""
+        """Tell all parts to end. The status no longer says what only a leader knows."""
         for part in self._parts:
             part.stop()
-        self._status.groups = None
+        self._status.keep_retention({})
+        self._status.groups = self._status.coverage = self._status.verified = None
 
     def reconfigure(self, flow: Flow) -> None:
         """Begin all parts anew with these settings, at the next `start`."""
@@ -65,6 +68,11 @@ class Sidelines:
             self._status.configs = None
         if not self._acl_rounds.wanted:
             self._status.acls = None
+
+    def _settled(self) -> Settled:
+        """The topics whose remote topics are certainly their copies."""
+        plan = self._control.plan
+        return settled_topics(plan.topics if plan else {}, (each.report for each in self._status.partitions()))
 
     def _on_round(self, found: Round) -> None:
         self._status.groups = found

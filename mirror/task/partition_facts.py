@@ -8,7 +8,7 @@ import uuid
 from mirror.backoff import Backoff
 from mirror.control.decisions import Incident, doubt
 from mirror.control.partition_state import TRANSITIONS, State
-from mirror.control.reports import Counters
+from mirror.control.reports import NOWHERE, Counters
 from mirror.errors import MirrorError
 from mirror.logs import OnChange
 from mirror.model import Partition, Position, Topic
@@ -16,7 +16,7 @@ from mirror.source.buffer import RecordBuffer
 from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
 from mirror.target.transaction_session import TransactionSession
 from mirror.task.error_recovery import Recovery
-from mirror.task.events import Event, LetGo
+from mirror.task.events import IDLE_AFTER, Event, LetGo
 from mirror.task.next_step import View
 from mirror.task.partition_snapshot import PartitionSnapshot
 from mirror.task.position_ledger import PositionLedger, Start
@@ -45,6 +45,9 @@ class PartitionFacts:
         early = flow.start == "earliest"
         self.ledger = PositionLedger(start, topic, early, services.plan.renew_interval, services.clock)
         self.counters = Counters()
+        self.foreign = NOWHERE  # the last offsets at which somebody else has written to the remote partition
+        # The offset after all that the last session has written there, if it was closed in order.
+        self.remote_end: int | None = None
         self.session: TransactionSession | None = None  # with the producer, if one is open
         self.last_used = services.clock.monotonic()  # when the producer was
         self.state = State.STARTING
@@ -136,6 +139,7 @@ class PartitionFacts:
             last_commit=self.ledger.last_commit,
             renew_at=self.ledger.renew_at,
             counters=self.counters.copy(),
+            foreign=self.foreign,
             has_producer=self.session is not None,
             last_used=self.last_used,
         )
@@ -145,6 +149,19 @@ class PartitionFacts:
         session, self.session = self.session, None
         if session is not None:
             session.discard()
+
+    def close_idle_producer(self) -> None:
+        """End the producer between two transactions: what comes after our last record is somebody else's."""
+        self.remote_end = None if self.session is None else self.session.end
+        self.discard()
+        if self.state is State.RUNNING:
+            self.become(State.STARTING)
+
+    def leave(self) -> None:
+        """End the producer, and become what `let_go` has said, if it has."""
+        self.discard()
+        if self.letting_go is not None:
+            self.become(self.letting_go)
 
     def become(self, state: State, reason: str = "") -> None:
         """Change the state, which says what an operator may expect."""
@@ -160,6 +177,15 @@ class PartitionFacts:
         """Commit a position without records."""
         session.settle(position)
         self.committed(position, session)
+
+    def settle(self, session: TransactionSession) -> None:
+        """Commit what an idle partition owes the target: its start, its last sync, or a position after markers."""
+        ledger, offset = self.ledger, self.settled_to
+        idle = self._clock.monotonic() - session.ended >= IDLE_AFTER
+        if ledger.pins_start or (idle and self.owes):
+            # After markers the epoch is not known: they may have a newer one than the last record.
+            epoch = ledger.at.epoch if offset == ledger.offset else -1
+            self.set_position(ledger.next(offset, epoch, ledger.at.newest_epoch), session)
 
     def renew_position(self, session: TransactionSession) -> None:
         """Commit the position as it is. A broker forgets it if it has not been for `offsets.retention.minutes`."""

@@ -49,10 +49,12 @@ class TakeOver:
     def load(self, producer: TargetProducer) -> TransactionSession:
         """Load the committed position. Raises DecisionNeeded if it can't be believed and nobody has decided."""
         facts = self._facts
-        found = self._services.positions.load(*self._remote)
+        before, found = facts.ledger.at, self._services.positions.load(*self._remote)
         facts.step_lock.progressed()
         # The session is set before the position is judged, so that an error discards it.
-        session = TransactionSession(self._services.flow, facts.partition, self._topic, producer, self._services.clock)
+        clock, end = self._services.clock, facts.remote_end if found == before else None
+        session = TransactionSession(self._services.flow, facts.partition, self._topic, producer, clock, end)
+        facts.remote_end = None
         facts.session = session
         incident = doubt(found, facts.ledger.newest, self._topic, self._has_records)
         if incident is not None:

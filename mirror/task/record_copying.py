@@ -10,6 +10,7 @@ from mirror.kafka.consumed_batch import ConsumedBatch, leader_epoch
 from mirror.model import Position
 from mirror.target.transaction_session import TransactionSession, Written
 from mirror.task.batch_size import BatchSize
+from mirror.task.foreign_writes import ForeignWrites
 from mirror.task.partition_facts import PartitionFacts
 from mirror.task.poison_records import PoisonRecords
 from mirror.task.task_services import TaskServices
@@ -35,6 +36,7 @@ class RecordCopying:
         self._services = services
         self._clock = services.clock
         self._batch_size = BatchSize(flow.batch_max_records, flow.transaction_timeout)
+        self._foreign = ForeignWrites(facts, services)
         self._poison = PoisonRecords(flow.batch_max_records, services.clock)
 
     def copy(self, session: TransactionSession) -> None:
@@ -98,6 +100,8 @@ class RecordCopying:
         else:
             now = int(facts.ledger.last_commit * 1000)
             facts.counters.copied(batch.timestamps, written.size, now, session.duration)
+            if written.span is not None:
+                self._foreign.committed(written.span, len(batch.messages))
         self._poison.taken()
 
     def _note_delivered(self, batch: ConsumedBatch, session: TransactionSession) -> None:

@@ -54,6 +54,7 @@ class Reporter:
         self._ends = ends
         self._copiers = copiers
         self._caught_up: dict[Partition, float] = {}  # when each last had no lag, seconds since the Unix epoch
+        self._next: dict[Partition, float] = {}  # last known timestamps of next records, seconds since the Unix epoch
         self._reported: dict[Partition, tuple[object, ...]] = {}
         self._all_reported_at = 0.0
 
@@ -81,6 +82,7 @@ class Reporter:
     def forget(self, partition: Partition) -> None:
         """The partition is let go."""
         self._caught_up.pop(partition, None)
+        self._next.pop(partition, None)
 
     def one(self, copier: Reported) -> Report:
         """How one partition stands."""
@@ -112,6 +114,8 @@ class Reporter:
             stuck_since=hold.since if hold else 0.0,
             held_back=hold.offsets if hold and overdue else 0,
             group=self._plan.flow.group,
+            foreign=seen.foreign,
+            next_timestamp=self._next_timestamp(copier, lag),
         )
 
     def _lag(self, copier: Reported, seen: PartitionSnapshot) -> int:
@@ -137,3 +141,20 @@ class Reporter:
         if copier.partition in self._caught_up:
             known.append(self._caught_up[copier.partition])
         return max(known, default=-1.0)
+
+    def _next_timestamp(self, copier: Reported, lag: int) -> float:
+        """An estimate of the next record's timestamp, from what is known without a request; 0 without lag.
+
+        If no record waits in the buffer, as of a paused partition, the timestamp of one that was copied before stands
+        for it, or the time at which the partition was last caught up. A timestamp from the future counts as now. -1 if
+        none of these is known.
+        """
+        here = copier.partition
+        if lag == 0:
+            self._next.pop(here, None)
+            return 0.0
+        if copier.head_timestamp is not None:
+            self._next[here] = min(copier.head_timestamp / 1000, time.time())
+        elif lag > 0 and here not in self._next and here in self._caught_up:
+            self._next[here] = self._caught_up[here]
+        return self._next.get(here, -1.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from mirror.clock import Clock
@@ -13,6 +13,7 @@ from mirror.model import Partition
 from mirror.settings import Flow
 from mirror.source.fetcher import Seek
 from mirror.target.position_reader import PositionReader
+from mirror.task.look_budget import LookBudget
 from mirror.task.producer_budget import ProducerBudget
 from mirror.task.scheduler import Steps
 
@@ -62,6 +63,7 @@ class TaskServices:
     scheduler: Scheduler
     producers: ProducerBudget
     clock: Clock
+    looks: LookBudget = field(default_factory=LookBudget)
     topic: str | None = None  # of the copiers that have these services; None: they are the task's
 
     @property

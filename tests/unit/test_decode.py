@@ -19,6 +19,7 @@ from mirror.control.orders import Order, Scope
 from mirror.control.plan import Plan
 from mirror.control.reports import Report
 from mirror.control.task_settings import TaskSettings
+from mirror.control.verification import Verification
 from mirror.decode import Malformed
 from mirror.model import Partition, Position, Topic
 from mirror.status.configuration import ConfigurationView
@@ -39,6 +40,7 @@ DECODERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     "plan": (Plan.decode, PLAN.encode()),
     "claim": (lambda value: Claim.decode(b"claim/1", value), Claim(1, "task").encode()),
     "order": (Order.decode, Order(True).encode()),
+    "verification": (Verification.decode, Verification(1.5, True, 7, 0, 3).encode()),
     "decision": (lambda value: Decision.decode(b"decision/topic/1", value), DECISION.encode()),
 }
 # Values that are easily forgotten.

@@ -18,7 +18,7 @@ import reference
 import yaml
 from prometheus_client import generate_latest
 from pydantic import BaseModel
-from reference import EFFECTS, FLOW, GROUP, PARTITION, SECRET, Metrics, model
+from reference import CLUSTER, EFFECTS, FLOW, GROUP, PARTITION, SECRET, Metrics, model
 
 ROOT = Path(__file__).parents[2]
 LOADED = {
@@ -198,7 +198,7 @@ def test_labels_of_metrics_are_explained() -> None:
         (family.name, label)
         for family in Metrics([]).registry.collect()
         for label in getattr(family, "_labelnames", ())
-        if label not in PARTITION + GROUP
+        if label not in PARTITION + GROUP + CLUSTER
     }
     assert labels == reference.LABEL_VALUES.keys()
     assert set(FLOW) < set(PARTITION)

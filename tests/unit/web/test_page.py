@@ -11,11 +11,14 @@ from html.parser import HTMLParser
 import pytest
 
 from mirror.control.reports import Report
+from mirror.control.verification import Verification
 from mirror.groups.group_rounds import Round
 from mirror.groups.group_sync import Outcome
 from mirror.model import Partition
 from mirror.settings import Http
+from mirror.status.cluster_status import ClusterStatus
 from mirror.status.configuration import ConfigurationView
+from mirror.status.coverage import coverage
 from mirror.status.flow_status import FlowStatus
 from mirror.status.overview import overview
 from mirror.topics import config_sync
@@ -275,3 +278,46 @@ def test_pages_over_http() -> None:
             urllib.request.urlopen(f"{url}/page.js.map")
     finally:
         server.stop()
+
+
+def test_the_clusters_are_there_with_the_reason_why_one_does_not_answer() -> None:
+    clusters = [ClusterStatus("primary", True, certificates={"ca": 2e9}), ClusterStatus("backup", False, EVIL, 1_234)]
+    seen = overview([running(of("a", 0))], READ, clusters)
+    html = Parsed(page(seen, Request({}, "")).body.decode())
+    assert "Clusters" in html.text and EVIL in html.text and "1,234" in html.text
+    assert "ca 2033-05-18 03:33:20Z" in html.text
+    said = json.loads(seen.json())["clusters"]
+    assert [(each["alias"], each["reachable"]) for each in said] == [("primary", True), ("backup", False)]
+    assert "Clusters" not in shown(running(of("a", 0))).text
+
+
+def test_a_mirror_that_is_not_complete_says_so() -> None:
+    status = running(of("a", 0))
+    status.coverage = coverage({"a": 1, "b": 2}, {"a": 1})
+    said = "The mirror is not complete: backup lacks 1 of 2 topics, and 2 of 3 partitions that the flow selects."
+    assert said in shown(status).text
+    status.coverage = coverage({"a": 1}, {"a": 1})
+    assert "not complete" not in shown(status).text
+
+
+def test_records_that_the_source_deletes_soon_are_named() -> None:
+    now = time.time()
+    status = running(of("a", 0, lag=1, next_timestamp=now - 40), of("a", 1, lag=1, next_timestamp=now - 60 * 60))
+    status.keep_retention({"a": 90.0 * 60})
+    assert "The source may delete records of a-1 in 30 min that are not copied yet." in shown(status).text
+    said = json.loads(overview([status], READ).json())["flows"][0]["retention"]["first"]
+    assert (said["topic"], said["partition"], round(said["seconds"], -2)) == ("a", 1, 1_800)
+    status.keep_retention({"a": 86_400.0})
+    assert "may delete" not in shown(status).text
+    status.keep_retention({"a": 60.0})
+    assert "of a-1 at any moment" in shown(status).text
+
+
+def test_what_the_last_comparison_has_found_is_there_with_its_age() -> None:
+    status = running(of("a", 0))
+    status.verified = Verification(time.time() - 7_200, True, 5, 0, 0)
+    assert "mirror verify found source and target equal 2 h ago." in shown(status).text
+    status.verified = Verification(time.time() - 60, False, 5, 1, 0)
+    assert "mirror verify found source and target not equal 60 s ago: 1 difference." in shown(status).text
+    said = json.loads(overview([status], READ).json())["flows"][0]["verified"]
+    assert (said["equal"], said["compared"], said["differences"]) == (False, 5, 1)
