@@ -292,8 +292,9 @@ spec:
 {{- fail "config.http.port: set httpPort instead, which the probes and the Service use too" }}
 {{- end }}
 {{- $drain := dig "drain_timeout" "10s" .Values.config | toString }}
-{{- $seconds := regexReplaceAll "s$" $drain "" }}
-{{- if and (regexMatch "^[0-9.]+$" $seconds) (le (int .Values.terminationGracePeriodSeconds) (float64 $seconds | int)) }}
+{{- $unit := get (dict "ms" 0.001 "" 1 "s" 1 "m" 60 "h" 3600) (regexFind "[a-z]*$" $drain) }}
+{{- $seconds := mulf (regexFind "^[0-9.]+" $drain | float64) (default 0 $unit) }}
+{{- if le (float64 .Values.terminationGracePeriodSeconds) $seconds }}
 {{- fail (printf "terminationGracePeriodSeconds: must be longer than config.drain_timeout (%s), or the pod is killed while its transactions are open" $drain) }}
 {{- end }}
 {{- end }}

@@ -185,6 +185,21 @@ def test_mirror_reads_the_configuration_as_the_pod_would(
     assert service_pod(values)["spec"]["terminationGracePeriodSeconds"] > settings.drain_timeout + SPARK_ENDS
 
 
+@pytest.mark.parametrize(
+    ("cpu", "master"), [("500m", "local[1]"), ("1500m", "local[1]"), ("4", "local[4]"), ("2.5", "local[2]")]
+)
+def test_a_local_spark_has_a_slot_for_each_cpu_that_is_requested(cpu: str, master: str) -> None:
+    assert yaml.safe_load(files(LOCAL, f"resources.requests.cpu={cpu}")["chart.yaml"])["spark"]["master"] == master
+
+
+def test_large_numbers_stay_whole() -> None:
+    """Helm reads numbers as floating-point ones, and may write them as 1.6e+07."""
+    config = one("ConfigMap", LOCAL, "config.flows[0].batch_max_bytes=16777216", name="rel-mirror")["data"][
+        "mirror.yaml"
+    ]
+    assert "batch_max_bytes: 16777216\n" in config
+
+
 def test_one_service_and_the_old_one_gone_before_the_new_one_starts() -> None:
     deployment = one("Deployment", LOCAL)["spec"]
     assert (deployment["replicas"], deployment["strategy"]) == (1, {"type": "Recreate"})
@@ -292,6 +307,9 @@ def test_the_operator_scrapes_the_job_that_the_alert_asks_for(kind: str, key: st
         ("existingConfigMap=mine", "only one of the two"),
         ("config.http.port=9000", "set httpPort instead"),
         ("config.drain_timeout=30s", "must be longer than config.drain_timeout (30s)"),
+        ("config.drain_timeout=1m", "must be longer than config.drain_timeout (1m)"),
+        ("config.drain_timeout=30", "must be longer than config.drain_timeout (30)"),
+        ("terminationGracePeriodSeconds=10", "must be longer than config.drain_timeout (10s)"),
         ("metrics.serviceMonitor.enabled=true,metrics.podMonitor.enabled=true", "enable one of them"),
         ("config=null", "clusters and flows are missing"),
     ],
@@ -299,6 +317,11 @@ def test_the_operator_scrapes_the_job_that_the_alert_asks_for(kind: str, key: st
 def test_a_mistake_is_told(settings: str, said: str) -> None:
     done = helm.render(CHART, "--values", str(LOCAL), "--set", settings)
     assert done.returncode != 0 and said in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("timeout", ["29s", "500ms", "0s"])
+def test_a_drain_that_ends_in_time_is_no_mistake(timeout: str) -> None:
+    assert rendered(LOCAL, f"config.drain_timeout={timeout}")
 
 
 def test_the_chart_is_of_this_version() -> None:
