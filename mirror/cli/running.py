@@ -11,23 +11,26 @@ import click
 
 from mirror import logs
 from mirror.cli.options import CONFIG
-from mirror.config.load import load
+from mirror.config.reload import Configuration
+from mirror.service.reloading import Hangups
 
 
 @click.command()
 @CONFIG
 def run(paths: tuple[Path, ...]) -> None:
-    """Run the service until SIGTERM or Ctrl-C.
+    """Run the service until SIGTERM or Ctrl-C. It reads its configuration again on SIGHUP, and when a file changes.
 
     \b
     Exit codes: 0 stopped, 1 failed, 2 bad configuration, 3 another service took over.
     Example: mirror run -c mirror.yaml
     """
-    settings = load(paths)
-    logs.configure(settings.log)
+    hangups = Hangups()
+    hangups.listen()  # first: what follows takes a second
+    configuration = Configuration(paths)
+    logs.configure(configuration.settings.log)
     from mirror.service.service import Service  # noqa: PLC0415  # pyspark is slow to import
 
-    Service(settings).run()
+    Service(configuration.settings, configuration, hangups).run()
 
 
 @click.command()

@@ -17,6 +17,7 @@ from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import INTENT_KEY, PLAN_KEY, ControlWriter
 from mirror.control.orders import Scope
 from mirror.control.plan import Lineage, Plan, next_plan, slice_count
+from mirror.control.task_settings import TaskSettings
 from mirror.errors import ClusterAway, FlowError, Superseded
 from mirror.kafka.clients import DEFAULTS, FENCED, INTERNAL_MAX, LIBRDKAFKA, is_lasting, transactional_properties
 from mirror.kafka.transactional_ids import leader_id
@@ -43,9 +44,17 @@ class FlowLeader:
         self._generation: int | None = None  # of the newest plan while we led; None if we have never led
         self._slots = 0  # cores that the newest plan was made for
         self._intent: bytes | None = None  # our announcement, until a plan follows it
+        self._log_level = "info"  # of the tasks
         self._recreations = 0  # how often the control topic had been recreated when we last led
         self.control = ControlReader(flow)
         self._writer = None if flow.exactly_once else ControlWriter(flow)
+
+    def reconfigure(self, flow: Flow, log_level: str) -> None:
+        """Follow other settings. Those of the control topic and of the producer are the same.
+
+        The tasks take theirs, and the level of their log, from the next plan.
+        """
+        self._flow, self._log_level = flow, log_level
 
     def take(self) -> None:
         """Fence the producer of the previous flow leader, then read the newest plan.
@@ -149,7 +158,8 @@ class FlowLeader:
         partitions = sum(topic.partitions for topic in topics.values())
         count = slice_count(slots, self._flow.tasks_max, partitions, current)
         self._slots = slots
-        plan = next_plan(previous, self._identity, topics, count, weight, lineage, remote_ids, renew_interval)
+        settings = TaskSettings.of(self._flow, self._log_level)
+        plan = next_plan(previous, self._identity, topics, count, weight, lineage, remote_ids, renew_interval, settings)
         in_force = ours and not self.control.awaits_plan
         if in_force and previous is not None and replace(previous, generation=plan.generation) == plan:
             return previous

@@ -15,24 +15,18 @@ from mirror.control.control_topics import StatusReader
 from mirror.control.flow_leader import FlowLeader
 from mirror.control.other_flows import ConflictGuard
 from mirror.errors import ClusterAway, Conflict, FlowError, MirrorError, Superseded
-from mirror.groups.group_rounds import GroupRounds, Round
-from mirror.groups.heartbeat_sender import HeartbeatSender
-from mirror.groups.map_cleaner import MapCleaner
-from mirror.groups.mirrormaker_offsets import MirrorMakerOffsets
 from mirror.logs import OnChange
 from mirror.model import Partition, Topic
 from mirror.service.flow_health import FlowHealth
 from mirror.service.flow_query import FlowQuery
 from mirror.service.plan_changes import plan_changes
+from mirror.service.sidelines import Sidelines
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
 from mirror.spark.session import SparkDriver
 from mirror.status.flow_status import FlowStatus
 from mirror.target.position_renewal import Renewal
-from mirror.text import BUG, plural
-from mirror.topics.acl_rounds import AclRound, AclRounds
-from mirror.topics.config_rounds import ConfigRound, ConfigRounds
-from mirror.topics.settled import Settled, settled_topics
+from mirror.text import BUG
 
 log = logging.getLogger(__name__)
 
@@ -46,23 +40,26 @@ class FlowRunner(threading.Thread):
     """Runs one flow until `stopping` is set or `failure` is; then `drain` ends its tasks and its query."""
 
     def __init__(
-        self, flow: Flow, share: int, leader: str, spark: Future[SparkDriver], stopping: threading.Event
+        self,
+        flow: Flow,
+        log_level: str,
+        share: int,
+        leader: str,
+        spark: Future[SparkDriver],
+        stopping: threading.Event,
     ) -> None:
         super().__init__(daemon=True, name=flow.name)
         self.status = FlowStatus(flow.source.alias, flow.target.alias, leader)
         self.failure: MirrorError | None = None
         self.beat = time.monotonic()  # when the loop last ran; /livez looks at it
         self._flow = flow
+        self._given = self._taken = flow, log_level  # the newest settings, and those that this thread has taken
         self._stopping = stopping
         self._leader = FlowLeader(flow, leader)
+        self._leader.reconfigure(flow, log_level)
         self._monitor = TopicMonitor(flow)
         self._renewal = Renewal(flow)
-        self._map_cleaner = MapCleaner(flow)
-        self._group_rounds = GroupRounds(flow, self._on_round)
-        self._heartbeats = HeartbeatSender(flow)
-        self._mirrormaker_offsets = MirrorMakerOffsets(flow)
-        self._config_rounds = ConfigRounds(flow, self._settled, self._on_config_round)
-        self._acl_rounds = AclRounds(flow, self._settled, self._on_acl_round)
+        self._sidelines = Sidelines(flow, self.status, self._leader.control)
         self._gate = ConflictGuard(flow, self._leader)
         self._query = FlowQuery(flow, self.status, spark, share)
         self._health = FlowHealth(flow, self.status, self._leader, self._monitor, self._query)
@@ -71,6 +68,13 @@ class FlowRunner(threading.Thread):
         self._status_was_made_again = threading.Event()
         self._waits_for = OnChange()  # the reason of the last warning
         self._where = {"flow": flow.name}
+
+    def reconfigure(self, flow: Flow, log_level: str) -> None:
+        """Give it other settings, which differ only in what can change now. Any thread may call this.
+
+        The flow's own thread takes them within about a second, and later if it waits for a cluster.
+        """
+        self._given = flow, log_level
 
     def run(self) -> None:
         """Lead the flow, and try again after every failure that can pass."""
@@ -89,7 +93,7 @@ class FlowRunner(threading.Thread):
             except Exception as error:  # the service must not run on without the flow
                 log.exception(BUG, extra=self._where)
                 self.failure = MirrorError(f"flow {self._flow.name}: {type(error).__name__}: {error}")
-        self._end_sidelines()
+        self._sidelines.stop()
         self.status.active = self.status.leads = False
         if self.failure is not None:
             self.status.stopped = True
@@ -108,7 +112,7 @@ class FlowRunner(threading.Thread):
         self._query.stop()
         self.drained.set()
         if not isinstance(self.failure, Superseded):
-            self._mirrormaker_offsets.finish()
+            self._sidelines.mirrormaker_offsets.finish()
         self.finished.set()
 
     def _order_stop(self) -> None:
@@ -131,6 +135,7 @@ class FlowRunner(threading.Thread):
 
     def _take_lead(self) -> int | None:
         """Become the flow's leader and publish the first plan. Returns its slots, None if the service is stopping."""
+        self._take_settings()
         self._keep_own_topics()
         self._leader.check()
         topics = self._look()
@@ -157,6 +162,7 @@ class FlowRunner(threading.Thread):
         led = refreshed = time.monotonic()
         decisions = self._leader.control.decisions
         while not self._stopping.wait(CHECK_INTERVAL):
+            is_changed = self._take_settings()
             self._query.keep()
             self._keep_own_topics()
             self._leader.check()
@@ -168,49 +174,31 @@ class FlowRunner(threading.Thread):
             has_decided = self._leader.control.decisions is not decisions
             decisions = self._leader.control.decisions
             due = slots != before or has_decided or self._leader.control.awaits_plan or self._monitor.in_doubt
-            if due or self.beat - refreshed >= self._flow.refresh_topics_interval:
+            if due or is_changed or self.beat - refreshed >= self._flow.refresh_topics_interval:
                 self._publish(self._look(), slots)
                 refreshed = time.monotonic()
             self._renewal.renew()
-            self._map_cleaner.start()
-            self._group_rounds.start(self._renewal.interval)
-            self._heartbeats.start()
-            self._mirrormaker_offsets.start()
-            self._config_rounds.start()
-            self._acl_rounds.start()
+            self._sidelines.start(self._renewal.interval)
 
-    def _on_round(self, found: Round) -> None:
-        self.status.groups = found
-
-    def _settled(self) -> Settled:
-        """The topics whose remote topics are certainly their copies."""
-        plan = self._leader.control.plan
-        return settled_topics(plan.topics if plan else {}, (each.report for each in self.status.partitions()))
-
-    def _on_config_round(self, found: ConfigRound) -> None:
-        self.status.configs = found
-        if found.altered:
-            first, count = found.altered[0], plural(len(found.altered), "remote topic")
-            changes = ", ".join(map(str, first.changes))
-            self.status.remember(f"the configuration of {count} was altered, e.g. {first.remote}: {changes}")
-
-    def _on_acl_round(self, found: AclRound) -> None:
-        self.status.acls = found
-
-    def _end_sidelines(self) -> None:
-        """End what only the leader does beside the copying."""
-        self._map_cleaner.stop()
-        self._group_rounds.stop()
-        self._heartbeats.stop()
-        self._mirrormaker_offsets.stop()
-        self._config_rounds.stop()
-        self._acl_rounds.stop()
-        self.status.groups = None
+    def _take_settings(self) -> bool:
+        """Follow the settings that `reconfigure` was given last. True if they are new."""
+        if self._given is self._taken:
+            return False
+        self._taken = flow, log_level = self._given
+        self._leader.reconfigure(flow, log_level)
+        if flow != self._flow:
+            self._flow = flow
+            self._monitor.reconfigure(flow)
+            self._sidelines.reconfigure(flow)
+            self.status.remember("the flow follows the changed configuration")
+        return True
 
     def _look(self) -> dict[str, Topic]:
         """The topics to mirror now, after their remote topics were created where the target lacks them."""
         control = self._leader.control
-        return self._monitor.mirrored(control.plan, control.decisions, self._on_progress, self._gate.permit)
+        topics = self._monitor.mirrored(control.plan, control.decisions, self._on_progress, self._gate.permit)
+        self.status.coverage = self._monitor.coverage
+        return topics
 
     def _keep_own_topics(self) -> None:
         """Create those of mirror's own topics that were deleted. Raises ClusterAway, FlowError."""
@@ -231,7 +219,7 @@ class FlowRunner(threading.Thread):
         weights, remote_ids = self._weights(), self._monitor.remote_ids
         plan = self._leader.publish(topics, slots, weights, lineage, remote_ids, self._renewal.interval)
         self._renewal.retired = plan.retired
-        self._mirrormaker_offsets.topics = plan.known
+        self._sidelines.mirrormaker_offsets.topics = plan.known
         if plan.generation != self.status.generation:
             self.status.planned(plan.generation, plan.slices)
             counts = {"topics": len(plan.topics), "partitions": self.status.size, "slices": len(plan.slices)}
@@ -263,7 +251,7 @@ class FlowRunner(threading.Thread):
         if isinstance(error, Conflict) and error.gave_way:
             self.status.active = False
             self.status.planned(self.status.generation, [])
-            self._end_sidelines()
+            self._sidelines.stop()
         self.beat = time.monotonic()
         self._stopping.wait(backoff.next())
 

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from mirror.errors import FlowError, MirrorError
 from mirror.settings import Flow
+from mirror.spark.failed_attempts import failed_attempts
 from mirror.spark.receipts import collected
 from mirror.spark.session import SparkDriver
 from mirror.status.flow_status import FlowStatus
@@ -71,6 +72,12 @@ class FlowQuery:
                 log.debug("receipt", extra={"flow": self._flow.name, "epoch": epoch, **row.asDict()})
         finally:
             self._epoch_ended.set()
+
+    def failed_attempts(self) -> str:
+        """Why tasks of this epoch may never have reached mirror, as far as Spark knows; "": Spark knows of nothing."""
+        if self._query is None:
+            return ""
+        return failed_attempts(self._spark.result().session.sparkContext, self._query.runId)
 
     def abort(self) -> None:
         """End the query, whose tasks hang; `keep` starts another one. Raises MirrorError if Spark can't end them."""

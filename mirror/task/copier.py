@@ -16,7 +16,7 @@ from mirror.model import Partition, Topic
 from mirror.source.fetcher import Seek
 from mirror.target.transaction_session import TransactionSession
 from mirror.task.error_recovery import recovery
-from mirror.task.events import SETTLE_DELAY, Event, delay_of
+from mirror.task.events import Event, delay_of
 from mirror.task.inbox import Inbox
 from mirror.task.loss_policy import LossPolicy
 from mirror.task.next_step import Step, next_step, next_wake
@@ -109,9 +109,7 @@ class RecordCopier:
         closed = self.has_producer  # a step may have discarded it before we had the lock
         try:
             if closed:
-                facts.discard()
-                if facts.state is State.RUNNING:
-                    facts.become(State.STARTING)
+                facts.close_idle_producer()
         finally:
             self._finish()
         return closed
@@ -176,7 +174,7 @@ class RecordCopier:
             case Step.WAIT:
                 pass
             case Step.LET_GO:
-                self._let_go()
+                self._facts.leave()
             case Step.RENEW_PAUSED:
                 self._renew_paused()
             case Step.ASK_SOURCE:
@@ -190,16 +188,11 @@ class RecordCopier:
             case Step.COPY:
                 self._copying.copy(self._session)
             case Step.SETTLE:
-                self._settle()
-
-    def _let_go(self) -> None:
-        self._facts.discard()
-        if self._facts.letting_go is not None:
-            self._facts.become(self._facts.letting_go)
+                self._facts.settle(self._session)
 
     def _renew_paused(self) -> None:
         self._facts.renew_position(self._take_over())
-        self._let_go()
+        self._facts.leave()
 
     def _ask_source(self) -> None:
         """Make the consumer seek, and raise the source's refusal again, so that the step is repeated.
@@ -233,16 +226,6 @@ class RecordCopier:
     def _face_loss(self) -> None:
         self._losses.face(self._session, self._own)
         self._seek()
-
-    def _settle(self) -> None:
-        """Commit what an idle partition owes the target: its start, its last sync, or a position after markers."""
-        facts, ledger, session = self._facts, self._facts.ledger, self._session
-        idle = self._services.clock.monotonic() - session.ended >= SETTLE_DELAY / 2
-        offset = facts.drained_to
-        if ledger.pins_start or (idle and facts.owes):
-            # After markers the epoch is not known: they may have a newer one than the last record.
-            epoch = ledger.at.epoch if offset == ledger.offset else -1
-            facts.set_position(ledger.next(offset, epoch, ledger.at.newest_epoch), session)
 
     @property
     def _has_good_producer(self) -> bool:

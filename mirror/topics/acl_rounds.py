@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from mirror.control.leader_thread import LeaderThread
+from mirror.control.leader_thread import LeaderPart
 from mirror.errors import MirrorError
 from mirror.logs import OnChange
 from mirror.naming import some_of
@@ -29,7 +29,7 @@ class AclRound:
     acls: tuple[AclStatus, ...]
 
 
-class AclRounds:
+class AclRounds(LeaderPart):
     """Makes a round each `sync_acls_interval`, in a thread of its own. Only the flow leader has one.
 
     A remote topic gets ACLs once a record was copied to it: before, it may be somebody else's. Then it does not wait
@@ -41,22 +41,17 @@ class AclRounds:
 
         Both are called in another thread, `tell` never after `stop` has returned.
         """
-        self._flow = flow
+        super().__init__("ACLs", flow)
         self._topics = topics
         self._tell = tell
-        self._thread = LeaderThread(f"ACLs {flow.name}", flow.name, self._work)
         # What follows is used by the thread alone.
         self._said = OnChange()  # the reason of each ACL that is not copied, or not as it is
         self._why = OnChange()
 
-    def start(self) -> None:
-        """Begin, unless it has begun or nothing is to be done. Call it again and again while the flow is led."""
-        if self._flow.sync_acls:
-            self._thread.start()
-
-    def stop(self) -> None:
-        """End after the round that is being made; `start` begins again."""
-        self._thread.stop()
+    @property
+    def wanted(self) -> bool:
+        """True if the configuration wants it."""
+        return self._flow.sync_acls
 
     def _work(self, stopping: threading.Event) -> None:
         interval = self._flow.sync_acls_interval

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from mirror.control.leader_thread import LeaderThread
+from mirror.control.leader_thread import LeaderPart
 from mirror.errors import MirrorError
 from mirror.logs import OnChange
 from mirror.model import Topic
@@ -32,7 +32,7 @@ class ConfigRound:
     changes: int  # keys altered since the service started
 
 
-class ConfigRounds:
+class ConfigRounds(LeaderPart):
     """Makes a round each `sync_topic_configs_interval`, in a thread of its own. Only the flow leader has one.
 
     A topic that was never compared, or that was deleted and created again, does not wait for the interval.
@@ -44,10 +44,9 @@ class ConfigRounds:
         `tell` gets how they stand after each round. Both are called in another thread, `tell` never after `stop` has
         returned.
         """
-        self._flow = flow
+        super().__init__("configurations", flow)
         self._topics = topics
         self._tell = tell
-        self._thread = LeaderThread(f"configurations {flow.name}", flow.name, self._work)
         # What follows is used by the thread alone.
         self._found: dict[str, TopicConfig] = {}
         self._changes = 0
@@ -56,14 +55,10 @@ class ConfigRounds:
         self._said = OnChange()  # the changes of each topic as last logged
         self._why = OnChange()
 
-    def start(self) -> None:
-        """Begin, unless it has begun or nothing is to be done. Call it again and again while the flow is led."""
-        if self._flow.sync_topic_configs:
-            self._thread.start()
-
-    def stop(self) -> None:
-        """End after the requests that are being made; `start` begins again."""
-        self._thread.stop()
+    @property
+    def wanted(self) -> bool:
+        """True if the configuration wants it."""
+        return self._flow.sync_topic_configs
 
     def _work(self, stopping: threading.Event) -> None:
         interval = self._flow.sync_topic_configs_interval
