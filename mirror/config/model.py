@@ -1,8 +1,8 @@
 """The YAML form: every key, its default, its limits, and what it does.
 
 CONTRIBUTING.md says what else a new key needs. The text below a key is its description, for `mirror schema` and the
-reference in docs/. What `_allowed` says completes
-"must be ..." in error messages and in both of these. Scalars come as text (see `yaml_marks`).
+reference in docs/. What `_allowed` says completes "must be ..." in error messages and in both of these. Scalars come as
+text (see `yaml_marks`).
 """
 
 from __future__ import annotations
