@@ -104,6 +104,7 @@ class Fetcher(Generic[F]):
         self.held: dict[Partition, F] = {}
         self.moves: queue.SimpleQueue[Move[F]] = queue.SimpleQueue()
         self.progress = threading.Event()  # set after every transaction
+        self.turns = 0  # how often the thread that polls has gone on
         self._flow = flow
         self._full: dict[Partition, float] = {}  # since when
         self._paused: set[Partition] = set()
@@ -118,7 +119,9 @@ class Fetcher(Generic[F]):
     def poll(self) -> None:
         """Make the moves that were asked for, then take what has come, waiting a little if nothing has."""
         while not self.moves.empty():
+            self.turns += 1
             self._make(self.moves.get())
+        self.turns += 1
         if self._hold_back():
             return
         # `consume` waits until it has all it was asked for: a lone record must come through `poll`.

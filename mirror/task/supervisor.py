@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import threading
 import time
 from collections.abc import Mapping
@@ -28,10 +30,12 @@ from mirror.source.fetcher import Fetcher, Join, Leave
 from mirror.task.copier import RecordCopier
 from mirror.task.events import DecisionMade, LetGo, RenewalDue
 from mirror.task.position_ledger import Start
+from mirror.task.reading_watch import ReadingWatch
 from mirror.task.reporter import Reporter
 from mirror.task.slice_plan import SlicePlan
 from mirror.task.start_offsets import find_starts
 from mirror.task.task_services import TaskServices
+from mirror.task.thread_stack import stack_of
 from mirror.task.transaction_threads import TransactionThreads
 from mirror.text import BUG, plural
 from mirror.timing import REPORT_INTERVAL
@@ -67,6 +71,8 @@ class Supervisor(threading.Thread):
         self._writer = writer
         self._claimant = claimant
         self._moves = fetcher.moves
+        self._reader = threading.get_ident()  # the thread that makes the supervisor then polls the fetcher
+        self._reading = ReadingWatch(lambda: fetcher.turns, services.clock)
         self._threads = threads
         self._source = Renewed(lambda: clients.admin(services.flow.source))
         self._assigned: dict[Partition, RecordCopier] = {}
@@ -91,6 +97,8 @@ class Supervisor(threading.Thread):
                 if time.monotonic() >= self._report_at:
                     self._report_at = time.monotonic() + REPORT_INTERVAL
                     self._tend()
+                    if self._reading.hangs():
+                        self._end_process()
                     self._ends.ask([*self._assigned, *self._resting])
                     self._writer.report(self._reporter.news())
                 self._control.poll(FOLLOW_TIMEOUT)
@@ -231,6 +239,15 @@ class Supervisor(threading.Thread):
                 copier.post(RenewalDue())
             elif seen.has_producer and seen.last_used < now - self._plan.flow.producer_idle_timeout:
                 copier.close_idle_producer()
+
+    def _end_process(self) -> None:
+        """Kill this process, so that Spark starts the task in another one: the main thread can't end it.
+
+        Seen with librdkafka 2.16, in a call after a batch that can't be read.
+        """
+        where = {"flow": self._flow.name, "stack": stack_of(self._reader)}
+        log.warning("reading hangs, the task's process is killed", extra=where)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def _where(self, copier: RecordCopier) -> dict[str, object]:
         topic, partition = copier.partition

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-import traceback
 
 from mirror.clock import Clock
 from mirror.settings import Flow
 from mirror.task.scheduler import AdmissionQueue, DelayQueue, Steps
+from mirror.task.thread_stack import stack_of
 
 THREADS_MAX = 128  # of transactions in a task
-FRAMES = 30  # most frames of a stack that are told
 
 
 class TransactionThreads:
@@ -126,9 +124,7 @@ class StepLock:
     def stack(self) -> str:
         """Where the running step is, the innermost call first; "" when none runs."""
         with self._lock:
-            frame = sys._current_frames().get(self._thread) if self._running else None
-        calls = traceback.extract_stack(frame)[::-1][:FRAMES] if frame is not None else []
-        return " < ".join(f"{each.name} ({each.filename}:{each.lineno})" for each in calls)
+            return stack_of(self._thread) if self._running else ""
 
     @property
     def held_for(self) -> float:

@@ -98,6 +98,11 @@ def _patch_positions(module: ModuleType) -> None:
     positions.commit = _around(positions.commit, "before-position", None)
 
 
+def _patch_fetcher(module: ModuleType) -> None:
+    fetcher: Any = module.Fetcher
+    fetcher.poll = _around(fetcher.poll, "before-poll", None)
+
+
 def _patch_source(module: ModuleType) -> None:
     reader: Any = module.EpochReader
     reader.partitions = _around(reader.partitions, "before-epoch", None)
@@ -110,6 +115,7 @@ PATCHES = {
     "mirror.target.position_renewal": _patch_renewal,
     "mirror.task.copier": _patch_copier,
     "mirror.spark.data_source": _patch_source,
+    "mirror.source.fetcher": _patch_fetcher,
 }
 
 

@@ -33,10 +33,13 @@ def await_replaced(service: Service, pair: Pair, topic: str) -> None:
 
 
 def test_what_hangs_is_replaced(pair: Pair, tmp_path: Path, failpoints: Failpoints) -> None:
-    """Each takes a minute to be noticed."""
+    """Two of them take a minute to be noticed, and the other one half a minute."""
+    other = tmp_path / "reading"  # a failpoint acts in the service that reaches it first
+    other.mkdir()
     together(
         lambda: one_of_two_tasks_hangs(pair, tmp_path),
         lambda: the_planner_hangs(pair.other("planner"), tmp_path, failpoints),
+        lambda: reading_hangs(pair.other("reading"), tmp_path, Failpoints(other)),
     )
 
 
@@ -53,6 +56,24 @@ def one_of_two_tasks_hangs(pair: Pair, directory: Path) -> None:
             pair.produce(topic, *NEXT, partition=partition)
         await_replaced(service, pair, topic)
         assert not psutil.pid_exists(hung)
+
+
+def reading_hangs(pair: Pair, directory: Path, failpoints: Failpoints) -> None:
+    """The thread that polls the source, in a call that never returns: the task itself ends its process."""
+    topic = pair.topic("reading", 2)
+    with Service(pair.settings(), directory, failpoints.environment) as service:
+        for partition in range(2):
+            pair.produce(topic, *FIRST, partition=partition)
+        pair.await_same(topic)
+        hung = failpoints.send("HANG", "before-poll")
+        for partition in range(2):
+            pair.produce(topic, *NEXT, partition=partition)
+        event = service.wait_for_event("reading hangs, the task's process is killed", LATE)
+        assert event["stack"].startswith("wait (") and " < run (" in event["stack"], event
+        pair.await_same(topic)
+        assert not psutil.pid_exists(hung)
+        assert service.terminate() == 0, service.tail()
+        pair.assert_settled(topic)
 
 
 def the_planner_hangs(pair: Pair, directory: Path, failpoints: Failpoints) -> None:
