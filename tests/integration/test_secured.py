@@ -303,7 +303,8 @@ def await_not_in_step(service: Service, topic: str, lacking: AclOperation) -> No
     assert len(said()) == 1
     outcome = "hidden" if lacking is AclOperation.DESCRIBE_CONFIGS else "different"
     assert service.metric("mirror_topic_configs", outcome=outcome) == 1
-    assert service.get("/readyz")[0] == 200
+    # Of a partition that has just been added no report may have come yet.
+    service.wait_for("ready all the same", lambda: service.get("/readyz")[0] == 200)
 
 
 def where_the_source_hides_its_control_topics_circles_are_a_doubt(
