@@ -89,6 +89,16 @@ def end_later(client: object) -> None:
     keeper.start()
 
 
+def close_apart(consumer: Consumer) -> None:
+    """Close a consumer that nobody uses any more, in a thread of its own.
+
+    librdkafka 2.16 can wait for itself for ever if a consumer is closed while it looks for another offset: then
+    `rd_kafka_offset_reset` ends its own op, whose callback takes a lock that it holds. After a batch that can't be read
+    a consumer may ask for an offset that is not there.
+    """
+    threading.Thread(target=consumer.close, daemon=True, name="close a consumer").start()
+
+
 def finds_a_broker(consumer: Consumer, partition: Partition) -> bool:
     """False if the consumer gets an answer neither from the partition's leader nor from any broker."""
     with contextlib.suppress(KafkaException):

@@ -12,6 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 from mirror.errors import ClusterAway, PartitionError
 from mirror.kafka.clients import batch_reader, is_away, is_lasting
 from mirror.kafka.cluster import ClusterAdmin
+from mirror.kafka.renewed import close_apart
 from mirror.model import Partition, Position
 from mirror.settings import Flow
 from mirror.source.loss_detection import Loss
@@ -99,7 +100,7 @@ class _Reader:
                 if message is not None and not _is_away(message):
                     return _judged(message)
         finally:
-            consumer.close()
+            close_apart(consumer)  # after such a batch it may never return
         raise ClusterAway(self._flow.source.alias, f"no answer for {self._partition} within {TIMEOUT:.0f} s")
 
 

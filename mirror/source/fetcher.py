@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from mirror.kafka import clients
 from mirror.kafka.consumed_batch import leader_epoch
-from mirror.kafka.renewed import Outage, end_later
+from mirror.kafka.renewed import Outage, close_apart, end_later
 from mirror.kafka.throttling import Throttle
 from mirror.kafka.topic_ids import TopicIds
 from mirror.model import Partition, Position, Topic
@@ -136,8 +136,8 @@ class Fetcher(Generic[F]):
             self._dispatch(messages)
 
     def close(self) -> None:
-        """Close the consumer."""
-        self._consumer.close()
+        """Close the consumer. It does not wait for that."""
+        close_apart(self._consumer)
 
     def _open(self) -> Consumer:
         return clients.source_consumer(self._flow, self._topic_ids, self._throttle)

@@ -241,10 +241,7 @@ class Supervisor(threading.Thread):
                 copier.close_idle_producer()
 
     def _end_process(self) -> None:
-        """Kill this process, so that Spark starts the task in another one: the main thread can't end it.
-
-        Seen with librdkafka 2.16, in a call after a batch that can't be read.
-        """
+        """Kill this process, so that Spark starts the task in another one: the main thread can't end it."""
         where = {"flow": self._flow.name, "stack": stack_of(self._reader)}
         log.warning("reading hangs, the task's process is killed", extra=where)
         os.kill(os.getpid(), signal.SIGKILL)

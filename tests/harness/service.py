@@ -119,6 +119,7 @@ class Service:
         try:
             return until(description, answer, timeout)
         except AssertionError as error:
+            print(stacks.shown(self.processes()))
             raise TooLate(f"{description}: {error}\n{self.tail()}\n{self.shown()}") from None
 
     def wait_for_event(self, message: str, timeout: float = PATIENCE, since: int = 0, **fields: object) -> Event:
