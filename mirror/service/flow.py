@@ -14,6 +14,7 @@ from mirror.backoff import Backoff
 from mirror.control.control_topics import StatusReader
 from mirror.control.flow_leader import FlowLeader
 from mirror.control.other_flows import ConflictGuard
+from mirror.control.throttle_shares import throttles
 from mirror.errors import ClusterAway, Conflict, FlowError, MirrorError, Superseded
 from mirror.logs import OnChange
 from mirror.model import Partition, Topic
@@ -52,6 +53,7 @@ class FlowRunner(threading.Thread):
         self.status = FlowStatus(flow.source.alias, flow.target.alias, leader)
         self.failure: MirrorError | None = None
         self.beat = time.monotonic()  # when the loop last ran; /livez looks at it
+        self.status.throttles = throttles(flow)
         self._flow = flow
         self._given = self._taken = flow, log_level  # the newest settings, and those that this thread has taken
         self._stopping = stopping
@@ -188,6 +190,7 @@ class FlowRunner(threading.Thread):
         self._leader.reconfigure(flow, log_level)
         if flow != self._flow:
             self._flow = flow
+            self.status.throttles = throttles(flow)
             self._monitor.reconfigure(flow)
             self._sidelines.reconfigure(flow)
             self.status.remember("the flow follows the changed configuration")

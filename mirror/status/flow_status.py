@@ -103,6 +103,7 @@ class FlowStatus:
         self.history = RateHistory()
         self.coverage: Coverage | None = None  # of the last look for topics
         self.kept: Mapping[str, float] = {}  # seconds for which the source keeps records, by topic, where it is known
+        self.throttles: Mapping[str, int] = {}  # bytes per second, by topic, and under OF_FLOW that of the flow
         self.verified: Verification | None = None  # the last comparison of the whole flow by `mirror verify`
         self.groups: Round | None = None  # the last one over the consumer groups
         self.configs: ConfigRound | None = None  # the last one over the topics' configurations

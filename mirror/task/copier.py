@@ -162,7 +162,8 @@ class RecordCopier:
             # producer is disturbed at once. If such producers were refused, nothing would be copied.
             step = next_step(self._facts.view(taken_over or self._has_good_producer))
             self._perform(step)
-            if step.means_running:
+            waits = step is Step.COPY and self._facts.turns.waiting and self._facts.state.stopped_by_error
+            if step.means_running and not waits:
                 self._facts.become(State.RUNNING)  # only after the step has succeeded
             if step.is_last:
                 return

@@ -16,10 +16,11 @@ from mirror.source.buffer import RecordBuffer
 from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
 from mirror.target.transaction_session import TransactionSession
 from mirror.task.error_recovery import Recovery
-from mirror.task.events import IDLE_AFTER, Event, LetGo
+from mirror.task.events import IDLE_AFTER, Event, LetGo, ThrottleChanged
 from mirror.task.next_step import View
 from mirror.task.partition_snapshot import PartitionSnapshot
 from mirror.task.position_ledger import PositionLedger, Start
+from mirror.task.rate_limits import Turns
 from mirror.task.task_services import TaskServices
 from mirror.task.transaction_threads import StepLock
 
@@ -45,6 +46,7 @@ class PartitionFacts:
         early = flow.start == "earliest"
         self.ledger = PositionLedger(start, topic, early, services.plan.renew_interval, services.clock)
         self.counters = Counters()
+        self.turns = Turns(services.clock)
         self.foreign = NOWHERE  # the last offsets at which somebody else has written to the remote partition
         # The offset after all that the last session has written there, if it was closed in order.
         self.remote_end: int | None = None
@@ -82,8 +84,15 @@ class PartitionFacts:
                 self.lost = reason
             case LetGo(into):
                 self.let_go(into)
+            case ThrottleChanged():
+                self._forget_turns()
             case _:  # a step is due, and sees what it needs on the control topic
                 pass
+
+    def _forget_turns(self) -> None:
+        if self.turns.waiting and not self.state.stopped_by_error:
+            self.step_lock.not_before = self._clock.monotonic()
+        self.turns.forget()
 
     @property
     def _is_doubtful(self) -> bool:
@@ -112,6 +121,7 @@ class PartitionFacts:
             records=len(self.buffer),
             sealed=self.buffer.sealed,
             owes=self.owes,
+            throttled=self.turns.waiting,
         )
 
     @property
@@ -142,6 +152,8 @@ class PartitionFacts:
             foreign=self.foreign,
             has_producer=self.session is not None,
             last_used=self.last_used,
+            throttled_until=self.turns.until,
+            throttle=self.turns.reason,
         )
 
     def discard(self) -> None:

@@ -25,6 +25,8 @@ class PartitionSnapshot:
     foreign: tuple[int, int]  # the last offsets at which somebody else has written to the remote partition
     has_producer: bool
     last_used: float  # monotonic: when the producer was
+    throttled_until: float  # monotonic: when the throttle has let records through, or will
+    throttle: str  # why it has not before, for people
 
     def position_is_old(self, now: float) -> bool:
         """Has the position to be committed again? It may belong to a paused partition, or one that can't be copied."""

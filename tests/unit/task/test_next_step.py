@@ -27,6 +27,8 @@ STEPS: list[tuple[str, View, dict[str, Any], Step, float | None]] = [
     ("or is taken over again", STARTING, {"opened": True}, Step.TAKE_OVER, None),
     ("records are copied", RUNNING, {"records": 1}, Step.COPY, PACED),
     ("a full batch need not wait", RUNNING, {"records": FULL}, Step.COPY, 0.0),
+    ("unless it is throttled", RUNNING, {"records": FULL, "throttled": True}, Step.COPY, PACED),
+    ("a throttle lets nobody stay", RUNNING, {"letting_go": State.PAUSED, "throttled": True}, Step.LET_GO, 0.0),
     ("a disturbed producer is replaced first", RUNNING, {"has_producer": False, "records": 1}, Step.TAKE_OVER, PACED),
     ("a pinned start is committed before any record", STARTING, {"pins_start": True}, Step.TAKE_OVER, PACED),
     ("then it settles", STARTING, {"pins_start": True, "has_producer": True}, Step.SETTLE, PACED),
