@@ -79,6 +79,11 @@ class RecordCopier:
         return self.snapshot.state.stopped_by_error
 
     @property
+    def drains_slowly(self) -> bool:
+        """True if the buffer is not expected to drain soon: an error or the throttle holds up its records."""
+        return self.stopped_by_error or self.snapshot.is_throttled(self._services.clock.monotonic())
+
+    @property
     def has_producer(self) -> bool:
         """True if a producer is open."""
         return self._facts.session is not None
@@ -162,9 +167,7 @@ class RecordCopier:
             # producer is disturbed at once. If such producers were refused, nothing would be copied.
             step = next_step(self._facts.view(taken_over or self._has_good_producer))
             self._perform(step)
-            waits = step is Step.COPY and self._facts.turns.waiting and self._facts.state.stopped_by_error
-            if step.means_running and not waits:
-                self._facts.become(State.RUNNING)  # only after the step has succeeded
+            self._facts.succeeded(step)
             if step.is_last:
                 return
             taken_over = step is Step.TAKE_OVER

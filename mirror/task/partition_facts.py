@@ -17,7 +17,7 @@ from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, Re
 from mirror.target.transaction_session import TransactionSession
 from mirror.task.error_recovery import Recovery
 from mirror.task.events import IDLE_AFTER, Event, LetGo, ThrottleChanged
-from mirror.task.next_step import View
+from mirror.task.next_step import Step, View
 from mirror.task.partition_snapshot import PartitionSnapshot
 from mirror.task.position_ledger import PositionLedger, Start
 from mirror.task.rate_limits import Turns
@@ -174,6 +174,12 @@ class PartitionFacts:
         self.discard()
         if self.letting_go is not None:
             self.become(self.letting_go)
+
+    def succeeded(self, step: Step) -> None:
+        """A step was made without an error. If it only waits for its turn, the last error may still be there."""
+        waits = step is Step.COPY and self.turns.waiting
+        if step.means_running and not (waits and self.state.stopped_by_error):
+            self.become(State.RUNNING)
 
     def become(self, state: State, reason: str = "") -> None:
         """Change the state, which says what an operator may expect."""

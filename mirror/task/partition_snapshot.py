@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from mirror.control.decisions import Incident
 from mirror.control.partition_state import State
 from mirror.control.reports import Counters
+from mirror.kafka.throttling import REPORTED_FOR
 from mirror.model import Position
 
 
@@ -31,6 +32,10 @@ class PartitionSnapshot:
     def position_is_old(self, now: float) -> bool:
         """Has the position to be committed again? It may belong to a paused partition, or one that can't be copied."""
         return self.renew_at is not None and now >= self.renew_at
+
+    def is_throttled(self, now: float) -> bool:
+        """True while the throttle slows the partition down: it waits for its turn, or has just had one."""
+        return now < self.throttled_until + REPORTED_FOR
 
     def has_become(self, state: State) -> bool:
         """Has the partition become what it was asked to, or been let go?"""

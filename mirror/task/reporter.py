@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from mirror.control.reports import Report
-from mirror.kafka.throttling import REPORTED_FOR, Throttles
+from mirror.kafka.throttling import Throttles
 from mirror.model import Partition, Topic
 from mirror.source.end_offsets import SourceEnds
 from mirror.task.partition_snapshot import PartitionSnapshot
@@ -91,7 +91,7 @@ class Reporter:
         throttled_by = self._throttles.active if lag else []
         hold = self._ends.hold(copier.partition)
         overdue = hold is not None and hold.lasts >= self._plan.flow.open_transaction_warn_after
-        waits = lag != 0 and time.monotonic() < seen.throttled_until + REPORTED_FOR
+        waits = lag != 0 and seen.is_throttled(time.monotonic())
         reasons = [seen.reason, seen.throttle if waits else "", *map(self._throttles.reason, throttled_by)]
         reasons += [hold.reason] if hold and overdue else []
         return Report(

@@ -17,7 +17,8 @@ from mirror.errors import FlowError, TaskHung
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.throttling import Throttles
 from mirror.settings import Flow
-from mirror.source.fetcher import BUFFER_RECORDS, Fetcher
+from mirror.source.fetcher import Fetcher
+from mirror.source.full_buffers import BUFFER_RECORDS
 from mirror.target.position_reader import PositionReader
 from mirror.task.copier import RecordCopier
 from mirror.task.events import LetGo

@@ -346,6 +346,7 @@ def test_a_throttled_partition_copies_in_its_turn_and_runs(world: World) -> None
     seen = copier.snapshot
     assert state(copier) is State.RUNNING and seen.throttled_until > world.time
     assert seen.throttle == "slowed down by the flow's throttle of 2 B/s"
+    assert copier.drains_slowly
     assert 3 < seen.counters.throttled <= 4.1
     assert len(world.calls) == 2 * seen.counters.transactions["committed"] - len(COPY)
     world.run(60)
@@ -361,7 +362,7 @@ def test_a_throttle_that_is_lifted_has_a_partition_go_on_at_once(world: World) -
     throttle(world, copier, 0.0)
     world.run(0.1)
     assert world.copied == list(range(10))
-    assert copier.snapshot.throttled_until == 0.0
+    assert copier.snapshot.throttled_until == 0.0 and not copier.drains_slowly
 
 
 def test_a_lower_throttle_voids_what_was_promised(world: World) -> None:
