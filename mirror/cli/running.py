@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from pathlib import Path
 
 import click
@@ -49,3 +51,15 @@ def demo(seconds: float, keep: bool, as_json: bool) -> None:
     from mirror.demo.command import run  # noqa: PLC0415  # only this verb needs it
 
     sys.exit(0 if run(seconds, keep, as_json) else 1)
+
+
+@click.command(hidden=True)
+def executor() -> None:
+    """Be an executor of Spark's. Spark calls this in each pod that it starts on Kubernetes."""
+    from mirror.spark.executor import command  # noqa: PLC0415  # only this verb needs it
+    from mirror.spark.home import spark_home  # noqa: PLC0415  # pyspark is slow to import
+    from mirror.spark.java import java  # noqa: PLC0415
+
+    home = spark_home(Path(tempfile.gettempdir())).path
+    line = command(os.environ, java(), home)
+    os.execve(line[0], line, {**os.environ, "SPARK_HOME": str(home)})  # so that Spark's signals reach the JVM

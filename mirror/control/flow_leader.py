@@ -30,7 +30,7 @@ TIMEOUT = 10.0  # seconds for each step of a transaction
 
 
 class FlowLeader:
-    """Leads one flow: call `take`, `announce` (ConflictGuard.agree does, if needed), `publish`, then `check` regularly.
+    """Leads one flow: call `take`, ConflictGuard.agree (it may call `announce`), `publish`, then `check` regularly.
 
     Of two competing services, the one that published its plan last wins. Opening the producer fences the other service.
     So a service reads the control topic first. If it led before and another service has published a newer plan, it
@@ -50,9 +50,9 @@ class FlowLeader:
         self._writer = None if flow.exactly_once else ControlWriter(flow)
 
     def reconfigure(self, flow: Flow, log_level: str) -> None:
-        """Follow other settings. Those of the control topic and of the producer are the same.
+        """Use new settings. They never change the control topic or the producer.
 
-        The tasks take theirs, and the level of their log, from the next plan.
+        Tasks get new settings, and a new log level, with the next plan.
         """
         self._flow, self._log_level = flow, log_level
 
@@ -71,10 +71,10 @@ class FlowLeader:
     def _open_producer(self) -> Producer:
         """Open the flow leader's producer, which fences every earlier one."""
         properties = transactional_properties(self._flow, leader_id(self._flow))
-        # A plan lists every partition, so it may be large. This client's log level hides lost connections. A task must
-        # notice them; the leader need not, because it reads the control topic before it writes again.
-        big = {"compression.type": "gzip", "message.max.bytes": INTERNAL_MAX, "log_level": DEFAULTS["log_level"]}
-        producer = Producer({**properties, **big}, logger=LIBRDKAFKA)
+        # A plan lists every partition, so it may be large. The usual log level is enough here: tasks need a finer one
+        # to notice lost connections, but the leader reads the control topic again before each write.
+        own = {"compression.type": "gzip", "message.max.bytes": INTERNAL_MAX, "log_level": DEFAULTS["log_level"]}
+        producer = Producer({**properties, **own}, logger=LIBRDKAFKA)
         try:
             producer.init_transactions(TIMEOUT)
         except KafkaException as error:
@@ -87,16 +87,16 @@ class FlowLeader:
         plan = self.control.plan
         if plan is None or self._generation is None or plan.leader == self._identity:
             return
-        # On a recreated topic the generations may start from the beginning, too.
-        anew = self.control.recreations != self._recreations and not self.control.awaits_plan
-        if plan.generation > self._generation or anew:
+        # A recreated topic may count generations from 1 again, so a lower one may be newer.
+        was_recreated = self.control.recreations != self._recreations and not self.control.awaits_plan
+        if plan.generation > self._generation or was_recreated:
             raise Superseded(f"flow {self._flow.name}: another service leads it now (generation {plan.generation})")
 
     def lost_tasks(self) -> list[int]:
         """The slice of each task of this service that was replaced since the last call. A slice may appear twice.
 
-        These are the take-overs that any method has read from the control topic; this one reads nothing. The first
-        tasks of a Spark epoch do not count as take-overs, whatever ended the previous epoch.
+        It reads nothing: it returns what earlier reads of the control topic have found. The first tasks of a Spark
+        epoch do not count as take-overs, whatever ended the previous epoch.
         """
         taken, take_overs = [], self.control.take_overs
         while take_overs:
@@ -109,7 +109,10 @@ class FlowLeader:
         return self._identity
 
     def has_planned(self, remotes: Mapping[str, str], lineage: Lineage) -> bool:
-        """True if our current plan copies all of `remotes` (remote topics by source topic) and has all of `lineage`."""
+        """True if our current plan copies all of `remotes`, and names every origin in `lineage`.
+
+        `remotes` has the remote topics by source topic.
+        """
         plan = self.control.plan
         if plan is None or not self._is_ours(plan) or plan.clusters != lineage.clusters:
             return False
@@ -192,7 +195,7 @@ class FlowLeader:
         return plan.leader == self._identity and not plan.stop
 
     def _write(self, plan: Plan) -> Plan:
-        self._send({**self._lost_records(plan), PLAN_KEY: plan.encode()})
+        self._send({**self._records_to_rewrite(plan), PLAN_KEY: plan.encode()})
         self._intent = None
         self._generation, self._recreations = plan.generation, self.control.recreations
         self.control.read_to_end()
@@ -204,7 +207,7 @@ class FlowLeader:
         else:  # without transactions nobody is fenced: the other service stops once it reads our plan
             self._writer.write(records)
 
-    def _lost_records(self, plan: Plan) -> dict[bytes, bytes | None]:
+    def _records_to_rewrite(self, plan: Plan) -> dict[bytes, bytes | None]:
         """The orders and decisions to write before the plan if the control topic was recreated, else nothing."""
         if not self.control.awaits_plan:
             return {}
@@ -246,7 +249,9 @@ class FlowLeader:
             )
         if is_lasting(cause):
             alias = self._flow.target.alias
-            return FlowError(f"flow {self._flow.name}: {alias} refuses it as leader: {cause.str()}", blocked=True)
+            return FlowError(
+                f"flow {self._flow.name}: {alias} does not let mirror lead the flow: {cause.str()}", blocked=True
+            )
         return ClusterAway(self._flow.target.alias, cause.str())
 
 

@@ -51,7 +51,7 @@ class Counters:
     lost: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LOST, 0))  # offsets, by reason
     latency_buckets: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BUCKETS) + 1))
     latency_sum: float = 0.0  # seconds
-    age_sum: float = 0.0  # seconds from the records' timestamps to the begin of their transactions
+    age_sum: float = 0.0  # seconds from the records' timestamps to the start of their transactions
     duration_buckets: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BUCKETS) + 1))
     duration_sum: float = 0.0  # seconds
     size_buckets: list[int] = field(default_factory=lambda: [0] * (len(SIZE_BUCKETS) + 1))

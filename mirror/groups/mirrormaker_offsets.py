@@ -62,7 +62,7 @@ class PositionWriter:
         found = self._positions.hints(remotes.values(), set())
         return self._write(topics, {each: found.get(remote) for each, remote in remotes.items()})
 
-    def write_settled(self, topics: Topics) -> int:
+    def write_final(self, topics: Topics) -> int:
         """Wait for transactions that hold a position, then write the positions. Returns and raises as above."""
         remotes = remote_partitions(topics)
         found = self._positions.load_all(remotes.values()) if remotes else {}
@@ -136,7 +136,7 @@ class MirrorMakerOffsets(LeaderPart):
         if self._thread.join(END_TIMEOUT):  # or two threads write at once, and an older position may come last
             try:
                 with closing(PositionWriter(self._flow)) as writer:
-                    count = writer.write_settled(self.topics)
+                    count = writer.write_final(self.topics)
             except MirrorError as error:
                 reason = str(error)
             except Exception as error:

@@ -1,4 +1,4 @@
-"""One flow in the service: takes its lead, publishes its plans, and follows its reports."""
+"""One flow in the service: becomes its leader, publishes its plans, and reads its reports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from mirror.text import BUG
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 1.0  # seconds between two checks of leadership and query
-ALL_REPORTS = 2**62  # records before the end
+ALL_REPORTS = 2**62  # so many records before the end a StatusReader begins, that is, at the beginning
 BUG_DELAY = 10.0  # seconds until the reports are followed again after an unexpected error
 STEADY_AFTER = 60.0  # seconds without a failure after which the back-off starts again with its shortest delay
 
@@ -44,7 +44,7 @@ class FlowRunner(threading.Thread):
         self,
         flow: Flow,
         log_level: str,
-        share: int,
+        flow_count: int,
         leader: str,
         spark: Future[SparkDriver],
         stopping: threading.Event,
@@ -62,17 +62,17 @@ class FlowRunner(threading.Thread):
         self._monitor = TopicMonitor(flow)
         self._renewal = Renewal(flow)
         self._sidelines = Sidelines(flow, self.status, self._leader.control)
-        self._gate = ConflictGuard(flow, self._leader)
-        self._query = FlowQuery(flow, self.status, spark, share)
+        self._conflict_guard = ConflictGuard(flow, self._leader)
+        self._query = FlowQuery(flow, self.status, spark, flow_count)
         self._health = FlowHealth(flow, self.status, self._leader, self._monitor, self._query)
-        self.drained = threading.Event()  # the tasks have ended
-        self.finished = threading.Event()  # and all that is done after them
+        self.drained = threading.Event()  # all tasks have ended
+        self.finished = threading.Event()  # so has the work after the tasks: MirrorMaker's positions
         self._status_was_made_again = threading.Event()
-        self._waits_for = OnChange()  # the reason of the last warning
+        self._logged_problem = OnChange()  # the reason of the last warning
         self._where = {"flow": flow.name}
 
     def reconfigure(self, flow: Flow, log_level: str) -> None:
-        """Give it other settings, which differ only in what can change now. Any thread may call this.
+        """Hand over new settings. Only what can change while the service runs may differ. Any thread may call this.
 
         The flow's own thread takes them within about a second, and later if it waits for a cluster.
         """
@@ -87,7 +87,7 @@ class FlowRunner(threading.Thread):
             try:
                 self._lead(backoff)
             except (ClusterAway, FlowError) as error:
-                self._wait_out(error, backoff)
+                self._wait_after(error, backoff)
             except MirrorError as error:
                 self.failure = error
             except (Py4JError, ConnectionError) as error:
@@ -104,7 +104,7 @@ class FlowRunner(threading.Thread):
         follower.join()
         if isinstance(self.failure, Superseded):
             self.status.planned(self.status.generation, [])  # the new leader reports its partitions
-            self._query.stop()  # its tasks have seen the new leader's plan
+            self._query.stop()  # our tasks have seen the new leader's plan
 
     def drain(self) -> None:
         """Tell the tasks to finish, end the query and set `drained`; then do what comes last, and set `finished`."""
@@ -118,7 +118,7 @@ class FlowRunner(threading.Thread):
         self.finished.set()
 
     def _order_stop(self) -> None:
-        """Tell the tasks to stop, and try until it succeeds: whoever waits for `drained` has a deadline."""
+        """Tell the tasks to stop. Try for ever: the caller stops waiting for `drained` at its own deadline."""
         backoff = Backoff(0.2, 2.0)
         while True:
             try:
@@ -136,7 +136,10 @@ class FlowRunner(threading.Thread):
             self._keep_lead(slots, backoff)
 
     def _take_lead(self) -> int | None:
-        """Become the flow's leader and publish the first plan. Returns its slots, None if the service is stopping."""
+        """Become the flow's leader and publish the first plan. Returns its slots, None if the service is stopping.
+
+        Slots are the tasks that Spark can run at once for this flow.
+        """
         self._take_settings()
         self._keep_own_topics()
         self._leader.check()
@@ -154,7 +157,7 @@ class FlowRunner(threading.Thread):
         self._leader.take()
         self.status.leads = True
         self._publish(topics, slots)
-        if self._waits_for.clear():
+        if self._logged_problem.clear():
             log.info("flow recovered", extra=self._where)
         self._health.begin()
         return slots
@@ -197,9 +200,9 @@ class FlowRunner(threading.Thread):
         return True
 
     def _look(self) -> dict[str, Topic]:
-        """The topics to mirror now, after their remote topics were created where the target lacks them."""
+        """Create the remote topics that are missing, and return the topics to mirror."""
         control = self._leader.control
-        topics = self._monitor.mirrored(control.plan, control.decisions, self._on_progress, self._gate.permit)
+        topics = self._monitor.mirrored(control.plan, control.decisions, self._on_progress, self._conflict_guard.permit)
         self.status.coverage = self._monitor.coverage
         return topics
 
@@ -218,7 +221,7 @@ class FlowRunner(threading.Thread):
     def _publish(self, topics: dict[str, Topic], slots: int) -> None:
         """Publish the plan that follows from `topics` and `slots`, and keep the query running for it."""
         self._log_changes(topics)
-        lineage = self._gate.agree(topics)
+        lineage = self._conflict_guard.agree(topics)
         weights, remote_ids = self._weights(), self._monitor.remote_ids
         plan = self._leader.publish(topics, slots, weights, lineage, remote_ids, self._renewal.interval)
         self._renewal.retired = plan.retired
@@ -226,7 +229,7 @@ class FlowRunner(threading.Thread):
         if plan.generation != self.status.generation:
             self.status.planned(plan.generation, plan.slices)
             counts = {"topics": len(plan.topics), "partitions": self.status.size, "slices": len(plan.slices)}
-            log.info("plan", extra={**self._where, "generation": plan.generation, **counts})
+            log.info("plan published", extra={**self._where, "generation": plan.generation, **counts})
         self._query.keep()
         self.status.active = True
 
@@ -245,10 +248,10 @@ class FlowRunner(threading.Thread):
             if change.event:
                 self.status.remember(change.event)
 
-    def _wait_out(self, error: MirrorError, backoff: Backoff) -> None:
+    def _wait_after(self, error: MirrorError, backoff: Backoff) -> None:
         self.status.tell_problem(str(error), error.blocked)
         reason = error.cluster if isinstance(error, ClusterAway) else str(error)
-        if self._waits_for.is_new(reason):
+        if self._logged_problem.is_new(reason):
             what = "flow is blocked until a person acts" if error.blocked else "flow is retrying"
             log.warning(what, extra={**self._where, "state": self.status.state, "reason": str(error)})
         if isinstance(error, Conflict) and error.gave_way:
@@ -259,7 +262,7 @@ class FlowRunner(threading.Thread):
         self._stopping.wait(backoff.next())
 
     def _follow_status(self) -> None:
-        """Read the reports. Of a topic that was deleted and created again another consumer reads.
+        """Read the reports. After the status topic was deleted and created again, with a new consumer.
 
         librdkafka ignores the new topic's leader if its epoch is lower than the old topic's was (issue 4898 there).
         """
@@ -277,7 +280,7 @@ class FlowRunner(threading.Thread):
                 self.status.ignored = reader.ignored
             except ClusterAway:
                 self._stopping.wait(1.0)
-            except Exception:  # it must end neither the copying nor, for good, the status
+            except Exception:  # copying must go on; the status is tried again later
                 log.exception(BUG, extra=self._where)
                 self._stopping.wait(BUG_DELAY)
         if reader is not None:

@@ -28,12 +28,12 @@ class FlowQuery:
     Every method raises Py4JError or ConnectionError when Spark's JVM is gone, but `stop`.
     """
 
-    def __init__(self, flow: Flow, status: FlowStatus, spark: Future[SparkDriver], share: int) -> None:
-        """`share` is the number of flows that share Spark's cores."""
+    def __init__(self, flow: Flow, status: FlowStatus, spark: Future[SparkDriver], flow_count: int) -> None:
+        """`flow_count` is the number of flows that share Spark's cores."""
         self._flow = flow
         self._status = status
         self._spark = spark
-        self._share = share
+        self._flow_count = flow_count
         self._query: StreamingQuery | None = None
         self._epoch_ended = threading.Event()
         self._epoch_ended.set()
@@ -45,7 +45,7 @@ class FlowQuery:
 
     def slots(self) -> int:
         """This flow's share of the tasks that Spark can run at once; at least one. Raises what Spark's start raised."""
-        return max(1, self._spark.result().slots() // self._share)
+        return max(1, self._spark.result().slots() // self._flow_count)
 
     def can_run(self) -> bool:
         """False while Spark has no executors."""

@@ -13,8 +13,8 @@ from mirror.status.flow_status import FlowStatus
 from mirror.text import plural
 from mirror.topics.acl_rounds import AclRound, AclRounds
 from mirror.topics.config_rounds import ConfigRound, ConfigRounds
-from mirror.topics.settled import Settled, settled_topics
 from mirror.topics.source_retention import SourceRetention
+from mirror.topics.trusted import Trusted, trusted_topics
 
 
 class Sidelines:
@@ -29,8 +29,8 @@ class Sidelines:
         self._control = control
         self._group_rounds = GroupRounds(flow, self._on_round)
         self.mirrormaker_offsets = MirrorMakerOffsets(flow)
-        self._config_rounds = ConfigRounds(flow, self._settled, self._on_config_round)
-        self._acl_rounds = AclRounds(flow, self._settled, self._on_acl_round)
+        self._config_rounds = ConfigRounds(flow, self._trusted, self._on_config_round)
+        self._acl_rounds = AclRounds(flow, self._trusted, self._on_acl_round)
         self._parts: tuple[LeaderPart, ...] = (
             MapCleaner(flow),
             self._group_rounds,
@@ -69,10 +69,10 @@ class Sidelines:
         if not self._acl_rounds.wanted:
             self._status.acls = None
 
-    def _settled(self) -> Settled:
+    def _trusted(self) -> Trusted:
         """The topics whose remote topics are certainly their copies."""
         plan = self._control.plan
-        return settled_topics(plan.topics if plan else {}, (each.report for each in self._status.partitions()))
+        return trusted_topics(plan.topics if plan else {}, (each.report for each in self._status.partitions()))
 
     def _on_round(self, found: Round) -> None:
         self._status.groups = found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from confluent_kafka import KafkaError
@@ -21,7 +21,7 @@ from mirror.model import Partition, Topic
 from mirror.naming import LeftOut, ReplicationPolicy, TopicSelection, select_topics, some_of
 from mirror.service.own_topics import dispensable, own_topic
 from mirror.settings import Flow
-from mirror.status.coverage import Coverage, coverage
+from mirror.status.coverage import Coverage, covered
 from mirror.target.remote_topics import RemoteTopicsMonitor
 from mirror.target.timestamps import KEEP, TimestampCheck
 from mirror.topics.config_rules import Rules
@@ -130,7 +130,7 @@ class TopicMonitor:
         left = {name: topic for name, topic in known.items() if topic.remote in remote.lost | remote.doubtful}
         partitions = self._make({n: c for n, c in mirrored.items() if n not in left}, existing, on_progress)
         lost = {name for name, topic in left.items() if topic.remote in remote.lost}
-        self.coverage = self._covered(found, selection, existing, partitions, lost)
+        self.coverage = covered(selection, found, existing, partitions, lost)
         self.remote_ids = {**remote.ids, **self._new_ids(partitions, remote.ids)}
         ids = self._source.topic_ids(sorted({*partitions, *left}))
         topics = {}
@@ -143,25 +143,6 @@ class TopicMonitor:
                 count, compacted = partitions[name], target in self.timestamps.compacted
                 topics[name] = Topic(target, topic_id, count, count, remote_id, compacted=compacted)
         return topics
-
-    @staticmethod
-    def _covered(
-        found: Mapping[str, int],
-        selection: TopicSelection,
-        existing: Mapping[str, int],
-        made: Mapping[str, int],
-        lost: Collection[str],
-    ) -> Coverage:
-        """What the target has of the selected topics, with those that it can't have because of their names.
-
-        `made` are the partitions after some were made, by source topic.
-        """
-        unnamed = (name for names in selection.unnamed.values() for name in names)
-        there = {name: existing.get(remote, 0) for name, remote in selection.remotes.items()} | dict(made)
-        return coverage(
-            {name: found[name] for name in (*selection.remotes, *unnamed)},
-            {name: count for name, count in there.items() if count and name not in lost},
-        )
 
     def _known(self, mirrored: Iterable[str], before: Mapping[str, Topic]) -> dict[str, Topic]:
         """The mirrored topics as the last plan has them, by name: those whose remote topic it knows by its id."""

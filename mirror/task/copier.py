@@ -25,12 +25,13 @@ from mirror.task.partition_take_over import TakeOver
 from mirror.task.position_ledger import Start
 from mirror.task.record_copying import RecordCopying
 from mirror.task.task_services import TaskServices
+from mirror.text import BUG
 
 log = logging.getLogger(__name__)
 
 
 class RecordCopier:
-    """Copies one source partition, record by record, to the partition of the remote topic that has the same number.
+    """Copies one source partition to the remote partition with the same number, on the record path.
 
     Any thread may call `post` and `close_idle_producer`, and read `snapshot` and the other public properties.
     Transaction threads call `step`; two steps never run at once.
@@ -65,7 +66,7 @@ class RecordCopier:
 
     @property
     def drained_to(self) -> int | None:
-        """The offset before which no record waits; None while some wait, or while the consumer has to seek."""
+        """The offset up to which the buffer is empty; None while records wait, or while the consumer has to seek."""
         return self.buffer.drained_to
 
     @property
@@ -132,7 +133,7 @@ class RecordCopier:
             if not self._attempt():
                 self._facts.discard()
         except Exception:
-            log.exception("defect", extra=self._facts.where)
+            log.exception(BUG, extra=self._facts.where)
         finally:
             self._finish()
 
@@ -147,13 +148,13 @@ class RecordCopier:
         except MirrorError as raised:
             error = raised
         except Exception as defect:  # a bug: log it, and treat it as OutcomeUnknown, which discards the producer
-            log.exception("defect", extra=self._facts.where)
+            log.exception(BUG, extra=self._facts.where)
             error = OutcomeUnknown(f"{type(defect).__name__}: {defect}")
         try:
             self._recover(error)  # outside of `except`, or the producer may never be freed: see kafka/clients.py
             return True
         except Exception:
-            log.exception("defect", extra=self._facts.where)
+            log.exception(BUG, extra=self._facts.where)
             return False
         finally:
             del error  # its traceback has this frame, which would keep the discarded producer alive
@@ -164,7 +165,7 @@ class RecordCopier:
             for event in self._inbox.drain():
                 self._facts.note(event)
             # A new producer is used for one transaction even if it was disturbed. While a broker is down every new
-            # producer is disturbed at once. If such producers were refused, nothing would be copied.
+            # producer is disturbed at once. If each of them were discarded, nothing would be copied.
             step = next_step(self._facts.view(taken_over or self._has_good_producer))
             self._perform(step)
             self._facts.succeeded(step)
@@ -199,9 +200,9 @@ class RecordCopier:
         self._facts.leave()
 
     def _ask_source(self) -> None:
-        """Make the consumer seek, and raise the source's refusal again, so that the step is repeated.
+        """Make the consumer seek, then raise the source's error, so that the step runs again after the back-off.
 
-        Without records, only a new fetch shows that the source gives some again.
+        Only a new fetch shows that the source gives records again.
         """
         refused = self._facts.refused
         assert refused is not None
@@ -249,7 +250,7 @@ class RecordCopier:
         return self._session if self._has_good_producer else self._take_over()
 
     def _seek(self) -> None:
-        """Make the buffer continue at the position. The consumer seeks only if the buffer does not reach it."""
+        """Make the buffer continue at the position. The consumer seeks only if the position is outside the buffer."""
         at = self._facts.ledger.resume_from
         number = self.buffer.resume_at(at.offset)
         if number is not None:
@@ -276,7 +277,7 @@ class RecordCopier:
         facts, wake = self._facts, None
         try:
             self._publish()
-            view = facts.view(self.has_producer)  # the view means an undisturbed one, but next_wake does not look at it
+            view = facts.view(self.has_producer)  # disturbed or not: next_wake does not look at the producer
             wake = next_wake(view, facts.step_lock.paced, self._services.flow.batch_max_records)
         finally:
             facts.step_lock.release()

@@ -42,7 +42,7 @@ class TakeOver:
         producer.fence()
         if self._services.flow.exactly_once:
             self._facts.step_lock.progressed()
-            self._services.positions.await_settled(*self._remote)
+            self._services.positions.await_no_open_transaction(*self._remote)
             self._facts.step_lock.progressed()
         return producer
 

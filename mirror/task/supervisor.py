@@ -33,7 +33,7 @@ from mirror.task.slice_plan import SlicePlan
 from mirror.task.start_offsets import find_starts
 from mirror.task.task_services import TaskServices
 from mirror.task.transaction_threads import TransactionThreads
-from mirror.text import plural
+from mirror.text import BUG, plural
 from mirror.timing import REPORT_INTERVAL
 
 log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class Supervisor(threading.Thread):
         except MirrorError as error:
             self.failure = error
         except Exception as error:  # without a supervisor the task would run blindly
-            log.exception("defect", extra={"flow": self._flow.name})
+            log.exception(BUG, extra={"flow": self._flow.name})
             self.failure = MirrorError(f"{type(error).__name__}: {error}")
         finally:
             self.done.set()

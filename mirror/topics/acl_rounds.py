@@ -14,7 +14,7 @@ from mirror.logs import OnChange
 from mirror.naming import some_of
 from mirror.settings import Flow
 from mirror.topics.acl_sync import AclOutcome, AclStatus, AclSync
-from mirror.topics.settled import Settled
+from mirror.topics.trusted import Trusted
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class AclRounds(LeaderPart):
     for the interval.
     """
 
-    def __init__(self, flow: Flow, topics: Callable[[], Settled], tell: Callable[[AclRound], object]) -> None:
+    def __init__(self, flow: Flow, topics: Callable[[], Trusted], tell: Callable[[AclRound], object]) -> None:
         """`topics` gives the topics that may be kept in step now; `tell` gets what each round has found.
 
         Both are called in another thread, `tell` never after `stop` has returned.
@@ -59,8 +59,8 @@ class AclRounds(LeaderPart):
         seen: set[str] = set()
         due = 0.0
         while not stopping.is_set():
-            settled = self._topics()
-            remotes = {n: t.remote for n, t in settled.topics.items() if n not in settled.unproven}
+            trusted = self._topics()
+            remotes = {n: t.remote for n, t in trusted.topics.items() if n not in trusted.unproven}
             if time.monotonic() >= due or not remotes.keys() <= seen:
                 seen, due = set(remotes), time.monotonic() + interval
                 self._round(sync, remotes)

@@ -15,7 +15,7 @@ from mirror.model import Topic
 from mirror.naming import some_of
 from mirror.settings import Flow
 from mirror.topics.config_sync import ConfigSync, Outcome, TopicConfig
-from mirror.topics.settled import Settled
+from mirror.topics.trusted import Trusted
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class ConfigRounds(LeaderPart):
     A topic that was never compared, or that was deleted and created again, does not wait for the interval.
     """
 
-    def __init__(self, flow: Flow, topics: Callable[[], Settled], tell: Callable[[ConfigRound], object]) -> None:
+    def __init__(self, flow: Flow, topics: Callable[[], Trusted], tell: Callable[[ConfigRound], object]) -> None:
         """`topics` gives the topics whose configurations may be kept in step now.
 
         `tell` gets how they stand after each round. Both are called in another thread, `tell` never after `stop` has
@@ -66,24 +66,24 @@ class ConfigRounds(LeaderPart):
         compared: set[tuple[Topic, bool]] = set()
         due = 0.0
         while not stopping.is_set():
-            settled = self._topics()
+            trusted = self._topics()
             # A topic is compared once more when its first record was copied: it may have been left out before.
-            keys = {name: (topic, name in settled.unproven) for name, topic in settled.topics.items()}
+            keys = {name: (topic, name in trusted.unproven) for name, topic in trusted.topics.items()}
             whole = time.monotonic() >= due
             wanted = [name for name, key in keys.items() if whole or key not in compared]
-            if wanted and self._round(sync, wanted, settled, stopping):
+            if wanted and self._round(sync, wanted, trusted, stopping):
                 compared = set(keys.values())
                 if whole:
                     due = time.monotonic() + interval
             stopping.wait(min(LOOK_INTERVAL, interval))
 
-    def _round(self, sync: ConfigSync, wanted: Iterable[str], settled: Settled, stopping: threading.Event) -> bool:
-        """Compare the `wanted` ones of the settled topics. False if it has failed."""
+    def _round(self, sync: ConfigSync, wanted: Iterable[str], trusted: Trusted, stopping: threading.Event) -> bool:
+        """Compare the `wanted` ones of the trusted topics. False if it has failed."""
         where = {"flow": self._flow.name}
         found: list[TopicConfig] = []
         failed = ""
         try:
-            topics = self._with_own_records(sync, {name: settled.topics[name] for name in wanted}, settled.unproven)
+            topics = self._with_own_records(sync, {name: trusted.topics[name] for name in wanted}, trusted.unproven)
             for each in sync.round(topics, lambda: not stopping.is_set()):
                 found.append(each)
                 self._log_altered(each)
@@ -97,7 +97,7 @@ class ConfigRounds(LeaderPart):
             if self._why.clear():
                 log.info("topic configurations are compared again", extra=where)
         self._log_reasons(found)
-        self._keep(found, settled.topics)
+        self._keep(found, trusted.topics)
         return not failed
 
     def _with_own_records(

@@ -19,7 +19,7 @@ from tests.harness import oracle, topics
 from tests.harness.configuration import Settings
 from tests.harness.load import Load, Made, sized
 from tests.harness.pair import Pair
-from tests.harness.service import BLOCKED, Event, Service
+from tests.harness.service import BLOCKED, PLANNED, Event, Service
 from tests.harness.service import REFUSED as PUT_ASIDE
 from tests.harness.waiting import until
 
@@ -113,7 +113,7 @@ def test_topics_come_and_go_under_load(flow: Pair, own: Pair, service: Service, 
     flow.assert_settled(first)
     own.assert_settled(second)
     assert topics.partitions(flow.target, flow.remote(second)) == 0
-    assert len({each["slices"] for each in service.find("plan")}) == 1
+    assert len({each["slices"] for each in service.find(PLANNED)}) == 1
 
 
 def states(flow: Pair, topic: str) -> set[str]:

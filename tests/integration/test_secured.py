@@ -22,7 +22,7 @@ from tests.harness import configuration, load, oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Made
 from tests.harness.pair import Pair
-from tests.harness.service import BLOCKED, Event, Service
+from tests.harness.service import BLOCKED, PLANNED, Event, Service
 from tests.harness.together import in_turn, together
 from tests.harness.waiting import PATIENCE, until
 
@@ -345,9 +345,9 @@ def where_the_source_hides_its_control_topics_circles_are_a_doubt(
         assert doubts(*read) == []
         with Service(limited, tmp_path) as service:
             pair.await_same(topic)
-            looked = len(service.find("plan"))
+            looked = len(service.find(PLANNED))
             added = pair.topic("added")
-            service.wait_for("it has looked again", lambda: len(service.find("plan")) > looked)
+            service.wait_for("it has looked again", lambda: len(service.find(PLANNED)) > looked)
             pair.await_same(added)
             (said,) = service.find("another flow may conflict")
             assert "cycles" in said["reason"] and "can't be ruled out" in said["reason"]

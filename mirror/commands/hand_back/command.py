@@ -199,7 +199,7 @@ class _Command:
             writer.write({key[each]: connect_offsets.value(offset) for each, offset in wanted.items()})
         written = self._recorded().positions
         return [
-            each if each.partition not in wanted else _settled(each, written.get(each.partition)) for each in results
+            each if each.partition not in wanted else _read_back(each, written.get(each.partition)) for each in results
         ]
 
     def _give_up(self, results: Sequence[Result], known: Known) -> None:
@@ -212,7 +212,7 @@ class _Command:
                     positions.commit(to_commit(marked, *each.remote))
 
 
-def _settled(result: Result, written: Recorded | None) -> Result:
+def _read_back(result: Result, written: Recorded | None) -> Result:
     """The result after what was written has been read back."""
     if written is None and not result.position:
         return replace(result, outcome="handed back")

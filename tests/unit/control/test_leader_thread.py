@@ -20,7 +20,7 @@ from mirror.target.position_renewal import Renewal
 from mirror.text import BUG
 from mirror.topics.acl_rounds import AclRound, AclRounds
 from mirror.topics.config_rounds import ConfigRound, ConfigRounds
-from mirror.topics.settled import Settled
+from mirror.topics.trusted import Trusted
 from tests.harness.waiting import until
 from tests.unit.test_naming import flow
 
@@ -201,8 +201,8 @@ def test_a_defect_of_what_a_leader_does_ends_none_for_good(name: str, caplog: py
         MapCleaner(broken(), interval=0.0),
     )
     writer = MirrorMakerOffsets(broken())
-    configs = ConfigRounds(broken(), lambda: Settled({}, frozenset()), rounds.append)
-    acls = AclRounds(replace(broken(), sync_acls=True), lambda: Settled({}, frozenset()), rounds.append)
+    configs = ConfigRounds(broken(), lambda: Trusted({}, frozenset()), rounds.append)
+    acls = AclRounds(replace(broken(), sync_acls=True), lambda: Trusted({}, frozenset()), rounds.append)
     start, stop = {
         "heartbeats": (sender.start, sender.stop),
         "groups": (groups.start, groups.stop),

@@ -30,6 +30,7 @@ from mirror.task.position_ledger import Start
 from mirror.task.producer_budget import ProducerBudget
 from mirror.task.rate_limits import RateLimits
 from mirror.task.task_services import TaskServices
+from mirror.text import BUG
 from tests.unit.test_naming import flow
 
 TOPIC = Topic("primary.t", "id", 1, 1, "remote-id")
@@ -95,7 +96,7 @@ class World(Clock):
     def is_still_ours(self, _: Partition) -> bool:
         return self.ours
 
-    def await_settled(self, *_: object) -> None:
+    def await_no_open_transaction(self, *_: object) -> None:
         self.called("settled")
 
     def load(self, *_: object) -> Position | None:
@@ -425,7 +426,7 @@ def test_after_a_defect_of_the_recovery_the_producer_is_not_used_again(
     arrive(copier, 0, 3)
     with caplog.at_level(logging.ERROR):
         world.run(0.5)
-    assert [record.getMessage() for record in caplog.records] == ["defect"]
+    assert [record.getMessage() for record in caplog.records] == [BUG]
     assert world.copied == [0, 1, 2] and world.calls == [*TAKE_OVER, "position", "discard", *TAKE_OVER, *COPY]
 
 
