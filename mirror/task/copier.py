@@ -164,6 +164,7 @@ class RecordCopier:
         while True:
             for event in self._inbox.drain():
                 self._facts.note(event)
+            self._copying.ask_for_turn()
             # A new producer is used for one transaction even if it was disturbed. While a broker is down every new
             # producer is disturbed at once. If each of them were discarded, nothing would be copied.
             step = next_step(self._facts.view(taken_over or self._has_good_producer))
@@ -175,9 +176,7 @@ class RecordCopier:
             self._publish()
 
     def _perform(self, step: Step) -> None:
-        match step:
-            case Step.WAIT:
-                pass
+        match step:  # there is nothing to do for WAIT
             case Step.LET_GO:
                 self._facts.leave()
             case Step.RENEW_PAUSED:
@@ -187,7 +186,7 @@ class RecordCopier:
             case Step.TAKE_OVER:
                 self._take_over()
             case Step.RENEW:
-                self._renew()
+                self._facts.renew_position(self._session)
             case Step.FACE_LOSS:
                 self._face_loss()
             case Step.COPY:
@@ -223,10 +222,6 @@ class RecordCopier:
             facts.lost = OF_DELETED_TOPIC
             facts.buffer.invalidate()
         return session
-
-    def _renew(self) -> None:
-        self._facts.renew_position(self._session)
-        self._facts.step_lock.progressed()
 
     def _face_loss(self) -> None:
         self._losses.face(self._session, self._own)

@@ -89,7 +89,7 @@ def _has_reason(view: View) -> bool:
         or view.doubted
         or view.lost
         or view.refused
-        or view.records
+        or (view.records and (view.has_producer or not view.throttled))
         or view.owes
     )
 

@@ -209,6 +209,7 @@ class PartitionFacts:
         """Commit the position as it is. A broker forgets it if it has not been for `offsets.retention.minutes`."""
         session.keep(self.ledger.at)
         self.ledger.renewed(self._plan.renew_interval)
+        self.step_lock.progressed()
 
     def committed(self, position: Position, session: TransactionSession, records: int = 0) -> None:
         """A transaction was committed: the next one waits as long as this one took."""

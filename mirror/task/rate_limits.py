@@ -138,8 +138,8 @@ class Turns:
         """True while the partition may not copy yet."""
         return self.until > 0 and self.until > self._clock.monotonic()
 
-    def take(self, buckets: tuple[Bucket, ...], wanted: int) -> int:
-        """The bytes that may be copied now, where `wanted` wait; 0: none before `until`.
+    def have_come(self, buckets: tuple[Bucket, ...], wanted: int) -> bool:
+        """Ask for turns, where `wanted` bytes wait. False if none may be copied before `until`.
 
         The turn of the next bucket is asked for once that of the one before has come: so nobody takes part of the
         flow's rate while it waits for its topic's.
@@ -156,6 +156,11 @@ class Turns:
         if last.at > now:
             self.until, self.reason = last.at, last.bucket.reason
             self._asked = now if self._asked is None else self._asked
+        return last.at <= now
+
+    def take(self, buckets: tuple[Bucket, ...], wanted: int) -> int:
+        """The bytes that may be copied now, where `wanted` wait; 0: none before `until`."""
+        if not self.have_come(buckets, wanted):
             return 0
         self._granted, self._held = self._held, []
         return min(turn.most for turn in self._granted)

@@ -40,6 +40,18 @@ class RecordCopying:
         self._foreign = ForeignWrites(facts, services)
         self._poison = PoisonRecords(flow.batch_max_records, services.clock)
 
+    def ask_for_turn(self) -> None:
+        """If records wait and the throttle does not let them through yet, have the next step made when it does.
+
+        Asked before a producer is opened, which might have to be closed again before it is used.
+        """
+        facts = self._facts
+        buckets = self._services.limits.of(facts.partition.topic)
+        if not buckets or not len(facts.buffer):
+            return
+        if not facts.turns.have_come(buckets, min(self._services.flow.batch_max_bytes, facts.buffer.weight)):
+            facts.step_lock.not_before = max(facts.step_lock.not_before, facts.turns.until)
+
     def copy(self, session: TransactionSession) -> None:
         """Copy the next batch, unless the throttle says not yet.
 
@@ -69,13 +81,11 @@ class RecordCopying:
             self._refused(trying, refused, session)
 
     def _throttled(self, buckets: tuple[Bucket, ...], most: int) -> int:
-        """How many of `most` bytes may be copied now; if 0, the next step is due when some may."""
+        """How many of `most` bytes may be copied now."""
         facts = self._facts
         allowed = facts.turns.take(buckets, min(most, facts.buffer.weight))
         if allowed:
             facts.counters.throttled += facts.turns.waited()
-        else:
-            facts.step_lock.not_before = max(facts.step_lock.not_before, facts.turns.until)
         return min(most, allowed)
 
     def _planned(self, batch: ConsumedBatch) -> _Try:

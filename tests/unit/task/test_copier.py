@@ -366,6 +366,35 @@ def test_a_throttle_that_is_lifted_has_a_partition_go_on_at_once(world: World) -
     assert copier.snapshot.throttled_until == 0.0 and not copier.drains_slowly
 
 
+def test_who_waits_for_its_turn_needs_no_producer(world: World) -> None:
+    """With more partitions than producers, each would open one twice for a batch."""
+    copier = world.copier()
+    throttle(world, copier, 0.1)
+    arrive(copier, 0, 10)
+    world.run(1)
+    assert world.copied == [0] and copier.close_idle_producer()
+    arrive(copier, 10, 20)
+    world.run(5)
+    assert not copier.has_producer and state(copier) is State.STARTING
+    world.run(5)
+    assert world.copied == [0, 1] and world.calls.count("fence") == 2
+
+
+def test_what_arrives_after_a_throttle_was_lifted_does_not_wait_for_a_void_turn(world: World) -> None:
+    copier = world.copier()
+    throttle(world, copier, 0.001)
+    arrive(copier, 0, 10)
+    world.run(1)
+    number = copier.buffer.resume_at(50)  # the consumer has to seek, and nothing is buffered
+    throttle(world, copier, 0.0)
+    world.run(1)
+    assert number is not None
+    copier.buffer.sought(number)
+    arrive(copier, 50, 60)
+    world.run(1)
+    assert world.copied == [0, *range(50, 60)]
+
+
 def test_a_lower_throttle_voids_what_was_promised(world: World) -> None:
     copier = world.copier()
     throttle(world, copier, 1.0)
