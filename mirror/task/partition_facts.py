@@ -90,8 +90,9 @@ class PartitionFacts:
                 pass
 
     def _forget_turns(self) -> None:
-        if self.turns.waiting and not self.state.stopped_by_error:
+        if self.turns.waiting:
             self.step_lock.not_before = self._clock.monotonic()
+        self.counters.throttled += self.turns.waited()
         self.turns.forget()
 
     @property

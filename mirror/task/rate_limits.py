@@ -166,9 +166,9 @@ class Turns:
         return min(turn.most for turn in self._granted)
 
     def waited(self) -> float:
-        """Seconds since it first had to wait for the turn that has come now; 0 if it had not to."""
+        """Seconds that it has waited since this was last asked. A turn that nobody takes for long is no wait."""
         asked, self._asked = self._asked, None
-        return 0.0 if asked is None else self._clock.monotonic() - asked
+        return 0.0 if asked is None else min(self._clock.monotonic(), self.until) - asked
 
     def copied(self, size: int) -> None:
         """So many bytes were copied in the turn. Of a turn without this, what was reserved counts."""

@@ -66,7 +66,7 @@ class SlicePlan:
     def shares(self) -> Mapping[str, Share]:
         """Our shares of the throttles, by name; another object after every change. Only the supervisor asks."""
         plan, (before, found) = self._control.plan, self._shares
-        if plan is not before and plan is not None:
+        if plan is not before and plan is not None and len(plan.slices) == self._count:
             now = shares(self.flow, plan.slices, self._index)
             found = found if now == found else now
             self._shares = plan, found

@@ -149,8 +149,7 @@ class Supervisor(threading.Thread):
     def _follow_throttle(self) -> None:
         if self._services.limits.follow(self._plan.shares):
             for copier in self._assigned.values():
-                if not copier.stopped_by_error:
-                    copier.post(ThrottleChanged())
+                copier.post(ThrottleChanged())
 
     def _follow_decisions(self) -> None:
         if self._decisions is not self._plan.decisions:

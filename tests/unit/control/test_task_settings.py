@@ -160,4 +160,5 @@ def test_a_task_has_its_share_of_the_throttle_of_the_newest_plan() -> None:
     assert follow(TaskSettings.of(started, "info"), mine, theirs) is found, "the same as before"
     changed = replace(started, throttle=None, topic_settings={"a": TopicSettings(None, None, None, None, 5_000)})
     assert follow(TaskSettings.of(changed, "info"), mine | theirs, frozenset()) == {"a": Share(5_000, 5_000.0)}
+    assert follow(TaskSettings.of(STARTED, "info"), mine | theirs) == {"a": Share(5_000, 5_000.0)}, "not a plan for it"
     assert follow(TaskSettings.of(STARTED, "info"), mine, theirs) == {}

@@ -364,6 +364,12 @@ def test_a_throttle_that_is_lifted_has_a_partition_go_on_at_once(world: World) -
     world.run(0.1)
     assert world.copied == list(range(10))
     assert copier.snapshot.throttled_until == 0.0 and not copier.drains_slowly
+    assert copier.snapshot.counters.throttled == pytest.approx(20)
+    throttle(world, copier, 0.01)
+    world.run(1_000)
+    arrive(copier, 10, 12)
+    world.run(1)
+    assert copier.snapshot.counters.throttled == pytest.approx(20), "only what it has waited counts"
 
 
 def test_who_waits_for_its_turn_needs_no_producer(world: World) -> None:
@@ -393,6 +399,18 @@ def test_what_arrives_after_a_throttle_was_lifted_does_not_wait_for_a_void_turn(
     arrive(copier, 50, 60)
     world.run(1)
     assert world.copied == [0, *range(50, 60)]
+
+
+def test_a_retry_does_not_wait_for_a_void_turn(world: World) -> None:
+    copier = world.copier()
+    throttle(world, copier, 0.001)
+    world.fails["position"] = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    arrive(copier, 0, 10)
+    world.run(30)
+    assert state(copier) is State.RETRYING and world.copied == []
+    throttle(world, copier, 0.0)
+    world.run(0.1)
+    assert state(copier) is State.RUNNING and world.copied == list(range(10))
 
 
 def test_a_lower_throttle_voids_what_was_promised(world: World) -> None:

@@ -43,11 +43,9 @@ def test_the_log_level_and_the_warning_of_open_transactions_follow_the_plan(leve
 
 
 def test_who_waits_for_its_turn_learns_of_another_throttle() -> None:
-    """But no partition that an error has stopped tries again because of it."""
     posted: list[str] = []
     copiers = {
-        name: SimpleNamespace(stopped_by_error=stopped, post=lambda event, name=name: posted.append(name))
-        for name, stopped in (("running", False), ("retrying", True))
+        name: SimpleNamespace(post=lambda event, name=name: posted.append(name)) for name in ("running", "retrying")
     }
     follows: list[object] = []
 
@@ -61,7 +59,7 @@ def test_who_waits_for_its_turn_learns_of_another_throttle() -> None:
         _assigned=copiers,
     )
     Supervisor._follow_throttle(task)
-    assert follows == [{}] and posted == ["running"]
+    assert follows == [{}] and posted == ["running", "retrying"]
     task._services.limits.follow = lambda _: False
     Supervisor._follow_throttle(task)
-    assert posted == ["running"]
+    assert posted == ["running", "retrying"]
