@@ -386,8 +386,7 @@ class FlowDefaultsModel(_Model):
     """How long one transaction may take. The target's broker aborts it after that, and mirror copies its records
     again."""
     throttle: Annotated[Rate | None, _allowed(f"{_RATE}, or null for no limit")] = None
-    """The most bytes of keys, values and headers that are copied per second, of all partitions of the flow together.
-    Each task has as large a part of it as it has of the flow's partitions."""
+    """The most bytes of keys, values and headers that are copied per second, of all partitions of the flow together."""
     transaction_threads: Annotated[int, _whole(1, 128)] = 8
     """How many transactions one Spark task works on at once."""
     producers_max: Annotated[int, _whole(1, 10_000)] = 256

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from mirror import decode
+from mirror.control.throttle_shares import throttles
 from mirror.settings import Flow, Start, TopicSettings
 
 _LONGEST = 86_400.0  # seconds, as in the configuration
@@ -34,6 +35,11 @@ class TaskSettings:
     def applied(self, flow: Flow) -> Flow:
         """`flow`, as it was when the service started, with what has changed since."""
         return replace(flow, **{name: getattr(self, name) for name in _OF_FLOW})
+
+    @property
+    def throttles(self) -> dict[str, int]:
+        """The flow's throttles, bytes per second, by name."""
+        return throttles(self.throttle, self.topic_settings)
 
     def as_json(self) -> dict[str, Any]:
         """The fields for JSON. An entry of a topic has only what is not null: there may be thousands."""

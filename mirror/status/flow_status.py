@@ -264,6 +264,11 @@ class FlowStatus:
         windows = {s.report.partition: self.history.window(s.report.partition, s.total) for s in self.partitions()}
         return {partition: window.bytes_per_second for partition, window in windows.items() if window is not None}
 
+    def throttled(self) -> frozenset[Partition]:
+        """The partitions that would copy more without a throttle."""
+        known = (status for status in self.partitions() if status.state != UNASSIGNED)
+        return frozenset(status.report.partition for status in known if status.report.throttled)
+
     def partitions(self) -> list[PartitionStatus]:
         """The status of each partition that was reported, in order."""
         with self._lock:

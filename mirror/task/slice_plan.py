@@ -9,7 +9,7 @@ from mirror.control.decisions import Decision
 from mirror.control.orders import Orders, is_paused
 from mirror.control.plan import RENEW_INTERVAL, Plan
 from mirror.control.task_settings import TaskSettings
-from mirror.control.throttle_shares import Share, shares
+from mirror.control.throttle_shares import Share, shares, throttles
 from mirror.errors import MirrorError
 from mirror.model import Partition, Topic
 from mirror.settings import Flow
@@ -67,7 +67,8 @@ class SlicePlan:
         """Our shares of the throttles, by name; another object after every change. Only the supervisor asks."""
         plan, (before, found) = self._control.plan, self._shares
         if plan is not before and plan is not None and len(plan.slices) == self._count:
-            now = shares(self.flow, plan.slices, self._index)
+            limits = throttles(self.flow.throttle, self.flow.topic_settings)
+            now = shares(limits, plan.slices, plan.throttle_parts, self._index)
             found = found if now == found else now
             self._shares = plan, found
         return found

@@ -12,7 +12,7 @@ import pytest
 
 from mirror.control.plan import Lineage, Plan, next_plan
 from mirror.control.task_settings import TaskSettings
-from mirror.control.throttle_shares import OF_FLOW, Share
+from mirror.control.throttle_shares import OF_FLOW, Load, Share
 from mirror.decode import Malformed
 from mirror.model import Partition, Topic
 from mirror.settings import TopicSettings
@@ -98,7 +98,7 @@ def test_what_a_topic_does_not_say_is_not_written() -> None:
 
 def test_changed_settings_make_another_plan() -> None:
     before, after = (
-        next_plan(None, "us", {}, 1, {}, Lineage(), {}, 1.0, TaskSettings.of(each, "info"))
+        next_plan(None, "us", {}, 1, Load(), Lineage(), {}, 1.0, TaskSettings.of(each, "info"))
         for each in (STARTED, CHANGED)
     )
     assert before != after == replace(before, task_settings=after.task_settings)
