@@ -143,3 +143,17 @@ def test_the_throttle_is_told_while_a_partition_waits_and_a_little_longer(world:
     world.copier.drained_to, world.now = None, world.now + 0.1
     report = world.reporter.one(world.copier)
     assert (report.throttled, report.reason) == (False, "slow target")
+
+
+def test_a_buffer_that_is_emptied_meanwhile_is_no_error(world: World) -> None:
+    """A transaction thread may commit the last waiting record between two looks of the supervisor's."""
+    answers = iter([2_000, 2_000, *[None] * 10])
+
+    class Emptied(SimpleNamespace):
+        @property
+        def head_timestamp(self) -> int | None:
+            return next(answers)
+
+    known = {name: value for name, value in vars(world.copier).items() if name != "head_timestamp"}
+    for _ in range(5):
+        world.reporter.one(Emptied(**known))
