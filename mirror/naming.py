@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Protocol
 
-from mirror.settings import Flow
+from mirror.settings import NO_TRANSFORM, Flow
 from mirror.template import Template
 
 HEARTBEATS = "heartbeats"  # MirrorClientConfig.HEARTBEATS_TOPIC
@@ -232,6 +232,15 @@ def _sharing(remotes: Mapping[str, str], held: Mapping[str, str]) -> dict[str, s
         elif len(some) > 1:
             found |= dict.fromkeys(some, f"they would share the remote topic {remote}; give each of them another one")
     return found
+
+
+def transform_of(flow: Flow, topic: str) -> str | None:
+    """The dotted path of a source topic's transform; None if its records are copied as they are, as heartbeats are."""
+    own = flow.topic_settings.get(topic)
+    path = own.transform if own is not None and own.transform is not None else flow.transform
+    if path is None or path == NO_TRANSFORM or ReplicationPolicy.of(flow).is_heartbeats(topic):
+        return None
+    return path
 
 
 def left_out_topics(policy: ReplicationPolicy, topics: Iterable[str]) -> dict[str, list[str]]:

@@ -6,6 +6,7 @@ The text below a key is its description, for `mirror schema` and the reference i
 
 from __future__ import annotations
 
+import keyword
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -23,6 +24,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from mirror.naming import NAME_MAX
+from mirror.settings import NO_TRANSFORM
 from mirror.template import Template
 
 _SECONDS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600}
@@ -305,6 +307,17 @@ def _topic(value: str) -> str:
     return value
 
 
+def _path(value: str) -> str:
+    parts = value.split(".")
+    if len(parts) < 2 or not all(map(str.isidentifier, parts)) or any(map(keyword.iskeyword, parts)):
+        raise ValueError(value)
+    return value
+
+
+def _own_transform(value: str) -> str:
+    return value if value == NO_TRANSFORM else _path(value)
+
+
 class TopicSettingsModel(_Model):
     """What is different for one topic of a flow. What is null is as in the flow."""
 
@@ -321,6 +334,11 @@ class TopicSettingsModel(_Model):
         Literal["fail", "skip", "dead_letter"] | None, _allowed("fail, skip, dead_letter or null")
     ] = None
     """What happens when the target refuses a record, as the flow's `on_poison_record`."""
+    transform: Annotated[
+        Annotated[str, AfterValidator(_own_transform)] | None,
+        _allowed("a dotted path, e.g. shop.transforms.masked, none (records are copied as they are), or null"),
+    ] = None
+    """The transform of the topic's records, as the flow's `transform`; `none` copies them as they are."""
 
 
 class FlowDefaultsModel(_Model):
@@ -402,8 +420,15 @@ class FlowDefaultsModel(_Model):
     """What happens when the source no longer has the records that come next, or the remote topic was deleted. `fail`
     stops the partition and says which offsets are lost; `skip` logs and counts the loss and goes on."""
     on_poison_record: Annotated[Literal["fail", "skip", "dead_letter"], _allowed("fail, skip or dead_letter")] = "fail"
-    """What happens when the target refuses a record. `fail` stops the partition before the record; `skip` goes on after
-    it; `dead_letter` also writes it to `mirror-dead-letters.<source>.internal`, with the reason and its origin."""
+    """What happens when the target refuses a record, or the transform fails for it. `fail` stops the partition before
+    the record; `skip` goes on after it; `dead_letter` also writes it to `mirror-dead-letters.<source>.internal`, with
+    the reason and its origin."""
+    transform: Annotated[
+        Annotated[str, AfterValidator(_path)] | None,
+        _allowed("the dotted path of a callable in a Python module, e.g. shop.transforms.masked, or null"),
+    ] = None
+    """A callable of your own that drops or changes records: it gets a `mirror.transform.Record`, and returns one, or
+    None to drop the record. `on_poison_record` decides about a record for which it fails."""
     sync_topic_configs: Annotated[bool, _allowed("true or false")] = True
     """Whether remote topics follow later changes of their source topics' configurations. A key that the source topic
     does not set is removed from the remote topic: list your own keys in `exclude_configs`. If false, a configuration is

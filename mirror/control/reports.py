@@ -46,6 +46,7 @@ class Counters:
     transactions: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TRANSACTION_OUTCOMES, 0))
     fenced: int = 0  # producers of ours that were fenced by a newer one
     retries: int = 0  # attempts after a failure
+    dropped: int = 0  # records that the topic's transform has left out
     foreign: int = 0  # offsets of the remote partition that somebody else's records take
     lost: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LOST, 0))  # offsets, by reason
     latency_buckets: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BUCKETS) + 1))
@@ -184,6 +185,7 @@ _COUNTED: Mapping[str, decode.Check[Any]] = {
     "transactions": decode.counts(TRANSACTION_OUTCOMES),
     "fenced": decode.integer(),
     "retries": decode.integer(),
+    "dropped": decode.integer(),
     "foreign": decode.integer(),
     "lost": decode.counts(LOST),
     "latency_buckets": _BUCKETS,

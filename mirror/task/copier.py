@@ -80,6 +80,16 @@ class RecordCopier:
         return self.snapshot.state.stopped_by_error
 
     @property
+    def may_take_long(self) -> bool:
+        """True if an error ended the last try, or the last transform took long: steps that must leave threads free."""
+        return self.stopped_by_error or self._copying.is_slow
+
+    @property
+    def transform_hangs(self) -> str:
+        """For people: for which record the transform does not return; "" while it is not known to hang."""
+        return self._copying.transform_hangs(self.step_held_for)
+
+    @property
     def has_producer(self) -> bool:
         """True if a producer is open."""
         return self._facts.session is not None

@@ -80,6 +80,7 @@ class Supervisor(threading.Thread):
         self._reporter = Reporter(plan, services.throttles, self._ends, self._staying)
         self._backoff = Backoff(0.2, 5.0)
         self._waits_for = OnChange()
+        self._hanging: dict[Partition, str] = {}  # whose transform did not return, as it was logged
         self._retry_at = 0.0
         self._report_at = 0.0
 
@@ -219,7 +220,10 @@ class Supervisor(threading.Thread):
         for copier in (*self._staying(), *(leaving for leaving, _ in self._leaving)):
             lasts = copier.step_held_for
             slow += lasts > SLOW_AFTER
-            if lasts > hung_after:
+            hangs = copier.transform_hangs
+            if hangs:  # no other partition has to suffer from it: nothing is open on the target
+                self._tell_hanging(copier, hangs)
+            elif lasts > hung_after:
                 # Seen with librdkafka 2.16, whose send_offsets_to_transaction can forget its time-out.
                 log.warning("a step hangs", extra={**self._where(copier), "stack": copier.stack})
                 raise TaskHung(f"{copier.partition}: a transaction hangs for {lasts:.0f} s; the task starts again")
@@ -231,6 +235,11 @@ class Supervisor(threading.Thread):
                 copier.post(RenewalDue())
             elif seen.has_producer and seen.last_used < now - self._plan.flow.producer_idle_timeout:
                 copier.close_idle_producer()
+
+    def _tell_hanging(self, copier: RecordCopier, reason: str) -> None:
+        if self._hanging.get(copier.partition) != reason:
+            self._hanging[copier.partition] = reason
+            log.warning("a transform hangs", extra={**self._where(copier), "reason": reason, "stack": copier.stack})
 
     def _where(self, copier: RecordCopier) -> dict[str, object]:
         topic, partition = copier.partition

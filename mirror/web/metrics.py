@@ -197,6 +197,7 @@ class _Partitions:
         self.transactions = counter("mirror_transactions", "Transactions on the target by outcome.", more="outcome")
         self.fenced = counter("mirror_fenced_producers", "Producers fenced by a newer one.", "producers")
         self.retries = counter("mirror_retries", "Failures after which a partition tries again.", "retries")
+        self.dropped = counter("mirror_dropped_records", "Records that the transform has left out.", "records")
         self.foreign = counter(
             "mirror_foreign_offsets",
             "Offsets of the remote partition that records of somebody else take, as far as they were noticed.",
@@ -250,6 +251,7 @@ class _Partitions:
         self.bytes.add_metric(labels, sums.bytes)
         self.fenced.add_metric(labels, sums.fenced)
         self.retries.add_metric(labels, sums.retries)
+        self.dropped.add_metric(labels, sums.dropped)
         self.foreign.add_metric(labels, sums.foreign)
         for outcome, count in sums.transactions.items():
             self.transactions.add_metric((*labels, outcome), count)

@@ -18,6 +18,7 @@ from mirror.naming import (
     matches_nothing,
     select_topics,
     some_of,
+    transform_of,
     unmatched,
 )
 from mirror.settings import Cluster, Flow, Groups, Heartbeats, MirrorMakerOffsets, TopicSettings
@@ -363,3 +364,18 @@ def test_a_name_that_a_topic_has_as_its_own_is_no_other_topics_name() -> None:
     retired = select_topics(chosen, ["orders", "us"], lambda: {"eu": "eu"})
     assert retired.remotes == {"us": "us"}
     assert retired.unnamed == {"its remote topic would be eu, which holds the copy of eu": ["orders"]}
+
+
+def test_the_transform_of_a_topic() -> None:
+    own = {"plain": "none", "special": "shop.special", "named": None}
+    settings = {topic: TopicSettings(None, None, None, None, path) for topic, path in own.items()}
+    some = flow(transform="shop.masked", topic_settings=settings, heartbeats=Heartbeats(True, 1.0))
+    topics = ("other", "named", "plain", "special", "heartbeats", "a.heartbeats")
+    assert [transform_of(some, topic) for topic in topics] == [
+        *["shop.masked"] * 2,
+        None,
+        "shop.special",
+        *[None] * 2,
+    ]
+    assert some.transforms == ("shop.masked", "shop.special")
+    assert transform_of(flow(), "other") is None and flow().transforms == ()

@@ -45,6 +45,7 @@ class World:
             start=Start(4),
             snapshot=SEEN,
             drained_to=None,
+            transform_hangs="",
             head_timestamp=None,
         )
         ends: Any = SimpleNamespace(stable={HERE: 12}, hold=lambda _: None)

@@ -1,0 +1,46 @@
+"""What executors get: modules of transforms that are not installed."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from mirror.errors import TransformUnusable
+from mirror.spark import shipping
+
+
+@pytest.fixture
+def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = tmp_path / "code"
+    (place / "shop_of_test" / "deep").mkdir(parents=True)
+    (place / "alone_of_test.py").write_text("def f(record): return record\n")
+    (place / "beside_of_test.py").write_text("raise SystemExit\n")
+    for name in ("__init__.py", "masks.py", "deep/more.py"):
+        (place / "shop_of_test" / name).write_text("def f(record): return None\n")
+    monkeypatch.syspath_prepend(place)
+    return place
+
+
+def shipped(paths: list[str], directory: Path) -> list[str]:
+    archive = shipping.transform_modules(paths, directory)
+    return [] if archive is None else zipfile.ZipFile(archive).namelist()
+
+
+def test_modules_and_packages_are_shipped_whole(code: Path, tmp_path: Path) -> None:
+    paths = ["alone_of_test.f", "shop_of_test.masks.f", "shop_of_test.deep.more.f"]
+    package = ["shop_of_test/__init__.py", "shop_of_test/deep/more.py", "shop_of_test/masks.py"]
+    assert shipped(paths, tmp_path) == ["alone_of_test.py", *package]
+
+
+def test_what_is_installed_is_not(tmp_path: Path) -> None:
+    assert shipped(["json.loads", "pydantic.BaseModel", "sys.exit"], tmp_path) == []
+    assert shipped([], tmp_path) == []
+
+
+def test_a_run_finds_out_first_whether_they_can_be_imported(code: Path) -> None:
+    shipping.check(["alone_of_test.f", "shop_of_test.deep.more.f"])
+    for path in ("beside_of_test.f", "shop_of_test.missing.f", "alone_of_test.g"):
+        with pytest.raises(TransformUnusable, match=path):
+            shipping.check(["alone_of_test.f", path])
