@@ -21,7 +21,9 @@ from mirror.commands.verify.spark_jobs import SparkJobs
 from mirror.commands.verify.verify import verify
 from mirror.control.verification import Verification
 from mirror.model import Partition
+from mirror.naming import transform_of
 from mirror.settings import Flow, Settings
+from mirror.spark import shipping
 from mirror.spark.java import java
 from mirror.text import plural
 
@@ -76,9 +78,10 @@ def run(settings: Settings, flows: Sequence[Flow], topics: Sequence[str], progre
 
     The result of a whole flow is kept on its control topic.
 
-    Raises SetupError, ConfigError, ClusterAway, MirrorError.
+    Raises SetupError, ConfigError, TransformUnusable, ClusterAway, MirrorError.
     """
     java()
+    shipping.check(settings.transforms)
     selections = [select(flow, topics) for flow in flows]
     caveats = [_caveat(flow) for flow in flows]
     found = []
@@ -104,7 +107,9 @@ def _compare(
     flow: Flow, wanted: Sequence[PartitionRanges], caveat: str | None, jobs: SparkJobs, progress: TextIO
 ) -> list[Result]:
     clusters = {cluster.alias: cluster for cluster in (flow.source, flow.target)}
-    digester = Digester(clusters, librdkafka=caveat is not None)
+    topics = {ranges.source.topic for ranges in wanted}
+    paths = {(flow.source.alias, topic): path for topic in topics if (path := transform_of(flow, topic)) is not None}
+    digester = Digester(clusters, librdkafka=caveat is not None, transforms=paths)
     with click.progressbar(length=1000, label=f"{flow.name} ", file=progress, show_pos=False) as bar:
 
         def report(what: str, done: int, total: int) -> None:

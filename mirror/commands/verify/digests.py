@@ -13,12 +13,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from mirror.batches.records import Content, encode
 from mirror.commands.verify.record_reader import OldFormat, RecordReader, Removed
+from mirror.commands.verify.transformed import transformed
 from mirror.errors import MirrorError, WireError
 from mirror.kafka.clients import internal_consumer, is_away
 from mirror.settings import Cluster
@@ -118,11 +120,19 @@ class Digester:
     It travels to the tasks within their code, so that Spark's data and pages hold no secret. If `librdkafka`, it reads
     both sides through that library, which cuts header names at a NUL byte: cut on one side only, they would differ.
 
-    It reads committed records; with `stable` False, also those of aborted and open transactions.
+    It reads committed records; with `stable` False, also those of aborted and open transactions. `transforms` has the
+    dotted paths of transforms, by alias and topic: the digests of their topics are of what the transforms return.
     """
 
-    def __init__(self, clusters: Mapping[str, Cluster], librdkafka: bool = False, stable: bool = True) -> None:
+    def __init__(
+        self,
+        clusters: Mapping[str, Cluster],
+        librdkafka: bool = False,
+        stable: bool = True,
+        transforms: Mapping[tuple[str, str], str] = MappingProxyType({}),
+    ) -> None:
         self._clusters = clusters
+        self._transforms = dict(transforms)
         self._librdkafka = librdkafka
         self._stable = stable
 
@@ -140,6 +150,10 @@ class Digester:
         return [entry for entry in map(_entry, self._read(stretch, stretch.end)) if entry.digest in wanted]
 
     def _read(self, stretch: Stretch, stop: int) -> Iterator[Record]:
+        records, path = self._whole(stretch, stop), self._transforms.get((stretch.cluster, stretch.topic))
+        return records if path is None else transformed(path, stretch.topic, stretch.partition, records)
+
+    def _whole(self, stretch: Stretch, stop: int) -> Iterator[Record]:
         cluster = self._clusters[stretch.cluster]
         properties = tuple(sorted(cluster.properties.items()))
         if self._librdkafka:
