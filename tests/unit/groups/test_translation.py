@@ -368,3 +368,25 @@ def test_records_that_retention_removes_between_two_entries_make_nothing_wrong(t
             if isinstance(found, Count):
                 found = counted_downstream(found, up, target.found(found, start), start)
             assert found == at
+
+
+@given(targets())
+def test_what_a_transform_has_left_out_before_the_first_record_is_no_gap(target: Target) -> None:
+    """A group that waits there reads the first copied record next, if nothing was copied before and none set back."""
+    read, end = target.map()
+    copied = {up: down for down, up in reversed(list(enumerate(target.log))) if up is not None}
+    for upstream in range(target.position + 3):
+        plain, whole = to_downstream(read, upstream, end), to_downstream(read, upstream, end, whole=True)
+        if plain is Unknown.BEFORE_THE_MAP and not target.resets and copied:
+            assert upstream < min(copied) and whole == copied[min(copied)]
+        elif plain is not Unknown.BEFORE_THE_MAP:
+            assert whole == plain
+
+
+def test_of_a_map_whose_begin_was_cleaned_nothing_is_guessed() -> None:
+    read = PartitionMap()
+    read.add(Entry(20, 15, (3,), follows=MapEnd(9, 0)))
+    assert to_downstream(read, 5, End(23, MapEnd(15)), whole=True) is Unknown.BEFORE_THE_MAP
+    read = PartitionMap()
+    read.add(Entry(20, 15, (3,), follows=None))
+    assert to_downstream(read, 5, End(23, MapEnd(15)), whole=True) is Unknown.BEFORE_THE_MAP
