@@ -81,9 +81,10 @@ def load(path: str) -> Transform:
         found: Any = getattr(importlib.import_module(module), name)
     except (Exception, SystemExit) as error:  # the module's own code runs here
         said = f"{type(error).__name__}: {error}"
-        raise TransformUnusable(f"the transform {path} can't be imported: {said:.{_SAID_MAX}}") from error
+        remedy = "install its module where mirror runs, or name the module's folder in PYTHONPATH"
+        raise TransformUnusable(f"the transform {path} can't be imported: {said:.{_SAID_MAX}}; {remedy}") from error
     if not callable(found):
-        raise TransformUnusable(f"the transform {path} is no callable, but of type {type(found).__name__}")
+        raise TransformUnusable(f"the transform {path} is no callable, but of type {type(found).__name__}; correct it")
     return Transform(path, found)
 
 

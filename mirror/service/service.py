@@ -74,7 +74,7 @@ class Service:
         other failures.
         """
         java()
-        shipping.check(self._settings.transforms)
+        shipping.check(self._settings.flows)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         pusher = self._pusher()

@@ -8,16 +8,22 @@ from __future__ import annotations
 import importlib.util
 import sysconfig
 import zipfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
+from mirror.errors import TransformUnusable
+from mirror.settings import Flow
 from mirror.transform import load
 
 
-def check(transforms: Collection[str]) -> None:
-    """Import these transforms, by their dotted paths. Raises TransformUnusable, with the first that can't be."""
-    for path in transforms:
-        load(path)
+def check(flows: Iterable[Flow]) -> None:
+    """Import the transforms of these flows. Raises TransformUnusable, with the first one that can't be."""
+    for flow in flows:
+        for path in flow.transforms:
+            try:
+                load(path)
+            except TransformUnusable as error:
+                raise TransformUnusable(f"flow {flow.name}: {error}") from error
 
 
 def package(directory: Path) -> Path:

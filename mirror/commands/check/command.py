@@ -79,8 +79,7 @@ def _transforms(flow: Flow) -> Iterator[Check]:
         try:
             load(path)
         except TransformUnusable as error:
-            remedy = "install its module beside mirror, or name the folder that has it in PYTHONPATH"
-            yield Check(flow.name, "transforms", "FAILED", str(error), remedy)
+            yield Check(flow.name, "transforms", "FAILED", *str(error).rsplit("; ", 1))
         else:
             yield Check(flow.name, "transforms", "OK", f"{path} can be imported")
 

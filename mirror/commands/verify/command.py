@@ -81,7 +81,7 @@ def run(settings: Settings, flows: Sequence[Flow], topics: Sequence[str], progre
     Raises SetupError, ConfigError, TransformUnusable, ClusterAway, MirrorError.
     """
     java()
-    shipping.check(settings.transforms)
+    shipping.check(flows)
     selections = [select(flow, topics) for flow in flows]
     caveats = [_caveat(flow) for flow in flows]
     found = []

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from mirror.errors import TransformUnusable
+from mirror.settings import TopicSettings
 from mirror.spark import shipping
+from tests.unit.test_naming import flow
 
 
 @pytest.fixture
@@ -40,7 +42,8 @@ def test_what_is_installed_is_not(tmp_path: Path) -> None:
 
 
 def test_a_run_finds_out_first_whether_they_can_be_imported(code: Path) -> None:
-    shipping.check(["alone_of_test.f", "shop_of_test.deep.more.f"])
+    own = {"t": TopicSettings(None, None, None, None, "shop_of_test.deep.more.f")}
+    shipping.check([flow(), flow(transform="alone_of_test.f", topic_settings=own)])
     for path in ("beside_of_test.f", "shop_of_test.missing.f", "alone_of_test.g"):
-        with pytest.raises(TransformUnusable, match=path):
-            shipping.check(["alone_of_test.f", path])
+        with pytest.raises(TransformUnusable, match=f"flow primary->backup: the transform {path} can't be imported"):
+            shipping.check([flow(), flow(transform=path, topic_settings=own)])
