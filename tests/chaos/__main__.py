@@ -19,6 +19,7 @@ from pathlib import Path
 from tests.chaos.arena import Arena
 from tests.chaos.disk import CannotRun
 from tests.chaos.matrix import Row
+from tests.chaos.own_recorders import TRANSFORM, is_dropped
 from tests.chaos.recorder import Recorder
 from tests.chaos.rows import ROWS
 from tests.harness.service import DECIDED, PASSED_OVER, REFUSED
@@ -164,6 +165,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, help="stop after so many minutes")
     parser.add_argument("--rows", help=f"only these, separated by commas: {', '.join(ROWS)}")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="of the first round")
+    parser.add_argument("--transform", action="store_true", help="with a transform that drops a third of the records")
     parser.add_argument("--json", type=Path, help="add the results to those of this file")
     return parser.parse_args()
 
@@ -172,9 +174,10 @@ def main() -> int:
     """Play all rounds; 1 if anything was violated."""
     asked = options()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # mounts and services must not stay
-    recordings = list(
-        schedule(asked.rows.split(",") if asked.rows else list(ROWS), asked.rounds, asked.random, asked.seed)
-    )
+    if asked.transform:
+        Recorder.drops = staticmethod(is_dropped)
+    names = [name for name, row in ROWS.items() if not asked.transform or row.recorder is Recorder]
+    recordings = list(schedule(asked.rows.split(",") if asked.rows else names, asked.rounds, asked.random, asked.seed))
     totals: dict[str, Total] = {}
     everything: list[Total] = []
     deadline = time.monotonic() + asked.minutes * 60 if asked.minutes else float("inf")
@@ -182,7 +185,7 @@ def main() -> int:
     place = os.environ.get("MIRROR_CACHE")
     with (
         tempfile.TemporaryDirectory(prefix="chaos-", dir=place, ignore_cleanup_errors=True) as directory,
-        Arena(Path(directory)) as arena,
+        Arena(Path(directory), transform=TRANSFORM if asked.transform else None) as arena,
     ):
         for number, (name, seed, rows) in enumerate(recordings, 1):
             if time.monotonic() > deadline:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+import zlib
 from dataclasses import replace
 
 from mirror.transform import Record
@@ -33,6 +34,13 @@ def tenfold(record: Record) -> Record | None:
     if number == 4:
         raise ValueError(number)
     return None if number % 2 else replace(record, value=b"%d" % (10 * number))
+
+
+def without_a_third(record: Record) -> Record | None:
+    """Drops one of three, by the key and the value, as the chaos harness knows it, and fails for the key "fails"."""
+    if record.key == b"fails":
+        raise ValueError(record.key)
+    return None if zlib.crc32((record.key or b"") + (record.value or b"")) % 3 == 0 else record
 
 
 def nothing(record: Record) -> Record | None:
