@@ -238,9 +238,9 @@ def transform_of(flow: Flow, topic: str) -> str | None:
     """The dotted path of a source topic's transform; None if its records are copied as they are, as heartbeats are."""
     own = flow.topic_settings.get(topic)
     path = own.transform if own is not None and own.transform is not None else flow.transform
-    if path is None or path == NO_TRANSFORM or ReplicationPolicy.of(flow).is_heartbeats(topic):
+    if path is None or path == NO_TRANSFORM:
         return None
-    return path
+    return None if flow.heartbeats.enabled and ReplicationPolicy.of(flow).is_heartbeats(topic) else path
 
 
 def left_out_topics(policy: ReplicationPolicy, topics: Iterable[str]) -> dict[str, list[str]]:

@@ -127,3 +127,13 @@ def test_the_next_records_timestamp_is_rather_too_old_than_too_new(world: World)
     world.reporter.forget(HERE)
     world.copier.head_timestamp = None
     assert told() == -1
+
+
+def test_a_transform_that_hangs_is_told_before_its_step_has_ended(world: World) -> None:
+    world.copier.transform_hangs = "it does not return"
+    (report,) = world.reporter.news()
+    assert (report.state, report.reason, report.position) == ("retrying", "it does not return; slow target", 10)
+    assert not list(world.reporter.news())
+    world.copier.transform_hangs = ""
+    (report,) = world.reporter.news()
+    assert (report.state, report.reason) == ("running", "slow target")
