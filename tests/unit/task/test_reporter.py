@@ -137,3 +137,17 @@ def test_a_transform_that_hangs_is_told_before_its_step_has_ended(world: World) 
     world.copier.transform_hangs = ""
     (report,) = world.reporter.news()
     assert (report.state, report.reason) == ("running", "slow target")
+
+
+def test_a_buffer_that_is_emptied_meanwhile_is_no_error(world: World) -> None:
+    """A transaction thread may commit the last waiting record between two looks of the supervisor's."""
+    answers = iter([2_000, 2_000, *[None] * 10])
+
+    class Emptied(SimpleNamespace):
+        @property
+        def head_timestamp(self) -> int | None:
+            return next(answers)
+
+    known = {name: value for name, value in vars(world.copier).items() if name != "head_timestamp"}
+    for _ in range(5):
+        world.reporter.one(Emptied(**known))
