@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Protocol
 
-from mirror.settings import Flow
+from mirror.settings import Flow, canary_topic
 from mirror.template import Template
 
 HEARTBEATS = "heartbeats"  # MirrorClientConfig.HEARTBEATS_TOPIC
@@ -94,6 +94,10 @@ class Rules(Protocol):
         """MirrorMaker's heartbeats."""
 
     @property
+    def canary(self) -> Switch:
+        """The records that mirror writes, copies and reads itself."""
+
+    @property
     def mirrormaker_offsets(self) -> OffsetsTopic:
         """The topic of MirrorMaker's positions."""
 
@@ -111,6 +115,8 @@ class ReplicationPolicy:
         self._separator = self.template.separator or rules.separator
         self._of_heartbeats = Template.of("default", self._separator)
         self._heartbeats = rules.heartbeats.enabled
+        self._canary = canary_topic(source)
+        self._has_canary = rules.canary.enabled
         offsets = rules.mirrormaker_offsets
         self._reserved = {offsets.topic} if offsets.enabled else set()
         self._wanted = matcher(rules.topics)
@@ -125,6 +131,7 @@ class ReplicationPolicy:
         """The remote topic: `orders` becomes `primary.orders`, or stays `orders` with the identity policy.
 
         Heartbeats get MirrorMaker's default name with any policy and template: the way they took is what they tell.
+        The canary's topic keeps its name, also while the flow has no canary.
         """
         if self.has_own_name(topic):
             return self._own_names[topic]
@@ -132,7 +139,13 @@ class ReplicationPolicy:
 
     def has_own_name(self, topic: str) -> bool:
         """True if the configuration names the remote topic of this very topic."""
-        return topic in self._own_names and not self.is_heartbeats(topic)
+        return topic in self._own_names and self.fixed_name(topic) is None
+
+    def fixed_name(self, topic: str) -> str | None:
+        """The reason why the configuration can't name the remote topic of this very topic; None if it can."""
+        if self.is_heartbeats(topic):
+            return "heartbeats have MirrorMaker's name"
+        return "the canary's topic has the same name on both sides" if topic == self._canary else None
 
     @property
     def may_share(self) -> bool:
@@ -143,6 +156,10 @@ class ReplicationPolicy:
         """True if heartbeats are on and this topic has them, the source's own or those that come from further away."""
         return self._heartbeats and (topic == HEARTBEATS or topic.endswith(f"{self._separator}{HEARTBEATS}"))
 
+    def is_canary(self, topic: str) -> bool:
+        """True if the flow has a canary, and this is its topic. Those of other sources are never copied any further."""
+        return self._has_canary and topic == self._canary
+
     def is_cycle(self, topic: str) -> bool:
         """True if the topic's name shows that it comes from the target.
 
@@ -151,6 +168,8 @@ class ReplicationPolicy:
         return self._template_of(topic).shows(self._target, topic)
 
     def _template_of(self, topic: str) -> Template:
+        if topic == self._canary:
+            return Template.of("identity", "")
         return self._of_heartbeats if self.is_heartbeats(topic) else self.template
 
     def is_mirrored(self, topic: str) -> bool:
@@ -159,7 +178,7 @@ class ReplicationPolicy:
 
     def is_chosen(self, topic: str) -> bool:
         """True if the topic is to be mirrored, if only its remote topic can have its name."""
-        return (self._wanted(topic) or self.is_heartbeats(topic)) and self._reason(topic) is None
+        return (self._wanted(topic) or self.is_heartbeats(topic) or self.is_canary(topic)) and not self._reason(topic)
 
     def name_problem(self, topic: str) -> str | None:
         """The reason why the topic's remote topic can't have its name; None if it can."""
@@ -179,11 +198,11 @@ class ReplicationPolicy:
         return self._reason(topic) if self._wanted(topic) else None
 
     def _reason(self, topic: str) -> str | None:
-        if INTERNAL.fullmatch(topic):
+        if INTERNAL.fullmatch(topic) and not self.is_canary(topic):
             return f"internal: the name {IS_INTERNAL}"
         if self.is_cycle(topic):
             return f'a cycle: the name contains the target\'s alias "{self._target}", so the topic comes from there'
-        if self.is_heartbeats(topic):
+        if self.is_heartbeats(topic) or self.is_canary(topic):
             return None
         excluding = next((pattern for pattern, matches in self._exclude if matches(topic)), None)
         return None if excluding is None else f'"{excluding}" in exclude matches it'

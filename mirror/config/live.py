@@ -90,6 +90,7 @@ EFFECTS: Mapping[str, Mapping[str, Effect]] = {
     },
     "flows[].groups": dict.fromkeys(("sync", "checkpoints", "include", "exclude", "interval"), Effect.RELOAD),
     "flows[].heartbeats": dict.fromkeys(("enabled", "interval"), Effect.RELOAD),
+    "flows[].canary": dict.fromkeys(("enabled", "interval"), Effect.RELOAD),
     "flows[].mirrormaker_offsets": dict.fromkeys(("enabled", "topic", "connector"), Effect.RELOAD),
     "spark": dict.fromkeys(("master", "conf"), Effect.START),
     "http": dict.fromkeys(("host", "port"), Effect.START),

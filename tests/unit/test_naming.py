@@ -20,7 +20,7 @@ from mirror.naming import (
     some_of,
     unmatched,
 )
-from mirror.settings import Cluster, Flow, Groups, Heartbeats, MirrorMakerOffsets, TopicSettings
+from mirror.settings import Canary, Cluster, Flow, Groups, Heartbeats, MirrorMakerOffsets, TopicSettings
 
 DEFAULTS = FlowModel.model_validate(
     {"source": "primary", "target": "backup"}, context={"aliases": ["primary", "backup"]}
@@ -36,6 +36,7 @@ def flow(**changes: Any) -> Flow:
         "group": "group",
         "groups": Groups(**DEFAULTS.groups.model_dump()),
         "heartbeats": Heartbeats(**DEFAULTS.heartbeats.model_dump()),
+        "canary": Canary(**DEFAULTS.canary.model_dump()),
         "mirrormaker_offsets": MirrorMakerOffsets(**DEFAULTS.mirrormaker_offsets.model_dump()),
     }
     return replace(Flow(**values), **changes)
@@ -363,3 +364,30 @@ def test_a_name_that_a_topic_has_as_its_own_is_no_other_topics_name() -> None:
     retired = select_topics(chosen, ["orders", "us"], lambda: {"eu": "eu"})
     assert retired.remotes == {"us": "us"}
     assert retired.unnamed == {"its remote topic would be eu, which holds the copy of eu": ["orders"]}
+
+
+CANARY = "mirror-canary.primary.internal"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [{}, {"replication_policy": "identity"}, {"remote_topic": "{topic}.of.{source}"}, {"remote_topic": "eu-{topic}"}],
+)
+def test_the_canary_is_mirrored_under_its_own_name_whatever_the_filters_and_the_policy_say(names: Any) -> None:
+    rules: dict[str, Any] = {"topics": ("orders",), "exclude": (".*",), **names}
+    chosen, other = policy(**rules, canary=Canary(True, 10.0)), "mirror-canary.backup.internal"
+    assert chosen.is_mirrored(CANARY) and chosen.remote_topic(CANARY) == CANARY and chosen.left_out(CANARY) is None
+    assert not chosen.is_mirrored(other), "that of the opposite flow is never copied back"
+    selected = select_topics(policy(**rules | {"topics": (".*",)}, canary=Canary(True, 1.0)), [CANARY, other], dict)
+    assert selected.remotes == {CANARY: CANARY} and [other] in selected.left_out.values() and not selected.unnamed
+    off = policy(**rules | {"topics": (".*",)})
+    assert not off.is_mirrored(CANARY) and (off.left_out(CANARY) or "").startswith("internal")
+    assert off.remote_topic(CANARY) == CANARY, "what was copied before stays its copy"
+
+
+def test_a_canary_that_is_lost_needs_no_decision() -> None:
+    one = flow(canary=Canary(True, 10.0))
+    assert (one.of_topic(CANARY).on_data_loss, one.of_topic("orders").on_data_loss) == ("skip", "fail")
+    own = {CANARY: TopicSettings(None, "latest", "fail", None)}
+    changed = flow(canary=Canary(True, 10.0), topic_settings=own).of_topic(CANARY)
+    assert (changed.on_data_loss, changed.start) == ("fail", "latest"), "but a person may want one"
