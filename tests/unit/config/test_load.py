@@ -1170,3 +1170,9 @@ def test_nothing_is_connected_printed_or_left_open(tmp_path: Path, capfd: pytest
             server.accept()
     assert psutil.Process().num_threads() <= threads
     assert "".join(capfd.readouterr()) == ""
+
+
+def test_canaries_of_opposite_flows_with_the_same_names_make_no_cycle(tmp_path: Path) -> None:
+    same = "    replication_policy: identity\n    canary: {enabled: true}\n"
+    both = read(tmp_path, f"{GOOD}{same}    topics: [a]\n{OPPOSITE}{same}    topics: [b]\n").flows
+    assert [each.canary_topic for each in both] == ["mirror-canary.primary.internal", "mirror-canary.backup.internal"]
