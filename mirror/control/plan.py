@@ -43,7 +43,8 @@ class Plan:
 
     `retired` has the topics that left the plan while their remote topics still exist. They may come back, so their
     positions are kept from expiring. `renew_interval` is the time in seconds after which each position is committed
-    again.
+    again. `unmarked` has the remote topics, with their ids, whose first records were copied without the header that
+    `active_active` gives them.
     """
 
     leader: str  # identity of the flow leader
@@ -56,6 +57,8 @@ class Plan:
     clusters: tuple[str, ...] = ()  # ids of source and target; empty if not known
     origins: Origins = field(default_factory=dict)
     task_settings: TaskSettings | None = None  # None in a plan of an older mirror
+    active_active: bool = False  # the mark: records get a header that keeps them from coming back
+    unmarked: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """The record value, compact JSON: a plan of 10,000 partitions has about 50 kB."""
@@ -71,6 +74,7 @@ class Plan:
                 "clusters": self.clusters,
                 "origins": self.origins,
                 **({"task_settings": self.task_settings.as_json()} if self.task_settings else {}),
+                **({"active_active": True, "unmarked": self.unmarked} if self.active_active else {}),
             },
             separators=(",", ":"),
         ).encode()
@@ -139,6 +143,8 @@ _ADDED_LATER: Mapping[str, decode.Check[Any]] = {
     "clusters": _ids,
     "origins": decode.keyed(decode.topic_name, _ids),
     "task_settings": TaskSettings.decoded,
+    "active_active": decode.flag,
+    "unmarked": decode.keyed(decode.topic_name, decode.name),
 }
 
 
@@ -159,6 +165,7 @@ def next_plan(
     remote_ids: Mapping[str, str],
     renew_interval: float,
     task_settings: TaskSettings,
+    active_active: bool,
 ) -> Plan:
     """The plan that follows `previous`: `topics` in so many slices, by this leader.
 
@@ -175,7 +182,21 @@ def next_plan(
         clusters=lineage.clusters,
         origins=lineage.origins,
         task_settings=task_settings,
+        active_active=active_active,
+        unmarked=unmarked(previous, remote_ids) if active_active else {},
     )
+
+
+def unmarked(previous: Plan | None, remote_ids: Mapping[str, str]) -> dict[str, str]:
+    """The remote topics, with their ids, to which `previous` or a plan before it has copied without the mark.
+
+    A topic that is gone has no such records any more, nor has one with another id.
+    """
+    if previous is None:
+        return {}
+    without = {} if previous.active_active else {t.remote: t.remote_id for t in previous.known.values()}
+    known = {**previous.unmarked, **without}
+    return {name: known[name] for name in sorted(known) if name in remote_ids and known[name] in ("", remote_ids[name])}
 
 
 def merge_initial(topics: Mapping[str, Topic], previous: Plan | None) -> dict[str, Topic]:

@@ -47,6 +47,7 @@ class Counters:
     fenced: int = 0  # producers of ours that were fenced by a newer one
     retries: int = 0  # attempts after a failure
     foreign: int = 0  # offsets of the remote partition that somebody else's records take
+    left_out: int = 0  # records that have been on the target before; one that is fetched again counts again
     lost: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LOST, 0))  # offsets, by reason
     latency_buckets: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BUCKETS) + 1))
     latency_sum: float = 0.0  # seconds
@@ -185,6 +186,7 @@ _COUNTED: Mapping[str, decode.Check[Any]] = {
     "fenced": decode.integer(),
     "retries": decode.integer(),
     "foreign": decode.integer(),
+    "left_out": decode.integer(),
     "lost": decode.counts(LOST),
     "latency_buckets": _BUCKETS,
     "latency_sum": decode.number(),
