@@ -181,7 +181,7 @@ class FlowLeader:
             remote_ids,
             renew_interval,
             TaskSettings.of(self._flow, self._log_level),
-            self._flow.active_active,
+            self._flow.group if self._flow.active_active else None,
         )
         in_force = ours and not self.control.awaits_plan
         if in_force and previous is not None and replace(previous, generation=plan.generation) == plan:

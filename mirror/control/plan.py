@@ -59,6 +59,7 @@ class Plan:
     task_settings: TaskSettings | None = None  # None in a plan of an older mirror
     active_active: bool = False  # the mark: records get a header that keeps them from coming back
     unmarked: Mapping[str, str] = field(default_factory=dict)
+    group: str = ""  # of the positions; only with the mark, for the flow back
 
     def encode(self) -> bytes:
         """The record value, compact JSON: a plan of 10,000 partitions has about 50 kB."""
@@ -74,10 +75,15 @@ class Plan:
                 "clusters": self.clusters,
                 "origins": self.origins,
                 **({"task_settings": self.task_settings.as_json()} if self.task_settings else {}),
-                **({"active_active": True, "unmarked": self.unmarked} if self.active_active else {}),
+                **self._mark(),
             },
             separators=(",", ":"),
         ).encode()
+
+    def _mark(self) -> dict[str, Any]:
+        if not self.active_active:
+            return {}
+        return {"active_active": True, "unmarked": self.unmarked, "group": self.group}
 
     @staticmethod
     def decode(value: bytes) -> Plan:
@@ -145,6 +151,7 @@ _ADDED_LATER: Mapping[str, decode.Check[Any]] = {
     "task_settings": TaskSettings.decoded,
     "active_active": decode.flag,
     "unmarked": decode.keyed(decode.topic_name, decode.name),
+    "group": decode.text,
 }
 
 
@@ -165,11 +172,12 @@ def next_plan(
     remote_ids: Mapping[str, str],
     renew_interval: float,
     task_settings: TaskSettings,
-    active_active: bool,
+    marked: str | None = None,
 ) -> Plan:
     """The plan that follows `previous`: `topics` in so many slices, by this leader.
 
     `weight` has the bytes per second of partitions where known, `remote_ids` the ids of the target's topics by name.
+    `marked` is the group of the positions of a flow with the mark; None: it has no mark.
     """
     partitions = [Partition(name, number) for name, topic in topics.items() for number in range(topic.partitions)]
     return Plan(
@@ -182,8 +190,9 @@ def next_plan(
         clusters=lineage.clusters,
         origins=lineage.origins,
         task_settings=task_settings,
-        active_active=active_active,
-        unmarked=unmarked(previous, remote_ids) if active_active else {},
+        active_active=marked is not None,
+        unmarked={} if marked is None else unmarked(previous, remote_ids),
+        group=marked or "",
     )
 
 
