@@ -9,7 +9,7 @@ from zlib import crc32
 
 from crc32c import crc32c
 
-from mirror.batches import varints
+from mirror import varints
 from mirror.errors import Malformed
 
 # First offset, length, leader epoch, format; at the same places in every format.
@@ -19,7 +19,7 @@ _REST = struct.Struct(">IhiqqqhiI")
 _LENGTH_FROM = 12  # the length counts the bytes from here on
 _OLD = struct.Struct(">Ib")  # CRC and format of the old formats
 _OLD_CRC_FROM = 16
-_CRC_FROM = 21  # the CRC covers the bytes from here (the attributes) on
+CRC_FROM = 21  # the CRC covers the bytes from here (the attributes) on
 HEADER = _START.size + _REST.size  # bytes
 
 FORMAT = 2
@@ -80,7 +80,7 @@ def walk(data: memoryview) -> list[RecordBatch]:
 
 def _batch(data: memoryview, first: int) -> RecordBatch:
     crc, attributes, delta, base, most, producer, _, _, records = _REST.unpack_from(data, _START.size)
-    if crc32c(data[_CRC_FROM:]) != crc:
+    if crc32c(data[CRC_FROM:]) != crc:
         raise Malformed(f"the batch at offset {first} has a wrong checksum")
     last = first + delta
     # A batch keeps its last offset when compaction removes records, even if it removes all of them.

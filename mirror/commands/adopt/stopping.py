@@ -40,15 +40,15 @@ def await_no_workers(target: ClusterAdmin, group: str, quiet: float, say: Say) -
         time.sleep(LOOK_INTERVAL)
 
 
-def task_ids(flow: Flow, group: str, connector: str, tasks: int | None, topic: str) -> list[str]:
+def task_ids(flow: Flow, group: str, connector: str, tasks: int | None) -> list[str]:
     """The transactional ids of MirrorMaker's tasks: `<group.id>-<connector>-<task>` (Worker.taskTransactionalId).
 
-    They are those that the target lists, and the first `tasks`. `topic` is any topic on the target. There are none if
-    MirrorMaker has run without exactly-once. Raises MirrorError if the target lists none to us and `tasks` is None.
+    They are those that the target lists, and the first `tasks`. There are none if MirrorMaker has run
+    without exactly-once. Raises MirrorError if the target lists none to us and `tasks` is None.
     """
     numbered = {f"{group}-{connector}-{number}" for number in range(tasks or 0)}
     try:
-        listed = transactional_ids(flow.target.properties, topic)
+        listed = transactional_ids(flow.target.properties)
     except WireError as error:
         if tasks is None:
             why = "" if isinstance(error, Unsupported) else "the request failed: "

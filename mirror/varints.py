@@ -5,6 +5,7 @@ from __future__ import annotations
 from mirror.errors import Malformed
 
 _BITS = 64  # most bits of a number in a record
+_UNSIGNED = 35  # bits of the bytes in which a number of 32 bits fits
 
 
 def read(data: bytes | memoryview, at: int) -> tuple[int, int]:
@@ -18,6 +19,19 @@ def read(data: bytes | memoryview, at: int) -> tuple[int, int]:
             return (value >> 1) ^ -(value & 1), at
         shift += 7
     raise Malformed("a number in a record has no end")
+
+
+def read_unsigned(data: bytes | memoryview, at: int) -> tuple[int, int]:
+    """Decode the number of 32 bits at `at`, without zigzag. Returns it and the place after it. Raises Malformed."""
+    value = shift = 0
+    while shift < _UNSIGNED and at < len(data):
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    raise Malformed("a number in the answer has no end")
 
 
 def write(number: int) -> bytes:

@@ -1,0 +1,99 @@
+"""The request that writes record batches."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mirror.wire.access import Address
+from mirror.wire.cursor import Cursor
+from mirror.wire.fetch import TopicKey, read_endpoint, read_leader
+from mirror.wire.metadata import Leader
+from mirror.wire.requests import Api, Request
+from mirror.wire.writer import Writer
+
+# From version 12 on it adds the partition to the transaction (KIP-890), from version 13 on topics have ids.
+PRODUCE = Api("Produce", 0, 12, 13, flexible=9)
+_IDS = 13
+ALL, LEADER = -1, 1  # acks
+TIMEOUT = 8.0  # seconds for the other replicas; less than a connection waits for an answer
+
+_PARTITION = struct.Struct(">ihqqq")
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """An answer for one partition: an error code, and the offset of the batch's first record."""
+
+    topic: str | bytes  # a name or an id, as the version has it
+    partition: int
+    error: int
+    base: int
+    message: str
+    leader: Leader | None  # if the broker knows a newer one (KIP-951)
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceAnswer:
+    """An answer to Produce: partitions, and addresses of brokers that are named in it."""
+
+    partitions: Sequence[Produced]
+    addresses: Mapping[int, Address]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One stamped record batch and its partition. A request may have only one batch for a partition."""
+
+    topic: TopicKey
+    partition: int
+    data: memoryview
+
+
+def produce(name: str | None, batches: Sequence[Batch], acks: int, api: Api = PRODUCE) -> Request[ProduceAnswer]:
+    """Write batches, in the transaction of the transactional id `name` if there is one."""
+
+    def write(writer: Writer) -> None:
+        writer.string(name).pack("hi", acks, int(TIMEOUT * 1000)).array(batches, _write_batch).tags()
+
+    return Request(api, write, _answer)
+
+
+def _write_batch(writer: Writer, batch: Batch) -> None:
+    if writer.version >= _IDS:
+        writer.raw(batch.topic.id)
+    else:
+        writer.string(batch.topic.name)
+    writer.array((batch,), _write_data).tags()
+
+
+def _write_data(writer: Writer, batch: Batch) -> None:
+    writer.pack("i", batch.partition).records(batch.data).tags()
+
+
+def _answer(answer: Cursor) -> ProduceAnswer:
+    partitions = [each for some in answer.array(_topic, 3) for each in some]
+    answer.throttle()
+    tags = answer.tags()
+    return ProduceAnswer(partitions, dict(tags[0].array(read_endpoint, 11)) if 0 in tags else {})
+
+
+def _topic(answer: Cursor) -> list[Produced]:
+    key = answer.uuid() if answer.version >= _IDS else answer.string()
+    partitions = answer.array(lambda each: _partition(each, key), 33)
+    answer.tags()
+    return partitions
+
+
+def _partition(answer: Cursor, topic: str | bytes) -> Produced:
+    number, error, base, _, _ = answer.unpack(_PARTITION)  # and append time, log start
+    answer.array(_refused_record, 6)
+    message = answer.string()
+    tags = answer.tags()
+    return Produced(topic, number, error, base, message, read_leader(tags[0]) if 0 in tags else None)
+
+
+def _refused_record(answer: Cursor) -> None:
+    answer.int32(), answer.string()
+    answer.tags()
