@@ -6,28 +6,27 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from mirror.errors import Malformed, Unanswered, Unavailable, WireError
 from mirror.wire.access import Access, Address
 from mirror.wire.greeting import API_VERSIONS, Abilities, api_versions
+from mirror.wire.incoming import Incoming
 from mirror.wire.login import authenticate
-from mirror.wire.requests import RECORDS_MAX, Api, Request
+from mirror.wire.requests import Api, Request
 from mirror.wire.stream import Stream, failed
 from mirror.wire.writer import Writer
 
 T = TypeVar("T")
 
 TIMEOUT = 10.0  # seconds to connect, and for each answer
-PIECE = 2**18  # bytes of an answer that, when they come, give the rest another TIMEOUT; a slow link can do that
 THROTTLE_MAX = 60.0  # seconds; brokers throttle for a few
+STILL = 1.0  # seconds by which a timer is late when the loop, or the machine, stood still
 LOGIN_MAX = 30.0  # seconds for a login, with the token that may have to be fetched
 RENEWED_AFTER = 0.85  # of the time for which a login lasts (KIP-368), as Java's client does it
 READS = 64  # most reads, of 16 KiB with TLS, before others have their turn
-SCRATCH = 2**16  # bytes
 
 _INT = struct.Struct(">i")
-_BEGIN = 2 * _INT.size  # bytes of an answer: size and correlation id
 _HEADER = struct.Struct(">ihhih")
 
 
@@ -86,15 +85,12 @@ class Connection:
         self._login_until = float("inf")
         self._logging_in: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._scratch = bytearray(SCRATCH)
-        self._have = 0  # bytes in it
-        self._body: memoryview | None = None  # a large answer, of which the first `_have` bytes have come
-        self._mark = 0  # bytes of it that have earned it more time
+        self._incoming = Incoming(self.name, stream, self._expected, self._answered, self._extend)
         stream.on_readable, stream.on_writable = self._readable, self._flush
         stream.start()
 
     @classmethod
-    async def open(cls, address: Address, access: Access) -> Connection:
+    async def open(cls, address: Address, access: Access) -> Self:
         """Connect and log in. Raises WireError."""
         name = f"{address[0]}:{address[1]}"
         with failed(name, "can't be reached"):
@@ -133,7 +129,6 @@ class Connection:
         self._sent.clear()
         self._held.clear()
         self._out.clear()
-        self._body = None
         if sent and isinstance(reason, Malformed):
             sent.pop(0).fail(reason)  # it is the answer to this one that can't be read
         for each in sent:
@@ -233,10 +228,8 @@ class Connection:
         """Close the connection if an answer is overdue, else look again when the next one would be."""
         self._timer = None
         now = self._loop.time()
-        late = now - due
-        if late > 1:  # the loop stood still, and has not listened: what came meanwhile is read first
-            for each in self._sent:
-                each.deadline += late
+        if now - due > STILL:
+            self._extend()
         if self._sent:
             due = min(each.deadline for each in self._sent)
             if now >= due:
@@ -260,7 +253,7 @@ class Connection:
 
     def _read(self) -> None:
         for _ in range(READS):
-            if self._closed or not self._read_some() or not self._stream.holds_more():
+            if not self._incoming.read() or self._closed or not self._stream.holds_more():
                 break
         else:
             self._loop.call_soon(self._again)
@@ -271,64 +264,22 @@ class Connection:
         if not self._closed:
             self._readable()
 
-    def _read_some(self) -> bool:
-        """Read what is there. An answer with records is read into a buffer of its own, so that nothing is copied."""
-        if self._body is not None:
-            return self._read_body(self._body)
-        alone = self._sent and self._sent[0].request.api.has_records and self._have < _INT.size
-        end = _INT.size if alone else SCRATCH
-        count = self._stream.read_into(memoryview(self._scratch)[self._have : end])
-        self._have += count
-        at = 0
-        while self._have - at >= _INT.size and self._body is None and not self._closed:
-            size = self._size(at)
-            at += _INT.size
-            if size <= self._have - at:
-                self._answered(memoryview(self._scratch[at : at + size]))
-                at += size
-            elif size > SCRATCH - _INT.size or alone:
-                body = self._body = memoryview(bytearray(size))
-                body[: self._have - at] = memoryview(self._scratch)[at : self._have]
-                self._have, self._mark, at = self._have - at, 0, 0
-                return count > 0
-            else:
-                at -= _INT.size
-                break
-        if at:
-            self._scratch[: self._have - at] = self._scratch[at : self._have]
-            self._have -= at
-        return count > 0
+    def _expected(self) -> Request[Any] | None:
+        return self._sent[0].request if self._sent else None
 
-    def _size(self, at: int) -> int:
-        (size,) = _INT.unpack_from(self._scratch, at)
-        most = self._sent[0].request.answer_max if self._sent else RECORDS_MAX
-        if not _INT.size <= size <= most:
-            raise Malformed(f"{self.name} answers with {size} bytes: is it a Kafka broker?")
-        return int(size)
-
-    def _read_body(self, body: memoryview) -> bool:
-        count = self._stream.read_into(body[self._have :])
-        self._have += count
-        if self._have == len(body):
-            self._body, self._have = None, 0
-            self._answered(body)
-        elif self._have - self._mark >= PIECE and self._sent:
-            self._mark = self._have
-            late = self._loop.time() + TIMEOUT
-            for each in self._sent:
-                each.deadline = max(each.deadline, late)
-        return count > 0
+    def _extend(self) -> None:
+        """Give answers more time: one keeps coming, or we have not listened."""
+        late = self._loop.time() + TIMEOUT
+        for each in self._sent:
+            each.deadline = max(each.deadline, late)
 
     def _answered(self, frame: memoryview) -> None:
         (correlation,) = _INT.unpack_from(frame)
         if not self._sent or correlation != self._sent[0].correlation:
             raise Malformed(f"{self.name} answers a request that was not sent")
-        sent = self._sent.popleft()
-        try:
-            found, throttled = sent.request.decode(sent.version, frame[_INT.size :])
-        except WireError as error:
-            sent.fail(error)
-            raise
+        sent = self._sent[0]
+        found, throttled = sent.request.decode(sent.version, frame[_INT.size :])
+        self._sent.popleft()
         if not sent.future.done():
             sent.future.set_result(found)
         if throttled > 0:

@@ -9,7 +9,10 @@ from typing import Any, TypeVar
 from mirror import varints
 from mirror.errors import Malformed
 
+K = TypeVar("K")
 T = TypeVar("T")
+
+bytes_ = bytes  # the class has a method of that name
 
 _INT8, _INT16, _INT32, _INT64 = (struct.Struct(f">{code}") for code in "bhiq")
 _UUID = 16  # bytes
@@ -76,6 +79,14 @@ class Cursor:
             raise Malformed(f"the answer ends before its {count} items")
         return [item(self) for _ in range(count)]
 
+    def by_topic(self, item: Callable[[Cursor], T], least: int) -> list[tuple[str, T]]:
+        """Read partitions that are grouped by topic, each with the topic's name."""
+        return self._by_topic(Cursor.string, item, least)
+
+    def by_topic_id(self, item: Callable[[Cursor], T], least: int) -> list[tuple[bytes_, T]]:
+        """Read partitions that are grouped by topic, each with the topic's id."""
+        return self._by_topic(Cursor.uuid, item, least)
+
     def tags(self) -> Mapping[int, Cursor]:
         """Read the tagged fields, by their tags. A version that is not flexible has none."""
         if not self._flexible:
@@ -95,6 +106,15 @@ class Cursor:
         """Check that the whole answer has been read."""
         if self._at != len(self._data):
             raise Malformed(f"the answer has {len(self._data) - self._at} bytes too many")
+
+    def _by_topic(self, key: Callable[[Cursor], K], item: Callable[[Cursor], T], least: int) -> list[tuple[K, T]]:
+        def topic(answer: Cursor) -> list[tuple[K, T]]:
+            named = key(answer)
+            found = [(named, each) for each in answer.array(item, least)]
+            answer.tags()
+            return found
+
+        return [each for some in self.array(topic, 3) for each in some]
 
     def _length(self, kind: struct.Struct) -> int:
         return max(0, self._unsigned() - 1 if self._flexible else self._number(kind))

@@ -61,9 +61,8 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """An answer for one partition. `topic` is a name or an id, as the version has it."""
+    """An answer for one partition."""
 
-    topic: str | bytes
     partition: int
     error: int
     high_watermark: int
@@ -78,11 +77,14 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class FetchAnswer:
-    """An answer to Fetch: an error code or partitions, and addresses of brokers that are named in it."""
+    """An answer to Fetch: an error code or partitions, and addresses of brokers that are named in it.
+
+    Each partition has its topic's name or id, as the version has it.
+    """
 
     error: int
     session: int
-    partitions: Sequence[Fetched]
+    partitions: Sequence[tuple[str | bytes, Fetched]]
     addresses: Mapping[int, Address]
 
 
@@ -141,7 +143,8 @@ def _write_forgotten(writer: Writer, item: tuple[TopicKey, Sequence[int]]) -> No
 def _answer(answer: Cursor) -> FetchAnswer:
     answer.throttle()
     error, session = answer.unpack(_HEAD)
-    partitions = [each for some in answer.array(_topic, 4) for each in some]
+    read = answer.by_topic_id if answer.version >= _IDS else answer.by_topic
+    partitions = read(_partition, 37)
     tags = answer.tags()
     addresses = dict(tags[0].array(read_endpoint, 11)) if 0 in tags and answer.version >= _ADDRESSES else {}
     return FetchAnswer(error, session, partitions, addresses)
@@ -156,25 +159,14 @@ def read_endpoint(answer: Cursor) -> tuple[int, Address]:
     return node, address
 
 
-def _topic(answer: Cursor) -> list[Fetched]:
-    key = answer.uuid() if answer.version >= _IDS else answer.string()
-    partitions = answer.array(lambda each: _partition(each, key), 40)
-    answer.tags()
-    return partitions
-
-
-def _partition(answer: Cursor, topic: str | bytes) -> Fetched:
+def _partition(answer: Cursor) -> Fetched:
     number, error, high_watermark, stable, start = answer.unpack(_PARTITION)
     aborted = answer.array(_aborted, _ABORTED.size)
-    preferred = answer.int32()
-    records = answer.bytes()
+    preferred, records = answer.int32(), answer.bytes()
     tags = answer.tags()
-    diverging = leader = None
-    if _DIVERGING in tags:
-        diverging = tags[_DIVERGING].int32(), tags[_DIVERGING].int64()
-    if _LEADER in tags:
-        leader = read_leader(tags[_LEADER])
-    return Fetched(topic, number, error, high_watermark, stable, start, aborted, records, diverging, leader, preferred)
+    diverging = (tags[_DIVERGING].int32(), tags[_DIVERGING].int64()) if _DIVERGING in tags else None
+    leader = read_leader(tags[_LEADER]) if _LEADER in tags else None
+    return Fetched(number, error, high_watermark, stable, start, aborted, records, diverging, leader, preferred)
 
 
 def _aborted(answer: Cursor) -> tuple[int, int]:

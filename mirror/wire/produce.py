@@ -26,7 +26,6 @@ _PARTITION = struct.Struct(">ihqqq")
 class Produced:
     """An answer for one partition: an error code, and the offset of the batch's first record."""
 
-    topic: str | bytes  # a name or an id, as the version has it
     partition: int
     error: int
     base: int
@@ -36,9 +35,12 @@ class Produced:
 
 @dataclass(frozen=True, slots=True)
 class ProduceAnswer:
-    """An answer to Produce: partitions, and addresses of brokers that are named in it."""
+    """An answer to Produce: partitions, and addresses of brokers that are named in it.
 
-    partitions: Sequence[Produced]
+    Each partition has its topic's name or id, as the version has it.
+    """
+
+    partitions: Sequence[tuple[str | bytes, Produced]]
     addresses: Mapping[int, Address]
 
 
@@ -73,25 +75,19 @@ def _write_data(writer: Writer, batch: Batch) -> None:
 
 
 def _answer(answer: Cursor) -> ProduceAnswer:
-    partitions = [each for some in answer.array(_topic, 3) for each in some]
+    read = answer.by_topic_id if answer.version >= _IDS else answer.by_topic
+    partitions = read(_partition, 33)
     answer.throttle()
     tags = answer.tags()
     return ProduceAnswer(partitions, dict(tags[0].array(read_endpoint, 11)) if 0 in tags else {})
 
 
-def _topic(answer: Cursor) -> list[Produced]:
-    key = answer.uuid() if answer.version >= _IDS else answer.string()
-    partitions = answer.array(lambda each: _partition(each, key), 33)
-    answer.tags()
-    return partitions
-
-
-def _partition(answer: Cursor, topic: str | bytes) -> Produced:
+def _partition(answer: Cursor) -> Produced:
     number, error, base, _, _ = answer.unpack(_PARTITION)  # and append time, log start
     answer.array(_refused_record, 6)
     message = answer.string()
     tags = answer.tags()
-    return Produced(topic, number, error, base, message, read_leader(tags[0]) if 0 in tags else None)
+    return Produced(number, error, base, message, read_leader(tags[0]) if 0 in tags else None)
 
 
 def _refused_record(answer: Cursor) -> None:

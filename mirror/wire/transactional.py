@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ END_TXN = Api("EndTxn", 26, 5, 5, flexible=3)
 OFFSET_COMMIT = Api("OffsetCommit", 8, 8, 9, flexible=8)
 OFFSET_FETCH = Api("OffsetFetch", 9, 8, 9, flexible=6)
 _NEXT_EPOCH = 5  # the first version of EndTxn that gives it
+_OFFSET = struct.Struct(">iqi")
 _MEMBER = 9  # the first version of OffsetFetch that names a member
 
 Where = tuple[str, int]  # topic, partition
@@ -116,17 +118,9 @@ def _write_partition(writer: Writer, item: tuple[int, Offset]) -> None:
 
 def _committed(answer: Cursor) -> Mapping[Where, int]:
     answer.throttle()
-    found = {
-        (topic, partition): error for topic, some in answer.array(_committed_topic, 3) for partition, error in some
-    }
+    found = answer.by_topic(_committed_partition, 6)
     answer.tags()
-    return found
-
-
-def _committed_topic(answer: Cursor) -> tuple[str, list[tuple[int, int]]]:
-    topic, found = answer.string(), answer.array(_committed_partition, 7)
-    answer.tags()
-    return topic, found
+    return {(topic, partition): error for topic, (partition, error) in found}
 
 
 def _committed_partition(answer: Cursor) -> tuple[int, int]:
@@ -172,25 +166,14 @@ def _offsets(answer: Cursor) -> Offsets:
 
 def _group(answer: Cursor) -> Offsets:
     answer.string()
-    topics = answer.array(_offsets_of_topic, 3)
+    topics = answer.by_topic(_offset, 20)
     error = answer.int16()
     answer.tags()
-    return Offsets(error, {(topic, partition): found for topic, some in topics for partition, found in some})
+    return Offsets(error, {(topic, partition): (failed, found) for topic, (partition, failed, found) in topics})
 
 
-def _offsets_of_topic(answer: Cursor) -> tuple[str, list[tuple[int, tuple[int, Offset]]]]:
-    topic, found = answer.string(), answer.array(_offset, 20)
+def _offset(answer: Cursor) -> tuple[int, int, Offset]:
+    partition, offset, epoch = answer.unpack(_OFFSET)
+    metadata, error = answer.string(), answer.int16()
     answer.tags()
-    return topic, found
-
-
-def _offset(answer: Cursor) -> tuple[int, tuple[int, Offset]]:
-    partition, offset, epoch, metadata, error = (
-        answer.int32(),
-        answer.int64(),
-        answer.int32(),
-        answer.string(),
-        answer.int16(),
-    )
-    answer.tags()
-    return partition, (error, Offset(offset, metadata, epoch))
+    return partition, error, Offset(offset, metadata, epoch)

@@ -69,7 +69,7 @@ class Produced:
 
     def base_offset(self) -> int:
         """Wait for the answer: the offset of the batch's first record. Raises Refused and WireError."""
-        (found,) = self.runner.run(_wait(self.answer)).partitions
+        ((_, found),) = self.runner.run(_wait(self.answer)).partitions
         _refuse(found.error)
         return found.base
 

@@ -150,11 +150,8 @@ class _Fetches:
             raise failure(answer.error)
         topic, partition = self._where
         names = topic, self._cluster.topic_id(topic)
-        if (
-            len(answer.partitions) != 1
-            or (found := answer.partitions[0]).partition != partition
-            or found.topic not in names
-        ):
+        found = next((each for name, each in answer.partitions if name in names and each.partition == partition), None)
+        if found is None:
             raise Malformed(f"the answer to a Fetch request for {topic}-{partition} does not have that partition")
         if found.error == CODES["OFFSET_OUT_OF_RANGE"]:
             raise Removed

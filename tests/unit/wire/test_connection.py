@@ -1,0 +1,315 @@
+"""A connection: whatever a broker sends or does not send, each request ends, and none is answered that was not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import tracemalloc
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror.errors import Malformed, Unanswered, Unavailable, WireError
+from mirror.wire import connection as module
+from mirror.wire.access import access
+from mirror.wire.connection import Connection
+from mirror.wire.fetch import Limits, fetch
+from mirror.wire.greeting import Abilities
+from mirror.wire.requests import Api, Request
+from mirror.wire.stream import Stream
+from tests.harness.recorded import Answer, answers
+
+NUMBER = Api("Number", 99, 0, 0, flexible=9)
+FETCH_VERSION = 17
+RECORDED = answers()
+EVERYTHING = Abilities({each.request.api.key: (0, 99) for each in RECORDED} | {NUMBER.key: (0, 0)})
+
+
+def number() -> Request[int]:
+    """A request whose answer is an INT32."""
+    return Request(NUMBER, lambda writer: writer.pack("i", 0), lambda answer: answer.int32())
+
+
+def frame(correlation: int, body: bytes) -> bytes:
+    return struct.pack(">ii", 4 + len(body), correlation) + body
+
+
+def numbers(first: int, count: int) -> bytes:
+    """Answers to `number`: each is its correlation id."""
+    return b"".join(frame(each, struct.pack(">i", each)) for each in range(first, first + count))
+
+
+@contextlib.asynccontextmanager
+async def opened() -> AsyncIterator[tuple[Connection, socket.socket]]:
+    """A connection that has been greeted, and the broker's end of it, which does not block."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    connection = Connection(Stream(ours), ("broker", 1), access({}))
+    connection.abilities = EVERYTHING
+    try:
+        yield connection, theirs
+    finally:
+        connection.close()
+        theirs.close()
+
+
+async def received(theirs: socket.socket, count: int) -> list[bytes]:
+    """Requests as they arrive at the broker, without their sizes."""
+    loop, data = asyncio.get_running_loop(), b""
+    found: list[bytes] = []
+    while len(found) < count:
+        if len(data) >= 4 and len(data) >= 4 + (size := struct.unpack_from(">i", data)[0]):
+            found.append(data[4 : 4 + size])
+            data = data[4 + size :]
+        else:
+            data += await loop.sock_recv(theirs, 65_536)
+    return found
+
+
+async def outcomes(waiting: Sequence[asyncio.Future[Any]]) -> list[Any]:
+    """What each has got: an answer or an error. None waits for ever."""
+    async with asyncio.timeout(20):
+        return list(await asyncio.gather(*waiting, return_exceptions=True))
+
+
+def test_requests_are_sent_without_a_wait_and_answered_in_order() -> None:
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            waiting = [connection.send(number()) for _ in range(500)]
+            requests = await received(theirs, 500)
+            assert [struct.unpack_from(">hhi", each) for each in requests] == [(99, 0, n) for n in range(1, 501)]
+            assert connection.pending == 500
+            await asyncio.get_running_loop().sock_sendall(theirs, numbers(1, 500))
+            assert await outcomes(waiting) == list(range(1, 501))
+            assert connection.pending == 0 and not connection.closed
+
+    asyncio.run(run())
+
+
+def test_an_answer_for_which_nobody_waits_any_more_is_dropped() -> None:
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            first, second = connection.send(number()), connection.send(number())
+            first.cancel()
+            await asyncio.get_running_loop().sock_sendall(theirs, numbers(1, 2))
+            assert await second == 2
+
+    asyncio.run(run())
+
+
+def test_a_request_that_is_not_answered_in_time_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TIMEOUT", 0.2)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            answered, *waiting = [connection.send(number()) for _ in range(4)]
+            await asyncio.get_running_loop().sock_sendall(theirs, numbers(1, 1))
+            assert await answered == 1
+            found = await outcomes(waiting)
+            assert [type(each) for each in found] == [Unanswered] * 3
+            assert {str(each) for each in found} == {"broker:1 does not answer: timed out"}
+            with pytest.raises(Unavailable, match="timed out") as refused:
+                connection.send(number())
+            assert not isinstance(refused.value, Unanswered), "nothing was sent"
+
+    asyncio.run(run())
+
+
+def test_a_request_may_wait_for_longer_if_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TIMEOUT", 0.1)
+    patient = Request(NUMBER, lambda writer: writer.pack("i", 0), lambda answer: answer.int32(), wait=0.4)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            waiting = connection.send(patient)
+            await asyncio.sleep(0.25)
+            await asyncio.get_running_loop().sock_sendall(theirs, numbers(1, 1))
+            assert await waiting == 1
+
+    asyncio.run(run())
+
+
+def test_a_loop_that_stood_still_listens_before_it_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a suspend: the answer is there, and only the clock has gone on."""
+    monkeypatch.setattr(module, "TIMEOUT", 0.2)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            waiting = connection.send(number())
+            await received(theirs, 1)
+            await asyncio.sleep(0)
+            blocked = asyncio.get_running_loop().time() + 1.5
+            while asyncio.get_running_loop().time() < blocked:
+                pass
+            asyncio.get_running_loop().call_later(0.1, theirs.send, numbers(1, 1))
+            assert await waiting == 1
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("sent", "error", "reason"),
+    [
+        (struct.pack(">i", 2**31 - 1), Malformed, "answers with 2147483647 bytes"),
+        (struct.pack(">i", -1), Malformed, "answers with -1 bytes"),
+        (struct.pack(">i", 3), Malformed, "answers with 3 bytes"),
+        (numbers(2, 1), Malformed, "a request that was not sent"),
+        (frame(1, b"abc"), Malformed, "cut off"),
+        (frame(1, b"12345"), Malformed, "1 bytes too many"),
+        (numbers(1, 1)[:-1], Unanswered, "the connection was closed"),
+        (b"", Unanswered, "the connection was closed"),
+    ],
+)
+def test_what_is_no_answer(sent: bytes, error: type[WireError], reason: str) -> None:
+    """The request that it seemed to answer says so. For those behind it nobody knows."""
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            waiting = [connection.send(number()) for _ in range(3)]
+            await received(theirs, 3)
+            theirs.send(sent)
+            theirs.shutdown(socket.SHUT_WR)
+            first, *others = await outcomes(waiting)
+            assert type(first) is error and reason in str(first)
+            assert [type(each) for each in others] == [Unanswered] * 2
+            assert connection.closed
+
+    asyncio.run(run())
+
+
+def test_an_answer_that_nobody_asked_for() -> None:
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            theirs.send(numbers(1, 1))
+            async with asyncio.timeout(20):
+                while not connection.closed:
+                    await asyncio.sleep(0)
+            assert "a request that was not sent" in str(connection.closed)
+
+    asyncio.run(run())
+
+
+def test_a_throttled_connection_is_quiet() -> None:
+    """What comes meanwhile is sent later, in its order (KIP-219)."""
+
+    def read(answer: Any) -> int:
+        answer.throttle()
+        return int(answer.throttled)
+
+    request = Request(NUMBER, lambda writer: writer.pack("i", 0), read)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            loop = asyncio.get_running_loop()
+            first = connection.send(request)
+            await received(theirs, 1)
+            theirs.send(frame(1, struct.pack(">i", 300)))
+            assert await first == 300
+            begun = loop.time()
+            waiting = [connection.send(request) for _ in range(2)]
+            requests = await received(theirs, 2)
+            assert loop.time() - begun > 0.25 and [struct.unpack_from(">i", each, 4)[0] for each in requests] == [2, 3]
+            theirs.send(frame(2, struct.pack(">i", 0)) + frame(3, struct.pack(">i", 0)))
+            assert await outcomes(waiting) == [0, 0]
+
+    asyncio.run(run())
+
+
+def test_records_are_read_into_the_memory_that_they_stay_in() -> None:
+    """An answer of 32 MiB needs 32 MiB, and what is decoded is a part of them."""
+    size = 32 * 2**20
+    head = struct.pack(">iihi", 0, 0, 0, 0)[:10]
+    partition = struct.pack(">ihqqq", 0, 0, 9, 9, 0) + b"\1" + struct.pack(">i", -1)
+    length = bytes([(size + 1) & 0x7F | 0x80, (size + 1) >> 7 & 0x7F | 0x80, (size + 1) >> 14 & 0x7F | 0x80])
+    before = b"\0" + head + b"\2" + bytes(16) + b"\2" + partition + length + bytes([(size + 1) >> 21])
+    after = b"\0\0\0"
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            loop = asyncio.get_running_loop()
+            waiting = connection.send(fetch({}, Limits(0, 1)))
+            requests = await received(theirs, 1)
+            assert struct.unpack_from(">hh", requests[0]) == (1, FETCH_VERSION)
+            records, rest = memoryview(bytes(size)), struct.pack(">ii", 4 + len(before) + size + len(after), 1)
+            tracemalloc.start()
+            try:
+                for part in (rest, before, records, after):
+                    await loop.sock_sendall(theirs, part)
+                ((_, found),) = (await waiting).partitions
+                peak = tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+            assert len(found.records) == size and not found.records.readonly
+            assert peak < size + 2**20
+
+    asyncio.run(run())
+
+
+@given(st.sampled_from(RECORDED), st.data())
+def test_a_damaged_answer_is_another_or_is_refused(answer: Answer, data: st.DataObject) -> None:
+    """Bytes are flipped, cut off or put in; no length makes it read or reserve more than there is."""
+    place = data.draw(st.integers(0, len(answer.data)))
+    nonsense = data.draw(st.binary(max_size=8))
+    kept = data.draw(st.sampled_from([0, len(nonsense), 2**30]))
+    damaged = answer.data[:place] + nonsense + answer.data[place + kept :]
+    with contextlib.suppress(WireError):
+        answer.request.decode(answer.version, memoryview(bytearray(damaged)))
+
+
+def test_recorded_answers_are_whole() -> None:
+    for answer in RECORDED:
+        answer.request.decode(answer.version, memoryview(answer.data))
+        with pytest.raises(Malformed):
+            answer.request.decode(answer.version, memoryview(answer.data + b"\0"))
+        for cut in range(len(answer.data)):
+            with pytest.raises(Malformed):
+                answer.request.decode(answer.version, memoryview(answer.data[:cut]))
+
+
+@given(st.data())
+def test_a_damaged_stream_acknowledges_nothing_that_was_not_answered(data: st.DataObject) -> None:
+    """The answers before the damage count. After it, nothing counts, and nobody waits for ever."""
+    count = data.draw(st.integers(1, 12))
+    chosen = [data.draw(st.sampled_from(RECORDED)) for _ in range(count)]
+    stream, ends = b"", []
+    for correlation, answer in enumerate(chosen, 1):
+        stream += frame(correlation, answer.data)
+        ends.append(len(stream))
+    place = data.draw(st.integers(0, len(stream) - 1))
+    header = data.draw(st.booleans())  # damage where an answer begins: its size, its correlation id
+    if header:
+        place = data.draw(st.sampled_from([0, *ends[:-1]])) + data.draw(st.integers(0, 7))
+    how = data.draw(st.sampled_from(["cut", "flip", "insert", "drop"]))
+    middle = {
+        "cut": b"",
+        "flip": bytes([stream[place] ^ data.draw(st.integers(1, 255))]),
+        "insert": b"\xff",
+        "drop": b"",
+    }
+    after = b"" if how == "cut" else stream[place + (how != "insert") :]
+    intact = sum(end <= place for end in ends)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            waiting = []
+            for answer in chosen:
+                connection.abilities = Abilities({answer.request.api.key: (0, answer.version)})
+                waiting.append(connection.send(answer.request))
+            await received(theirs, count)
+            theirs.send(stream[:place] + middle[how] + after)
+            theirs.shutdown(socket.SHUT_WR)
+            found = await outcomes(waiting)
+            assert not any(isinstance(each, BaseException) for each in found[:intact])
+            errors = [isinstance(each, WireError) for each in found[intact:]]
+            assert not any(isinstance(each, BaseException) and not isinstance(each, WireError) for each in found)
+            assert errors == sorted(errors), "after the first error, nothing is answered"
+            if how in ("cut", "drop", "insert") or header:
+                assert errors and errors[-1]
+
+    asyncio.run(run())
