@@ -86,6 +86,7 @@ class Pool:
         self._backoff = Backoff(most=RECONNECT_MAX)
         self._not_before = 0.0
         self._failure: WireError | None = None
+        self._probing = False  # is a connection tried, after a failure?
 
     @property
     def failing(self) -> bool:
@@ -99,9 +100,11 @@ class Pool:
         return self._lanes[name]
 
     def permit(self) -> None:
-        """Raise the last failure again while it is too early for another attempt to connect."""
-        if self._failure and asyncio.get_running_loop().time() < self._not_before:
-            raise self._failure
+        """Raise the last failure again while it is too early for another attempt, or while one is under way."""
+        if self._failure:
+            if self._probing or asyncio.get_running_loop().time() < self._not_before:
+                raise self._failure
+            self._probing = True
 
     async def open(self) -> Connection:
         """Open a connection. Raises WireError."""
@@ -110,6 +113,8 @@ class Pool:
         except WireError as error:
             self.failed(error)
             raise
+        finally:
+            self._probing = False
         self._failure = None
         return found
 
