@@ -37,6 +37,7 @@ class Cluster:
         self._brokers: dict[int, Address] = {}
         self._topics: dict[str, Topic] = {}
         self._leaders: dict[tuple[str, int], Leader] = {}
+        self._doubted: set[tuple[str, int]] = set()  # their leaders may be outdated, but not their epochs
         self._coordinators: dict[tuple[int, str], int] = {}
         self._described: Gathered[str, Topic] = Gathered(self._describe)
         self._found: dict[int, Gathered[str, Coordinator]] = {
@@ -78,23 +79,30 @@ class Cluster:
 
     async def leader(self, topic: str, partition: int) -> Leader:
         """The leader as far as is known, or as it is now. Raises Unavailable while there is none."""
-        known = self._leaders.get((topic, partition))
-        if known and known.node in self._brokers:
-            return known
-        found = (await self.topic(topic)).leaders.get(partition)
-        if found is None:
-            raise failure(CODES["UNKNOWN_TOPIC_OR_PARTITION"], f"Metadata of {topic}-{partition}")
-        if found.node in self._brokers and found.error in (0, _REPLICA_NOT_AVAILABLE):
-            return found
-        raise failure(found.error or CODES["LEADER_NOT_AVAILABLE"], f"Metadata of {topic}-{partition}")
+        where = topic, partition
+        if where not in self._leaders or where in self._doubted:
+            found = (await self.topic(topic)).leaders.get(partition)
+            if found is None:
+                raise failure(CODES["UNKNOWN_TOPIC_OR_PARTITION"], f"Metadata of {topic}-{partition}")
+            if found.error not in (0, _REPLICA_NOT_AVAILABLE):
+                raise failure(found.error, f"Metadata of {topic}-{partition}")
+        known = self._leaders.get(where)
+        if known is None or where in self._doubted or known.node not in self._brokers:
+            raise failure(CODES["LEADER_NOT_AVAILABLE"], f"Metadata of {topic}-{partition}")
+        return known
 
     def topic_id(self, topic: str) -> bytes:
         """The id that the topic had when it was last described."""
         return self._topics[topic].id if topic in self._topics else described.NO_ID
 
+    def known_epoch(self, topic: str, partition: int) -> int:
+        """The epoch of the leader that is known; -1 if none is."""
+        known = self._leaders.get((topic, partition))
+        return known.epoch if known else -1
+
     def forget_leader(self, topic: str, partition: int) -> None:
         """Ask for the leader again when it is needed next."""
-        self._leaders.pop((topic, partition), None)
+        self._doubted.add((topic, partition))
 
     def hint(self, topic: str, partition: int, leader: Leader, address: Address | None) -> None:
         """Take a leader that a broker has named in its answer (KIP-951), if it is newer than what we know."""
@@ -104,6 +112,7 @@ class Cluster:
         if address:
             self._brokers[leader.node] = address
         self._leaders[topic, partition] = leader
+        self._doubted.discard((topic, partition))
 
     async def coordinator(self, kind: int, name: str) -> int:
         """The node that coordinates a name, as far as is known, or as it is now."""
@@ -160,8 +169,9 @@ class Cluster:
         same = before is not None and before.id == topic.id
         for partition, leader in topic.leaders.items():
             known = self._leaders.get((name, partition)) if same else None
-            if leader.node >= 0 and not (known and known.epoch > leader.epoch):  # a broker that lags behind
+            if leader.node >= 0 and not (known and known.epoch > leader.epoch):  # else that broker lags behind
                 self._leaders[name, partition] = leader
+                self._doubted.discard((name, partition))
 
     def _finder(self, kind: int) -> Callable[[Set[str]], Awaitable[Mapping[str, Coordinator]]]:
         async def find(names: Set[str]) -> Mapping[str, Coordinator]:

@@ -21,17 +21,10 @@ from mirror.wire.connection import Connection
 from mirror.wire.fetch import Limits, Session, TopicKey, Wanted, fetch
 from mirror.wire.greeting import api_versions
 from mirror.wire.metadata import GROUP, TRANSACTION, find_coordinators, metadata
+from mirror.wire.offsets import Offset, list_offsets, offset_commit, offset_fetch
 from mirror.wire.produce import ALL, Batch, produce
 from mirror.wire.requests import Request
-from mirror.wire.transactional import (
-    Identity,
-    Offset,
-    end_txn,
-    init_producer_id,
-    offset_commit,
-    offset_fetch,
-    txn_offset_commit,
-)
+from mirror.wire.transactional import Identity, end_txn, init_producer_id, txn_offset_commit
 from mirror.wire.transactions import list_transactions
 from tests.harness import batches, topics
 from tests.harness.waiting import INTERVAL, until
@@ -56,6 +49,7 @@ REQUESTS: Mapping[str, Request[Any]] = {
         txn_offset_commit(BY, "", {}),
         offset_commit("", {}),
         offset_fetch("", []),
+        list_offsets(TOPIC, 0, 0, True),
         list_transactions(),
     )
 }
@@ -112,6 +106,7 @@ async def _record(bootstrap: str) -> list[dict[str, Any]]:
         await connection.ask(fetch({topic: [Wanted(0, number * 4, 2**20, 0)]}, LIMITS, Session(0, 0)))
     await connection.ask(fetch({TopicKey("x", NONE): [Wanted(0, 0, 1)]}, LIMITS))
     await connection.ask(offset_fetch(GROUP_NAME, [WHERE, (TOPIC, 1)]))
+    await connection.ask(list_offsets(TOPIC, 0, 0, True))
     await connection.ask(list_transactions())
     connection.close()
     return list({(each["name"], each["data"]): each for each in connection.kept}.values())

@@ -18,13 +18,13 @@ from mirror.wire.connection import Connection
 from mirror.wire.error_codes import CODES, NONE, name_of
 from mirror.wire.fetch import TopicKey
 from mirror.wire.metadata import GROUP, NO_ID, TRANSACTION, find_coordinators, metadata
+from mirror.wire.offsets import Offset
 from mirror.wire.produce import ALL, LEADER, PRODUCE, Batch, ProduceAnswer, produce
 from mirror.wire.requests import Request
 from mirror.wire.transactional import (
     END_TXN,
     TXN_OFFSET_COMMIT,
     Identity,
-    Offset,
     end_txn,
     init_producer_id,
     txn_offset_commit,
