@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Set
 from typing import Generic, TypeVar
 
+from mirror.backoff import Backoff
 from mirror.errors import Unavailable, WireError
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-INTERVAL = 0.1  # seconds between two requests; a leader that is elected is found as soon
+INTERVAL, INTERVAL_MAX = 0.02, 0.5  # seconds between two requests: the longer, the more follow each other
+QUIET = 1.0  # seconds without a request, after which the next one is the first again
 
 
 class Gathered(Generic[K, V]):
@@ -24,7 +26,8 @@ class Gathered(Generic[K, V]):
         self._ask = ask
         self._waiting: dict[K, list[asyncio.Future[V]]] = {}
         self._task: asyncio.Task[None] | None = None
-        self._asked_at = float("-inf")
+        self._backoff = Backoff(INTERVAL, INTERVAL_MAX)
+        self._not_before = self._quiet_at = 0.0
 
     async def get(self, key: K) -> V:
         """Ask for this key, together with others. Raises WireError."""
@@ -43,8 +46,11 @@ class Gathered(Generic[K, V]):
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while self._waiting:
-            await asyncio.sleep(max(0.0, self._asked_at + INTERVAL - loop.time()))
-            self._asked_at = loop.time()
+            await asyncio.sleep(max(0.0, self._not_before - loop.time()))
+            if loop.time() > self._quiet_at:
+                self._backoff.reset()
+            self._not_before = loop.time() + self._backoff.next()
+            self._quiet_at = self._not_before + QUIET
             some = self._taken()
             try:
                 found = await self._ask(some.keys())
