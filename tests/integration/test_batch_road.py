@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+import time
+from collections.abc import Callable
 
 import pytest
 
@@ -74,16 +76,28 @@ def test_nothing_of_aborted_transactions_arrives(road: Road) -> None:
     oracle.assert_positions(road.source, road.target, road.topic, road.remote, road.group)
 
 
+def some_time_after(condition: Callable[[], bool], seconds: float) -> Callable[[], bool]:
+    """So long after it came true. The next transaction's first batch waits until the markers of the last one stand."""
+    since: list[float] = []
+
+    def passed() -> bool:
+        if not since and condition():
+            since.append(time.monotonic())
+        return bool(since) and time.monotonic() >= since[0] + seconds
+
+    return passed
+
+
 def test_a_copier_that_is_stopped_anywhere_goes_on(road: Road, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of transactions, again and again: the next owner fences, loads and seeks."""
     monkeypatch.setattr(batch_copier, "TRANSACTION_MAX", 100_000)
     records = [Made(b"%d" % number, b"v" * 100) for number in range(50_000)]
     load.produce(road.source, road.topic, records, batch_size=8_000)
     road.memory = Memory(partition_answer=60_000)
-    left_open = 0
+    left_open = rounds = 0
     while left_open < 3:
-        enough = road.copied + 1_000
-        road.run(lambda enough=enough: road.copied >= enough)  # type: ignore[misc]
+        rounds += 1
+        road.run(some_time_after(lambda enough=road.copied + 500: road.copied >= enough, rounds % 10 * 0.006))  # type: ignore[misc]
         left_open += bool(oracle.hanging(road.target, road.remote))
         road.copied = oracle.count(oracle.read(road.target, road.remote))
         assert road.copied < len(records)
