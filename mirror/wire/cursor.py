@@ -98,6 +98,15 @@ class Cursor:
             raise Malformed(f"the answer ends before its {count} tagged fields")
         return {self._unsigned(): Cursor(self._take(self._unsigned()), self.version, True) for _ in range(count)}
 
+    @property
+    def left(self) -> int:
+        """How many bytes are still to be read."""
+        return len(self._data) - self._at
+
+    def back(self, count: int) -> None:
+        """Read so many bytes again."""
+        self._at -= count
+
     def rest(self) -> None:
         """Pass over everything that is left."""
         self._at = len(self._data)

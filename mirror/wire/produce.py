@@ -20,6 +20,9 @@ ALL, LEADER = -1, 1  # acks
 TIMEOUT = 8.0  # seconds for the other replicas; less than a connection waits for an answer
 
 _PARTITION = struct.Struct(">ihqqq")
+# An answer for one partition, with topic ids, if nothing is wrong; it has nothing else of variable length.
+_PLAIN = struct.Struct(">B16sBihqqqBBBBiB")
+_PLAIN_LENGTHS = (2, 2, 1, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,12 @@ def _write_data(writer: Writer, batch: Batch) -> None:
 
 
 def _answer(answer: Cursor) -> ProduceAnswer:
+    if answer.version >= _IDS and answer.left == _PLAIN.size:
+        topics, topic, partitions, number, error, base, _, _, *rest, throttled, tags = answer.unpack(_PLAIN)
+        if (topics, partitions, *rest, tags) == _PLAIN_LENGTHS:
+            answer.throttled = throttled
+            return ProduceAnswer([(topic, Produced(number, error, base, "", None))], {})
+        answer.back(_PLAIN.size)
     read = answer.by_topic_id if answer.version >= _IDS else answer.by_topic
     partitions = read(_partition, 33)
     answer.throttle()
