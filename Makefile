@@ -36,6 +36,7 @@ demo: java $(VENV)/ready ## two local clusters, and records copied between them 
 
 test: java $(VENV)/ready ## the tests; ARGS=--slow: all of them, as in CI; ARGS="-k name -x" goes to pytest
 	@$(RUN) mirror.demo.kafka_jars kafka_2.13 connect-mirror kafka-tools
+	@$(RUN) tests.harness.helm
 	@$(RUN) mirror.demo.prepare
 	@$(RUN) mirror.spark.prepare
 	@echo "unit tests (ARGS=tests/unit) take about a minute; all with ARGS=--slow, as in CI, about 50 minutes" >&2

@@ -20,19 +20,23 @@ from pydantic.fields import FieldInfo
 from mirror.commands.convert import table
 from mirror.commands.convert.setting import MEANINGS as FATES
 from mirror.config import model
+from mirror.config.live import EFFECTS
 from mirror.config.load import json_schema
 from mirror.config.located_yaml import SECRET
 from mirror.config.resolved import written
 from mirror.control.reports import LOST, TRANSACTION_OUTCOMES
+from mirror.kafka.certificates import KINDS
 from mirror.kafka.clients import SOURCE_CONSUMER, TARGET_PRODUCER
 from mirror.kafka.throttling import SIDES
 from mirror.status.acl_overview import ACL_OUTCOMES
 from mirror.status.config_overview import CONFIG_OUTCOMES
 from mirror.status.flow_status import FLOW_STATES, PARTITION_STATES
 from mirror.status.group_overview import OUTCOMES
-from mirror.web.metrics import FLOW, GROUP, PARTITION, TOPIC, Metrics
+from mirror.web.metrics import CLUSTER, FLOW, GROUP, PARTITION, TOPIC, Metrics
 
 __all__ = [
+    "CLUSTER",
+    "EFFECTS",
     "FLOW",
     "GROUP",
     "PARTITION",
@@ -58,14 +62,18 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "spark": model.SparkModel,
     "http": model.HttpModel,
     "metrics": model.MetricsModel,
+    "metrics.otlp": model.OtlpModel,
     "log": model.LogModel,
 }
-MAY_HOLD_SECRETS = ("clusters.<alias>", "spark")  # their mappings are properties of clients and of Spark
+MAY_HOLD_SECRETS = ("clusters.<alias>", "spark", "metrics.otlp")  # properties of clients and of Spark, and headers
 
 LABEL_VALUES = {
     ("mirror_flow_state", "state"): FLOW_STATES,
     ("mirror_partitions", "state"): PARTITION_STATES,
     ("mirror_throttled_partitions", "by"): SIDES,
+    ("mirror_flow_topics", "side"): SIDES,
+    ("mirror_flow_partitions", "side"): SIDES,
+    ("mirror_certificate_expiry_timestamp_seconds", "kind"): KINDS,
     ("mirror_transactions", "outcome"): TRANSACTION_OUTCOMES,
     ("mirror_lost_offsets", "reason"): LOST,
     ("mirror_group_partitions", "outcome"): OUTCOMES,
@@ -99,6 +107,8 @@ MEANINGS = {
     "not_copied": "a rule keeps the ACL from being copied: the status page and `/status` say which",
     "altered": "it differed at the last comparison, and was altered",
     "different": "it differs, and the target refuses the change: the status page and `/status` say why",
+    "ca": "of the authorities in `ssl.ca.location` or `ssl.ca.pem`, if it has at most 20 (a system's bundle has more)",
+    "certificate": "mirror's own, in `ssl.certificate.location` or `ssl.certificate.pem`, with its chain",
     "hidden": "a cluster does not let mirror read one of the two configurations",
     "remote_topic": "the remote topic was deleted with the records; 1 each",
 }
@@ -108,6 +118,7 @@ GROUPS = {
     PARTITION: "For each partition, or for each topic with `metrics: {labels: topic}`",
     TOPIC: "For each topic of a flow",
     FLOW: "For each flow",
+    CLUSTER: "For each cluster",
     (): "For the service",
 }
 SERIES = {
@@ -228,6 +239,8 @@ def _key(section: str, key: str, field: FieldInfo) -> Iterator[str]:
     extra = field.json_schema_extra
     if isinstance(extra, dict) and model.ALLOWED in extra:
         yield f"- Must be {_escaped(str(extra[model.ALLOWED]))}."
+    if key in EFFECTS[section]:
+        yield f"- A change takes effect {EFFECTS[section][key]}."
     yield "- Required." if field.is_required() else f"- Default: `{default(field)}`"
     if (section in MAY_HOLD_SECRETS and isinstance(field.default, dict)) or SECRET.search(key):
         yield "- May hold [secrets](#secrets)."
@@ -273,7 +286,7 @@ def _metric(family: Metric, labels: Iterable[str]) -> str:
     kind = f"{family.type.capitalize()}{f', in {family.unit}' if family.unit else ''}."
     series = f" Series: {', '.join(f'`{name}`' for name in names)}." if len(names) > 1 else ""
     lines = [f"### `{title}` {{#{title}}}\n", f"{family.documentation}\n", f"- {kind}{series}"]
-    lines += [_values(family.name, label) for label in labels if label not in PARTITION + GROUP]
+    lines += [_values(family.name, label) for label in labels if label not in PARTITION + GROUP + CLUSTER]
     listed = ", ".join(f"`{label}`" for label in labels)
     return "\n".join([*lines, f"- Labels: {listed}.\n" if listed else ""])
 

@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ S = TypeVar("S", bound=Hashable)
 
 REPEAT_AFTER = 60.0  # seconds during which an equal warning is logged only once
 REMEMBERED = 1_000  # most different warnings that are remembered
+EACH_TIME: Mapping[str, None] = {"repeated": None}  # in `extra`: the record is never dropped as a repetition
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -30,8 +31,13 @@ def configure(log: Log) -> None:
     handler.addFilter(lambda record: record.name != "root")
     handler.addFilter(Repetitions())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
-    logging.getLogger("mirror").setLevel(log.level.upper())
+    set_level(log.level)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+
+
+def set_level(level: str) -> None:
+    """Write mirror's log lines from this level on. `configure` has to have been called."""
+    logging.getLogger("mirror").setLevel(level.upper())
 
 
 def say_last(error: str) -> None:

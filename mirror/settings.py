@@ -196,10 +196,20 @@ class Http:
 
 
 @dataclass(frozen=True, slots=True)
+class Otlp:
+    """Where metrics are pushed to by OTLP over HTTP; nowhere without an `endpoint`."""
+
+    endpoint: str | None
+    interval: float  # seconds
+    headers: Mapping[str, str] = field(repr=False)  # may be secrets
+
+
+@dataclass(frozen=True, slots=True)
 class Metrics:
-    """The detail of `/metrics`: a series for each partition, or for each topic."""
+    """The detail of `/metrics`: a series for each partition, or for each topic. And where the same is pushed to."""
 
     labels: Literal["partition", "topic"]
+    otlp: Otlp
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +230,15 @@ class Suspicion:
 
     def __str__(self) -> str:
         return f"{self.said}; {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """What became of a configuration that was read again. Keys are named as `primary->backup: topics`."""
+
+    settings: Settings  # in force from now on
+    applied: tuple[str, ...]  # keys that were changed, and are in force now
+    waiting: tuple[str, ...]  # keys that differ from what is in force, and take effect at the next start
 
 
 @dataclass(frozen=True, slots=True)

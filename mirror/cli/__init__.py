@@ -13,7 +13,7 @@ from mirror.cli.configuration import config, convert, schema, validate
 from mirror.cli.moving import adopt, hand_back
 from mirror.cli.orders import pause, resume
 from mirror.cli.questions import check, plan, status, translate, verify
-from mirror.cli.running import demo, run
+from mirror.cli.running import demo, executor, run
 from mirror.errors import MirrorError
 
 
@@ -21,6 +21,7 @@ from mirror.errors import MirrorError
     commands=[
         run,
         demo,
+        executor,
         validate,
         config,
         convert,

@@ -100,8 +100,8 @@ def adopt(
     default=10.0,
     show_default=True,
     type=click.FloatRange(min=0),
-    help="Seconds in which MirrorMaker's workers have to leave their group and, on a Connect cluster or with "
-    "exactly_once: false, nothing may come to the copy.",
+    help="Seconds in which MirrorMaker's workers have to leave their group and, on a Connect cluster, with "
+    "exactly_once: false or if there is no task of MirrorMaker to fence, nothing may come to the copy.",
 )
 @click.option("--overwrite", is_flag=True, help="Also hand back where MirrorMaker's own position is further.")
 @click.option("--dry-run", is_flag=True, help="Change nothing, and fence nobody.")

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from pathlib import Path
 
 import click
 
 from mirror import logs
 from mirror.cli.options import CONFIG
-from mirror.config.load import load
+from mirror.config.reload import Configuration
+from mirror.service.reloading import Hangups
 
 
 @click.command()
 @CONFIG
 def run(paths: tuple[Path, ...]) -> None:
-    """Run the service until SIGTERM or Ctrl-C.
+    """Run the service until SIGTERM or Ctrl-C. It reads its configuration again on SIGHUP, and when a file changes.
 
     \b
     Exit codes: 0 stopped, 1 failed, 2 bad configuration, 3 another service took over.
     Example: mirror run -c mirror.yaml
     """
-    settings = load(paths)
-    logs.configure(settings.log)
+    hangups = Hangups()
+    hangups.listen()  # first: what follows takes a second
+    configuration = Configuration(paths)
+    logs.configure(configuration.settings.log)
     from mirror.service.service import Service  # noqa: PLC0415  # pyspark is slow to import
 
-    Service(settings).run()
+    Service(configuration.settings, configuration, hangups).run()
 
 
 @click.command()
@@ -46,3 +51,15 @@ def demo(seconds: float, keep: bool, as_json: bool) -> None:
     from mirror.demo.command import run  # noqa: PLC0415  # only this verb needs it
 
     sys.exit(0 if run(seconds, keep, as_json) else 1)
+
+
+@click.command(hidden=True)
+def executor() -> None:
+    """Be an executor of Spark's. Spark calls this in each pod that it starts on Kubernetes."""
+    from mirror.spark.executor import command  # noqa: PLC0415  # only this verb needs it
+    from mirror.spark.home import spark_home  # noqa: PLC0415  # pyspark is slow to import
+    from mirror.spark.java import java  # noqa: PLC0415
+
+    home = spark_home(Path(tempfile.gettempdir())).path
+    line = command(os.environ, java(), home)
+    os.execve(line[0], line, {**os.environ, "SPARK_HOME": str(home)})  # so that Spark's signals reach the JVM

@@ -11,7 +11,7 @@ from mirror.config.located_yaml import Problem
 from mirror.config.model import EndsModel, FlowModel
 from mirror.naming import LITERAL, ReplicationPolicy
 
-PASSES = 3  # times that a topic passes one flow until it counts as a loop: in round two its name has every alias
+PASSES = 3  # times that a topic passes one flow until it counts as a cycle: in round two its name has every alias
 PATHS_MAX = 1_000  # paths that are followed, short ones first; a full mesh of many clusters has more
 
 
@@ -40,8 +40,8 @@ def flow_problems(
             text = f"{named(first)} copies {topic} from the same cluster to the same topic of the same target"
             yield Problem(("flows", second, "topics"), text)
     for last in edges:
-        if loop := _loop(edges, last):
-            path, name, back = loop
+        if cycle := _cycle(edges, last):
+            path, name, back = cycle
             others = ", ".join(map(named, path))
             text = (
                 f"here and in {others} records would go round for ever: {name} would come back as {back}; use default "
@@ -160,7 +160,7 @@ class _Edge:
         return None
 
 
-def _loop(edges: Mapping[int, _Edge], last: int) -> tuple[list[int], str, str] | None:
+def _cycle(edges: Mapping[int, _Edge], last: int) -> tuple[list[int], str, str] | None:
     """The flows before `last` through which a topic of its source comes back for ever; its name, before and after.
 
     Sample names are sent through the policies themselves.

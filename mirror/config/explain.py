@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from mirror.config import model
 from mirror.config.files import DEFAULTS, Placed
-from mirror.config.located_yaml import Location, Problem
+from mirror.config.located_yaml import HEADERS, Location, Problem
 from mirror.text import printable
 
 
@@ -29,7 +29,8 @@ class Explainer:
         if location[-1] == "[key]":
             location = location[:-1]
         # A value is shown only where no secret is expected.
-        shown = location[0] not in ("clusters", "spark") and not self._is_reference(location)
+        may_be_secret = location[0] in ("clusters", "spark") or HEADERS in location
+        shown = not may_be_secret and not self._is_reference(location)
         return Problem(location, self._text(error, location, shown))
 
     def _text(self, error: ErrorDetails, location: Location, shown: bool) -> str:

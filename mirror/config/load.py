@@ -35,7 +35,7 @@ def load(paths: Path | Sequence[Path], environ: Mapping[str, str] = os.environ) 
     problem holds a value that came from a `${...}`, or one whose key looks like a secret's.
     """
     files, root = checked(paths, environ)
-    return _settings(root, files)
+    return settings_of(root, spark_references(files), warnings_of(root, files))
 
 
 def checked(paths: Path | Sequence[Path], environ: Mapping[str, str]) -> tuple[Files, model.RootModel]:
@@ -69,7 +69,7 @@ def _check(files: Files) -> tuple[list[Placed], model.RootModel | None]:
         found += (_placed(problem, files) for problem in told)
     found += _across(files, context)
     if root is not None:
-        spark = security.problems(root.spark.master, root.spark.conf, _spark_references(files))
+        spark = security.problems(root.spark.master, root.spark.conf, spark_references(files))
         found += (_placed(Problem((*_SPARK_CONF, key), text), files) for key, text in spark)
     return found, root
 
@@ -102,7 +102,8 @@ def _references(at: Location, value: Any, files: Files) -> frozenset[Location]:
     return frozenset({at} if files.is_reference(at) else ())
 
 
-def _spark_references(files: Files) -> frozenset[str]:
+def spark_references(files: Files) -> frozenset[str]:
+    """The keys of Spark properties whose values were made from `${...}`."""
     conf = _mapping(_mapping(files.tree.get("spark")).get("conf"))
     return frozenset(key for key in conf if files.is_reference((*_SPARK_CONF, key)))
 
@@ -137,19 +138,27 @@ def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _settings(root: model.RootModel, files: Files) -> settings.Settings:
+def warnings_of(root: model.RootModel, files: Files) -> tuple[settings.Suspicion, ...]:
+    """What is allowed in the files but looks like a mistake."""
+    return tuple(islice(suspicions(root, files), WARNINGS_MAX))
+
+
+def settings_of(
+    root: model.RootModel, references: frozenset[str], warnings: tuple[settings.Suspicion, ...]
+) -> settings.Settings:
+    """A valid configuration as a run takes it. `references` are the Spark properties that were made from `${...}`."""
     clusters = {
         alias: settings.Cluster(alias, cluster.properties, cluster.consumer, cluster.producer)
         for alias, cluster in root.clusters.items()
     }
     return settings.Settings(
         flows=tuple(_flow(flow, clusters) for flow in root.flows),
-        spark=settings.Spark(root.spark.master, root.spark.conf, _spark_references(files)),
+        spark=settings.Spark(root.spark.master, root.spark.conf, references),
         http=settings.Http(**root.http.model_dump()),
-        metrics=settings.Metrics(**root.metrics.model_dump()),
+        metrics=settings.Metrics(root.metrics.labels, settings.Otlp(**root.metrics.otlp.model_dump())),
         log=settings.Log(**root.log.model_dump()),
         drain_timeout=root.drain_timeout,
-        warnings=tuple(islice(suspicions(root, files), WARNINGS_MAX)),
+        warnings=warnings,
     )
 
 

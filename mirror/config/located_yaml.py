@@ -19,6 +19,7 @@ from mirror.config.references import ALIASES, Budget, References, TooMuch, reaso
 Location = tuple[str | int, ...]
 
 SECRET = re.compile("password|secret|token|key|jaas|oauth|credential", re.IGNORECASE)
+HEADERS = "headers"  # a mapping whose values may all be secrets, whatever their names
 
 _TAG = "tag:yaml.org,2002:"
 _TAGS = {_TAG + kind for kind in ("null", "bool", "int", "float", "str", "seq", "map", "merge")}

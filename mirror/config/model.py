@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -97,6 +98,15 @@ def _template(value: str) -> str:
         Template.parse(value)
     except ValueError as error:
         raise _explained('bad template "{value}": {reason}', value=f"{value:.60}", reason=str(error)) from None
+    return value
+
+
+def _endpoint(value: str) -> str:
+    url = urlsplit(value)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise ValueError(value)
+    if url.username is not None:
+        raise _explained("a URL must not hold a user or a password; use headers")
     return value
 
 
@@ -454,6 +464,19 @@ class HttpModel(_Model):
     """The port of the status page, `/status`, `/metrics`, `/livez` and `/readyz`."""
 
 
+class OtlpModel(_Model):
+    """Where metrics are pushed to, by OTLP over HTTP. It needs `pip install 'kafka-mirror-spark[otlp]'`."""
+
+    endpoint: Annotated[
+        Annotated[str, AfterValidator(_endpoint)] | None, _allowed("a URL, e.g. http://localhost:4318/v1/metrics")
+    ] = None
+    """The URL to which metrics are pushed. Without it nothing is pushed."""
+    interval: Annotated[Duration, _duration("1s", "1h")] = 30.0
+    """How often metrics are pushed."""
+    headers: Annotated[dict[str, Text], _allowed("a mapping, e.g. {authorization: '${env:OTLP_TOKEN}'}")] = {}
+    """HTTP headers of each request."""
+
+
 class MetricsModel(_Model):
     """How detailed /metrics is."""
 
@@ -461,6 +484,8 @@ class MetricsModel(_Model):
         Literal["partition", "topic"], _allowed("partition (a series for each) or topic (for many partitions)")
     ] = "partition"
     """How fine the series of `/metrics` are. With thousands of partitions, `topic` keeps their number small."""
+    otlp: Annotated[OtlpModel, _allowed("a mapping, e.g. {endpoint: 'http://localhost:4318/v1/metrics'}")] = OtlpModel()
+    """Pushing the same metrics to an OpenTelemetry collector."""
 
 
 class LogModel(_Model):

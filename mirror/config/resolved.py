@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
 from mirror.config.files import DEFAULTS, FLOWS, Files
-from mirror.config.located_yaml import SECRET, Location
+from mirror.config.located_yaml import HEADERS, SECRET, Location
 from mirror.config.model import FlowModel, RootModel, seconds, size
 
 HIDDEN = "(hidden)"
@@ -94,7 +94,7 @@ class _Resolver:
         return self.model(value, at) if isinstance(value, BaseModel) else self._property(value, at)
 
     def _property(self, value: str, at: Location) -> Setting:
-        secret = SECRET.search(str(at[-1])) or _holds_secret(value) or self._hides(at)
+        secret = HEADERS in at or SECRET.search(str(at[-1])) or _holds_secret(value) or self._hides(at)
         shown = HIDDEN if secret else value
         return Setting(shown, shown, self._origin(at))
 

@@ -16,6 +16,7 @@ from mirror.control.decisions import KEY as DECISION_KEY
 from mirror.control.decisions import Decision
 from mirror.control.orders import Order, Scope, replayed
 from mirror.control.plan import Plan
+from mirror.control.verification import VERIFY_KEY, Verification
 from mirror.errors import ClusterAway, ForeignPlan
 from mirror.kafka.clients import internal_consumer
 from mirror.kafka.cluster import ClusterAdmin
@@ -66,6 +67,7 @@ class ControlReader:
         self.take_overs: deque[Claim] = deque(maxlen=REMEMBERED)  # the user of the reader removes them
         self.orders: Mapping[Scope, Order] = {}  # replaced as a whole by every change
         self.decisions: Mapping[Partition, Decision] = {}  # replaced as a whole by every change
+        self.verified: Verification | None = None  # the last comparison of the whole flow
         self.recreations = 0  # how often the topic was found to have another id
         self._since_recreation: SinceRecreation | None = None
         self._flow = flow
@@ -225,6 +227,8 @@ class ControlReader:
                 self._since_recreation.decisions[decision.partition] = decision
             else:
                 self.decisions = {**self.decisions, decision.partition: decision}
+        elif key == VERIFY_KEY:
+            self.verified = Verification.decode(value)
         elif key.startswith(CLAIM_KEY):
             self._keep_claim(Claim.decode(key, value))
         return True

@@ -17,6 +17,7 @@ from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import INTENT_KEY, PLAN_KEY, ControlWriter
 from mirror.control.orders import Scope
 from mirror.control.plan import Lineage, Plan, next_plan, slice_count
+from mirror.control.task_settings import TaskSettings
 from mirror.errors import ClusterAway, FlowError, Superseded
 from mirror.kafka.clients import DEFAULTS, FENCED, INTERNAL_MAX, LIBRDKAFKA, is_lasting, transactional_properties
 from mirror.kafka.transactional_ids import leader_id
@@ -29,7 +30,7 @@ TIMEOUT = 10.0  # seconds for each step of a transaction
 
 
 class FlowLeader:
-    """Leads one flow: call `take`, `announce` (ConflictGuard.agree does, if needed), `publish`, then `check` regularly.
+    """Leads one flow: call `take`, ConflictGuard.agree (it may call `announce`), `publish`, then `check` regularly.
 
     Of two competing services, the one that published its plan last wins. Opening the producer fences the other service.
     So a service reads the control topic first. If it led before and another service has published a newer plan, it
@@ -43,9 +44,17 @@ class FlowLeader:
         self._generation: int | None = None  # of the newest plan while we led; None if we have never led
         self._slots = 0  # cores that the newest plan was made for
         self._intent: bytes | None = None  # our announcement, until a plan follows it
+        self._log_level = "info"  # of the tasks
         self._recreations = 0  # how often the control topic had been recreated when we last led
         self.control = ControlReader(flow)
         self._writer = None if flow.exactly_once else ControlWriter(flow)
+
+    def reconfigure(self, flow: Flow, log_level: str) -> None:
+        """Use new settings. They never change the control topic or the producer.
+
+        Tasks get new settings, and a new log level, with the next plan.
+        """
+        self._flow, self._log_level = flow, log_level
 
     def take(self) -> None:
         """Fence the producer of the previous flow leader, then read the newest plan.
@@ -62,10 +71,10 @@ class FlowLeader:
     def _open_producer(self) -> Producer:
         """Open the flow leader's producer, which fences every earlier one."""
         properties = transactional_properties(self._flow, leader_id(self._flow))
-        # A plan lists every partition, so it may be large. This client's log level hides lost connections. A task must
-        # notice them; the leader need not, because it reads the control topic before it writes again.
-        big = {"compression.type": "gzip", "message.max.bytes": INTERNAL_MAX, "log_level": DEFAULTS["log_level"]}
-        producer = Producer({**properties, **big}, logger=LIBRDKAFKA)
+        # A plan lists every partition, so it may be large. The usual log level is enough here: tasks need a finer one
+        # to notice lost connections, but the leader reads the control topic again before each write.
+        own = {"compression.type": "gzip", "message.max.bytes": INTERNAL_MAX, "log_level": DEFAULTS["log_level"]}
+        producer = Producer({**properties, **own}, logger=LIBRDKAFKA)
         try:
             producer.init_transactions(TIMEOUT)
         except KafkaException as error:
@@ -78,16 +87,16 @@ class FlowLeader:
         plan = self.control.plan
         if plan is None or self._generation is None or plan.leader == self._identity:
             return
-        # On a recreated topic the generations may start from the beginning, too.
-        anew = self.control.recreations != self._recreations and not self.control.awaits_plan
-        if plan.generation > self._generation or anew:
+        # A recreated topic may count generations from 1 again, so a lower one may be newer.
+        was_recreated = self.control.recreations != self._recreations and not self.control.awaits_plan
+        if plan.generation > self._generation or was_recreated:
             raise Superseded(f"flow {self._flow.name}: another service leads it now (generation {plan.generation})")
 
     def lost_tasks(self) -> list[int]:
         """The slice of each task of this service that was replaced since the last call. A slice may appear twice.
 
-        These are the take-overs that any method has read from the control topic; this one reads nothing. The first
-        tasks of a Spark epoch do not count as take-overs, whatever ended the previous epoch.
+        It reads nothing: it returns what earlier reads of the control topic have found. The first tasks of a Spark
+        epoch do not count as take-overs, whatever ended the previous epoch.
         """
         taken, take_overs = [], self.control.take_overs
         while take_overs:
@@ -100,7 +109,10 @@ class FlowLeader:
         return self._identity
 
     def has_planned(self, remotes: Mapping[str, str], lineage: Lineage) -> bool:
-        """True if our current plan copies all of `remotes` (remote topics by source topic) and has all of `lineage`."""
+        """True if our current plan copies all of `remotes`, and names every origin in `lineage`.
+
+        `remotes` has the remote topics by source topic.
+        """
         plan = self.control.plan
         if plan is None or not self._is_ours(plan) or plan.clusters != lineage.clusters:
             return False
@@ -149,7 +161,8 @@ class FlowLeader:
         partitions = sum(topic.partitions for topic in topics.values())
         count = slice_count(slots, self._flow.tasks_max, partitions, current)
         self._slots = slots
-        plan = next_plan(previous, self._identity, topics, count, weight, lineage, remote_ids, renew_interval)
+        settings = TaskSettings.of(self._flow, self._log_level)
+        plan = next_plan(previous, self._identity, topics, count, weight, lineage, remote_ids, renew_interval, settings)
         in_force = ours and not self.control.awaits_plan
         if in_force and previous is not None and replace(previous, generation=plan.generation) == plan:
             return previous
@@ -182,7 +195,7 @@ class FlowLeader:
         return plan.leader == self._identity and not plan.stop
 
     def _write(self, plan: Plan) -> Plan:
-        self._send({**self._lost_records(plan), PLAN_KEY: plan.encode()})
+        self._send({**self._records_to_rewrite(plan), PLAN_KEY: plan.encode()})
         self._intent = None
         self._generation, self._recreations = plan.generation, self.control.recreations
         self.control.read_to_end()
@@ -194,7 +207,7 @@ class FlowLeader:
         else:  # without transactions nobody is fenced: the other service stops once it reads our plan
             self._writer.write(records)
 
-    def _lost_records(self, plan: Plan) -> dict[bytes, bytes | None]:
+    def _records_to_rewrite(self, plan: Plan) -> dict[bytes, bytes | None]:
         """The orders and decisions to write before the plan if the control topic was recreated, else nothing."""
         if not self.control.awaits_plan:
             return {}
@@ -236,7 +249,9 @@ class FlowLeader:
             )
         if is_lasting(cause):
             alias = self._flow.target.alias
-            return FlowError(f"flow {self._flow.name}: {alias} refuses it as leader: {cause.str()}", blocked=True)
+            return FlowError(
+                f"flow {self._flow.name}: {alias} does not let mirror lead the flow: {cause.str()}", blocked=True
+            )
         return ClusterAway(self._flow.target.alias, cause.str())
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from mirror.logs import OnChange
+from mirror.settings import Flow
 from mirror.text import BUG
 
 log = logging.getLogger(__name__)
@@ -72,3 +74,35 @@ class LeaderThread:
                 if why.is_new(f"{type(error).__name__}: {error}"):
                     log.exception(BUG, extra={"flow": self._flow})
             stopping.wait(self._pause)
+
+
+class LeaderPart(ABC):
+    """Something that the flow leader does in a `LeaderThread`, and that follows a changed configuration."""
+
+    def __init__(self, name: str, flow: Flow) -> None:
+        """`name` is the thread's in the log and in lists of threads."""
+        self._flow = flow
+        self._thread = LeaderThread(f"{name} {flow.name}", flow.name, self._work)
+
+    @property
+    @abstractmethod
+    def wanted(self) -> bool:
+        """True if the configuration wants it."""
+
+    def start(self) -> None:
+        """Begin, unless it has begun or is not wanted. Call it again and again while the flow is led."""
+        if self.wanted:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Tell the thread to end, after what it is doing; `start` begins again."""
+        self._thread.stop()
+
+    def reconfigure(self, flow: Flow) -> None:
+        """Stop, and follow these settings from the next `start` on."""
+        self._flow = flow
+        self.stop()
+
+    @abstractmethod
+    def _work(self, stopping: threading.Event) -> None:
+        """Work until `stopping` is set. It takes the settings when it begins."""

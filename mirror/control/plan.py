@@ -8,6 +8,7 @@ from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 from mirror import decode
+from mirror.control.task_settings import TaskSettings
 from mirror.model import Partition, Topic
 
 Slice = frozenset[Partition]
@@ -54,6 +55,7 @@ class Plan:
     renew_interval: float = RENEW_INTERVAL
     clusters: tuple[str, ...] = ()  # ids of source and target; empty if not known
     origins: Origins = field(default_factory=dict)
+    task_settings: TaskSettings | None = None  # None in a plan of an older mirror
 
     def encode(self) -> bytes:
         """The record value, compact JSON: a plan of 10,000 partitions has about 50 kB."""
@@ -68,6 +70,7 @@ class Plan:
                 "slices": [_by_topic(s) for s in self.slices],
                 "clusters": self.clusters,
                 "origins": self.origins,
+                **({"task_settings": self.task_settings.as_json()} if self.task_settings else {}),
             },
             separators=(",", ":"),
         ).encode()
@@ -135,6 +138,7 @@ _ADDED_LATER: Mapping[str, decode.Check[Any]] = {
     "renew_interval": decode.number(0.1, 10 * 365 * 86_400.0),
     "clusters": _ids,
     "origins": decode.keyed(decode.topic_name, _ids),
+    "task_settings": TaskSettings.decoded,
 }
 
 
@@ -154,6 +158,7 @@ def next_plan(
     lineage: Lineage,
     remote_ids: Mapping[str, str],
     renew_interval: float,
+    task_settings: TaskSettings,
 ) -> Plan:
     """The plan that follows `previous`: `topics` in so many slices, by this leader.
 
@@ -169,6 +174,7 @@ def next_plan(
         renew_interval=renew_interval,
         clusters=lineage.clusters,
         origins=lineage.origins,
+        task_settings=task_settings,
     )
 
 

@@ -34,6 +34,9 @@ LOST = (
 )
 
 
+NOWHERE = (-1, -1)  # no offsets
+
+
 @dataclass(slots=True)
 class Counters:
     """What one incarnation (one copier) of a partition has done since it began. Counters never decrease."""
@@ -43,10 +46,11 @@ class Counters:
     transactions: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TRANSACTION_OUTCOMES, 0))
     fenced: int = 0  # producers of ours that were fenced by a newer one
     retries: int = 0  # attempts after a failure
+    foreign: int = 0  # offsets of the remote partition that somebody else's records take
     lost: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LOST, 0))  # offsets, by reason
     latency_buckets: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BUCKETS) + 1))
     latency_sum: float = 0.0  # seconds
-    age_sum: float = 0.0  # seconds from the records' timestamps to the begin of their transactions
+    age_sum: float = 0.0  # seconds from the records' timestamps to the start of their transactions
     duration_buckets: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BUCKETS) + 1))
     duration_sum: float = 0.0  # seconds
     size_buckets: list[int] = field(default_factory=lambda: [0] * (len(SIZE_BUCKETS) + 1))
@@ -141,6 +145,10 @@ class Report:
     # Seconds since the Unix epoch: when the source's last stable offset stopped moving below the high watermark.
     stuck_since: float = 0.0  # 0: it moves
     held_back: int = 0  # offsets that wait for a transaction that has been open on the source for too long
+    # Seconds since the Unix epoch: an estimate of the next record's timestamp that is rather too old than too new.
+    next_timestamp: float = -1.0  # 0: no lag, -1: not known
+    # The last offsets of the remote partition, first and last, at which somebody else has written; -1: none.
+    foreign: tuple[int, int] = NOWHERE
     group: str = ""  # the consumer group that has the position; "" in the reports of older versions
 
     def key(self) -> bytes:
@@ -176,6 +184,7 @@ _COUNTED: Mapping[str, decode.Check[Any]] = {
     "transactions": decode.counts(TRANSACTION_OUTCOMES),
     "fenced": decode.integer(),
     "retries": decode.integer(),
+    "foreign": decode.integer(),
     "lost": decode.counts(LOST),
     "latency_buckets": _BUCKETS,
     "latency_sum": decode.number(),
@@ -184,6 +193,11 @@ _COUNTED: Mapping[str, decode.Check[Any]] = {
     "duration_sum": decode.number(),
     "size_buckets": decode.listed(decode.integer(), len(SIZE_BUCKETS) + 1),
 }
+
+
+def _two_offsets(raw: Any) -> tuple[int, int]:
+    first, last = decode.listed(decode.integer(-1), 2)(raw)
+    return first, last
 
 
 def _counters(raw: Any) -> Counters:
@@ -212,5 +226,7 @@ _ADDED_LATER: Mapping[str, decode.Check[Any]] = {
     "stuck_since": decode.moment(),
     "held_back": decode.integer(),
     "group": decode.text,
+    "next_timestamp": decode.moment(-1.0),
+    "foreign": _two_offsets,
     "throttled_by": lambda raw: tuple(decode.listed(decode.among(SIDES))(raw)),
 }

@@ -9,7 +9,7 @@ import time
 from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.admin import NewTopic
 
-from mirror.control.leader_thread import LeaderThread
+from mirror.control.leader_thread import LeaderPart
 from mirror.errors import ClusterAway
 from mirror.groups.heartbeats import Heartbeat
 from mirror.kafka.cluster import ClusterAdmin
@@ -23,22 +23,17 @@ log = logging.getLogger(__name__)
 CLOSE_TIMEOUT = 1.0  # seconds
 
 
-class HeartbeatSender:
+class HeartbeatSender(LeaderPart):
     """Sends a heartbeat each `heartbeats.interval`, in a thread of its own. Only the flow leader has one."""
 
     def __init__(self, flow: Flow) -> None:
-        self._flow = flow
+        super().__init__("heartbeats", flow)
         self._why = OnChange()  # used by the thread alone, which also runs the producer's callbacks
-        self._thread = LeaderThread(f"heartbeats {flow.name}", flow.name, self._work)
 
-    def start(self) -> None:
-        """Begin, unless it has begun or heartbeats are not wanted. Call it again and again while the flow is led."""
-        if self._flow.heartbeats.enabled:
-            self._thread.start()
-
-    def stop(self) -> None:
-        """End; `start` begins again."""
-        self._thread.stop()
+    @property
+    def wanted(self) -> bool:
+        """True if the configuration wants it."""
+        return self._flow.heartbeats.enabled
 
     def _work(self, stopping: threading.Event) -> None:
         flow = self._flow

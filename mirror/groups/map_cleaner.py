@@ -12,7 +12,7 @@ from contextlib import closing
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.control.leader_thread import LeaderThread
+from mirror.control.leader_thread import LeaderPart
 from mirror.errors import MirrorError
 from mirror.groups.offset_map_reader import OffsetMapReader
 from mirror.groups.own_topic_writer import OwnTopicWriter
@@ -108,22 +108,17 @@ class MapCleaning:
         return {each for each, name in names.items() if name not in hidden and ids.get(name) != each.remote_id}
 
 
-class MapCleaner:
+class MapCleaner(LeaderPart):
     """Looks now and then, in a thread of its own, for entries of a flow's map that can go. Only its leader has one."""
 
     def __init__(self, flow: Flow, interval: float = INTERVAL) -> None:
-        self._flow = flow
+        super().__init__("map cleaner", flow)
         self._interval = interval
-        self._thread = LeaderThread(f"map cleaner {flow.name}", flow.name, self._work)
 
-    def start(self) -> None:
-        """Begin, unless it has begun. Call it again and again while the flow is led."""
-        if self._flow.exactly_once:
-            self._thread.start()
-
-    def stop(self) -> None:
-        """End after the look that is being made; `start` begins again."""
-        self._thread.stop()
+    @property
+    def wanted(self) -> bool:
+        """True if the configuration wants it."""
+        return self._flow.exactly_once
 
     def _work(self, stopping: threading.Event) -> None:
         where: dict[str, object] = {"flow": self._flow.name, "topic": self._flow.offset_map_topic}

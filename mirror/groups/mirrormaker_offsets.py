@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 
-from mirror.control.leader_thread import LeaderThread
+from mirror.control.leader_thread import LeaderPart
 from mirror.errors import MirrorError
 from mirror.groups.own_topic_writer import OwnTopicWriter
 from mirror.kafka.cluster import ClusterAdmin
@@ -62,7 +62,7 @@ class PositionWriter:
         found = self._positions.hints(remotes.values(), set())
         return self._write(topics, {each: found.get(remote) for each, remote in remotes.items()})
 
-    def write_settled(self, topics: Topics) -> int:
+    def write_final(self, topics: Topics) -> int:
         """Wait for transactions that hold a position, then write the positions. Returns and raises as above."""
         remotes = remote_partitions(topics)
         found = self._positions.load_all(remotes.values()) if remotes else {}
@@ -105,7 +105,7 @@ def is_ours(position: Position, topic: Topic) -> bool:
     return position.topic_id == topic.topic_id != "" and position.remote_id in ("", topic.remote_id)
 
 
-class MirrorMakerOffsets:
+class MirrorMakerOffsets(LeaderPart):
     """Writes positions about once a second in a thread of its own, and once more after the tasks have ended.
 
     Only a flow leader starts it. `topics` are those of the newest plan, the retired ones included.
@@ -113,31 +113,30 @@ class MirrorMakerOffsets:
 
     def __init__(self, flow: Flow) -> None:
         self.topics: Topics = {}
-        self._flow = flow
+        super().__init__("mirrormaker offsets", flow)
         self._began = False
         self._why = OnChange()  # used by the thread alone
-        self._thread = LeaderThread(f"mirrormaker offsets {flow.name}", flow.name, self._work)
+
+    @property
+    def wanted(self) -> bool:
+        """True if the configuration wants it."""
+        return self._flow.mirrormaker_offsets.enabled
 
     def start(self) -> None:
         """Begin, unless it has begun or is not wanted. Call it again and again while the flow is led."""
-        if self._flow.mirrormaker_offsets.enabled:
-            self._began = True
-            self._thread.start()
-
-    def stop(self) -> None:
-        """End after the round that is being made; `start` begins again."""
-        self._thread.stop()
+        self._began = self._began or self.wanted
+        super().start()
 
     def finish(self) -> None:
         """Write all positions once more, after `stop` and after the tasks have ended. It logs whether that succeeds."""
-        if not self._began:
+        if not self._began or not self.wanted:
             return
         where: dict[str, object] = {"flow": self._flow.name, "topic": self._flow.connect_offsets_topic}
         reason = "the last round has not ended"
         if self._thread.join(END_TIMEOUT):  # or two threads write at once, and an older position may come last
             try:
                 with closing(PositionWriter(self._flow)) as writer:
-                    count = writer.write_settled(self.topics)
+                    count = writer.write_final(self.topics)
             except MirrorError as error:
                 reason = str(error)
             except Exception as error:

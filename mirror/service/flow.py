@@ -1,4 +1,4 @@
-"""One flow in the service: takes its lead, publishes its plans, and follows its reports."""
+"""One flow in the service: becomes its leader, publishes its plans, and reads its reports."""
 
 from __future__ import annotations
 
@@ -15,29 +15,23 @@ from mirror.control.control_topics import StatusReader
 from mirror.control.flow_leader import FlowLeader
 from mirror.control.other_flows import ConflictGuard
 from mirror.errors import ClusterAway, Conflict, FlowError, MirrorError, Superseded
-from mirror.groups.group_rounds import GroupRounds, Round
-from mirror.groups.heartbeat_sender import HeartbeatSender
-from mirror.groups.map_cleaner import MapCleaner
-from mirror.groups.mirrormaker_offsets import MirrorMakerOffsets
 from mirror.logs import OnChange
 from mirror.model import Partition, Topic
 from mirror.service.flow_health import FlowHealth
 from mirror.service.flow_query import FlowQuery
 from mirror.service.plan_changes import plan_changes
+from mirror.service.sidelines import Sidelines
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
 from mirror.spark.session import SparkDriver
 from mirror.status.flow_status import FlowStatus
 from mirror.target.position_renewal import Renewal
-from mirror.text import BUG, plural
-from mirror.topics.acl_rounds import AclRound, AclRounds
-from mirror.topics.config_rounds import ConfigRound, ConfigRounds
-from mirror.topics.settled import Settled, settled_topics
+from mirror.text import BUG
 
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 1.0  # seconds between two checks of leadership and query
-ALL_REPORTS = 2**62  # records before the end
+ALL_REPORTS = 2**62  # so many records before the end a StatusReader begins, that is, at the beginning
 BUG_DELAY = 10.0  # seconds until the reports are followed again after an unexpected error
 STEADY_AFTER = 60.0  # seconds without a failure after which the back-off starts again with its shortest delay
 
@@ -46,31 +40,41 @@ class FlowRunner(threading.Thread):
     """Runs one flow until `stopping` is set or `failure` is; then `drain` ends its tasks and its query."""
 
     def __init__(
-        self, flow: Flow, share: int, leader: str, spark: Future[SparkDriver], stopping: threading.Event
+        self,
+        flow: Flow,
+        log_level: str,
+        flow_count: int,
+        leader: str,
+        spark: Future[SparkDriver],
+        stopping: threading.Event,
     ) -> None:
         super().__init__(daemon=True, name=flow.name)
         self.status = FlowStatus(flow.source.alias, flow.target.alias, leader)
         self.failure: MirrorError | None = None
         self.beat = time.monotonic()  # when the loop last ran; /livez looks at it
         self._flow = flow
+        self._given = self._taken = flow, log_level  # the newest settings, and those that this thread has taken
         self._stopping = stopping
         self._leader = FlowLeader(flow, leader)
+        self._leader.reconfigure(flow, log_level)
         self._monitor = TopicMonitor(flow)
         self._renewal = Renewal(flow)
-        self._map_cleaner = MapCleaner(flow)
-        self._group_rounds = GroupRounds(flow, self._on_round)
-        self._heartbeats = HeartbeatSender(flow)
-        self._mirrormaker_offsets = MirrorMakerOffsets(flow)
-        self._config_rounds = ConfigRounds(flow, self._settled, self._on_config_round)
-        self._acl_rounds = AclRounds(flow, self._settled, self._on_acl_round)
-        self._gate = ConflictGuard(flow, self._leader)
-        self._query = FlowQuery(flow, self.status, spark, share)
+        self._sidelines = Sidelines(flow, self.status, self._leader.control)
+        self._conflict_guard = ConflictGuard(flow, self._leader)
+        self._query = FlowQuery(flow, self.status, spark, flow_count)
         self._health = FlowHealth(flow, self.status, self._leader, self._monitor, self._query)
-        self.drained = threading.Event()  # the tasks have ended
-        self.finished = threading.Event()  # and all that is done after them
+        self.drained = threading.Event()  # all tasks have ended
+        self.finished = threading.Event()  # so has the work after the tasks: MirrorMaker's positions
         self._status_was_made_again = threading.Event()
-        self._waits_for = OnChange()  # the reason of the last warning
+        self._logged_problem = OnChange()  # the reason of the last warning
         self._where = {"flow": flow.name}
+
+    def reconfigure(self, flow: Flow, log_level: str) -> None:
+        """Hand over new settings. Only what can change while the service runs may differ. Any thread may call this.
+
+        The flow's own thread takes them within about a second, and later if it waits for a cluster.
+        """
+        self._given = flow, log_level
 
     def run(self) -> None:
         """Lead the flow, and try again after every failure that can pass."""
@@ -81,7 +85,7 @@ class FlowRunner(threading.Thread):
             try:
                 self._lead(backoff)
             except (ClusterAway, FlowError) as error:
-                self._wait_out(error, backoff)
+                self._wait_after(error, backoff)
             except MirrorError as error:
                 self.failure = error
             except (Py4JError, ConnectionError) as error:
@@ -89,7 +93,7 @@ class FlowRunner(threading.Thread):
             except Exception as error:  # the service must not run on without the flow
                 log.exception(BUG, extra=self._where)
                 self.failure = MirrorError(f"flow {self._flow.name}: {type(error).__name__}: {error}")
-        self._end_sidelines()
+        self._sidelines.stop()
         self.status.active = self.status.leads = False
         if self.failure is not None:
             self.status.stopped = True
@@ -98,7 +102,7 @@ class FlowRunner(threading.Thread):
         follower.join()
         if isinstance(self.failure, Superseded):
             self.status.planned(self.status.generation, [])  # the new leader reports its partitions
-            self._query.stop()  # its tasks have seen the new leader's plan
+            self._query.stop()  # our tasks have seen the new leader's plan
 
     def drain(self) -> None:
         """Tell the tasks to finish, end the query and set `drained`; then do what comes last, and set `finished`."""
@@ -108,11 +112,11 @@ class FlowRunner(threading.Thread):
         self._query.stop()
         self.drained.set()
         if not isinstance(self.failure, Superseded):
-            self._mirrormaker_offsets.finish()
+            self._sidelines.mirrormaker_offsets.finish()
         self.finished.set()
 
     def _order_stop(self) -> None:
-        """Tell the tasks to stop, and try until it succeeds: whoever waits for `drained` has a deadline."""
+        """Tell the tasks to stop. Try for ever: the caller stops waiting for `drained` at its own deadline."""
         backoff = Backoff(0.2, 2.0)
         while True:
             try:
@@ -130,7 +134,11 @@ class FlowRunner(threading.Thread):
             self._keep_lead(slots, backoff)
 
     def _take_lead(self) -> int | None:
-        """Become the flow's leader and publish the first plan. Returns its slots, None if the service is stopping."""
+        """Become the flow's leader and publish the first plan. Returns its slots, None if the service is stopping.
+
+        Slots are the tasks that Spark can run at once for this flow.
+        """
+        self._take_settings()
         self._keep_own_topics()
         self._leader.check()
         topics = self._look()
@@ -147,7 +155,7 @@ class FlowRunner(threading.Thread):
         self._leader.take()
         self.status.leads = True
         self._publish(topics, slots)
-        if self._waits_for.clear():
+        if self._logged_problem.clear():
             log.info("flow recovered", extra=self._where)
         self._health.begin()
         return slots
@@ -157,6 +165,7 @@ class FlowRunner(threading.Thread):
         led = refreshed = time.monotonic()
         decisions = self._leader.control.decisions
         while not self._stopping.wait(CHECK_INTERVAL):
+            is_changed = self._take_settings()
             self._query.keep()
             self._keep_own_topics()
             self._leader.check()
@@ -168,49 +177,31 @@ class FlowRunner(threading.Thread):
             has_decided = self._leader.control.decisions is not decisions
             decisions = self._leader.control.decisions
             due = slots != before or has_decided or self._leader.control.awaits_plan or self._monitor.in_doubt
-            if due or self.beat - refreshed >= self._flow.refresh_topics_interval:
+            if due or is_changed or self.beat - refreshed >= self._flow.refresh_topics_interval:
                 self._publish(self._look(), slots)
                 refreshed = time.monotonic()
             self._renewal.renew()
-            self._map_cleaner.start()
-            self._group_rounds.start(self._renewal.interval)
-            self._heartbeats.start()
-            self._mirrormaker_offsets.start()
-            self._config_rounds.start()
-            self._acl_rounds.start()
+            self._sidelines.start(self._renewal.interval)
 
-    def _on_round(self, found: Round) -> None:
-        self.status.groups = found
-
-    def _settled(self) -> Settled:
-        """The topics whose remote topics are certainly their copies."""
-        plan = self._leader.control.plan
-        return settled_topics(plan.topics if plan else {}, (each.report for each in self.status.partitions()))
-
-    def _on_config_round(self, found: ConfigRound) -> None:
-        self.status.configs = found
-        if found.altered:
-            first, count = found.altered[0], plural(len(found.altered), "remote topic")
-            changes = ", ".join(map(str, first.changes))
-            self.status.remember(f"the configuration of {count} was altered, e.g. {first.remote}: {changes}")
-
-    def _on_acl_round(self, found: AclRound) -> None:
-        self.status.acls = found
-
-    def _end_sidelines(self) -> None:
-        """End what only the leader does beside the copying."""
-        self._map_cleaner.stop()
-        self._group_rounds.stop()
-        self._heartbeats.stop()
-        self._mirrormaker_offsets.stop()
-        self._config_rounds.stop()
-        self._acl_rounds.stop()
-        self.status.groups = None
+    def _take_settings(self) -> bool:
+        """Follow the settings that `reconfigure` was given last. True if they are new."""
+        if self._given is self._taken:
+            return False
+        self._taken = flow, log_level = self._given
+        self._leader.reconfigure(flow, log_level)
+        if flow != self._flow:
+            self._flow = flow
+            self._monitor.reconfigure(flow)
+            self._sidelines.reconfigure(flow)
+            self.status.remember("the flow follows the changed configuration")
+        return True
 
     def _look(self) -> dict[str, Topic]:
-        """The topics to mirror now, after their remote topics were created where the target lacks them."""
+        """Create the remote topics that are missing, and return the topics to mirror."""
         control = self._leader.control
-        return self._monitor.mirrored(control.plan, control.decisions, self._on_progress, self._gate.permit)
+        topics = self._monitor.mirrored(control.plan, control.decisions, self._on_progress, self._conflict_guard.permit)
+        self.status.coverage = self._monitor.coverage
+        return topics
 
     def _keep_own_topics(self) -> None:
         """Create those of mirror's own topics that were deleted. Raises ClusterAway, FlowError."""
@@ -227,15 +218,15 @@ class FlowRunner(threading.Thread):
     def _publish(self, topics: dict[str, Topic], slots: int) -> None:
         """Publish the plan that follows from `topics` and `slots`, and keep the query running for it."""
         self._log_changes(topics)
-        lineage = self._gate.agree(topics)
+        lineage = self._conflict_guard.agree(topics)
         weights, remote_ids = self._weights(), self._monitor.remote_ids
         plan = self._leader.publish(topics, slots, weights, lineage, remote_ids, self._renewal.interval)
         self._renewal.retired = plan.retired
-        self._mirrormaker_offsets.topics = plan.known
+        self._sidelines.mirrormaker_offsets.topics = plan.known
         if plan.generation != self.status.generation:
             self.status.planned(plan.generation, plan.slices)
             counts = {"topics": len(plan.topics), "partitions": self.status.size, "slices": len(plan.slices)}
-            log.info("plan", extra={**self._where, "generation": plan.generation, **counts})
+            log.info("plan published", extra={**self._where, "generation": plan.generation, **counts})
         self._query.keep()
         self.status.active = True
 
@@ -254,21 +245,21 @@ class FlowRunner(threading.Thread):
             if change.event:
                 self.status.remember(change.event)
 
-    def _wait_out(self, error: MirrorError, backoff: Backoff) -> None:
+    def _wait_after(self, error: MirrorError, backoff: Backoff) -> None:
         self.status.tell_problem(str(error), error.blocked)
         reason = error.cluster if isinstance(error, ClusterAway) else str(error)
-        if self._waits_for.is_new(reason):
+        if self._logged_problem.is_new(reason):
             what = "flow is blocked until a person acts" if error.blocked else "flow is retrying"
             log.warning(what, extra={**self._where, "state": self.status.state, "reason": str(error)})
         if isinstance(error, Conflict) and error.gave_way:
             self.status.active = False
             self.status.planned(self.status.generation, [])
-            self._end_sidelines()
+            self._sidelines.stop()
         self.beat = time.monotonic()
         self._stopping.wait(backoff.next())
 
     def _follow_status(self) -> None:
-        """Read the reports. Of a topic that was deleted and created again another consumer reads.
+        """Read the reports. After the status topic was deleted and created again, with a new consumer.
 
         librdkafka ignores the new topic's leader if its epoch is lower than the old topic's was (issue 4898 there).
         """
@@ -286,7 +277,7 @@ class FlowRunner(threading.Thread):
                 self.status.ignored = reader.ignored
             except ClusterAway:
                 self._stopping.wait(1.0)
-            except Exception:  # it must end neither the copying nor, for good, the status
+            except Exception:  # copying must go on; the status is tried again later
                 log.exception(BUG, extra=self._where)
                 self._stopping.wait(BUG_DELAY)
         if reader is not None:

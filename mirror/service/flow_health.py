@@ -31,6 +31,7 @@ class FlowHealth:
         self._monitor = monitor
         self._query = query
         self._silent = 0  # partitions without a task at the last check
+        self._failed = ""  # what Spark says of attempts at their tasks that have failed
         self._hung = HungTasks()
         self._where = {"flow": flow.name}
 
@@ -61,11 +62,17 @@ class FlowHealth:
     def _look(self) -> None:
         """Find partitions that nobody reports: Spark does not report tasks that cannot start. And refused topics."""
         before, self._silent = self._silent, self._status.silent_partitions()
+        # Kept while they are silent: with each attempt the number changes, and each change would be an event.
+        self._failed = (self._failed or self._query.failed_attempts()) if self._silent else ""
         silent = f"{plural(self._silent, 'partition')} without a task for {SILENCE:.0f} s" if self._silent else ""
+        if self._failed:
+            silent = f"{silent} ({self._failed})"
         if self._silent and not before:
-            log.warning("partitions without a task", extra={**self._where, "partitions": self._silent})
+            where = {**self._where, "partitions": self._silent}
+            log.warning("partitions without a task", extra={**where, "reason": self._failed or "not known"})
         nothing_runs = self._silent == self._status.size
         self._status.tell_problem(silent if nothing_runs else "")
+        self._status.verified = self._leader.control.verified
         lacking = [silent] if silent and not nothing_runs else []
         self._status.lacking = "; ".join([*lacking, *self._refused_topics()])
 
@@ -94,6 +101,5 @@ class FlowHealth:
         if not self._hung.is_over(count, can_run, time.monotonic()):
             return
         self._query.abort()
-        raise FlowError(
-            f"flow {self._flow.name}: {plural(count, 'task')} did not answer: all of its tasks are started again"
-        )
+        hung = f"{plural(count, 'task')} did not answer"
+        raise FlowError(f"flow {self._flow.name}: {hung}: all of its tasks are started again")

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from mirror.errors import FlowError, MirrorError
 from mirror.settings import Flow
+from mirror.spark.failed_attempts import failed_attempts
 from mirror.spark.receipts import collected
 from mirror.spark.session import SparkDriver
 from mirror.status.flow_status import FlowStatus
@@ -27,12 +28,12 @@ class FlowQuery:
     Every method raises Py4JError or ConnectionError when Spark's JVM is gone, but `stop`.
     """
 
-    def __init__(self, flow: Flow, status: FlowStatus, spark: Future[SparkDriver], share: int) -> None:
-        """`share` is the number of flows that share Spark's cores."""
+    def __init__(self, flow: Flow, status: FlowStatus, spark: Future[SparkDriver], flow_count: int) -> None:
+        """`flow_count` is the number of flows that share Spark's cores."""
         self._flow = flow
         self._status = status
         self._spark = spark
-        self._share = share
+        self._flow_count = flow_count
         self._query: StreamingQuery | None = None
         self._epoch_ended = threading.Event()
         self._epoch_ended.set()
@@ -44,7 +45,7 @@ class FlowQuery:
 
     def slots(self) -> int:
         """This flow's share of the tasks that Spark can run at once; at least one. Raises what Spark's start raised."""
-        return max(1, self._spark.result().slots() // self._share)
+        return max(1, self._spark.result().slots() // self._flow_count)
 
     def can_run(self) -> bool:
         """False while Spark has no executors."""
@@ -71,6 +72,12 @@ class FlowQuery:
                 log.debug("receipt", extra={"flow": self._flow.name, "epoch": epoch, **row.asDict()})
         finally:
             self._epoch_ended.set()
+
+    def failed_attempts(self) -> str:
+        """Why tasks of this epoch may never have reached mirror, as far as Spark knows; "": Spark knows of nothing."""
+        if self._query is None:
+            return ""
+        return failed_attempts(self._spark.result().session.sparkContext, self._query.runId)
 
     def abort(self) -> None:
         """End the query, whose tasks hang; `keep` starts another one. Raises MirrorError if Spark can't end them."""

@@ -10,20 +10,27 @@ import time
 import uuid
 from concurrent.futures import Future
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from mirror import __version__
 from mirror.control.partition_state import STOPPED_BY_ERROR
-from mirror.errors import MirrorError, Superseded
+from mirror.errors import MirrorError, SetupError, Superseded
 from mirror.kafka import clients
+from mirror.service.cluster_watch import ClusterWatch
 from mirror.service.flow import FlowRunner
+from mirror.service.reloading import Configuration, Hangups, Reloader
 from mirror.settings import Settings
 from mirror.spark.java import java
 from mirror.spark.session import SparkDriver, starting
+from mirror.status.configuration import ConfigurationStatus
 from mirror.status.overview import overview
 from mirror.text import plural
 from mirror.web.metrics import Metrics
 from mirror.web.page import files, page
 from mirror.web.server import Answer, Route, WebServer, health, metrics
+
+if TYPE_CHECKING:
+    from mirror.web.otlp import OtlpPusher
 
 log = logging.getLogger(__name__)
 
@@ -42,14 +49,22 @@ def log_warnings(settings: Settings) -> None:
 class Service:
     """Everything that `mirror run` runs."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, configuration: Configuration, hangups: Hangups) -> None:
+        """`configuration` is where the settings come from, and where changed ones come from later. Each of the
+        `hangups` has it read again.
+        """
         self._settings = settings
+        self._read = ConfigurationStatus()
+        self._reloader = Reloader(configuration, hangups, self._read, self._follow)
         self._leader = uuid.uuid4().hex
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._spark: Future[SparkDriver] = Future()
         flows = settings.flows
-        self._runners = [FlowRunner(f, len(flows), self._leader, self._spark, self._stopping) for f in flows]
+        common = settings.log.level, len(flows), self._leader, self._spark, self._stopping
+        self._runners = [FlowRunner(flow, *common) for flow in flows]
+        clusters = {cluster.alias: cluster for flow in flows for cluster in (flow.source, flow.target)}
+        self._watches = [ClusterWatch(cluster, self._stopping) for cluster in clusters.values()]
 
     def run(self) -> None:
         """Run until SIGTERM, SIGINT or a failure.
@@ -59,19 +74,25 @@ class Service:
         java()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
+        pusher = self._pusher()
         web = WebServer(self._settings.http, self._routes())
         log.info("mirror starts", extra={"version": __version__, "port": web.port})
+        if pusher is not None:
+            pusher.start()
         log_warnings(self._settings)
         # In a thread, since Spark takes seconds to start. And PySpark replaces the SIGINT handler if the main thread
         # makes its session.
         threading.Thread(target=self._start_spark, daemon=True, name="spark").start()
         try:
-            for runner in self._runners:
-                runner.start()
+            for thread in (*self._runners, *self._watches, self._reloader):
+                thread.start()
             self._watch()
+            self._reloader.stop()
             self._stop()
         finally:
             web.stop()
+            if pusher is not None:
+                pusher.stop()
         failures = [runner.failure for runner in self._runners if runner.failure is not None]
         failures.sort(key=lambda failure: isinstance(failure, Superseded))
         if self._spark.done() and self._spark.exception() is not None:
@@ -81,14 +102,31 @@ class Service:
 
     def _routes(self) -> dict[str, Route]:
         flows = [runner.status for runner in self._runners]
+        clusters = [watch.status for watch in self._watches]
         return {
-            "/": lambda request: page(overview(flows), request),
-            "/status": lambda _: Answer("application/json", overview(flows).json()),
-            "/metrics": metrics(Metrics(flows, self._settings.metrics.labels).registry),
+            "/": lambda request: page(overview(flows, self._read.view, clusters), request),
+            "/status": lambda _: Answer("application/json", overview(flows, self._read.view, clusters).json()),
+            "/metrics": metrics(self._metrics().registry),
             "/livez": health(self._live),
             "/readyz": health(self._ready),
             **files(),
         }
+
+    def _pusher(self) -> OtlpPusher | None:
+        """What pushes the metrics; None if the configuration wants none. Raises SetupError."""
+        wanted = self._settings.metrics
+        if wanted.otlp.endpoint is None:
+            return None
+        try:
+            from mirror.web.otlp import OtlpPusher  # noqa: PLC0415  its libraries are an extra
+        except ImportError as error:
+            said = "metrics.otlp needs more packages: pip install 'kafka-mirror-spark[otlp]'"
+            raise SetupError(said) from error
+        return OtlpPusher(wanted.otlp, self._metrics().registry)
+
+    def _metrics(self) -> Metrics:
+        flows, clusters = [r.status for r in self._runners], [watch.status for watch in self._watches]
+        return Metrics(flows, self._settings.metrics.labels, self._read, clusters)
 
     def _start_spark(self) -> None:
         flows = {flow.name: flow for flow in self._settings.flows}
@@ -100,6 +138,17 @@ class Service:
         else:
             self._spark.set_result(driver)
             driver.warm_up()
+
+    def _follow(self, settings: Settings) -> None:
+        """Go on with other settings, which differ only in what can change while the service runs."""
+        before, self._settings = self._settings, settings
+        level = settings.log.level
+        for runner, old, new in zip(self._runners, before.flows, settings.flows, strict=True):
+            if (new, level) != (old, before.log.level):
+                runner.reconfigure(new, level)
+        for warning in settings.warnings:
+            if warning not in before.warnings:
+                log.warning(str(warning), extra={"flow": warning.flow})
 
     def _watch(self) -> None:
         """Wait until there is a reason to stop. A flow that another service leads is none while other flows run."""

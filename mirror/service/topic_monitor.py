@@ -21,6 +21,7 @@ from mirror.model import Partition, Topic
 from mirror.naming import LeftOut, ReplicationPolicy, TopicSelection, select_topics, some_of
 from mirror.service.own_topics import dispensable, own_topic
 from mirror.settings import Flow
+from mirror.status.coverage import Coverage, covered
 from mirror.target.remote_topics import RemoteTopicsMonitor
 from mirror.target.timestamps import KEEP, TimestampCheck
 from mirror.topics.config_rules import Rules
@@ -54,21 +55,31 @@ class TopicMonitor:
     """Compares both clusters of a flow. Every method raises ClusterAway when one of them does not answer."""
 
     def __init__(self, flow: Flow) -> None:
-        self._flow = flow
+        self._follow(flow)
         self._source = ClusterAdmin(flow.source)
         self._target = ClusterAdmin(flow.target)
-        self._policy = ReplicationPolicy.of(flow)
-        self._rules = Rules.of(flow)
         self._remote_topics = RemoteTopicsMonitor(flow, self._target)
         self.refused: Refusals = {}  # remote topics that could not be created or grown last time
         self.remote_ids: Mapping[str, str] = {}  # ids of all remote topics as last seen
+        self.coverage: Coverage | None = None  # of the last look
         self.in_doubt = False  # True after a change was seen that the next call has to confirm
         self.timestamps = TimestampCheck(flow, self._target)
         self.unnamed: LeftOut = {}  # topics that are not mirrored, because the remote topic can't have its name
         self._left_out: LeftOut = {}  # as last logged
         self._own_ids = KnownIds()
-        self._dispensable = dispensable(flow)
         self._why_not = OnChange()
+
+    def reconfigure(self, flow: Flow) -> None:
+        """Follow other settings. What is known of the clusters' topics stays."""
+        self._follow(flow)
+        self.timestamps.reconfigure(flow)
+        self._remote_topics.reconfigure(flow)
+
+    def _follow(self, flow: Flow) -> None:
+        self._flow = flow
+        self._policy = ReplicationPolicy.of(flow)
+        self._rules = Rules.of(flow)
+        self._dispensable = dispensable(flow)
 
     def ensure_internal_topics(self) -> dict[str, str]:
         """Create those of mirror's own topics that are missing.
@@ -106,10 +117,10 @@ class TopicMonitor:
         minutes, so `on_progress` is called from time to time. `permit` is called with all remote topics by source topic
         before any is created; it raises if another flow is in the way.
         """
-        mirrored, selection, existing = self._look(plan)
+        found, selection, existing = self._look(plan)
         permit(selection.remotes)
         self._log_left_out(selection)
-        mirrored = self._keeping_timestamps(mirrored, existing, on_progress)
+        mirrored = self._keeping_timestamps(found, selection, existing, on_progress)
         before = plan.known if plan else {}
         known = self._known(mirrored, before)
         remade = {d.incident.remote_id for d in (decisions or {}).values() if d.incident.kind == "remote_topic"}
@@ -118,6 +129,8 @@ class TopicMonitor:
         self.in_doubt = bool(remote.doubtful)
         left = {name: topic for name, topic in known.items() if topic.remote in remote.lost | remote.doubtful}
         partitions = self._make({n: c for n, c in mirrored.items() if n not in left}, existing, on_progress)
+        lost = {name for name, topic in left.items() if topic.remote in remote.lost}
+        self.coverage = covered(selection, found, existing, partitions, lost)
         self.remote_ids = {**remote.ids, **self._new_ids(partitions, remote.ids)}
         ids = self._source.topic_ids(sorted({*partitions, *left}))
         topics = {}
@@ -150,8 +163,8 @@ class TopicMonitor:
 
     def changes(self, plan: Plan | None) -> Changes:
         """What has to be created and grown on the target. Changes nothing. `plan` is the newest plan."""
-        mirrored, selection, existing = self._look(plan)
-        mirrored = self._keeping_timestamps(mirrored, existing)
+        found, selection, existing = self._look(plan)
+        mirrored = self._keeping_timestamps(found, selection, existing)
         return Changes(
             mirrored=mirrored,
             replacing=self.timestamps.refused,
@@ -164,19 +177,22 @@ class TopicMonitor:
         )
 
     def _look(self, plan: Plan | None) -> tuple[dict[str, int], TopicSelection, dict[str, int]]:
-        """The mirrored topics with partition counts, what is selected, and the target's topics with counts."""
+        """The source's topics with partition counts, what is selected of them, and the target's topics with counts."""
         found = self._source.partitions()
         selection = select_topics(self._policy, found, lambda: plan.holders if plan else {})
-        return {name: found[name] for name in selection.remotes}, selection, self._target.partitions()
+        return found, selection, self._target.partitions()
 
     def _keeping_timestamps(
-        self, mirrored: Mapping[str, int], existing: Mapping[str, int], on_progress: Callable[[], object] = lambda: None
+        self,
+        found: Mapping[str, int],
+        selection: TopicSelection,
+        existing: Mapping[str, int],
+        on_progress: Callable[[], object] = lambda: None,
     ) -> dict[str, int]:
-        """`mirrored` without the topics whose remote topic replaces timestamps."""
-        remote = {name: self._policy.remote_topic(name) for name in mirrored}
-        self.timestamps.look(existing.keys() & remote.values(), on_progress)
+        """The partition counts of the mirrored topics, without those whose remote topic replaces timestamps."""
+        self.timestamps.look(existing.keys() & selection.remotes.values(), on_progress)
         refused = set(self.timestamps.refused)
-        return {name: count for name, count in mirrored.items() if remote[name] not in refused}
+        return {name: found[name] for name, remote in selection.remotes.items() if remote not in refused}
 
     def _lacking(self, mirrored: Mapping[str, int], existing: Mapping[str, int]) -> Iterator[Wanted]:
         """The remote topics to create, some at a time: if the source goes away meanwhile, those created so far stay."""

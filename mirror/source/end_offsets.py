@@ -59,7 +59,7 @@ class SourceEnds:
         self._source = source
         self._stables = _Latest(source, IsolationLevel.READ_COMMITTED)
         self._highs = _Latest(source, IsolationLevel.READ_UNCOMMITTED)
-        self._interval = min(HIGH_INTERVAL, warn_after)
+        self.warn_after = warn_after  # seconds; it may change
         self._next = 0.0  # monotonic: when high watermarks are asked for again
         self._stood: Mapping[Partition, int] = {}  # where those of which they were asked stood then
         self._holds: dict[Partition, Hold] = {}
@@ -109,7 +109,7 @@ class SourceEnds:
                 self._holds[partition] = Hold(stable, high, known.since if known else time.time())
         due = time.monotonic() >= self._next
         if due:
-            self._next = time.monotonic() + self._interval
+            self._next = time.monotonic() + min(HIGH_INTERVAL, self.warn_after)
             self._stood = {partition: self.stable[partition] for partition in still}
         self._highs.ask(still if due else ())
 

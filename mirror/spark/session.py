@@ -57,6 +57,7 @@ CONF: Mapping[str, str] = {
     "spark.driver.memory": "512m",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.ui.retainedTasks": "100",  # of a stage; it is kept without pages too, and failed attempts are told from it
     "spark.excludeOnFailure.enabled": "false",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.streaming.pollingDelay": "20ms",  # between two reads of the control topic to its end, for a plan

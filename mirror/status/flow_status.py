@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from mirror.control.partition_state import STOPPED_BY_ERROR
 from mirror.control.reports import Counters, Report
+from mirror.control.verification import Verification
 from mirror.groups.group_rounds import Round
 from mirror.model import Partition
+from mirror.status.coverage import Coverage
 from mirror.status.observed import UNASSIGNED, is_silent, lag_seconds, observed_state, stuck_seconds
 from mirror.status.rates import RateHistory, Sample
+from mirror.status.retention import Retention, retention
 from mirror.topics.acl_rounds import AclRound
 from mirror.topics.config_rounds import ConfigRound
 
@@ -23,6 +26,7 @@ PARTITION_STATES = (UNASSIGNED, "starting", "running", "paused", "retrying", "bl
 # not run it any more.
 FLOW_STATES = ("starting", "running", "retrying", "blocked", "stopped")
 EVENTS = 30  # kept; older ones are forgotten
+FOREIGN_INTERVAL = 60.0  # seconds between two events that somebody else writes to a remote partition
 _STARTING = "starting"
 
 
@@ -97,6 +101,9 @@ class FlowStatus:
         self.generation = 0
         self.lost_tasks = 0  # tasks whose slices other tasks of this service took over
         self.history = RateHistory()
+        self.coverage: Coverage | None = None  # of the last look for topics
+        self.kept: Mapping[str, float] = {}  # seconds for which the source keeps records, by topic, where it is known
+        self.verified: Verification | None = None  # the last comparison of the whole flow by `mirror verify`
         self.groups: Round | None = None  # the last one over the consumer groups
         self.configs: ConfigRound | None = None  # the last one over the topics' configurations
         self.acls: AclRound | None = None  # the last round over the topics' ACLs
@@ -112,6 +119,7 @@ class FlowStatus:
         self._statuses: dict[Partition, PartitionStatus] = {}
         self._planned: dict[Partition, float] = {}  # monotonic time since which each is in the plan
         self._slices: list[list[Partition]] = []  # of the newest plan
+        self._foreign: dict[Partition, float] = {}  # when the last event of foreign records was added, epoch time
         self._events: deque[Event] = deque(maxlen=EVENTS)
 
     @property
@@ -165,6 +173,7 @@ class FlowStatus:
                 status = before.absorb(report) if before else PartitionStatus.first(report)
                 self._statuses[report.partition] = status
                 self._notice(before, status.report)
+                self._notice_foreign(before, status)
         if self.history.due():
             self.history.take([_sample(status) for status in self.partitions()])
 
@@ -183,6 +192,17 @@ class FlowStatus:
         else:
             self._events.append(Event(time.time(), report.partition, new, report.reason))
 
+    def _notice_foreign(self, before: PartitionStatus | None, status: PartitionStatus) -> None:
+        """Add an event when somebody else has written to the remote partition; while it goes on, one a minute."""
+        if status.total.foreign <= (before.total.foreign if before else 0):
+            return
+        report, now = status.report, time.time()
+        if now - self._foreign.get(report.partition, 0.0) >= FOREIGN_INTERVAL:
+            self._foreign[report.partition] = now
+            first, last = report.foreign
+            said = f"somebody else wrote to {report.remote} on {self.labels[1]}, at offsets {first} to {last}"
+            self._events.append(Event(now, report.partition, report.state, said))
+
     def planned(self, generation: int, slices: Iterable[Iterable[Partition]]) -> None:
         """Take a newer plan. Partitions that it lacks are forgotten: they are not mirrored any more."""
         dealt = [list(each) for each in slices]
@@ -191,12 +211,26 @@ class FlowStatus:
             now = time.monotonic()
             self._planned = {partition: self._planned.get(partition, now) for each in dealt for partition in each}
             self._statuses = {p: s for p, s in self._statuses.items() if p in self._planned}
+            self._foreign = {p: at for p, at in self._foreign.items() if p in self._planned}
 
     def unreported(self) -> dict[Partition, float]:
         """Partitions of the plan that no task has ever reported, each with the seconds since it was planned."""
         now = time.monotonic()
         with self._lock:
             return {p: now - since for p, since in sorted(self._planned.items()) if p not in self._statuses}
+
+    def keep_retention(self, seconds: Mapping[str, float]) -> None:
+        """Take the time for which the source keeps the records of each topic."""
+        self.kept = seconds
+
+    @property
+    def retention(self) -> Retention | None:
+        """The partitions that the source's retention overtakes next; None if nothing waits, or that is not known."""
+        return retention((each.report for each in self.partitions()), self.kept, time.time())
+
+    def topics(self) -> set[str]:
+        """The source topics of the newest plan."""
+        return {partition.topic for partition in list(self._planned)}
 
     @property
     def size(self) -> int:

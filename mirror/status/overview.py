@@ -1,4 +1,4 @@
-"""The present state of all flows as plain data: the status page shows it, `/status` gives it as JSON."""
+"""The present state of all flows and clusters as plain data: the status page shows it, `/status` gives it as JSON."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from dataclasses import asdict, dataclass
 
 from mirror import __version__
 from mirror.control.reports import Counters
+from mirror.control.verification import Verification
 from mirror.model import Partition
 from mirror.status.acl_overview import AclsView, acls_view
+from mirror.status.cluster_status import ClusterStatus, ClusterView, cluster_view
 from mirror.status.config_overview import ConfigsView, configs_view
+from mirror.status.configuration import ConfigurationView
+from mirror.status.coverage import Coverage
 from mirror.status.flow_status import PARTITION_STATES, Event, FlowStatus, PartitionStatus
 from mirror.status.group_overview import GroupsView, groups_view
 from mirror.status.observed import UNASSIGNED, lag, position
 from mirror.status.rates import INTERVAL, Point, Window, quantile, total
+from mirror.status.retention import Retention
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,9 @@ class FlowView:
     pace: Pace
     points: list[Point]
     topics: list[TopicView]
+    retention: Retention | None  # None if nothing waits, or the source's retention is not known
+    verified: Verification | None  # the last `mirror verify` of the whole flow; None if none is known
+    coverage: Coverage | None  # None before the first look for topics, and while another service leads
     groups: GroupsView | None  # None before the first round, or if none are made
     configs: ConfigsView | None  # the same
     acls: AclsView | None  # the same
@@ -109,21 +117,27 @@ class FlowView:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """All flows of a service."""
+    """All flows and clusters of a service, and its configuration."""
 
     version: str
     at: float
     interval: float  # seconds between points
     flows: list[FlowView]
+    configuration: ConfigurationView
+    clusters: list[ClusterView]
 
     def json(self) -> bytes:
         """The overview as JSON."""
         return json.dumps(asdict(self), separators=(",", ":")).encode()
 
 
-def overview(flows: Iterable[FlowStatus]) -> Overview:
-    """The present state of all flows."""
-    return Overview(__version__, time.time(), INTERVAL, [_flow(status) for status in flows])
+def overview(
+    flows: Iterable[FlowStatus], configuration: ConfigurationView, clusters: Iterable[ClusterStatus] = ()
+) -> Overview:
+    """The present state of all flows, and of their clusters."""
+    states = [cluster_view(each) for each in clusters]
+    shown = [_flow(status) for status in flows]
+    return Overview(__version__, time.time(), INTERVAL, shown, configuration, states)
 
 
 def _flow(status: FlowStatus) -> FlowView:
@@ -164,6 +178,9 @@ def _flow(status: FlowStatus) -> FlowView:
         pace=_pace([window for some in windows.values() for window in some]),
         points=list(status.history.points),
         topics=topics,
+        retention=status.retention,
+        verified=status.verified,
+        coverage=status.coverage,
         groups=None if status.groups is None else groups_view(status.groups),
         configs=None if status.configs is None else configs_view(status.configs),
         acls=None if status.acls is None else acls_view(status.acls),

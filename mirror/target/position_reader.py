@@ -168,7 +168,7 @@ class PositionReader:
         if done.error is not None:
             raise self._failed(f"position of {position.topic}-{position.partition}", done.error)
 
-    def await_settled(self, remote: str, partition: int) -> None:
+    def await_no_open_transaction(self, remote: str, partition: int) -> None:
         """Wait until every transaction on a remote partition has ended that is open now.
 
         Of a fenced producer none can be, unless the target has lost its markers (Kafka 4.3.0 to 4.4.0 skip those of a

@@ -126,7 +126,7 @@ def _renew(flow: Flow, partition: Partition, topic: Topic, positions: PositionRe
     session = TransactionSession(flow, partition, topic, producer, Clock())
     try:
         producer.fence()
-        positions.await_settled(topic.remote, partition.partition)
+        positions.await_no_open_transaction(topic.remote, partition.partition)
         found = positions.load(topic.remote, partition.partition)
         if found is not None:
             session.keep(found)

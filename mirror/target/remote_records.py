@@ -1,4 +1,4 @@
-"""Which remote partitions have records: there, copying from the beginning would double them."""
+"""Which records remote partitions have: where there are some, copying from the beginning would double them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from mirror.kafka.clients import internal_consumer, is_away, is_lasting
 from mirror.settings import Flow
 
 TIMEOUT = 20.0  # seconds without an answer
+COUNT_TIMEOUT = 5.0  # seconds for a few records
 
 RemotePartition = tuple[str, int]
 
@@ -53,3 +54,28 @@ def _judge(error: KafkaError | None, where: RemotePartition) -> None:
     if error is not None and error.code() != KafkaError._PARTITION_EOF and not is_away(error):
         said = f"whether {where[0]}-{where[1]} has records can't be told: {error.str()}"
         raise PartitionError(said, is_lasting(error))
+
+
+def count_between(flow: Flow, where: RemotePartition, first: int, end: int, most: int) -> int | None:
+    """How many records stand at these offsets, `end` excluded, committed or not; None if that can't be told.
+
+    It counts up to `most`, so that millions of them take no longer. Markers are no records.
+    """
+    consumer = internal_consumer(flow.target, flow.group, stable=False)
+    found = 0
+    try:
+        consumer.assign([TopicPartition(*where, first)])
+        deadline = time.monotonic() + COUNT_TIMEOUT
+        while time.monotonic() < deadline:
+            for message in consumer.consume(100, 0.2):
+                error = message.error()
+                if error is not None:
+                    return found if error.code() == KafkaError._PARTITION_EOF else None
+                if int(message.offset() or 0) >= end:
+                    return found
+                found += 1
+                if found >= most:
+                    return found
+    finally:
+        consumer.close()
+    return None

@@ -30,6 +30,10 @@ class RemoteTopicsMonitor:
         # The id that was found at the last look in place of a known topic's; None: the target had none of this name.
         self._seen: dict[str, str | None] = {}
 
+    def reconfigure(self, flow: Flow) -> None:
+        """Follow other settings."""
+        self._flow = flow
+
     def look(self, names: Iterable[str], known: Mapping[str, Topic], remade: Callable[[Topic], bool]) -> RemoteTopics:
         """Look at the remote topics `names` and those of `known`, which is by source topic.
 

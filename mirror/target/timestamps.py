@@ -38,6 +38,12 @@ class TimestampCheck:
         self.refused: Sequence[str] = ()  # at the last look, sorted; always empty if the flow accepts it
         self.compacted: set[str] = set()  # topics, as last seen or created
 
+    def reconfigure(self, flow: Flow) -> None:
+        """Follow other settings. If they accept other topics, the next look asks for all of them."""
+        if flow.accept_log_append_time != self._flow.accept_log_append_time:
+            self._kept = []
+        self._flow = flow
+
     def look(self, existing: Iterable[str], progressed: Callable[[], object] = lambda: None) -> None:
         """Ask for the effective setting of remote topics. Raises ClusterAway.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, repeat
 from typing import Any
 
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from mirror.clock import Clock
 from mirror.errors import MirrorError, OutcomeUnknown, PartitionError, RecordsRefused
@@ -20,6 +20,7 @@ from mirror.model import MapEnd, Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.target import timestamps
 from mirror.target.dead_letters import dead_letter
+from mirror.target.delivered import note_missing, tell_offset
 from mirror.target.idempotent_producer import IdempotentProducer
 from mirror.target.offset_map import EVERY, Copied, MapMarks, end_after, entries
 from mirror.target.offset_syncs import OffsetSync, SyncMarks
@@ -27,16 +28,17 @@ from mirror.target.position_reader import to_commit
 from mirror.target.transactional_producer import TransactionalProducer
 
 UNINTERRUPTED = 1_000  # most records that are queued before other threads of the process may run
-# With these errors a record of one of mirror's own topics was not delivered, and the topic may be missing. librdkafka
-# waits for the metadata of a topic that is new to it, so a missing topic can look like a time-out.
-NOT_DELIVERED = (
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_TOPIC,
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError._MSG_TIMED_OUT,
-)
 UNEVEN = 1.1  # margin of `_request`: records differ in size, so a request may hold more than the average says
 TargetProducer = TransactionalProducer | IdempotentProducer
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where the records of a transaction are in the remote partition."""
+
+    expected: int | None  # the offset after everything that the partition had before; None if that is not known
+    first: int
+    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class Written:
 
     size: int  # bytes of keys, values and headers
     position: Position
+    span: Span | None = None  # where its records are; None without records, or if that is not known
 
 
 class TransactionSession:
@@ -53,7 +56,18 @@ class TransactionSession:
     After any doubt, the session is discarded together with the producer.
     """
 
-    def __init__(self, flow: Flow, partition: Partition, topic: Topic, producer: TargetProducer, clock: Clock) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        partition: Partition,
+        topic: Topic,
+        producer: TargetProducer,
+        clock: Clock,
+        end: int | None = None,
+    ) -> None:
+        """`end` is the offset after the last transaction of the session before, if nothing of ours came after it."""
+        # The offset after the last transaction's records and marker. None if it is not known, as after one that failed.
+        self.end = end
         self._flow = flow
         self._partition = partition
         self._topic = topic
@@ -96,7 +110,8 @@ class TransactionSession:
         mapped = self._map is not None and self._map.is_due(batch.offsets, position.map_end)
         after = replace(position, map_end=self._without_entry(position.map_end, len(batch.offsets)))
         downstream: dict[int, int] = {}  # by index into the batch
-        size = 0
+        size, expected = 0, self.end
+        self.end = None
 
         def produce() -> Position:
             nonlocal size, after
@@ -120,11 +135,13 @@ class TransactionSession:
                 said = f"{topics} takes no record: {error}; have the target accept them"
                 raise PartitionError(said, blocked=True) from error
             raise
+        span = _span(expected, downstream.get(0), downstream.get(len(batch.offsets) - 1))
+        self.end = None if span is None else span.last + 1 + self._flow.exactly_once
         self._marks.committed(batch.offsets, chosen)
         if self._map is not None:
             self._map.committed(batch.offsets)
         self._tail = None if self._marks.tail_is_synced else self._sync(batch, len(batch.offsets) - 1, downstream)
-        return Written(size, after)
+        return Written(size, after, span)
 
     def _produce_entries(self, batch: ConsumedBatch, before: Position, downstream: Mapping[int, int]) -> MapEnd | None:
         """Queue the batch's entries of the offset map, and return the map's end after them."""
@@ -163,21 +180,21 @@ class TransactionSession:
         """Commit a position again unchanged, even if its source topic is gone. Raises the same errors as `copy`."""
         self._run(lambda: position)
 
-    def pass_over(self, batch: ConsumedBatch, position: Position, reason: str, whole: bool) -> None:
+    def pass_over(self, batch: ConsumedBatch, position: Position, reason: str, letter: bool, whole: bool) -> None:
         """Commit the position after a record that the target refuses.
 
-        With `on_poison_record: dead_letter`, the transaction also has a dead letter. Unless `whole`, the letter has
-        neither key, value nor headers of the record. Raises the same errors as `copy`.
+        With `letter`, the transaction also has a dead letter. Unless `whole`, that has neither key, value nor headers
+        of the record. Raises the same errors as `copy`.
         """
 
         def produce() -> Position:
-            if self._flow.on_poison_record == "dead_letter":
+            if letter:
                 headers = NO_HEADERS
                 # Headers may be unreadable; then the letter has none, and `reason` says so.
                 with contextlib.suppress(RecordsRefused):
                     (headers,) = readable(batch.headers)
-                letter = dead_letter(self._partition, batch.messages[0], headers, reason, whole)
-                self._produce_beside(self._flow.dead_letter_topic, **letter)
+                record = dead_letter(self._partition, batch.messages[0], headers, reason, whole)
+                self._produce_beside(self._flow.dead_letter_topic, **record)
             return position
 
         self._run(produce)
@@ -244,7 +261,7 @@ class TransactionSession:
         keys, headers = batch.keys, readable(batch.headers)
         tells: list[Callable[..., None] | None] = [None] * len(messages)
         for index in (0, *chosen, len(messages) - 1):
-            tells[index] = _tell(downstream, index, self._restamped)
+            tells[index] = tell_offset(downstream, index, self._restamped)
         # The hot loop: with `map` the interpreter runs no bytecode for a record. Keyword arguments would double the
         # cost of produce.
         topic, number = repeat(self._topic.remote), repeat(self._partition.partition)
@@ -271,26 +288,10 @@ class TransactionSession:
 
     def _produce_beside(self, topic: str, **record: Any) -> None:
         self._beside = topic
-        self._producer.produce(topic, partition=0, callback=_note_missing(self._gone, topic), **record)
+        self._producer.produce(topic, partition=0, callback=note_missing(self._gone, topic), **record)
         self._beside = ""
 
 
-def _tell(
-    downstream: dict[int, int], index: int, restamped: list[int] | None
-) -> Callable[[KafkaError | None, Message], None]:
-    def delivered(error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            downstream[index] = message.offset()
-            kind, at = message.timestamp()
-            if restamped is not None and kind == TIMESTAMP_LOG_APPEND_TIME:
-                restamped.append(at)
-
-    return delivered
-
-
-def _note_missing(gone: dict[str, str], topic: str) -> Callable[[KafkaError | None, Message], None]:
-    def delivered(error: KafkaError | None, _: Message) -> None:
-        if error is not None and error.code() in NOT_DELIVERED:
-            gone[topic] = error.str()
-
-    return delivered
+def _span(expected: int | None, first: int | None, last: int | None) -> Span | None:
+    """None if librdkafka knows no offset of a record, as of one that the broker says it had already."""
+    return None if first is None or last is None else Span(expected, first, last)

@@ -16,7 +16,7 @@ from mirror.model import Partition, Topic
 from mirror.source.fetcher import Seek
 from mirror.target.transaction_session import TransactionSession
 from mirror.task.error_recovery import recovery
-from mirror.task.events import SETTLE_DELAY, Event, delay_of
+from mirror.task.events import Event, delay_of
 from mirror.task.inbox import Inbox
 from mirror.task.loss_policy import LossPolicy
 from mirror.task.next_step import Step, next_step, next_wake
@@ -25,12 +25,13 @@ from mirror.task.partition_take_over import TakeOver
 from mirror.task.position_ledger import Start
 from mirror.task.record_copying import RecordCopying
 from mirror.task.task_services import TaskServices
+from mirror.text import BUG
 
 log = logging.getLogger(__name__)
 
 
 class RecordCopier:
-    """Copies one source partition, record by record, to the partition of the remote topic that has the same number.
+    """Copies one source partition to the remote partition with the same number, on the record path.
 
     Any thread may call `post` and `close_idle_producer`, and read `snapshot` and the other public properties.
     Transaction threads call `step`; two steps never run at once.
@@ -65,7 +66,7 @@ class RecordCopier:
 
     @property
     def drained_to(self) -> int | None:
-        """The offset before which no record waits; None while some wait, or while the consumer has to seek."""
+        """The offset up to which the buffer is empty; None while records wait, or while the consumer has to seek."""
         return self.buffer.drained_to
 
     @property
@@ -109,9 +110,7 @@ class RecordCopier:
         closed = self.has_producer  # a step may have discarded it before we had the lock
         try:
             if closed:
-                facts.discard()
-                if facts.state is State.RUNNING:
-                    facts.become(State.STARTING)
+                facts.close_idle_producer()
         finally:
             self._finish()
         return closed
@@ -129,7 +128,7 @@ class RecordCopier:
             if not self._attempt():
                 self._facts.discard()
         except Exception:
-            log.exception("defect", extra=self._facts.where)
+            log.exception(BUG, extra=self._facts.where)
         finally:
             self._finish()
 
@@ -144,13 +143,13 @@ class RecordCopier:
         except MirrorError as raised:
             error = raised
         except Exception as defect:  # a bug: log it, and treat it as OutcomeUnknown, which discards the producer
-            log.exception("defect", extra=self._facts.where)
+            log.exception(BUG, extra=self._facts.where)
             error = OutcomeUnknown(f"{type(defect).__name__}: {defect}")
         try:
             self._recover(error)  # outside of `except`, or the producer may never be freed: see kafka/clients.py
             return True
         except Exception:
-            log.exception("defect", extra=self._facts.where)
+            log.exception(BUG, extra=self._facts.where)
             return False
         finally:
             del error  # its traceback has this frame, which would keep the discarded producer alive
@@ -161,7 +160,7 @@ class RecordCopier:
             for event in self._inbox.drain():
                 self._facts.note(event)
             # A new producer is used for one transaction even if it was disturbed. While a broker is down every new
-            # producer is disturbed at once. If such producers were refused, nothing would be copied.
+            # producer is disturbed at once. If each of them were discarded, nothing would be copied.
             step = next_step(self._facts.view(taken_over or self._has_good_producer))
             self._perform(step)
             if step.means_running:
@@ -176,7 +175,7 @@ class RecordCopier:
             case Step.WAIT:
                 pass
             case Step.LET_GO:
-                self._let_go()
+                self._facts.leave()
             case Step.RENEW_PAUSED:
                 self._renew_paused()
             case Step.ASK_SOURCE:
@@ -190,21 +189,16 @@ class RecordCopier:
             case Step.COPY:
                 self._copying.copy(self._session)
             case Step.SETTLE:
-                self._settle()
-
-    def _let_go(self) -> None:
-        self._facts.discard()
-        if self._facts.letting_go is not None:
-            self._facts.become(self._facts.letting_go)
+                self._facts.settle(self._session)
 
     def _renew_paused(self) -> None:
         self._facts.renew_position(self._take_over())
-        self._let_go()
+        self._facts.leave()
 
     def _ask_source(self) -> None:
-        """Make the consumer seek, and raise the source's refusal again, so that the step is repeated.
+        """Make the consumer seek, then raise the source's error, so that the step runs again after the back-off.
 
-        Without records, only a new fetch shows that the source gives some again.
+        Only a new fetch shows that the source gives records again.
         """
         refused = self._facts.refused
         assert refused is not None
@@ -234,16 +228,6 @@ class RecordCopier:
         self._losses.face(self._session, self._own)
         self._seek()
 
-    def _settle(self) -> None:
-        """Commit what an idle partition owes the target: its start, its last sync, or a position after markers."""
-        facts, ledger, session = self._facts, self._facts.ledger, self._session
-        idle = self._services.clock.monotonic() - session.ended >= SETTLE_DELAY / 2
-        offset = facts.drained_to
-        if ledger.pins_start or (idle and facts.owes):
-            # After markers the epoch is not known: they may have a newer one than the last record.
-            epoch = ledger.at.epoch if offset == ledger.offset else -1
-            facts.set_position(ledger.next(offset, epoch, ledger.at.newest_epoch), session)
-
     @property
     def _has_good_producer(self) -> bool:
         session = self._facts.session
@@ -262,7 +246,7 @@ class RecordCopier:
         return self._session if self._has_good_producer else self._take_over()
 
     def _seek(self) -> None:
-        """Make the buffer continue at the position. The consumer seeks only if the buffer does not reach it."""
+        """Make the buffer continue at the position. The consumer seeks only if the position is outside the buffer."""
         at = self._facts.ledger.resume_from
         number = self.buffer.resume_at(at.offset)
         if number is not None:
@@ -289,7 +273,7 @@ class RecordCopier:
         facts, wake = self._facts, None
         try:
             self._publish()
-            view = facts.view(self.has_producer)  # the view means an undisturbed one, but next_wake does not look at it
+            view = facts.view(self.has_producer)  # disturbed or not: next_wake does not look at the producer
             wake = next_wake(view, facts.step_lock.paced, self._services.flow.batch_max_records)
         finally:
             facts.step_lock.release()

@@ -8,6 +8,7 @@ from mirror.control.partition_state import State
 from mirror.source.fetch_events import EndReached, FetchEvent
 
 SETTLE_DELAY = 1.0  # seconds a partition is idle before it commits what it owes
+IDLE_AFTER = SETTLE_DELAY / 2  # seconds after its last transaction; less, since the delay may begin before that ends
 
 
 @dataclass(frozen=True, slots=True)

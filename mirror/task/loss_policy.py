@@ -23,7 +23,6 @@ class LossPolicy:
     def __init__(self, facts: PartitionFacts, services: TaskServices) -> None:
         self._facts = facts
         self._services = services
-        self._flow = services.flow
 
     def face(self, session: TransactionSession, own: Own) -> None:
         """Find out what is lost, and go on after it if the flow's policy is to. Raises SourceDataLost if not.
@@ -41,7 +40,7 @@ class LossPolicy:
         facts.ledger.delivered = None  # it may be what the source no longer has
 
     def _judge(self, said: str, session: TransactionSession, own: Own) -> None:
-        facts, source, flow = self._facts, self._services.source, self._flow
+        facts, source, flow = self._facts, self._services.source, self._services.flow
         loss = loss_detection.find_loss(source, facts.partition, facts.topic, facts.ledger.at, said)
         facts.step_lock.progressed()
         if not loss and (loss := corruption.find_damage(flow, source, facts.partition, facts.ledger.at, said)):
@@ -65,7 +64,8 @@ class LossPolicy:
     def _pass_over(self, loss: Loss, session: TransactionSession) -> None:
         facts = self._facts
         incident = facts.incident_of(loss.reason)
-        if self._flow.on_data_loss == "fail" and not decided(incident, self._services.plan.decision(facts.partition)):
+        waits = self._services.flow.on_data_loss == "fail"
+        if waits and not decided(incident, self._services.plan.decision(facts.partition)):
             facts.incident = incident
             raise SourceDataLost(f"{loss.what}; {loss.remedy}")
         # The id, for the same figures may be lost of another topic of the name, and that is not said again.

@@ -8,7 +8,7 @@ import uuid
 from mirror.backoff import Backoff
 from mirror.control.decisions import Incident, doubt
 from mirror.control.partition_state import TRANSITIONS, State
-from mirror.control.reports import Counters
+from mirror.control.reports import NOWHERE, Counters
 from mirror.errors import MirrorError
 from mirror.logs import OnChange
 from mirror.model import Partition, Position, Topic
@@ -16,7 +16,7 @@ from mirror.source.buffer import RecordBuffer
 from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
 from mirror.target.transaction_session import TransactionSession
 from mirror.task.error_recovery import Recovery
-from mirror.task.events import Event, LetGo
+from mirror.task.events import IDLE_AFTER, Event, LetGo
 from mirror.task.next_step import View
 from mirror.task.partition_snapshot import PartitionSnapshot
 from mirror.task.position_ledger import PositionLedger, Start
@@ -45,6 +45,9 @@ class PartitionFacts:
         early = flow.start == "earliest"
         self.ledger = PositionLedger(start, topic, early, services.plan.renew_interval, services.clock)
         self.counters = Counters()
+        self.foreign = NOWHERE  # the last offsets at which somebody else has written to the remote partition
+        # The offset after all that the last session has written there, if it was closed in order.
+        self.remote_end: int | None = None
         self.session: TransactionSession | None = None  # with the producer, if one is open
         self.last_used = services.clock.monotonic()  # when the producer was
         self.state = State.STARTING
@@ -55,7 +58,7 @@ class PartitionFacts:
         # Why the consumer can't go on after what is buffered.
         self.lost = "" if self.is_native(start.hint) else OF_DELETED_TOPIC
         self._doubted = False
-        self._flow = flow
+        self._services = services
         self._clock = services.clock
         self._plan = services.plan
         self._backoff = Backoff()
@@ -115,13 +118,13 @@ class PartitionFacts:
     def owes(self) -> bool:
         """Has an idle partition something to commit: a sync of the last record, or a position past markers?"""
         tail = self.session is not None and self.session.unsynced_tail
-        return tail or 0 <= self.ledger.offset < self.drained_to
+        return tail or 0 <= self.ledger.offset < self.settled_to
 
     @property
-    def drained_to(self) -> int:
-        """The position, or the source's end if only markers and aborted records are between the two.
+    def settled_to(self) -> int:
+        """What an idle partition commits: the source's end if only markers and aborted records come before it.
 
-        Once those are deleted, a position before them would look like a loss.
+        Else it is the position. Once the markers are deleted, a position before them would look like a loss.
         """
         return max(self.ledger.offset, self.buffer.drained_to or 0)
 
@@ -136,6 +139,7 @@ class PartitionFacts:
             last_commit=self.ledger.last_commit,
             renew_at=self.ledger.renew_at,
             counters=self.counters.copy(),
+            foreign=self.foreign,
             has_producer=self.session is not None,
             last_used=self.last_used,
         )
@@ -145,6 +149,19 @@ class PartitionFacts:
         session, self.session = self.session, None
         if session is not None:
             session.discard()
+
+    def close_idle_producer(self) -> None:
+        """End the producer between two transactions: what comes after our last record is somebody else's."""
+        self.remote_end = None if self.session is None else self.session.end
+        self.discard()
+        if self.state is State.RUNNING:
+            self.become(State.STARTING)
+
+    def leave(self) -> None:
+        """End the producer, and become what `let_go` has said, if it has."""
+        self.discard()
+        if self.letting_go is not None:
+            self.become(self.letting_go)
 
     def become(self, state: State, reason: str = "") -> None:
         """Change the state, which says what an operator may expect."""
@@ -161,6 +178,15 @@ class PartitionFacts:
         session.settle(position)
         self.committed(position, session)
 
+    def settle(self, session: TransactionSession) -> None:
+        """Commit what an idle partition owes the target: its start, its last sync, or a position after markers."""
+        ledger, offset = self.ledger, self.settled_to
+        idle = self._clock.monotonic() - session.ended >= IDLE_AFTER
+        if ledger.pins_start or (idle and self.owes):
+            # After markers the epoch is not known: they may have a newer one than the last record.
+            epoch = ledger.at.epoch if offset == ledger.offset else -1
+            self.set_position(ledger.next(offset, epoch, ledger.at.newest_epoch), session)
+
     def renew_position(self, session: TransactionSession) -> None:
         """Commit the position as it is. A broker forgets it if it has not been for `offsets.retention.minutes`."""
         session.keep(self.ledger.at)
@@ -170,7 +196,7 @@ class PartitionFacts:
         """A transaction was committed: the next one waits as long as this one took."""
         self.ledger.committed(position, self._plan.renew_interval)
         self.counters.committed(records, session.duration)
-        self.step_lock.not_before = session.ended + min(self._flow.transaction_linger_max, session.duration)
+        self.step_lock.not_before = session.ended + min(self._services.flow.transaction_linger_max, session.duration)
         self._backoff.reset()
         self._errors.clear()
 
@@ -212,4 +238,4 @@ class PartitionFacts:
     @property
     def where(self) -> dict[str, object]:
         """The fields of a log line."""
-        return {"flow": self._flow.name, "topic": self.partition.topic, "partition": self.partition.partition}
+        return {"flow": self._services.flow.name, "topic": self.partition.topic, "partition": self.partition.partition}

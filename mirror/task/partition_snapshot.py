@@ -22,6 +22,7 @@ class PartitionSnapshot:
     last_commit: float  # seconds since the Unix epoch
     renew_at: float | None  # monotonic: when the position has to be committed again; None: there is none to keep
     counters: Counters  # a copy
+    foreign: tuple[int, int]  # the last offsets at which somebody else has written to the remote partition
     has_producer: bool
     last_used: float  # monotonic: when the producer was
 

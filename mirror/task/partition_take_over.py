@@ -27,7 +27,6 @@ class TakeOver:
     def __init__(self, facts: PartitionFacts, services: TaskServices) -> None:
         self._facts = facts
         self._services = services
-        self._flow = services.flow
         self._topic = facts.topic
         self._remote = facts.topic.remote, facts.partition.partition
 
@@ -41,26 +40,28 @@ class TakeOver:
         self._services.producers.make_room()
         producer = self._producer()
         producer.fence()
-        if self._flow.exactly_once:
+        if self._services.flow.exactly_once:
             self._facts.step_lock.progressed()
-            self._services.positions.await_settled(*self._remote)
+            self._services.positions.await_no_open_transaction(*self._remote)
             self._facts.step_lock.progressed()
         return producer
 
     def load(self, producer: TargetProducer) -> TransactionSession:
         """Load the committed position. Raises DecisionNeeded if it can't be believed and nobody has decided."""
         facts = self._facts
-        found = self._services.positions.load(*self._remote)
+        before, found = facts.ledger.at, self._services.positions.load(*self._remote)
         facts.step_lock.progressed()
         # The session is set before the position is judged, so that an error discards it.
-        session = TransactionSession(self._flow, facts.partition, self._topic, producer, self._services.clock)
+        clock, end = self._services.clock, facts.remote_end if found == before else None
+        session = TransactionSession(self._services.flow, facts.partition, self._topic, producer, clock, end)
+        facts.remote_end = None
         facts.session = session
         incident = doubt(found, facts.ledger.newest, self._topic, self._has_records)
         if incident is not None:
             found = self._follow_decision(incident, found, session)
         if found is None:  # the partition was never copied
             facts.ledger.nothing_committed()
-            if not self._flow.exactly_once:  # first, so that a crash can't leave records without a position
+            if not self._services.flow.exactly_once:  # first, so that a crash can't leave records without a position
                 facts.set_position(facts.ledger.at, session)
         elif facts.ledger.loaded(found):
             log.info("position adopted: it says now which remote topic it belongs to", extra=facts.where)
@@ -68,27 +69,27 @@ class TakeOver:
 
     def _producer(self) -> TargetProducer:
         throttle = self._services.throttles.target
-        if not self._flow.exactly_once:
-            return IdempotentProducer(self._flow, self._services.positions, throttle)
-        name = transactional_id(self._flow, *self._remote)
-        return TransactionalProducer(self._flow, name, self._services.group_metadata, throttle)
+        if not self._services.flow.exactly_once:
+            return IdempotentProducer(self._services.flow, self._services.positions, throttle)
+        name = transactional_id(self._services.flow, *self._remote)
+        return TransactionalProducer(self._services.flow, name, self._services.group_metadata, throttle)
 
     def _has_records(self) -> bool:
         """True if a read_committed consumer sees records in the remote partition."""
         here = self._remote
-        return self._services.positions.end(*here) > 0 and here in with_records(self._flow, [here])
+        return self._services.positions.end(*here) > 0 and here in with_records(self._services.flow, [here])
 
     def _follow_decision(self, incident: Incident, found: Position | None, session: TransactionSession) -> Position:
         """Commit the position that a person or a policy has chosen. Raises DecisionNeeded if neither has."""
         facts, topic = self._facts, self._topic
         action = decided(incident, self._services.plan.decision(facts.partition))
-        if action is None and is_accepted(incident, self._flow):
+        if action is None and is_accepted(incident, self._services.flow):
             action = "continue"
         if action is None:
             self._need_decision(incident, found)
         at = chosen(action, self._chosen_offset(action), found, facts.ledger.newest, topic)
         at = at or facts.ledger.next(facts.ledger.start.offset)
-        what = explain(incident, found, topic, self._flow.group)
+        what = explain(incident, found, topic, self._services.flow.group)
         facts.tell("position decided, copying goes on from it", what, action=action, offset=at.offset)
         facts.set_position(at, session)
         if incident.kind == "remote_topic":
@@ -110,4 +111,4 @@ class TakeOver:
     def _need_decision(self, incident: Incident, found: Position | None) -> NoReturn:
         self._facts.incident = incident
         self._facts.ledger.not_believed()
-        raise DecisionNeeded(explain(incident, found, self._topic, self._flow.group))
+        raise DecisionNeeded(explain(incident, found, self._topic, self._services.flow.group))

@@ -32,12 +32,13 @@ class PoisonRecords:
             return 1
         return self._narrowed if self._clock.monotonic() < self._until else self._most
 
-    def refused(self, batch: ConsumedBatch, reason: str) -> None:
-        """The target does not take this batch."""
+    def refused(self, batch: ConsumedBatch, reason: str, passed_over: bool) -> None:
+        """The target does not take this batch. With `passed_over` it was the culprit, to be put aside."""
         if len(batch.messages) > 1:
             self._narrowed, self._until = len(batch.messages) // 2, self._clock.monotonic() + NARROW_FOR
         elif self.culprit == batch.offsets[0]:
-            self.refused_again += 1
+            # The culprit itself is tried again and again while the policy is to wait for a person.
+            self.refused_again += passed_over
         else:
             self.culprit, self.reason, self.refused_again = batch.offsets[0], reason, 0
 

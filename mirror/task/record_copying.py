@@ -10,6 +10,7 @@ from mirror.kafka.consumed_batch import ConsumedBatch, leader_epoch
 from mirror.model import Position
 from mirror.target.transaction_session import TransactionSession, Written
 from mirror.task.batch_size import BatchSize
+from mirror.task.foreign_writes import ForeignWrites
 from mirror.task.partition_facts import PartitionFacts
 from mirror.task.poison_records import PoisonRecords
 from mirror.task.task_services import TaskServices
@@ -32,16 +33,16 @@ class RecordCopying:
     def __init__(self, facts: PartitionFacts, services: TaskServices) -> None:
         flow = services.flow
         self._facts = facts
-        self._flow = flow
-        self._plan = services.plan
+        self._services = services
         self._clock = services.clock
         self._batch_size = BatchSize(flow.batch_max_records, flow.transaction_timeout)
+        self._foreign = ForeignWrites(facts, services)
         self._poison = PoisonRecords(flow.batch_max_records, services.clock)
 
     def copy(self, session: TransactionSession) -> None:
         """Copy the next batch. If the target refuses it, the next call tries half of it. Raises PartitionError."""
         limit = min(self._batch_size.limit, self._poison.limit)
-        batch = self._facts.buffer.batch(limit, self._flow.batch_max_bytes)
+        batch = self._facts.buffer.batch(limit, self._services.flow.batch_max_bytes)
         if batch is None:
             return
         trying = self._planned(batch)
@@ -60,9 +61,9 @@ class RecordCopying:
             self._refused(trying, refused, session)
 
     def _planned(self, batch: ConsumedBatch) -> _Try:
-        policy: str = self._flow.on_poison_record
+        policy: str = self._services.flow.on_poison_record
         incident = self._facts.incident_of("refused")
-        if policy == "fail" and decided(incident, self._plan.decision(self._facts.partition)):
+        if policy == "fail" and decided(incident, self._services.plan.decision(self._facts.partition)):
             policy = "skip"
         passes_over = self._poison.culprit == batch.offsets[0] and policy != "fail"
         return _Try(batch, self._facts.ledger.next(batch.next_offset, batch.epoch), incident, policy, passes_over)
@@ -73,7 +74,8 @@ class RecordCopying:
             return session.copy(trying.batch, trying.at)
         poison = self._poison
         self._facts.tell("record refused, copying goes on after it", poison.refusal(trying.batch))
-        session.pass_over(trying.batch, trying.at, poison.reason, whole=not poison.refused_again)
+        letter = trying.policy == "dead_letter"
+        session.pass_over(trying.batch, trying.at, poison.reason, letter, whole=not poison.refused_again)
         return Written(0, trying.at)
 
     def _refused(self, trying: _Try, reason: str, session: TransactionSession) -> None:
@@ -81,11 +83,12 @@ class RecordCopying:
         self._note_delivered(batch, session)
         facts.discard()  # its next sequence numbers are not those that the broker expects
         facts.counters.transactions["aborted"] += 1
-        poison.refused(batch, reason)
+        poison.refused(batch, reason, trying.passes_over)
         if len(batch.messages) == 1 and (trying.policy == "fail" or poison.refused_again > 1):
-            if self._flow.on_poison_record == "fail":
+            flow = self._services.flow
+            if flow.on_poison_record == "fail":
                 facts.incident = trying.incident
-            raise poison.error(batch, self._flow)
+            raise poison.error(batch, flow)
 
     def _taken(self, trying: _Try, written: Written, session: TransactionSession) -> None:
         facts, batch = self._facts, trying.batch
@@ -97,6 +100,8 @@ class RecordCopying:
         else:
             now = int(facts.ledger.last_commit * 1000)
             facts.counters.copied(batch.timestamps, written.size, now, session.duration)
+            if written.span is not None:
+                self._foreign.committed(written.span, len(batch.messages))
         self._poison.taken()
 
     def _note_delivered(self, batch: ConsumedBatch, session: TransactionSession) -> None:

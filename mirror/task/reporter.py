@@ -9,7 +9,6 @@ from typing import Protocol
 from mirror.control.reports import Report
 from mirror.kafka.throttling import Throttles
 from mirror.model import Partition, Topic
-from mirror.settings import Flow
 from mirror.source.end_offsets import SourceEnds
 from mirror.task.partition_snapshot import PartitionSnapshot
 from mirror.task.position_ledger import Start
@@ -45,18 +44,17 @@ class Reporter:
 
     def __init__(
         self,
-        flow: Flow,
         plan: SlicePlan,
         throttles: Throttles,
         ends: SourceEnds,
         copiers: Callable[[], Iterable[Reported]],
     ) -> None:
-        self._flow = flow
         self._plan = plan
         self._throttles = throttles
         self._ends = ends
         self._copiers = copiers
         self._caught_up: dict[Partition, float] = {}  # when each last had no lag, seconds since the Unix epoch
+        self._next: dict[Partition, float] = {}  # last known timestamps of next records, seconds since the Unix epoch
         self._reported: dict[Partition, tuple[object, ...]] = {}
         self._all_reported_at = 0.0
 
@@ -84,6 +82,7 @@ class Reporter:
     def forget(self, partition: Partition) -> None:
         """The partition is let go."""
         self._caught_up.pop(partition, None)
+        self._next.pop(partition, None)
 
     def one(self, copier: Reported) -> Report:
         """How one partition stands."""
@@ -91,7 +90,7 @@ class Reporter:
         lag = self._lag(copier, seen)
         throttled_by = self._throttles.active if lag else []
         hold = self._ends.hold(copier.partition)
-        overdue = hold is not None and hold.lasts >= self._flow.open_transaction_warn_after
+        overdue = hold is not None and hold.lasts >= self._plan.flow.open_transaction_warn_after
         reasons = [seen.reason, *map(self._throttles.reason, throttled_by)]
         reasons += [hold.reason] if hold and overdue else []
         return Report(
@@ -114,7 +113,9 @@ class Reporter:
             counters=seen.counters,
             stuck_since=hold.since if hold else 0.0,
             held_back=hold.offsets if hold and overdue else 0,
-            group=self._flow.group,
+            group=self._plan.flow.group,
+            foreign=seen.foreign,
+            next_timestamp=self._next_timestamp(copier, lag),
         )
 
     def _lag(self, copier: Reported, seen: PartitionSnapshot) -> int:
@@ -140,3 +141,20 @@ class Reporter:
         if copier.partition in self._caught_up:
             known.append(self._caught_up[copier.partition])
         return max(known, default=-1.0)
+
+    def _next_timestamp(self, copier: Reported, lag: int) -> float:
+        """An estimate of the next record's timestamp, from what is known without a request; 0 without lag.
+
+        If no record waits in the buffer, as of a paused partition, the timestamp of one that was copied before stands
+        for it, or the time at which the partition was last caught up. A timestamp from the future counts as now. -1 if
+        none of these is known.
+        """
+        here = copier.partition
+        if lag == 0:
+            self._next.pop(here, None)
+            return 0.0
+        if copier.head_timestamp is not None:
+            self._next[here] = min(copier.head_timestamp / 1000, time.time())
+        elif lag > 0 and here not in self._next and here in self._caught_up:
+            self._next[here] = self._caught_up[here]
+        return self._next.get(here, -1.0)

@@ -8,6 +8,7 @@ from mirror.control.control_reader import ControlReader
 from mirror.control.decisions import Decision
 from mirror.control.orders import Orders, is_paused
 from mirror.control.plan import RENEW_INTERVAL
+from mirror.control.task_settings import TaskSettings
 from mirror.errors import MirrorError
 from mirror.model import Partition, Topic
 from mirror.settings import Flow
@@ -22,6 +23,7 @@ class SlicePlan:
 
     def __init__(self, flow: Flow, control: ControlReader, leader: str, index: int, count: int, task: str) -> None:
         self._flow = flow
+        self._changed: tuple[TaskSettings | None, Flow] = None, flow  # settings of a plan, and the flow with them
         self._control = control
         self.leader = leader
         self._index = index
@@ -42,6 +44,21 @@ class SlicePlan:
         """True if the newest plan still wants this Spark epoch."""
         plan = self._control.plan
         return plan is not None and plan.leader == self.leader and not plan.stop and len(plan.slices) == self._count
+
+    @property
+    def settings(self) -> TaskSettings | None:
+        """What tasks take from the newest plan; None if an older mirror has written it."""
+        plan = self._control.plan
+        return plan.task_settings if plan else None
+
+    @property
+    def flow(self) -> Flow:
+        """The flow's settings as they are now. Any thread may ask."""
+        settings, (before, flow) = self.settings, self._changed
+        if settings is not before and settings is not None:
+            flow = settings.applied(self._flow)
+            self._changed = settings, flow
+        return flow
 
     @property
     def orders(self) -> Orders:

@@ -10,12 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 from confluent_kafka import KafkaError
 
+from mirror import logs
 from mirror.backoff import Backoff
 from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import ControlWriter
 from mirror.control.partition_state import State
 from mirror.control.reported_positions import newer, reported_positions
 from mirror.control.slice_claims import Claimant
+from mirror.control.task_settings import TaskSettings
 from mirror.errors import ClusterAway, MirrorError, PartitionError, TaskHung
 from mirror.kafka import clients
 from mirror.kafka.renewed import Renewed
@@ -31,7 +33,7 @@ from mirror.task.slice_plan import SlicePlan
 from mirror.task.start_offsets import find_starts
 from mirror.task.task_services import TaskServices
 from mirror.task.transaction_threads import TransactionThreads
-from mirror.text import plural
+from mirror.text import BUG, plural
 from mirror.timing import REPORT_INTERVAL
 
 log = logging.getLogger(__name__)
@@ -71,10 +73,11 @@ class Supervisor(threading.Thread):
         self._leaving: list[tuple[RecordCopier, State]] = []  # with the state that each was asked for
         self._resting: dict[Partition, RecordCopier] = {}  # paused
         self._positions: dict[Partition, Position] = {}  # of those that have let go: newer than their last report
+        self._settings: TaskSettings | None = None  # as last followed
         self._orders = plan.orders
         self._decisions = plan.decisions
         self._ends = SourceEnds(self._source, self._flow.open_transaction_warn_after)
-        self._reporter = Reporter(self._flow, plan, services.throttles, self._ends, self._staying)
+        self._reporter = Reporter(plan, services.throttles, self._ends, self._staying)
         self._backoff = Backoff(0.2, 5.0)
         self._waits_for = OnChange()
         self._retry_at = 0.0
@@ -95,7 +98,7 @@ class Supervisor(threading.Thread):
         except MirrorError as error:
             self.failure = error
         except Exception as error:  # without a supervisor the task would run blindly
-            log.exception("defect", extra={"flow": self._flow.name})
+            log.exception(BUG, extra={"flow": self._flow.name})
             self.failure = MirrorError(f"{type(error).__name__}: {error}")
         finally:
             self.done.set()
@@ -112,6 +115,7 @@ class Supervisor(threading.Thread):
         if wanted is None:
             self.done.set()
             return
+        self._follow_settings()
         for partition, copier in list(self._assigned.items()):
             if _is_over(copier, wanted):
                 self._release(self._assigned.pop(partition))
@@ -131,6 +135,15 @@ class Supervisor(threading.Thread):
         joining = {p: topic for p, topic in wanted.items() if p not in held}
         if joining and time.monotonic() >= self._retry_at:
             self._join(joining)
+
+    def _follow_settings(self) -> None:
+        """Take what a newer plan has changed, besides what is asked for at each use."""
+        if self._plan.settings != self._settings:
+            self._settings = self._plan.settings
+            self._ends.warn_after = self._plan.flow.open_transaction_warn_after
+            if self._settings is not None:
+                logs.set_level(self._settings.log_level)
+            log.debug("task follows settings of the plan", extra={"flow": self._flow.name})
 
     def _follow_decisions(self) -> None:
         if self._decisions is not self._plan.decisions:
@@ -191,7 +204,7 @@ class Supervisor(threading.Thread):
                 return newer(reports.result(), self._positions)
 
             positions, source = self._services.positions, self._source.client
-            return find_starts(self._flow, positions, source, joining, reported, missing)
+            return find_starts(self._plan.flow, positions, source, joining, reported, missing)
 
     def _wait_to_join(self, reason: str, level: int, state: State = State.RETRYING) -> None:
         self._retry_at = time.monotonic() + self._backoff.next()
@@ -216,7 +229,7 @@ class Supervisor(threading.Thread):
             seen = copier.snapshot
             if seen.position_is_old(now):
                 copier.post(RenewalDue())
-            elif seen.has_producer and seen.last_used < now - self._flow.producer_idle_timeout:
+            elif seen.has_producer and seen.last_used < now - self._plan.flow.producer_idle_timeout:
                 copier.close_idle_producer()
 
     def _where(self, copier: RecordCopier) -> dict[str, object]:

@@ -57,7 +57,6 @@ class SliceTask:
         self._plan = SlicePlan(flow, self._control, leader, index, count, identity)
         self._claimant = Claimant(flow, self._control, self._writer, Claim(index, identity, leader, epoch))
         services = TaskServices(
-            flow=flow,
             plan=self._plan,
             positions=self._positions,
             source=ClusterAdmin(flow.source),

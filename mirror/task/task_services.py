@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from mirror.clock import Clock
@@ -13,12 +13,17 @@ from mirror.model import Partition
 from mirror.settings import Flow
 from mirror.source.fetcher import Seek
 from mirror.target.position_reader import PositionReader
+from mirror.task.look_budget import LookBudget
 from mirror.task.producer_budget import ProducerBudget
 from mirror.task.scheduler import Steps
 
 
 class Plan(Protocol):
     """What a step asks of the control topic."""
+
+    @property
+    def flow(self) -> Flow:
+        """The flow's settings as they are now."""
 
     @property
     def renew_interval(self) -> float:
@@ -49,7 +54,6 @@ class Moves(Protocol):
 class TaskServices:
     """The same for all copiers of a task, but for what the flow says of single topics."""
 
-    flow: Flow
     plan: Plan
     positions: PositionReader
     source: ClusterAdmin
@@ -59,7 +63,14 @@ class TaskServices:
     scheduler: Scheduler
     producers: ProducerBudget
     clock: Clock
+    looks: LookBudget = field(default_factory=LookBudget)
+    topic: str | None = None  # of the copiers that have these services; None: they are the task's
+
+    @property
+    def flow(self) -> Flow:
+        """The flow's settings as they are now: ask again for each use, since a reload changes some of them."""
+        return self.plan.flow if self.topic is None else self.plan.flow.of_topic(self.topic)
 
     def of_topic(self, topic: str) -> TaskServices:
-        """The services for copiers of this topic: their flow has what is different for the topic."""
-        return replace(self, flow=self.flow.of_topic(topic))
+        """The services for copiers of this source topic: their flow has what is different for it."""
+        return replace(self, topic=topic)

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from mirror.control.leader_thread import LeaderThread
+from mirror.control.leader_thread import LeaderPart
 from mirror.errors import MirrorError
 from mirror.logs import OnChange
 from mirror.naming import some_of
 from mirror.settings import Flow
 from mirror.topics.acl_sync import AclOutcome, AclStatus, AclSync
-from mirror.topics.settled import Settled
+from mirror.topics.trusted import Trusted
 
 log = logging.getLogger(__name__)
 
@@ -29,34 +29,29 @@ class AclRound:
     acls: tuple[AclStatus, ...]
 
 
-class AclRounds:
+class AclRounds(LeaderPart):
     """Makes a round each `sync_acls_interval`, in a thread of its own. Only the flow leader has one.
 
     A remote topic gets ACLs once a record was copied to it: before, it may be somebody else's. Then it does not wait
     for the interval.
     """
 
-    def __init__(self, flow: Flow, topics: Callable[[], Settled], tell: Callable[[AclRound], object]) -> None:
+    def __init__(self, flow: Flow, topics: Callable[[], Trusted], tell: Callable[[AclRound], object]) -> None:
         """`topics` gives the topics that may be kept in step now; `tell` gets what each round has found.
 
         Both are called in another thread, `tell` never after `stop` has returned.
         """
-        self._flow = flow
+        super().__init__("ACLs", flow)
         self._topics = topics
         self._tell = tell
-        self._thread = LeaderThread(f"ACLs {flow.name}", flow.name, self._work)
         # What follows is used by the thread alone.
         self._said = OnChange()  # the reason of each ACL that is not copied, or not as it is
         self._why = OnChange()
 
-    def start(self) -> None:
-        """Begin, unless it has begun or nothing is to be done. Call it again and again while the flow is led."""
-        if self._flow.sync_acls:
-            self._thread.start()
-
-    def stop(self) -> None:
-        """End after the round that is being made; `start` begins again."""
-        self._thread.stop()
+    @property
+    def wanted(self) -> bool:
+        """True if the configuration wants it."""
+        return self._flow.sync_acls
 
     def _work(self, stopping: threading.Event) -> None:
         interval = self._flow.sync_acls_interval
@@ -64,8 +59,8 @@ class AclRounds:
         seen: set[str] = set()
         due = 0.0
         while not stopping.is_set():
-            settled = self._topics()
-            remotes = {n: t.remote for n, t in settled.topics.items() if n not in settled.unproven}
+            trusted = self._topics()
+            remotes = {n: t.remote for n, t in trusted.topics.items() if n not in trusted.unproven}
             if time.monotonic() >= due or not remotes.keys() <= seen:
                 seen, due = set(remotes), time.monotonic() + interval
                 self._round(sync, remotes)

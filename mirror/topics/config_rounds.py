@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from mirror.control.leader_thread import LeaderThread
+from mirror.control.leader_thread import LeaderPart
 from mirror.errors import MirrorError
 from mirror.logs import OnChange
 from mirror.model import Topic
 from mirror.naming import some_of
 from mirror.settings import Flow
 from mirror.topics.config_sync import ConfigSync, Outcome, TopicConfig
-from mirror.topics.settled import Settled
+from mirror.topics.trusted import Trusted
 
 log = logging.getLogger(__name__)
 
@@ -32,22 +32,21 @@ class ConfigRound:
     changes: int  # keys altered since the service started
 
 
-class ConfigRounds:
+class ConfigRounds(LeaderPart):
     """Makes a round each `sync_topic_configs_interval`, in a thread of its own. Only the flow leader has one.
 
     A topic that was never compared, or that was deleted and created again, does not wait for the interval.
     """
 
-    def __init__(self, flow: Flow, topics: Callable[[], Settled], tell: Callable[[ConfigRound], object]) -> None:
+    def __init__(self, flow: Flow, topics: Callable[[], Trusted], tell: Callable[[ConfigRound], object]) -> None:
         """`topics` gives the topics whose configurations may be kept in step now.
 
         `tell` gets how they stand after each round. Both are called in another thread, `tell` never after `stop` has
         returned.
         """
-        self._flow = flow
+        super().__init__("configurations", flow)
         self._topics = topics
         self._tell = tell
-        self._thread = LeaderThread(f"configurations {flow.name}", flow.name, self._work)
         # What follows is used by the thread alone.
         self._found: dict[str, TopicConfig] = {}
         self._changes = 0
@@ -56,14 +55,10 @@ class ConfigRounds:
         self._said = OnChange()  # the changes of each topic as last logged
         self._why = OnChange()
 
-    def start(self) -> None:
-        """Begin, unless it has begun or nothing is to be done. Call it again and again while the flow is led."""
-        if self._flow.sync_topic_configs:
-            self._thread.start()
-
-    def stop(self) -> None:
-        """End after the requests that are being made; `start` begins again."""
-        self._thread.stop()
+    @property
+    def wanted(self) -> bool:
+        """True if the configuration wants it."""
+        return self._flow.sync_topic_configs
 
     def _work(self, stopping: threading.Event) -> None:
         interval = self._flow.sync_topic_configs_interval
@@ -71,24 +66,24 @@ class ConfigRounds:
         compared: set[tuple[Topic, bool]] = set()
         due = 0.0
         while not stopping.is_set():
-            settled = self._topics()
+            trusted = self._topics()
             # A topic is compared once more when its first record was copied: it may have been left out before.
-            keys = {name: (topic, name in settled.unproven) for name, topic in settled.topics.items()}
+            keys = {name: (topic, name in trusted.unproven) for name, topic in trusted.topics.items()}
             whole = time.monotonic() >= due
             wanted = [name for name, key in keys.items() if whole or key not in compared]
-            if wanted and self._round(sync, wanted, settled, stopping):
+            if wanted and self._round(sync, wanted, trusted, stopping):
                 compared = set(keys.values())
                 if whole:
                     due = time.monotonic() + interval
             stopping.wait(min(LOOK_INTERVAL, interval))
 
-    def _round(self, sync: ConfigSync, wanted: Iterable[str], settled: Settled, stopping: threading.Event) -> bool:
-        """Compare the `wanted` ones of the settled topics. False if it has failed."""
+    def _round(self, sync: ConfigSync, wanted: Iterable[str], trusted: Trusted, stopping: threading.Event) -> bool:
+        """Compare the `wanted` ones of the trusted topics. False if it has failed."""
         where = {"flow": self._flow.name}
         found: list[TopicConfig] = []
         failed = ""
         try:
-            topics = self._with_own_records(sync, {name: settled.topics[name] for name in wanted}, settled.unproven)
+            topics = self._with_own_records(sync, {name: trusted.topics[name] for name in wanted}, trusted.unproven)
             for each in sync.round(topics, lambda: not stopping.is_set()):
                 found.append(each)
                 self._log_altered(each)
@@ -102,7 +97,7 @@ class ConfigRounds:
             if self._why.clear():
                 log.info("topic configurations are compared again", extra=where)
         self._log_reasons(found)
-        self._keep(found, settled.topics)
+        self._keep(found, trusted.topics)
         return not failed
 
     def _with_own_records(

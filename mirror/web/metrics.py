@@ -1,4 +1,4 @@
-"""Every Prometheus metric, declared once (some in `round_metrics`), computed from the tasks' reports when scraped."""
+"""Every Prometheus metric, declared once, here or in the modules beside this one, and computed when scraped."""
 
 from __future__ import annotations
 
@@ -21,22 +21,37 @@ from mirror import __version__
 from mirror.control.reports import LATENCY_BUCKETS, SIZE_BUCKETS, Counters
 from mirror.kafka.throttling import SIDES
 from mirror.model import Partition
-from mirror.status.flow_status import FLOW_STATES, PARTITION_STATES, FlowStatus, PartitionStatus
+from mirror.status.cluster_status import ClusterStatus
+from mirror.status.configuration import ConfigurationStatus, ConfigurationView
+from mirror.status.flow_status import PARTITION_STATES, FlowStatus, PartitionStatus
 from mirror.status.observed import UNASSIGNED, lag
 from mirror.status.rates import total
+from mirror.web.cluster_metrics import CLUSTER, ClusterMetrics
+from mirror.web.flow_metrics import FlowMetrics
 from mirror.web.round_metrics import FLOW, GROUP, AclMetrics, ConfigMetrics, GroupMetrics
 
 TOPIC = (*FLOW, "topic")
 PARTITION = (*TOPIC, "partition")
 
-__all__ = ["FLOW", "GROUP", "PARTITION", "TOPIC", "Metrics"]
+__all__ = ["CLUSTER", "FLOW", "GROUP", "PARTITION", "TOPIC", "Metrics"]
 
 
 class Metrics(Collector):
-    """Collects the metrics of all flows at each scrape. With `labels` "topic", partitions are summed up by topic."""
+    """Collects the metrics of all flows and clusters at each scrape.
 
-    def __init__(self, flows: Iterable[FlowStatus], labels: Literal["partition", "topic"] = "partition") -> None:
+    With `labels` "topic", partitions are summed up by topic.
+    """
+
+    def __init__(
+        self,
+        flows: Iterable[FlowStatus],
+        labels: Literal["partition", "topic"] = "partition",
+        configuration: ConfigurationStatus | None = None,
+        clusters: Iterable[ClusterStatus] = (),
+    ) -> None:
         self._flows = list(flows)
+        self._configuration = configuration or ConfigurationStatus()
+        self._clusters = list(clusters)
         self._fine = PARTITION if labels == "partition" else TOPIC
         self.registry = CollectorRegistry()
         self.registry.register(self)
@@ -50,8 +65,11 @@ class Metrics(Collector):
         """All metrics; docs/metrics.md lists them."""
         info = InfoMetricFamily("mirror_build", "Version of mirror.")
         info.add_metric((), {"version": __version__})
-        flows, groups, configs, acls = _Flows(), GroupMetrics(), ConfigMetrics(), AclMetrics()
-        topics, partitions = _Topics(), _Partitions(self._fine)
+        flows, groups, configs, acls = FlowMetrics(), GroupMetrics(), ConfigMetrics(), AclMetrics()
+        topics, partitions, clusters = _Topics(), _Partitions(self._fine), ClusterMetrics()
+        service = _Service(self._configuration.view)
+        for cluster in self._clusters:
+            clusters.add(cluster)
         for status in self._flows:
             flows.add(status)
             groups.add(status)
@@ -61,7 +79,7 @@ class Metrics(Collector):
                 topics.add(labels, group)
             for labels, group in _grouped(status, self._fine).items():
                 partitions.add(labels, group)
-        for families in (flows, groups, configs, acls, topics, partitions):
+        for families in (service, clusters, flows, groups, configs, acls, topics, partitions):
             yield from vars(families).values()
         yield info
 
@@ -93,45 +111,21 @@ def _grouped(status: FlowStatus, names: Sequence[str]) -> dict[tuple[str, ...], 
     return groups
 
 
-class _Flows:
-    """One series for each flow."""
+class _Service:
+    """The service itself. The names and meanings are those of Prometheus' own metrics of its configuration."""
 
-    def __init__(self) -> None:
-        self.state = GaugeMetricFamily(
-            "mirror_flow_state", "1 for the state of the flow as this service sees it.", labels=(*FLOW, "state")
+    def __init__(self, view: ConfigurationView) -> None:
+        self.successful = GaugeMetricFamily(
+            "mirror_config_last_reload_successful",
+            "1 if the configuration was valid when it was last read; 0 while older settings are in force.",
+            float(not view.problem),
         )
-        self.leader = GaugeMetricFamily("mirror_flow_leader", "1 while this service leads the flow.", labels=FLOW)
-        self.generation = GaugeMetricFamily("mirror_flow_generation", "Generation of the newest plan.", labels=FLOW)
-        self.tasks = GaugeMetricFamily("mirror_flow_tasks", "Spark tasks of the newest plan.", labels=FLOW)
-
-        self.lost = CounterMetricFamily(
-            "mirror_lost_tasks",
-            "Tasks that were killed or failed and whose slice another one took over.",
-            labels=FLOW,
-            unit="tasks",
+        self.succeeded_at = GaugeMetricFamily(
+            "mirror_config_last_reload_success_timestamp_seconds",
+            "When the configuration was last read and valid.",
+            view.succeeded_at,
+            unit="seconds",
         )
-        self.refused = GaugeMetricFamily(
-            "mirror_refused_topics",
-            "Remote topics that the target refuses to create or grow, that replace timestamps, or whose names are not "
-            "possible.",
-            labels=FLOW,
-        )
-        self.ignored = CounterMetricFamily(
-            "mirror_ignored_reports",
-            "Records of the status topic that are not reports and were ignored.",
-            labels=FLOW,
-            unit="reports",
-        )
-
-    def add(self, status: FlowStatus) -> None:
-        self.refused.add_metric(status.labels, len(status.refused))
-        self.lost.add_metric(status.labels, status.lost_tasks)
-        self.ignored.add_metric(status.labels, status.ignored)
-        for state in FLOW_STATES:
-            self.state.add_metric((*status.labels, state), float(state == status.state))
-        self.leader.add_metric(status.labels, float(status.leads))
-        self.generation.add_metric(status.labels, status.generation)
-        self.tasks.add_metric(status.labels, status.tasks)
 
 
 class _Topics:
@@ -203,6 +197,11 @@ class _Partitions:
         self.transactions = counter("mirror_transactions", "Transactions on the target by outcome.", more="outcome")
         self.fenced = counter("mirror_fenced_producers", "Producers fenced by a newer one.", "producers")
         self.retries = counter("mirror_retries", "Failures after which a partition tries again.", "retries")
+        self.foreign = counter(
+            "mirror_foreign_offsets",
+            "Offsets of the remote partition that records of somebody else take, as far as they were noticed.",
+            "offsets",
+        )
         self.lost = counter(
             "mirror_lost_offsets", "Upstream offsets skipped without a copy, by reason.", "offsets", "reason"
         )
@@ -251,6 +250,7 @@ class _Partitions:
         self.bytes.add_metric(labels, sums.bytes)
         self.fenced.add_metric(labels, sums.fenced)
         self.retries.add_metric(labels, sums.retries)
+        self.foreign.add_metric(labels, sums.foreign)
         for outcome, count in sums.transactions.items():
             self.transactions.add_metric((*labels, outcome), count)
         for reason, count in sums.lost.items():

@@ -152,7 +152,7 @@ class Arena:
         A service that ends may say why in its last line.
         """
         said = [line for s in self._services for line in s.noise if s.exit_code is None or line != s.lines[-1]]
-        return [text[:500] for text in (*map(str, [*self.find("defect"), *self.find(BUG)]), *said)]
+        return [text[:500] for text in (*map(str, self.find(BUG)), *said)]
 
 
 def _ask_for_credentials(broker: Broker) -> None:

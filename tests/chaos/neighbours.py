@@ -14,7 +14,7 @@ from tests.harness import configuration, topics
 from tests.harness.configuration import Settings
 from tests.harness.load import Made
 from tests.harness.pair import Pair
-from tests.harness.service import FLOW_BLOCKED, Event, Service
+from tests.harness.service import FLOW_BLOCKED, PLANNED, Event, Service
 from tests.harness.waiting import TooLate
 
 SILENCE = 40.0  # seconds that the first one may be away
@@ -96,7 +96,7 @@ def neighbour(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     recorder.heals()
     recorder.await_progress()
     assert second.terminate() == 0, second.tail()
-    if second.find("plan"):
+    if second.find(PLANNED):
         recorder.complaints.append(f"it was not refused all the time, though {why}")
 
 
@@ -114,7 +114,7 @@ def _await_refused(service: Service, why: str, recorder: Recorder) -> None:
     def told() -> list[Event]:
         return [event for event in service.find(FLOW_BLOCKED) if "conflicts with" in event["reason"]]
 
-    service.wait_for("it is refused, or copies", lambda: told() or service.find("plan"))
+    service.wait_for("it is refused, or copies", lambda: told() or service.find(PLANNED))
     reasons = [event["reason"] for event in told()]
     if not reasons or why not in reasons[0] or "stop one of the two" not in reasons[0]:
         recorder.complaints.append(f"what it says is not that {why}: {reasons}")

@@ -18,7 +18,7 @@ from tests.chaos.arena import TRANSACTION_TIMEOUT, Arena
 from tests.chaos.matrix import row
 from tests.chaos.recorder import Recorder
 from tests.harness import topics
-from tests.harness.service import OWN_AGAIN
+from tests.harness.service import OWN_AGAIN, PLANNED
 from tests.harness.spark_cluster import SparkCluster
 from tests.harness.waiting import PATIENCE, until
 
@@ -166,7 +166,7 @@ def skewed_service(arena: Arena, rng: random.Random, recorder: Recorder) -> None
 
 @row("22 another number of tasks")
 def rescale(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
-    plan = until("a plan", lambda: arena.service.find("plan"), PATIENCE)[-1]
+    plan = until("a plan", lambda: arena.service.find(PLANNED), PATIENCE)[-1]
     if rng.random() < 0.5:
         arena.service.kill()
     else:
@@ -174,4 +174,4 @@ def rescale(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     wanted = 1 if plan["slices"] > 1 else 2
     arena.start_service(tasks_max=wanted)
     recorder.heals()
-    arena.service.wait_for("another number", lambda: arena.service.find("plan", slices=wanted))
+    arena.service.wait_for("another number", lambda: arena.service.find(PLANNED, slices=wanted))

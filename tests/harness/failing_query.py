@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, functions
 
 from mirror.settings import Log, Spark
 from mirror.spark.data_source import WARM_UP
+from mirror.spark.failed_attempts import failed_attempts
 from mirror.spark.receipts import collected
 from mirror.spark.session import SparkDriver
 from tests.harness.waiting import until
@@ -23,6 +24,7 @@ from tests.unit.test_naming import flow
 LONG = 20_000  # characters: a stack trace of Java with some causes
 SLEEPING = "java_method('java.lang.Thread', 'sleep', 600000L)"
 TIMEOUT = 60  # seconds
+ATTEMPTS = 3  # at each task
 
 
 def failing_task(receipts: DataFrame, _: int) -> None:
@@ -36,7 +38,10 @@ def hanging_task(receipts: DataFrame, _: int) -> None:
 
 
 def ending(driver: SparkDriver, sink: Callable[[DataFrame, int], None]) -> str:
-    """How a query on this sink ended: its error, "in order" when it was stopped, "running" if it did not end."""
+    """How a query on this sink ended: "in order" when it was stopped, "running" if it did not end, else its error.
+
+    With the error stands what is known of its failed attempts.
+    """
     query = driver.query("rate", sink.__name__, sink)
     try:
         if sink is not failing_task:
@@ -45,7 +50,7 @@ def ending(driver: SparkDriver, sink: Callable[[DataFrame, int], None]) -> str:
             query.stop()
         return "in order" if query.awaitTermination(TIMEOUT) else "running"
     except PySparkException as error:
-        return str(error)
+        return f"{error} / {failed_attempts(driver.session.sparkContext, query.runId)}"
 
 
 def shared(driver: SparkDriver) -> int:
@@ -60,7 +65,7 @@ def shared(driver: SparkDriver) -> int:
 def main() -> None:
     """Print the endings by the sinks' names, and how many sources share a map."""
     flows = {name: flow() for name in ("one", "other")}
-    driver = SparkDriver(Spark("local[2]", {}), flows, "", Log("error", "text"), task_failures=1)
+    driver = SparkDriver(Spark("local[2]", {}), flows, "", Log("error", "text"), task_failures=ATTEMPTS)
     try:
         sinks = (failing_task, hanging_task)
         print(json.dumps({"shared": shared(driver), **{sink.__name__: ending(driver, sink) for sink in sinks}}))

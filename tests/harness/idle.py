@@ -14,11 +14,13 @@ class Idle:
     """A plan and a scheduler whose copiers never make a step: only what the fetcher gives them counts here."""
 
     renew_interval = 3600.0
+    flow: Flow
 
     def schedule(self, item: Steps, delay: float) -> None:
         """Nobody is woken."""
 
     def services(self, flow: Flow) -> TaskServices:
         """What a copier needs as long as it makes no step."""
+        self.flow = flow
         idle: Any = self
-        return TaskServices(flow, idle, idle, idle, idle, b"", idle, idle, idle, Clock())
+        return TaskServices(idle, idle, idle, idle, b"", idle, idle, idle, Clock())

@@ -39,6 +39,7 @@ BLOCKED = "partition is blocked until a person acts"
 FLOW_RETRYING = "flow is retrying"
 FLOW_BLOCKED = "flow is blocked until a person acts"
 ANOTHER_REMOTE = "is not the topic that had the copy"
+PLANNED = "plan published"
 OWN_AGAIN = "own topic was deleted and created again"
 
 T = TypeVar("T")
@@ -83,7 +84,7 @@ class Service:
 
     def await_plan(self, timeout: float = PATIENCE) -> Service:
         """Wait until it leads its flow and has written a plan of at least one topic."""
-        self.wait_for("a plan with topics", lambda: any(e.get("topics") for e in self.find("plan")), timeout)
+        self.wait_for("a plan with topics", lambda: any(e.get("topics") for e in self.find(PLANNED)), timeout)
         return self
 
     # What it says.

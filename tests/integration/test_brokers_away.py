@@ -16,6 +16,7 @@ from tests.harness.service import FLOW_RETRYING, Service
 ALIAS = "away"
 TRANSACTION_TIMEOUT = 5  # seconds
 PARTITIONS = 4
+REACHABLE = "mirror_cluster_reachable"
 FLOOD = 8 + PARTITIONS  # lines that an incident may be worth
 
 
@@ -93,6 +94,8 @@ def test_both_clusters_come_late(prefix: str, tmp_path: Path) -> None:
     source, target = LocalCluster("source", tmp_path), LocalCluster("target", tmp_path)
     flow = Pair(source.bootstrap, target.bootstrap, "late", prefix)
 
+    both = ("backup", flow.alias)
+
     def waits_for(service: Service, clusters: int) -> None:
         """A cluster more than before, and it says nothing else meanwhile."""
         service.wait_for("it says so", lambda: len(service.find(FLOW_RETRYING)) == clusters)
@@ -105,8 +108,11 @@ def test_both_clusters_come_late(prefix: str, tmp_path: Path) -> None:
     try:
         with flow.service(tmp_path) as service:
             waits_for(service, 1)
+            service.wait_for("no answer", lambda: [service.metric(REACHABLE, cluster=c) for c in both] == [0, 0])
             target.start()
             waits_for(service, 2)
+            service.wait_for("the target answers", lambda: service.metric(REACHABLE, cluster="backup") == 1)
+            assert service.metric(REACHABLE, cluster=flow.alias) == 0
             source.start()
             topic = flow.topic("early")
             flow.produce(topic, *(Made(None, b"%d" % number) for number in range(100)))
@@ -114,6 +120,7 @@ def test_both_clusters_come_late(prefix: str, tmp_path: Path) -> None:
             flow.assert_settled(topic)
             assert len(service.find("flow recovered")) == 1, service.tail()
             service.wait_for("ready", lambda: service.get("/readyz")[0] == 200)
+            service.wait_for("the source answers", lambda: service.metric(REACHABLE, cluster=flow.alias) == 1)
             assert service.terminate() == 0
             assert not service.noise
     finally:

@@ -109,7 +109,7 @@ def test_flows_that_do_not_go_together(
             partial(failback_waits_and_the_first_flow_does_not_come_back, east, west, tmp_path),
             in_turn(
                 partial(a_running_flow_that_meets_another_stops_until_that_one_is_gone, third, west, tmp_path),
-                partial(of_flows_that_start_at_once_one_of_each_two_goes_on, east, west, tmp_path),
+                partial(of_flows_that_start_at_once_one_of_each_two_goes_on, east, west, third, tmp_path),
                 partial(a_circle_of_three_clusters_is_not_closed, east, west, third, tmp_path),
             ),
         )
@@ -212,19 +212,22 @@ def a_running_flow_that_meets_another_stops_until_that_one_is_gone(
 
 
 def of_flows_that_start_at_once_one_of_each_two_goes_on(
-    source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+    east: LocalCluster, west: LocalCluster, third: LocalCluster, tmp_path: Path
 ) -> None:
-    """A circle, two flows that write one topic, and one cluster under two aliases: each a flow of either service."""
+    """A circle, one cluster under two aliases, and flows that write one topic: by their aliases, or from two clusters.
+
+    Each is a flow of either service.
+    """
     run = uuid.uuid4().hex[:4]
-    east, west = source_cluster, target_cluster
     a, ab, twin, other, round_ = f"a{run}", f"a{run}.b", f"p{run}", f"q{run}", f"round-{run}"
-    both, twice = f"t-{run}", f"twice-{run}"
+    both, twice, merged = f"t-{run}", f"twice-{run}", f"merged-{run}"
     same_names = {**IDENTITY, "append_to_existing": "true"}  # each side has records of its own
     left = Service(
         settings(
             (a, east, "backup", west, f"b.{both}", {}),
             (twin, east, "backup", west, twice, {}),
             (f"e{run}", east, f"w{run}", west, round_, same_names),
+            (f"m{run}", east, "backup", west, merged, IDENTITY),
         ),
         tmp_path,
     )
@@ -233,12 +236,15 @@ def of_flows_that_start_at_once_one_of_each_two_goes_on(
             (ab, east, "backup", west, both, {}),
             (other, east, "backup", west, twice, {}),
             (f"w{run}", west, f"e{run}", east, round_, same_names),
+            (f"n{run}", third, "backup", west, merged, IDENTITY),
         ),
         tmp_path,
     )
-    for topic in (both, f"b.{both}", twice, round_):
+    for topic in (both, f"b.{both}", twice, round_, merged):
         topics.create(east.bootstrap, topic)
         produce(east.bootstrap, topic, numbers(f"east {topic}", 10))
+    topics.create(third.bootstrap, merged)
+    produce(third.bootstrap, merged, numbers("third", 10))
     topics.create(west.bootstrap, round_)
     produce(west.bootstrap, round_, numbers("west", 10))
     with left, right:
@@ -246,6 +252,7 @@ def of_flows_that_start_at_once_one_of_each_two_goes_on(
             (f"{a}->backup", f"{ab}->backup"),
             (f"{twin}->backup", f"{other}->backup"),
             (f"e{run}->w{run}", f"w{run}->e{run}"),
+            (f"m{run}->backup", f"n{run}->backup"),
         ]
 
         def won() -> list[bool]:
@@ -264,6 +271,7 @@ def of_flows_that_start_at_once_one_of_each_two_goes_on(
             f"{twin}.{twice}": (west, texts(f"east {twice}", 10) if winners[1] else []),
             f"{other}.{twice}": (west, [] if winners[1] else texts(f"east {twice}", 10)),
             round_: (west, here + there) if winners[2] else (east, there + here),
+            merged: (west, texts(f"east {merged}" if winners[3] else "third", 10)),
         }
         for topic, (cluster, expected) in wanted.items():
             left.wait_for(topic, partial(has, cluster, topic, expected))

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.harness import oracle, topics
-from tests.harness.load import Load, Made, mixed
+from tests.harness.load import Load, Made, mixed, produce
 from tests.harness.pair import Pair
 from tests.harness.service import Service
 from tests.harness.waiting import until
@@ -99,6 +99,29 @@ def test_records_of_other_topics_stay_where_they_are(shared: Pair) -> None:
         shared.produce(topic, Made(None, b"here"))
     shared.await_same(wanted)
     assert not shared.copied(internal) and not shared.copied(foreign)
+
+
+def test_records_of_somebody_else_in_a_remote_topic_are_told_with_their_offsets(
+    shared: Pair, shared_service: Service
+) -> None:
+    topic = shared.topic("written-to")
+    remote, message = shared.remote(topic), "somebody else writes to the remote topic"
+
+    def counted() -> float:
+        return shared_service.metric("mirror_foreign_offsets_total", topic=topic)
+
+    for value in (b"1", b"2"):
+        shared.produce(topic, Made(None, value))
+        shared.await_same(topic)
+    shared_service.wait_for("counted", lambda: shared_service.metric("mirror_source_records_total", topic=topic) == 2)
+    assert counted() == 0, "markers are nobody's"
+    produce(shared.target, remote, [Made(None, b"theirs"), Made(None, b"theirs")])
+    shared.produce(topic, Made(None, b"3"))
+    shared_service.wait_for("it is counted", lambda: counted() == 2)
+    (said,) = shared_service.find(message, topic=topic)
+    theirs = [record.offset for record in shared.copied(topic)[0] if record.value == b"theirs"]
+    assert [said["first_offset"], said["last_offset"]] == theirs
+    shared_service.wait_for("shown", lambda: f"at offsets {theirs[0]} to {theirs[1]}" in shared_service.get("/")[1])
 
 
 def test_metrics_tell_what_was_copied(shared: Pair, shared_service: Service) -> None:

@@ -23,7 +23,7 @@ from tests.harness.command import answer, mirror
 from tests.harness.load import Made, producer
 from tests.harness.oracle import committed_position
 from tests.harness.pair import Pair
-from tests.harness.service import BLOCKED, DECIDED, Service
+from tests.harness.service import BLOCKED, DECIDED, PLANNED, Service
 from tests.harness.together import in_turn, together
 from tests.harness.waiting import PATIENCE, until
 
@@ -65,7 +65,7 @@ def flows(
     with running.service as service:
         for pair in (running.fail, running.skip):
             pair.topic("first")
-        service.wait_for("plans", lambda: all(service.find("plan", flow=p.flow) for p in (running.fail, running.skip)))
+        service.wait_for("plans", lambda: all(service.find(PLANNED, flow=p.flow) for p in (running.fail, running.skip)))
         yield running
         assert service.terminate() == 0, service.tail()
         assert not service.noise, service.tail()

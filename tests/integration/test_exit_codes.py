@@ -72,6 +72,15 @@ def test_a_port_in_use_is_exit_2(good: Path) -> None:
     assert last["level"] == "ERROR" and f"127.0.0.1:{port}" in last["msg"] and "Traceback" not in ended.stderr
 
 
+def test_a_missing_extra_is_exit_2(good: Path) -> None:
+    good.write_text(good.read_text() + "metrics: {otlp: {endpoint: 'http://127.0.0.1:1/v1/metrics'}}\n")
+    without = "import sys; sys.modules['opentelemetry'] = None; from mirror.cli import main; main()"
+    command = [sys.executable, "-c", without, "run", "-c", str(good)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2 and "Traceback" not in ended.stderr
+    assert "pip install 'kafka-mirror-spark[otlp]'" in ended.stderr.splitlines()[-1]
+
+
 VERBS = "run validate config schema check plan status pause resume verify adopt hand-back"
 
 

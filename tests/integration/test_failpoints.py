@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from mirror.demo.brokers import LocalCluster
+from mirror.text import BUG
 from tests.failpoints.arm import Failpoints
 from tests.harness import oracle, topics
 from tests.harness.command import answer
@@ -86,7 +87,7 @@ def test_a_recovery_that_fails_too_is_tried_again(flow: Pair, service: Service, 
         load.stop()
         flow.await_same(topic)
     flow.assert_settled(topic)
-    (defect,) = service.find("defect")
+    (defect,) = service.find(BUG)
     assert "RuntimeError: before-recovery" in defect["exception"]
 
 

@@ -91,10 +91,18 @@ def test_a_topic_whose_remote_topic_can_not_have_its_name_is_a_problem_as_long_a
     ]
     assert failed == [said.replace(", e.g.", ":")]
     assert shared_service.metric("mirror_refused_topics") == 1
+    lacking = [
+        shared_service.metric(f"mirror_flow_{what}", side="source")
+        - shared_service.metric(f"mirror_flow_{what}", side="target")
+        for what in ("topics", "partitions")
+    ]
+    assert lacking == [1, 1]
     assert shared_service.metric("mirror_flow_state", state="running") == 1
     topics.delete(shared.source, name)
     shared_service.wait_for("no problem", lambda: shared_service.get("/readyz")[0] == 200)
     assert shared_service.metric("mirror_refused_topics") == 0
+    topics_of = [shared_service.metric("mirror_flow_topics", side=side) for side in ("source", "target")]
+    assert topics_of[0] == topics_of[1] > 0
 
 
 def test_what_is_left_out_is_told_once_and_when_it_changes(shared: Pair, shared_service: Service) -> None:

@@ -45,6 +45,7 @@ def test_mirrormaker_goes_on_where_mirror_has_stopped_and_mirror_after_it(
     with world.mirror_maker(*world.all, committed=True) as first:
         goes_on(world)
         mirrormaker_is_noticed(world.all[0], monkeypatch)
+        mirrormaker_is_noticed_by_its_records(world)
         first.stop()
     adopt_again(world)
     world.all[2] = world.all[2].changed(exactly_once=False)
@@ -122,6 +123,15 @@ def mirrormaker_is_noticed(flow: Moving, monkeypatch: pytest.MonkeyPatch) -> Non
     with monkeypatch.context() as patience, pytest.raises(MirrorError, match="MirrorMaker still runs"):
         patience.setattr(stopping, "MEMBERS_MORE", 0.0)
         flow.hand_back(quiet=0.5)
+
+
+def mirrormaker_is_noticed_by_its_records(world: World) -> None:
+    """If its workers' group has another name, it has no members there, and none of its tasks can be fenced."""
+    with load_of(world, first=2 * 10**6):
+        world.all[0].await_copied(oracle.count(world.all[0].copy()) + RECORDS)
+        found = world.all[0].hand_back(group="not-its-name")
+    assert [each.outcome for each in found.results] == ["refused"] * 2, found
+    assert all("records still come to the copy" in each.reason for each in found.results), found
 
 
 def adopt_again(world: World) -> None:

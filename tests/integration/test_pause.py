@@ -14,6 +14,7 @@ from tests.harness.service import RETRYING, Service
 from tests.harness.waiting import until
 
 pytestmark = pytest.mark.slow
+RETENTION = 7 * 86_400  # seconds, Kafka's default
 
 
 def partitions_in(service: Service, state: str) -> float:
@@ -62,6 +63,9 @@ def test_a_paused_topic_stays_paused_over_a_restart_while_another_goes_on(pair: 
             service.wait_for(
                 "lag is still told", lambda: service.metric("mirror_source_topic_partition_lag", topic=held) > lag + 300
             )
+            left = service.metric("mirror_retention_remaining_seconds")
+            assert 0 < RETENTION - left < 600, "of a paused partition, too, though it is not fetched"
+            assert 0 < service.metric("mirror_retention_used_ratio") < 600 / RETENTION
             # New partitions of a paused topic are paused too.
             topics.grow(pair.source, held, 3)
             service.wait_for("a third one paused", lambda: partitions_in(service, "paused") == 3)

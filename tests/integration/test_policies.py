@@ -17,7 +17,7 @@ from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Made
 from tests.harness.pair import Pair
-from tests.harness.service import BLOCKED, PASSED_OVER, REFUSED, Event, Service
+from tests.harness.service import BLOCKED, PASSED_OVER, PLANNED, REFUSED, Event, Service
 from tests.harness.together import together
 
 pytestmark = pytest.mark.slow
@@ -61,7 +61,7 @@ def flows(
     with running.service as service:
         for pair in running.all:
             pair.topic("first")
-        service.wait_for("plans", lambda: all(service.find("plan", flow=pair.flow) for pair in running.all))
+        service.wait_for("plans", lambda: all(service.find(PLANNED, flow=pair.flow) for pair in running.all))
         yield running
         assert service.terminate() == 0, service.tail()
         assert not service.noise, service.tail()

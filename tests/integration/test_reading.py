@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +17,10 @@ from mirror.batches.records import Content, encode
 from mirror.commands.verify.digests import Digester, Entry, Stretch, digest
 from mirror.commands.verify.record_reader import obstacle
 from mirror.demo.brokers import LocalCluster, free_port
+from mirror.kafka.certificates import KINDS
+from mirror.service.cluster_watch import ClusterWatch
 from mirror.settings import Cluster
+from mirror.web.metrics import Metrics
 from mirror.wire import connection as connection_module
 from mirror.wire import login
 from mirror.wire.access import access
@@ -28,13 +32,14 @@ from tests.harness.load import Load, Made, mixed
 from tests.harness.pair import Pair
 from tests.harness.service import Service
 from tests.harness.tokens import TokenServer
-from tests.harness.waiting import PATIENCE
+from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
 
 LONG_AGO = 1_700_000_000_000  # ms since the Unix epoch
 USER, PASSPHRASE = "reader", "of-no-worth"
 REAUTHENTICATED = 2_000  # ms for which a login with a password lasts (KIP-368)
+VALID_DAYS = 9
 
 
 def entries(properties: dict[str, str], topic: str, librdkafka: bool = False, at: str = "") -> list[Entry]:
@@ -151,7 +156,7 @@ class Secured(NamedTuple):
 def certificate(directory: Path) -> Path:
     """One for everybody, with its key in the clear and with a password."""
     plain, locked, own = (str(directory / f"{name}.pem") for name in ("key", "locked", "certificate"))
-    request = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "9", "-subj", "/CN=test"]
+    request = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", str(VALID_DAYS), "-subj", "/CN=test"]
     subject = ["-addext", "subjectAltName=IP:127.0.0.1"]
     openssl("req", *request, *subject, "-keyout", plain, "-out", own)
     openssl("pkcs8", "-topk8", "-in", plain, "-out", locked, "-passout", f"pass:{PASSPHRASE}")
@@ -229,6 +234,29 @@ def test_a_token_is_fetched_and_renewed(secured: Secured) -> None:
         assert "refuses the login" in refused, refused
         server.status = 401
         assert obstacle({**secured.properties, **oauth}) == "the token server answers with 401"
+
+
+def test_a_watch_knows_when_certificates_expire_and_that_tls_fails(secured: Secured) -> None:
+    assert ssl_errors(secured.properties) == 0
+    assert ssl_errors({**secured.properties, "ssl.ca.location": "probe"}) > 0
+
+
+def ssl_errors(properties: dict[str, str]) -> int:
+    """The failed logins of a cluster, once it is known whether it is reachable."""
+    stopping = threading.Event()
+    watch = ClusterWatch(Cluster("it", properties, {}, {}), stopping)
+    watch.start()
+    until("an answer", lambda: watch.status.reachable is not None)
+    stopping.set()
+    watch.join(PATIENCE)
+    assert watch.status.reachable is (watch.status.authentication_errors == 0), watch.status.reason
+    kinds = {"certificate"} | ({"ca"} if properties["ssl.ca.location"] != "probe" else set())
+    series = Metrics([], clusters=[watch.status]).registry
+    expiry = "mirror_certificate_expiry_timestamp_seconds"
+    dates = {kind: series.get_sample_value(expiry, {"cluster": "it", "kind": kind}) for kind in KINDS}
+    in_days = {kind: round((at - time.time()) / 86_400) for kind, at in dates.items() if at is not None}
+    assert in_days == dict.fromkeys(kinds, VALID_DAYS)
+    return watch.status.authentication_errors
 
 
 def test_messages_of_an_old_format(secured: Secured, prefix: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -15,12 +16,15 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
 from mirror.demo.brokers import LocalCluster, free_port
+from mirror.service.cluster_watch import ClusterWatch
+from mirror.settings import Cluster
 from tests.harness import configuration, load, oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Made
 from tests.harness.pair import Pair
-from tests.harness.service import BLOCKED, Event, Service
+from tests.harness.service import BLOCKED, PLANNED, Event, Service
 from tests.harness.together import in_turn, together
+from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
 
@@ -115,6 +119,8 @@ def no_output_has_a_password(
     environment = {"MIRROR_TEST_PASSWORD": PASSWORD}
     with Service(settings(pair, address, ui, "${env:MIRROR_TEST_PASSWORD}"), tmp_path, environment) as service:
         service.wait_for("copied", lambda: service.metric("mirror_source_records_total", topic=topic) == 2)
+        service.wait_for("logged in", lambda: service.metric("mirror_cluster_reachable", cluster="backup") == 1)
+        assert service.metric("mirror_authentication_errors_total") == 0
         for path in ("/metrics", "/status", "/readyz", "/livez", "/"):
             outputs[f"http {path}"] = service.get(path)[1]
         for path in UI_PAGES:
@@ -133,6 +139,9 @@ def no_output_has_a_password(
             assert ended.returncode == 0, (verb, ended.stdout + ended.stderr)
             outputs[verb] = ended.stdout + ended.stderr
         assert "header names" not in outputs["verify"], "it logs in by itself"
+        service.wait_for("the result is known", lambda: service.metric("mirror_verify_equal") == 1)
+        assert service.metric("mirror_verify_differences") == 0
+        assert 0 < time.time() - service.metric("mirror_verify_timestamp_seconds") < 600
         assert service.terminate() == 0
         outputs["log"] = "\n".join(service.lines)
         assert any(event["level"] == "DEBUG" for event in service.events)
@@ -140,8 +149,24 @@ def no_output_has_a_password(
     assert wrong.returncode == 1
     assert "FAILED" in wrong.stdout and "uthentication" in wrong.stdout, wrong.stdout
     outputs["check with a wrong password"] = wrong.stdout + wrong.stderr
+    outputs["watch with a wrong password"] = refused_login(settings(pair, address, ui, WRONG)["clusters"]["backup"])
     assert all(outputs.values())
     assert [name for name, text in outputs.items() if SECRET.search(text)] == []
+
+
+def refused_login(properties: dict[str, str]) -> str:
+    """What is known of a cluster that refuses the login, once that was counted."""
+    stopping = threading.Event()
+    watch = ClusterWatch(Cluster("backup", properties, {}, {}), stopping)
+    watch.start()
+    try:
+        until("it does not answer", lambda: watch.status.reachable is False)
+    finally:
+        stopping.set()
+    assert watch.status.authentication_errors > 0
+    assert "uthentication" in watch.status.reason
+    watch.join(PATIENCE)
+    return repr(watch.status)
 
 
 def file_of(directory: Path, content: configuration.Settings) -> Path:
@@ -320,9 +345,9 @@ def where_the_source_hides_its_control_topics_circles_are_a_doubt(
         assert doubts(*read) == []
         with Service(limited, tmp_path) as service:
             pair.await_same(topic)
-            looked = len(service.find("plan"))
+            looked = len(service.find(PLANNED))
             added = pair.topic("added")
-            service.wait_for("it has looked again", lambda: len(service.find("plan")) > looked)
+            service.wait_for("it has looked again", lambda: len(service.find(PLANNED)) > looked)
             pair.await_same(added)
             (said,) = service.find("another flow may conflict")
             assert "cycles" in said["reason"] and "can't be ruled out" in said["reason"]

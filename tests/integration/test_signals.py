@@ -23,6 +23,7 @@ from mirror.source.end_offsets import Hold, SourceEnds
 from tests.harness import topics
 from tests.harness.command import answer
 from tests.harness.load import Made, producer
+from tests.harness.otlp_collector import OtlpCollector
 from tests.harness.pair import Pair
 from tests.harness.service import Event, Service
 from tests.harness.waiting import until
@@ -43,9 +44,16 @@ def flow(source_cluster: LocalCluster, target_cluster: LocalCluster) -> Pair:
 
 
 @pytest.fixture(scope="module")
-def service(flow: Pair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def collector() -> Iterator[OtlpCollector]:
+    with OtlpCollector() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def service(flow: Pair, collector: OtlpCollector, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     settings = {"open_transaction_warn_after": f"{WARN_AFTER:g}s"}
-    with flow.service(tmp_path_factory.mktemp("signals"), settings, spark={"master": "local[4]"}) as running:
+    top = {"spark": {"master": "local[4]"}, "metrics": {"otlp": {"endpoint": collector.endpoint, "interval": "1s"}}}
+    with flow.service(tmp_path_factory.mktemp("signals"), settings, **top) as running:
         yield running
         assert running.terminate() == 0, running.tail()
         assert not running.noise
@@ -69,6 +77,20 @@ def reported(service: Service) -> dict[str, Any]:
     view = answer("status", "-c", service.file)["flows"][0]
     assert view["well"], view
     return next(p for p in view["partitions"] if p["partition"] == 0)
+
+
+def test_metrics_are_pushed_too(flow: Pair, service: Service, collector: OtlpCollector) -> None:
+    flow.produce(flow.prefix + "one", Made(None, b"pushed"))
+
+    def pushed() -> list[float]:
+        records = collector.pushed[-1].get("mirror_source_records") if collector.pushed else None
+        return [point.as_double for point in records.sum.data_points] if records else []
+
+    until("one record", lambda: pushed() == [1.0])
+    scraped = {sample.name.removesuffix("_total") for sample in service.metrics()}
+    (latency,) = collector.pushed[-1]["mirror_source_replication_latency_seconds"].histogram.data_points
+    assert latency.count == sum(latency.bucket_counts) == 1 and latency.sum > 0
+    assert {"mirror_build_info", "mirror_flow_state"} <= collector.pushed[-1].keys() & scraped
 
 
 def test_a_transaction_that_stays_open_on_the_source_is_told(flow: Pair, service: Service) -> None:

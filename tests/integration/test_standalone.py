@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from mirror.demo.brokers import free_port
+from tests.harness import eavesdropper
+from tests.harness.eavesdropper import Eavesdropper
 from tests.harness.load import Load
 from tests.harness.pair import Pair
 from tests.harness.service import Service
@@ -18,11 +22,23 @@ PASSWORD = "password-of-nobody-else"
 pytestmark = pytest.mark.slow
 
 
+def through_eavesdropper(ports: Sequence[int]) -> dict[str, str]:
+    """Spark's settings with which executors reach the driver through it, and nothing is hidden by compression."""
+    return {
+        "spark.driver.host": eavesdropper.HOST,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.port": str(ports[0]),
+        "spark.driver.blockManager.port": str(ports[1]),
+        "spark.broadcast.compress": "false",
+    }
+
+
 def test_an_executor_is_killed_under_load(pair: Pair, tmp_path: Path) -> None:
-    topic = pair.topic("spread", 4)
-    with SparkCluster(tmp_path, workers=2) as cluster:
+    topic, ports = pair.topic("spread", 4), [free_port(), free_port()]
+    with SparkCluster(tmp_path, workers=2) as cluster, Eavesdropper(ports) as between:
         settings = pair.settings(spark=cluster.settings)
         settings["clusters"][pair.alias]["sasl.password"] = PASSWORD
+        settings["spark"]["conf"] |= through_eavesdropper(ports)
         service = Service(settings, tmp_path)
         with Load(pair.source, {topic: 4}, rate=1_000) as load, service:
 
@@ -40,6 +56,8 @@ def test_an_executor_is_killed_under_load(pair: Pair, tmp_path: Path) -> None:
             sockets = listening(service.processes()) + cluster.sockets()
             assert before | {service.jvm_pid} <= {socket.pid for socket in sockets}
             assert given_away(sockets, PASSWORD) == (False, False), "who does not know the secret gets nothing"
+            assert len(between.heard) > 100_000, "the tasks and what they need to know"
+            assert PASSWORD.encode() not in between.heard, "what executors are told is encrypted on its way"
             assert not cluster.shows(service.processes()), "who lists the machine's processes does not learn it"
             cluster.kill(min(before))
             # The killed one is in the list of processes for a moment still.

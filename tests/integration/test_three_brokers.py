@@ -93,7 +93,7 @@ def test_a_take_over_asks_the_leader_of_now(cut_source: LocalCluster) -> None:
 
     def settled() -> bool:
         with contextlib.suppress(ClusterAway, PartitionError):
-            positions.await_settled(topic, 0)
+            positions.await_no_open_transaction(topic, 0)
             return True
         return False
 

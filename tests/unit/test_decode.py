@@ -18,21 +18,29 @@ from mirror.control.decisions import Decision, Incident
 from mirror.control.orders import Order, Scope
 from mirror.control.plan import Plan
 from mirror.control.reports import Report
+from mirror.control.task_settings import TaskSettings
+from mirror.control.verification import Verification
 from mirror.decode import Malformed
 from mirror.model import Partition, Position, Topic
+from mirror.status.configuration import ConfigurationView
 from mirror.status.flow_status import FlowStatus
 from mirror.status.overview import overview
 from mirror.target.position_reader import from_committed
 from mirror.web.metrics import Metrics
 from tests.unit.control.test_reports import report
+from tests.unit.test_naming import flow
 
-PLAN = Plan("us", 7, {"topic": Topic("a.topic", "id", 2, 1)}, (frozenset({Partition("topic", 0)}),))
+SETTINGS = TaskSettings.of(flow(), "info")
+PLAN = Plan(
+    "us", 7, {"topic": Topic("a.topic", "id", 2, 1)}, (frozenset({Partition("topic", 0)}),), task_settings=SETTINGS
+)
 DECISION = Decision(Partition("topic", 1), Incident("deleted", "id", "", 5), "skip")
 DECODERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     "report": (Report.decode, report(7).encode()),
     "plan": (Plan.decode, PLAN.encode()),
     "claim": (lambda value: Claim.decode(b"claim/1", value), Claim(1, "task").encode()),
     "order": (Order.decode, Order(True).encode()),
+    "verification": (Verification.decode, Verification(1.5, True, 7, 0, 3).encode()),
     "decision": (lambda value: Decision.decode(b"decision/topic/1", value), DECISION.encode()),
 }
 # Values that are easily forgotten.
@@ -84,7 +92,7 @@ def show(found: Report, at: float = 1_800_000_000.0) -> None:
     status.history.take([])  # as if the next sample were due
     status.absorb([found, report(8, leader=found.leader)])
     status.tell_problem("waits")
-    overview([status]).json()
+    overview([status], ConfigurationView(0.0)).json()
     for family in Metrics([status]).collect():
         assert all(float(sample.value) == sample.value for sample in family.samples), family
     status.bytes_per_second()

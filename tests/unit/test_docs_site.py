@@ -18,7 +18,7 @@ import reference
 import yaml
 from prometheus_client import generate_latest
 from pydantic import BaseModel
-from reference import FLOW, GROUP, PARTITION, SECRET, Metrics, model
+from reference import CLUSTER, EFFECTS, FLOW, GROUP, PARTITION, SECRET, Metrics, model
 
 ROOT = Path(__file__).parents[2]
 LOADED = {
@@ -109,8 +109,12 @@ def keys() -> Iterator[tuple[type[BaseModel], str, str, Any]]:
     for section, kind in reference.SECTIONS.items():
         for name, field in kind.model_fields.items():
             key = field.alias or name
-            place = section.replace("[]", "").replace(".<alias>", "").replace(".<topic>", "")
-            yield kind, key, ".".join(filter(None, (place, key))), field
+            yield kind, key, anchor_of(section, key), field
+
+
+def anchor_of(section: str, key: str) -> str:
+    place = section.replace("[]", "").replace(".<alias>", "").replace(".<topic>", "")
+    return ".".join(filter(None, (place, key)))
 
 
 def test_every_model_of_the_file_is_in_the_reference() -> None:
@@ -137,6 +141,14 @@ def test_every_key_is_in_the_reference_with_what_it_does_its_limits_and_its_defa
             given = {**EXAMPLES.get(kind, {}), key: value}
             parsed = kind.model_validate(given, context={"aliases": ["a", "b"]})
             assert getattr(parsed, key) == field.default, (anchor, written[1])
+
+
+def test_the_reference_says_for_each_key_when_a_change_takes_effect(site: Path) -> None:
+    sections = page(site, "configuration.html").sections
+    for section, effects in EFFECTS.items():
+        for key, effect in effects.items():
+            text = " ".join(sections[anchor_of(section, key)].split())
+            assert f"A change takes effect {effect}." in text, (section, key)
 
 
 def test_secrets_are_marked(site: Path) -> None:
@@ -186,7 +198,7 @@ def test_labels_of_metrics_are_explained() -> None:
         (family.name, label)
         for family in Metrics([]).registry.collect()
         for label in getattr(family, "_labelnames", ())
-        if label not in PARTITION + GROUP
+        if label not in PARTITION + GROUP + CLUSTER
     }
     assert labels == reference.LABEL_VALUES.keys()
     assert set(FLOW) < set(PARTITION)

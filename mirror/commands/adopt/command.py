@@ -140,7 +140,7 @@ class _Command:
         existing = frozenset(each for each in remote.values() if each.partition < there.get(each.topic, 0))
         with closing(PositionReader(flow.target, flow.group, flow.control_topic)) as positions:
             hints = positions.hints(existing)
-        ends = stopping.stable_ends if self._options.dry_run else stopping.settled_ends
+        ends = stopping.stable_ends if self._options.dry_run else stopping.final_ends
         return Known(
             remote,
             written.positions,

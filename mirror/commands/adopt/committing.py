@@ -97,7 +97,7 @@ class _One:
         session = TransactionSession(self._flow, self._partition, self._topic, producer, Clock())
         try:
             producer.fence()
-            self._positions.await_settled(*self._remote)
+            self._positions.await_no_open_transaction(*self._remote)
             wanted, reason = self._wanted(offset, reported, end)
             if not reason:
                 session.keep(wanted)

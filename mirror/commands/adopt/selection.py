@@ -71,10 +71,10 @@ def select(known: Known) -> tuple[list[Candidate], list[Result]]:
 def _choose(partition: Partition, known: Known) -> Candidate | Result:
     remote, found = known.remote[partition], known.recorded.get(partition)
     sync = known.syncs.get(partition)
-    settled = _settled(partition, known)
-    if settled is not None:
+    outcome = _without_comparison(partition, known)
+    if outcome is not None:
         recorded = found.position if found is not None and not found.problem else None
-        return Result(partition, remote, *settled, recorded)
+        return Result(partition, remote, *outcome, recorded)
     if found is not None:
         return Candidate(partition, remote, found.position, sync, known.exactly_once)
     assert sync is not None
@@ -87,7 +87,7 @@ def _may_be_replaced(ours: Position, theirs: Recorded | None) -> bool:
     return ours.is_handed_back or further
 
 
-def _settled(partition: Partition, known: Known) -> tuple[Outcome, str] | None:
+def _without_comparison(partition: Partition, known: Known) -> tuple[Outcome, str] | None:
     """The outcome of a partition whose position need not or can't be looked for, and why; None if it can."""
     remote, found, ours = known.remote[partition], known.recorded.get(partition), known.positions.get(partition)
     end = known.ends.get(remote)

@@ -19,7 +19,7 @@ from mirror.text import plural
 from mirror.wire.transactions import transactional_ids
 
 MEMBERS_MORE = 5.0  # seconds, beyond `quiet`, in which a worker that was killed has to leave: its session ends
-SETTLED_WITHIN = 30.0  # seconds in which transactions that were open on the copy have to end
+FINAL_WITHIN = 30.0  # seconds in which transactions that were open on the copy have to end
 LOOK_INTERVAL = 0.5  # seconds
 
 Say = Callable[[str], object]
@@ -83,17 +83,17 @@ def fence(flow: Flow, ids: Collection[str], say: Say) -> None:
         member.close()
 
 
-def settled_ends(target: ClusterAdmin, remote: Collection[Partition]) -> dict[Partition, int]:
+def final_ends(target: ClusterAdmin, remote: Collection[Partition]) -> dict[Partition, int]:
     """The ends of the remote partitions, once no transaction is open there. Without those where one stays open.
 
     Raises ClusterAway.
     """
-    deadline = time.monotonic() + SETTLED_WITHIN
+    deadline = time.monotonic() + FINAL_WITHIN
     while True:
         high, stable = ends(target, remote), stable_ends(target, remote)
-        settled = {partition: end for partition, end in stable.items() if end >= high.get(partition, end)}
-        if len(settled) >= len(high) or time.monotonic() > deadline:
-            return settled
+        final = {partition: end for partition, end in stable.items() if end >= high.get(partition, end)}
+        if len(final) >= len(high) or time.monotonic() > deadline:
+            return final
         time.sleep(LOOK_INTERVAL)
 
 

@@ -229,4 +229,4 @@ class FlowChecks:
         for note in found.warnings:
             yield self._check("other flows", "WARNING", *note)
         if not (found.refusals or found.warnings):
-            yield self._check("other flows", "OK", "none copies in a circle, or the same topics as this one")
+            yield self._check("other flows", "OK", "none copies in a cycle, or the same topics as this one")

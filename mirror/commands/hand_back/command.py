@@ -38,9 +38,9 @@ NOT_READ_BACK = "it was written, but can't be read back: does somebody else writ
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command is told. `worker_group` is None for MirrorMaker in dedicated mode."""
+    """What the command is told."""
 
-    worker_group: str | None
+    worker_group: str | None  # None: <source>-mm2, as MirrorMaker in dedicated mode has it if it is not configured
     tasks: int | None  # of MirrorMaker; None: the target says which there are
     quiet: float  # seconds
     overwrite: bool
@@ -88,6 +88,8 @@ class _Command:
         self._topic = flow.connect_offsets_topic
         self._connector = flow.mirrormaker_offsets.connector
         self._group = options.worker_group or f"{flow.source.alias}-mm2"
+        self._dedicated = flow.mirrormaker_offsets.topic is None  # else a Connect cluster's topic is named
+        self._has_fenced = False  # tasks of MirrorMaker; if there were none it may have run without exactly-once
 
     def run(self) -> HandBack:
         flow, options = self._flow, self._options
@@ -127,9 +129,10 @@ class _Command:
     def _end_mirrormaker(self) -> None:
         """Raises MirrorError if MirrorMaker runs, and fences what is left of its tasks."""
         ids = stopping.task_ids(self._flow, self._group, self._connector, self._options.tasks)
-        if self._options.worker_group is None:  # the workers of a Connect cluster may have other connectors
+        if self._dedicated:  # the workers of a Connect cluster may have other connectors
             stopping.await_no_workers(self._target, self._group, self._options.quiet, self._say)
         stopping.fence(self._flow, ids, self._say)
+        self._has_fenced = bool(ids)
 
     def _known(self, plan: Plan) -> Known:
         flow, reports = self._flow, self._reports()
@@ -169,10 +172,10 @@ class _Command:
     ) -> None:
         """Add to `problems` the partitions to which records still come.
 
-        It watches nothing if both sides have certainly stopped: mirror's tasks were fenced, and the group of
-        MirrorMaker's workers has no members.
+        It watches nothing if both sides have certainly stopped: the tasks of both were fenced, and the group of
+        MirrorMaker's workers has no members. Where none of MirrorMaker's was fenced, its group may have another name.
         """
-        fenced = self._flow.exactly_once and self._options.worker_group is None
+        fenced = self._flow.exactly_once and self._dedicated and self._has_fenced
         watched = {} if fenced else {at: each for each, at in remotes.items() if positions.get(each) is not None}
         ends = stopping.ends(self._target, watched)
         for at in stopping.moving(self._target, ends, self._options.quiet, self._say):
@@ -196,7 +199,7 @@ class _Command:
             writer.write({key[each]: connect_offsets.value(offset) for each, offset in wanted.items()})
         written = self._recorded().positions
         return [
-            each if each.partition not in wanted else _settled(each, written.get(each.partition)) for each in results
+            each if each.partition not in wanted else _read_back(each, written.get(each.partition)) for each in results
         ]
 
     def _give_up(self, results: Sequence[Result], known: Known) -> None:
@@ -209,7 +212,7 @@ class _Command:
                     positions.commit(to_commit(marked, *each.remote))
 
 
-def _settled(result: Result, written: Recorded | None) -> Result:
+def _read_back(result: Result, written: Recorded | None) -> Result:
     """The result after what was written has been read back."""
     if written is None and not result.position:
         return replace(result, outcome="handed back")

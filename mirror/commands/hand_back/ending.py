@@ -77,7 +77,7 @@ def _fence(flow: Flow, remote: Partition, positions: PositionReader, member: Con
     producer = TransactionalProducer(flow, name, member.consumer_group_metadata(), Throttles(flow).target)
     try:
         producer.fence()
-        positions.await_settled(*remote)
+        positions.await_no_open_transaction(*remote)
     finally:
         producer.discard()
 

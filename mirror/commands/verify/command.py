@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -12,11 +13,13 @@ import click
 from mirror.commands.text_table import Cell, table
 from mirror.commands.verify.differences import Counts
 from mirror.commands.verify.digests import Digester
+from mirror.commands.verify.keeping import keep
 from mirror.commands.verify.partition_comparison import Result
 from mirror.commands.verify.ranges import PartitionRanges, Side, select
 from mirror.commands.verify.record_reader import obstacle
 from mirror.commands.verify.spark_jobs import SparkJobs
 from mirror.commands.verify.verify import verify
+from mirror.control.verification import Verification
 from mirror.model import Partition
 from mirror.settings import Flow, Settings
 from mirror.spark.java import java
@@ -53,6 +56,12 @@ class FlowResult:
         """Number of records that can't be compared, because only one of the logs has them."""
         return sum(each.records for result in self.results for each in result.outside)
 
+    def verification(self) -> Verification:
+        """What the service shows of it."""
+        total = _total(self.results)
+        differences = sum(total[kind] for kind in KINDS)
+        return Verification(time.time(), self.equal, total["compared"], differences, self.left_out)
+
     def as_dict(self, shown: int) -> dict[str, Any]:
         """The result as it is printed with --json, with at most `shown` differences of each partition."""
         partitions = [result.as_dict(shown) for result in self.results]
@@ -65,22 +74,22 @@ class FlowResult:
 def run(settings: Settings, flows: Sequence[Flow], topics: Sequence[str], progress: TextIO) -> list[FlowResult]:
     """Compare flows, or only these topics of them, and show the progress on a terminal.
 
+    The result of a whole flow is kept on its control topic.
+
     Raises SetupError, ConfigError, ClusterAway, MirrorError.
     """
     java()
     selections = [select(flow, topics) for flow in flows]
     caveats = [_caveat(flow) for flow in flows]
+    found = []
     with SparkJobs(settings) as jobs:
-        return [
-            FlowResult(
-                flow.name,
-                _compare(flow, selection.compared, caveat, jobs, progress),
-                selection.compacted,
-                selection.uncopied,
-                caveat,
-            )
-            for flow, selection, caveat in zip(flows, selections, caveats, strict=True)
-        ]
+        for flow, selection, caveat in zip(flows, selections, caveats, strict=True):
+            results = _compare(flow, selection.compared, caveat, jobs, progress)
+            result = FlowResult(flow.name, results, selection.compacted, selection.uncopied, caveat)
+            found.append(result)
+            if not topics and (failed := keep(flow, result.verification())):
+                click.echo(failed, file=progress)
+    return found
 
 
 def _caveat(flow: Flow) -> str | None:

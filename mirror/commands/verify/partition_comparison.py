@@ -88,14 +88,14 @@ class Comparison:
         floating = ranges.source_may_lack or ranges.target_may_lack
         here, there = _digests(ranges.source, source), _digests(ranges.target, target)
         fixed = [(x, y) for x, y in _pairs(ranges, source, target) if here[x] == there[y]]
-        found = list(gaps(here, there, fixed, floating, ranges.settled))
+        found = list(gaps(here, there, fixed, floating, ranges.ends_meet))
         differ = {index for gap in found for index in range(gap.a_from, gap.a_to)}
         same = [chunk for index, chunk in enumerate(source) if index not in differ]
         self._compared = records(same)
         self._newest = (
             same[-1].last if same else -1
         )  # offset of the last source record that is known to be on the target
-        self._ends_meet = ranges.settled or bool(same)
+        self._ends_meet = ranges.ends_meet or bool(same)
         pairs: list[Pair] = [(source[gap.a_from : gap.a_to], target[gap.b_from : gap.b_to]) for gap in found]
         self._hidden = Hidden((), ())
         self._floating = floating and bool(found) and (found[0].a_from, found[0].b_from) == (0, 0)

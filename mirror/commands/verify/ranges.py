@@ -46,7 +46,7 @@ class PartitionRanges:
     """The offset ranges of one partition that are compared.
 
     Every source record before `position` has to be on the target. Later ones, up to `source.end`, may be there: all
-    records before `target.end` came from them. If `settled`, both ranges end at the same record.
+    records before `target.end` came from them. If `ends_meet`, both ranges end at the same record.
     """
 
     source: Side
@@ -54,7 +54,7 @@ class PartitionRanges:
     position: int
     whole: bool  # True if the flow copies all that the source ever had; False if it started later
     syncs: tuple[tuple[int, int], ...] = ()  # upstream and downstream offsets of the same records, both ascending
-    settled: bool = False
+    ends_meet: bool = False
 
     @property
     def source_may_lack(self) -> bool:

@@ -7,12 +7,16 @@ from urllib.parse import quote
 from xml.etree.ElementTree import Element
 
 from mirror.control.partition_state import STOPPED_BY_ERROR
-from mirror.status.overview import EventView, FlowView, Lag, Overview, Pace, PartitionView, TopicView
+from mirror.status.overview import FlowView, Lag, Overview, Pace, PartitionView, TopicView
 from mirror.status.rates import POINTS, TOPIC_POINTS
 from mirror.text import ABSENT, byte_rate, count, duration, plural, rate, time_of_day
 from mirror.web.page.acls import acls
+from mirror.web.page.cautions import expiring, missing, unequal
 from mirror.web.page.chart import Series, chart, highest
+from mirror.web.page.clusters import clusters
 from mirror.web.page.configs import configs
+from mirror.web.page.configuration import configuration
+from mirror.web.page.events import events
 from mirror.web.page.groups import groups
 from mirror.web.page.markup import Child, document, table, tag
 
@@ -34,7 +38,9 @@ def render(overview: Overview, opened: frozenset[str]) -> bytes:
             _pill(_worst(flows), _verdict(flows)),
             tag("p", f"{time_of_day(overview.at)} UTC", class_="when"),
         ),
+        *configuration(overview.configuration),
         *(_flow(flow, overview, opened) for flow in flows),
+        clusters(overview.clusters),
         tag("footer", tag("span", f"version {overview.version}"), *links),
     )
     stale = tag("p", id="stale", role="alert", hidden=True)
@@ -96,6 +102,9 @@ def _flow(flow: FlowView, overview: Overview, opened: frozenset[str]) -> Element
         if flow.state in _EXPLAINED
         else None,
         tag("p", f"The rest of the flow runs: {flow.lacking}", class_="problem") if flow.lacking else None,
+        missing(flow),
+        expiring(flow.retention),
+        unequal(flow.verified, overview.at),
         *(_failures(flow, state, overview.at) for state in _EXPECT),
         _held_back(flow),
         _key_numbers(flow),
@@ -111,7 +120,7 @@ def _flow(flow: FlowView, overview: Overview, opened: frozenset[str]) -> Element
         groups(flow.name, flow.groups, overview.at, opened),
         configs(flow.name, flow.configs, overview.at, opened),
         acls(flow.name, flow.acls, overview.at, opened),
-        _events(flow.events),
+        events(flow.events),
         class_="flow",
         id=flow.name,
     )
@@ -282,23 +291,4 @@ def _row(partition: PartitionView, now: float) -> Element:
         *_lag_and_pace("td", partition.lag, partition.pace),
         tag("td", ABSENT if partition.position is None else str(partition.position), class_="n"),
         tag("td", commit, class_="n"),
-    )
-
-
-def _events(events: Sequence[EventView]) -> Element | None:
-    if not events:
-        return None
-    return tag("div", tag("h3", "What happened"), tag("ol", *(_event(event) for event in events)), class_="events")
-
-
-def _event(event: EventView) -> Element:
-    what = f"{event.topic}-{event.partition}" if event.topic is not None else "the flow"
-    others = f" and {plural(event.others, 'other')}" if event.others else ""
-    said = event.reason or ("runs again" if event.state == "running" else f"is {event.state} again")
-    return tag(
-        "li",
-        tag("time", time_of_day(event.at)),
-        tag("i", class_=f"dot {event.state}"),
-        tag("b", what + others),
-        f" {said}",
     )

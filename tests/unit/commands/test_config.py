@@ -46,6 +46,7 @@ spark:
     spark.driver.extraJavaOptions: -Dx.keyStorePassword=hunter2 -Dy=1
     spark.url: https://user:hunter2@host/
 http: {port: "${env:PORT}"}
+metrics: {otlp: {headers: {authorization: Basic hunter2}}}
 """
 
 
@@ -104,6 +105,7 @@ def test_secrets_are_hidden(files: list[str]) -> None:
         "/spark/conf/spark.driver.extraJavaOptions": "over.yaml:7",
         "/spark/conf/spark.url": "over.yaml:8",
         "/http/port": "over.yaml:9",
+        "/metrics/otlp/headers/authorization": "over.yaml:10",
     }
     for more in ([], ["--json"]):
         ended = mirror("config", *files, *more)

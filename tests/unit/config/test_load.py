@@ -158,6 +158,26 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "7: metrics.labels: ",
         ("partition (a series for each) or topic", 'not "topics"'),
     ),
+    "endpoint is no URL": (
+        GOOD + "metrics: {otlp: {endpoint: 'localhost:4318'}}\n",
+        "7: metrics.otlp.endpoint: ",
+        ("a URL, e.g. http://localhost:4318/v1/metrics", 'not "localhost:4318"'),
+    ),
+    "password in the endpoint": (
+        GOOD + "metrics: {otlp: {endpoint: 'https://u:hidden-part@h/v1/metrics'}}\n",
+        "7: metrics.otlp.endpoint: ",
+        ("must not hold a user or a password; use headers",),
+    ),
+    "pushed too often": (
+        GOOD + "metrics: {otlp: {interval: 100ms}}\n",
+        "7: metrics.otlp.interval: ",
+        ("a duration from 1s to 1h",),
+    ),
+    "empty header": (
+        GOOD + "metrics: {otlp: {headers: {authorization: ''}}}\n",
+        "7: metrics.otlp.headers.authorization: ",
+        ("text, not empty",),
+    ),
     "topics is text": (GOOD + "    topics: orders\n", "7: flows[0].topics: ", ("must be a list, e.g. [orders]",)),
     "topics empty": (GOOD + "    topics: []\n", "7: flows[0].topics: ", ("must be a list", "not empty")),
     "topics with null": (GOOD + "    topics: [a, ~]\n", "7: flows[0].topics[1]: ", ("a topic's name",)),

@@ -18,6 +18,7 @@ from mirror.control.control_topics import PLAN_KEY, READ_TIMEOUT, Claim
 from mirror.control.decisions import Decision, Incident
 from mirror.control.orders import Order, Scope
 from mirror.control.plan import Plan
+from mirror.control.verification import VERIFY_KEY, Verification
 from mirror.errors import ClusterAway, FlowError
 from mirror.kafka.topic_ids import TopicIds
 from mirror.model import Partition, Topic
@@ -27,6 +28,7 @@ from tests.harness.configuration import one_flow
 Entry = tuple[bytes, bytes | None]
 
 DECISION = Decision(Partition("t", 1), Incident("deleted", "id", "", 5), "skip")
+VERIFIED = Verification(1.5, True, 7, 0, 0)
 PLAN = Plan("us", 7, {"t": Topic("a.t", "id", 2, 1)}, (frozenset({Partition("t", 0)}), frozenset({Partition("t", 1)})))
 NEXT = replace(PLAN, generation=8)
 FOREIGN = b'{"leader":"them","generation":9,"topics":{"t":{"remote":"a.t"}},"slices":[]}'
@@ -132,6 +134,7 @@ def plans(*some: Plan) -> list[Entry]:
 GOOD: list[Entry] = [
     *plans(PLAN),
     (Claim(1, "task").key(), Claim(1, "task").encode()),
+    (VERIFY_KEY, VERIFIED.encode()),
     (Scope("t").key(), Order(True).encode()),
     (DECISION.key(), DECISION.encode()),
 ]
@@ -157,6 +160,7 @@ GOOD: list[Entry] = [
         (b"decision/t/1", b'{"action":"skip"}'),
         (b"decision/t/1", DECISION.encode().replace(b'"skip"', b'"drop"')),
         (b"decision/t/1", DECISION.encode().replace(b"5", b"1e999")),
+        (b"verify", VERIFIED.encode().replace(b"true", b"1")),
     ],
 )
 def test_a_record_that_cannot_be_decoded_is_logged_and_ignored(
@@ -168,6 +172,7 @@ def test_a_record_that_cannot_be_decoded_is_logged_and_ignored(
     assert reader.plan == NEXT
     assert (reader.claims, reader.orders) == ({1: "task"}, {Scope("t"): Order(True)})
     assert reader.decisions == {Partition("t", 1): DECISION}
+    assert reader.verified == VERIFIED
     (said,) = [vars(record) for record in caplog.records if record.levelno == logging.WARNING]
     assert (said["flow"], said["key"]) == ("primary->backup", key.decode(errors="replace"))
     assert "run one version only" in said["reason"]

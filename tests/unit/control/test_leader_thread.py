@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from mirror import settings
-from mirror.control.leader_thread import LeaderThread
+from mirror.control.leader_thread import LeaderPart, LeaderThread
 from mirror.groups.group_rounds import GroupRounds, Round
 from mirror.groups.heartbeat_sender import HeartbeatSender
 from mirror.groups.map_cleaner import MapCleaner
@@ -20,7 +20,7 @@ from mirror.target.position_renewal import Renewal
 from mirror.text import BUG
 from mirror.topics.acl_rounds import AclRound, AclRounds
 from mirror.topics.config_rounds import ConfigRound, ConfigRounds
-from mirror.topics.settled import Settled
+from mirror.topics.trusted import Trusted
 from tests.harness.waiting import until
 from tests.unit.test_naming import flow
 
@@ -144,6 +144,41 @@ def test_join_says_whether_the_thread_has_ended() -> None:
     assert thread.join(10.0)
 
 
+class Intervals(LeaderPart):
+    """Notes with which settings it works."""
+
+    def __init__(self, flow: Flow) -> None:
+        super().__init__("intervals", flow)
+        self.worked: list[float] = []
+        self.release = threading.Event()
+
+    @property
+    def wanted(self) -> bool:
+        return self._flow.heartbeats.enabled
+
+    def _work(self, stopping: threading.Event) -> None:
+        self.worked.append(self._flow.heartbeats.interval)
+        stopping.wait()
+        self.release.wait()
+
+
+def test_a_part_begins_again_with_other_settings_once_it_has_ended() -> None:
+    part = Intervals(replace(flow(), heartbeats=Heartbeats(True, 1.0)))
+    part.start()
+    until("it works", lambda: part.worked == [1.0])
+    part.reconfigure(replace(flow(), heartbeats=Heartbeats(True, 2.0)))
+    part.start()
+    assert part.worked == [1.0], "the first thread has not ended"
+    part.release.set()
+    until("the first thread has ended", lambda: not threads("intervals primary->backup"))
+    part.start()
+    until("it works with the other ones", lambda: part.worked == [1.0, 2.0])
+    part.reconfigure(replace(flow(), heartbeats=Heartbeats(False, 3.0)))
+    until("it has ended", lambda: not threads("intervals primary->backup"))
+    part.start()
+    assert not threads("intervals primary->backup"), "it is not wanted any more"
+
+
 def test_a_defect_at_the_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     writer = MirrorMakerOffsets(broken())
     writer.finish()
@@ -166,11 +201,11 @@ def test_a_defect_of_what_a_leader_does_ends_none_for_good(name: str, caplog: py
         MapCleaner(broken(), interval=0.0),
     )
     writer = MirrorMakerOffsets(broken())
-    configs = ConfigRounds(broken(), lambda: Settled({}, frozenset()), rounds.append)
-    acls = AclRounds(replace(broken(), sync_acls=True), lambda: Settled({}, frozenset()), rounds.append)
+    configs = ConfigRounds(broken(), lambda: Trusted({}, frozenset()), rounds.append)
+    acls = AclRounds(replace(broken(), sync_acls=True), lambda: Trusted({}, frozenset()), rounds.append)
     start, stop = {
         "heartbeats": (sender.start, sender.stop),
-        "groups": (lambda: groups.start(60.0), groups.stop),
+        "groups": (groups.start, groups.stop),
         "configurations": (configs.start, configs.stop),
         "ACLs": (acls.start, acls.stop),
         "map cleaner": (cleaner.start, cleaner.stop),

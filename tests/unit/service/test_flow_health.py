@@ -26,14 +26,15 @@ class World:
         self.now = 1000.0
         self.lost: list[int] = []
         self.aborted = 0
+        self.failed = ""  # what Spark knows of failed attempts
         self.refused: dict[str, Any] = {}
         self.replacing: list[str] = []
         self.unnamed: dict[str, list[str]] = {}
         self.status = FlowStatus("primary", "backup", "us")
-        leader: Any = SimpleNamespace(control=SimpleNamespace(plan=None), lost_tasks=lambda: self.lost)
+        leader: Any = SimpleNamespace(control=SimpleNamespace(plan=None, verified=None), lost_tasks=lambda: self.lost)
         replacing = SimpleNamespace(refused=self.replacing)
         monitor: Any = SimpleNamespace(refused=self.refused, timestamps=replacing, unnamed=self.unnamed)
-        query: Any = SimpleNamespace(can_run=lambda: True, abort=self.abort)
+        query: Any = SimpleNamespace(can_run=lambda: True, abort=self.abort, failed_attempts=lambda: self.failed)
         self.health = FlowHealth(flow(), self.status, leader, monitor, query)
 
     def monotonic(self) -> float:
@@ -66,6 +67,21 @@ def test_a_flow_without_tasks_has_a_problem_and_one_with_some_is_lacking(
     world.health.check()
     assert (world.status.problem, world.status.lacking) == ("", f"2 partitions {SILENT}")
     assert [record.getMessage() for record in caplog.records] == ["partitions without a task"], "once"
+
+
+def test_attempts_that_failed_before_they_reached_mirror_are_told(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.failed = "Spark has started tasks again after 700 attempts that failed, e.g.: OptionalDataException"
+    world.health.begin()
+    assert not world.status.problem, "attempts of weeks add up, and are no news while all tasks report"
+    world.now += SILENCE + 1
+    world.health.check()
+    assert world.status.problem == f"2 partitions {SILENT} ({world.failed})"
+    assert [record.__dict__["reason"] for record in caplog.records] == [world.failed]
+    told, world.failed = world.status.problem, world.failed.replace("700", "1,400")
+    world.health.check()
+    assert world.status.problem == told, "each change would be an event of its own"
 
 
 def test_tasks_that_stay_silent_are_started_again(world: World) -> None:

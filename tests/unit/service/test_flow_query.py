@@ -68,7 +68,7 @@ def status() -> FlowStatus:
 def query(spark: Spark, status: FlowStatus) -> FlowQuery:
     future: Future[Any] = Future()
     future.set_result(spark)
-    return FlowQuery(flow(), status, future, share=3)
+    return FlowQuery(flow(), status, future, flow_count=3)
 
 
 def test_a_flow_has_its_share_of_the_slots_and_at_least_one(spark: Spark, query: FlowQuery) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from mirror.control.reports import Counters
 from mirror.model import Partition
 from mirror.status.flow_status import Event, FlowStatus
 from tests.harness.waiting import PATIENCE
@@ -73,3 +74,17 @@ def test_what_is_told_within_a_change_does_not_wait_for_itself() -> None:
     status.lacking = "one"
     status.remember("two")
     assert [event.reason for event in status.events()] == ["two", "one", "one"]
+
+
+def test_an_event_says_where_somebody_else_wrote_and_comes_once_a_minute() -> None:
+    status = FlowStatus("primary", "backup", "us")
+    written = [
+        replace(report(number), counters=Counters(records=number, foreign=foreign), foreign=(90, 90 + foreign))
+        for number, foreign in ((1, 0), (2, 2), (3, 5))
+    ]
+    status.absorb(written)
+    (event,) = status.events()
+    assert (event.partition, event.reason) == (
+        Partition("topic", 0),
+        "somebody else wrote to primary.topic on backup, at offsets 90 to 92",
+    )

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message, TopicPartition
 
 from mirror.clock import Clock
 from mirror.control.partition_state import State
@@ -28,6 +28,7 @@ from mirror.task.events import LetGo, RenewalDue
 from mirror.task.position_ledger import Start
 from mirror.task.producer_budget import ProducerBudget
 from mirror.task.task_services import TaskServices
+from mirror.text import BUG
 from tests.unit.test_naming import flow
 
 TOPIC = Topic("primary.t", "id", 1, 1, "remote-id")
@@ -48,6 +49,8 @@ class World(Clock):
         self.fails: dict[str, BaseException] = {}  # the next call of this name
         self.meanwhile: Callable[[str], None] | None = None  # what happens at each call
         self.suspect = False
+        self.tells_offsets = True  # to the producer that a record was delivered
+        self.grows: int | None = None  # the end of the remote partition; None: each transaction has the same offsets
         self.ours = True
         self.first = 0  # offset that the source still has
         self.moves: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -90,7 +93,7 @@ class World(Clock):
     def is_still_ours(self, _: Partition) -> bool:
         return self.ours
 
-    def await_settled(self, *_: object) -> None:
+    def await_no_open_transaction(self, *_: object) -> None:
         self.called("settled")
 
     def load(self, *_: object) -> Position | None:
@@ -111,7 +114,7 @@ class World(Clock):
         """A copier that the fetcher has just begun to read for."""
         any_: Any = self
         throttles: Any = SimpleNamespace(target=None)
-        services = TaskServices(self.flow, any_, any_, any_, throttles, b"", self.moves, any_, ProducerBudget(1), any_)
+        services = TaskServices(any_, any_, any_, throttles, b"", self.moves, any_, ProducerBudget(1), any_)
         copier = RecordCopier(services, Partition("t", 0), TOPIC, start or Start(0))
         copier.post(ReadingBegan())
         self.run(0)
@@ -143,7 +146,9 @@ class Producer:
         callback = callback or (more[2] if len(more) > 2 else None)
         self._open.append((topic, value))
         if callback:
-            callback(None, Message(topic, 0, len(self._open), None, value, timestamp=(1, 1)))
+            offset = len(self._open) if self._world.grows is None else self._world.grows + len(self._open) - 1
+            known = offset if self._world.tells_offsets else OFFSET_INVALID
+            callback(None, Message(topic, 0, known, None, value, timestamp=(1, 1)))
 
     def keep_down(self, _: int) -> None:
         """All is delivered."""
@@ -159,6 +164,9 @@ class Producer:
         assert self._world.owner is self, "it is fenced"
         self._world.copied += [int(value) for topic, value in self._open if topic == TOPIC.remote]
         self._world.position = self._position
+        records = sum(topic == TOPIC.remote for topic, _ in self._open)
+        if self._world.grows is not None and records:
+            self._world.grows += records + 1
         self._world.called("commit")  # a failure of it tells nobody that it took effect
 
     def failed(self, error: KafkaError) -> PartitionError:
@@ -339,7 +347,7 @@ def test_after_a_defect_of_the_recovery_the_producer_is_not_used_again(
     arrive(copier, 0, 3)
     with caplog.at_level(logging.ERROR):
         world.run(0.5)
-    assert [record.getMessage() for record in caplog.records] == ["defect"]
+    assert [record.getMessage() for record in caplog.records] == [BUG]
     assert world.copied == [0, 1, 2] and world.calls == [*TAKE_OVER, "position", "discard", *TAKE_OVER, *COPY]
 
 
@@ -410,3 +418,63 @@ def test_a_loss_that_is_told_again_during_the_take_over_is_faced_once(world: Wor
     copier.post(ReadingLost("out of range"))
     world.run(5)
     assert state(copier) is State.RUNNING and looks.count("topic ids") == 1
+
+
+def foreign(copier: RecordCopier, world: World, first: int) -> int:
+    """Copy three more records, and say how many offsets of somebody else are counted by then."""
+    arrive(copier, first, first + 3)
+    world.run(0.1)
+    assert copier.snapshot.position.offset == first + 3
+    return copier.snapshot.counters.foreign
+
+
+def test_somebody_elses_records_are_noticed_also_after_the_producer_was_idle(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def count(_: Flow, __: tuple[str, int], first: int, end: int, ___: int) -> int:
+        asked.append((first, end))
+        return end - first
+
+    world.grows = 40
+    copier = world.copier()
+    monkeypatch.setattr(copier._copying._foreign, "_count", count)
+    assert foreign(copier, world, 0) == 0, "what was there before is not known"
+    assert foreign(copier, world, 3) == 0
+    world.grows += 2
+    assert foreign(copier, world, 6) == 2
+    assert copier.snapshot.foreign == (48, 49)
+    assert copier.close_idle_producer()
+    assert foreign(copier, world, 9) == 2, "nobody wrote meanwhile"
+    assert copier.close_idle_producer()
+    world.grows += 5
+    assert foreign(copier, world, 12) == 7
+    assert asked == [(48, 50)], "the target is asked once a minute"
+
+
+def test_after_a_failed_transaction_nobody_knows_whose_the_next_offsets_are(world: World) -> None:
+    world.grows = 40
+    copier = world.copier()
+    assert foreign(copier, world, 0) == 0
+    world.fails["position"] = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    arrive(copier, 3, 6)
+    world.run(0.1)
+    world.grows += 7  # the records of the failed transaction
+    world.run(60)
+    assert copier.snapshot.position.offset == 6
+    assert copier.snapshot.counters.foreign == 0
+
+
+def test_a_record_whose_offset_is_not_told_hinders_nothing(world: World) -> None:
+    """The broker had it already, and does not know its offset any more."""
+    world.grows = 40
+    copier = world.copier()
+    assert foreign(copier, world, 0) == 0
+    world.tells_offsets = False
+    assert foreign(copier, world, 3) == 0
+    world.tells_offsets = True
+    world.grows += 2
+    assert foreign(copier, world, 6) == 0, "where our records have ended is not known"
+    assert state(copier) is State.RUNNING
+    assert (copier.snapshot.counters.retries, world.copied) == (0, list(range(9)))

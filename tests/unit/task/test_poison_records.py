@@ -28,7 +28,7 @@ def test_every_culprit_is_found_and_nothing_else(culprits: set[int], most: int) 
             assert len(offsets) == 1 and refusals.reason == "too large"
             aside += offsets
         elif culprits & set(offsets):
-            refusals.refused(batch(offsets), "too large")
+            refusals.refused(batch(offsets), "too large", False)
             continue
         else:
             copied += offsets
@@ -41,17 +41,25 @@ def test_every_culprit_is_found_and_nothing_else(culprits: set[int], most: int) 
 
 def test_a_letter_that_is_refused_is_counted() -> None:
     refusals = PoisonRecords(100, Clock())
-    refusals.refused(batch([7]), "too large")
+    refusals.refused(batch([7]), "too large", False)
     assert (refusals.culprit, refusals.refused_again, refusals.limit) == (7, 0, 1)
-    refusals.refused(batch([7]), "too large again")
+    refusals.refused(batch([7]), "too large again", True)
     assert (refusals.refused_again, refusals.reason) == (1, "too large")
     refusals.taken()
     assert refusals.limit == 100
 
 
+def test_a_record_that_is_tried_again_as_it_is_keeps_its_letter_whole() -> None:
+    """While the policy is to fail. A reload may make another one of it, and the letter then has all bytes."""
+    refusals = PoisonRecords(100, Clock())
+    for _ in range(5):
+        refusals.refused(batch([7]), "too large", False)
+    assert (refusals.culprit, refusals.refused_again) == (7, 0)
+
+
 def test_batches_stay_smaller_when_there_is_no_culprit() -> None:
     """A limit on the bytes of a batch, not of a record."""
     refusals = PoisonRecords(100, Clock())
-    refusals.refused(batch(list(range(100))), "too large")
+    refusals.refused(batch(list(range(100))), "too large", False)
     refusals.taken()
     assert refusals.limit == 50

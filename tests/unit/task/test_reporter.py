@@ -28,6 +28,7 @@ SEEN = PartitionSnapshot(
     last_commit=1_000.0,
     renew_at=None,
     counters=Counters(records=3),
+    foreign=(5, 6),
     has_producer=True,
     last_used=0.0,
 )
@@ -48,9 +49,9 @@ class World:
         )
         ends: Any = SimpleNamespace(stable={HERE: 12}, hold=lambda _: None)
         self.ends = ends
-        plan: Any = SimpleNamespace(leader="us", generation=7)
+        plan: Any = SimpleNamespace(leader="us", generation=7, flow=flow())
         throttles: Any = SimpleNamespace(active=["target"], reason=lambda side: f"slow {side}")
-        self.reporter = Reporter(flow(), plan, throttles, ends, lambda: [self.copier])
+        self.reporter = Reporter(plan, throttles, ends, lambda: [self.copier])
         self.now = 5_000.0
 
     def monotonic(self) -> float:
@@ -72,6 +73,7 @@ def test_a_report_has_what_the_step_has_published(world: World) -> None:
     assert (report.leader, report.generation, report.incarnation, report.remote) == ("us", 7, "me", "r")
     assert (report.state, report.position, report.topic_id, report.remote_id) == ("running", 10, "id", "remote-id")
     assert (report.resets, report.counters.records, report.last_commit, report.lag) == (2, 3, 1_000.0, 2)
+    assert report.foreign == (5, 6)
     assert report.reason == "slow target", "a quota counts while there is lag"
 
 
@@ -102,3 +104,25 @@ def test_only_news_are_reported_and_everything_now_and_then(world: World) -> Non
     assert len(list(world.reporter.news())) == 1
     world.reporter.report_all_next()
     assert len(list(world.reporter.news())) == 1
+
+
+def test_the_next_records_timestamp_is_rather_too_old_than_too_new(world: World) -> None:
+    def told() -> float:
+        return world.reporter.one(world.copier).next_timestamp
+
+    assert told() == -1, "nobody knows yet"
+    world.copier.drained_to = 12
+    assert told() == 0, "no lag"
+    world.copier.drained_to, world.now = None, 6_000.0
+    assert told() == 5_000.0, "it came after the partition was last caught up"
+    world.copier.head_timestamp = 4_000_000
+    assert told() == 4_000.0, "a record of long ago is deleted early"
+    world.copier.head_timestamp = None
+    assert told() == 4_000.0, "a paused partition has no record in the buffer"
+    world.ends.stable.clear()
+    assert told() == 4_000.0, "the source does not answer, and goes on to delete"
+    world.copier.head_timestamp = 9_000_000_000_000
+    assert told() == 6_000.0, "of the future"
+    world.reporter.forget(HERE)
+    world.copier.head_timestamp = None
+    assert told() == -1

@@ -15,10 +15,14 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as text_families
 
 from mirror.control.reports import Counters, Report
+from mirror.control.verification import Verification
 from mirror.groups.group_rounds import Round
 from mirror.groups.group_sync import Outcome
 from mirror.model import Partition
 from mirror.settings import Http
+from mirror.status.cluster_status import ClusterStatus
+from mirror.status.configuration import ConfigurationStatus
+from mirror.status.coverage import coverage
 from mirror.status.flow_status import FlowStatus
 from mirror.timing import SILENCE
 from mirror.topics.acl_sync import AclOutcome
@@ -72,6 +76,18 @@ def test_counters_do_not_go_back_when_a_partition_changes_hands() -> None:
     assert scraped(status)["mirror_source_records_total"] == 31
 
 
+def test_a_reload_that_fails_is_told_until_one_succeeds() -> None:
+    configuration = ConfigurationStatus()
+    metrics = Metrics([], configuration=configuration)
+    began = configuration.view.succeeded_at
+    successful, succeeded = (f"mirror_config_last_reload_success{end}" for end in ("ful", "_timestamp_seconds"))
+    assert samples(metrics, successful) == {(): 1} and time.time() - began < 60
+    configuration.failed("a.yaml:1: no")
+    assert samples(metrics, successful) == {(): 0} and samples(metrics, succeeded) == {(): began}
+    configuration.reloaded(("http.port",))
+    assert samples(metrics, successful) == {(): 1} and samples(metrics, succeeded)[()] > began
+
+
 def test_prometheus_buckets_are_cumulative() -> None:
     status = FlowStatus("primary", "backup", "us")
     counters = Counters()
@@ -97,11 +113,14 @@ def status() -> FlowStatus:
     status = FlowStatus("primary", "backup", "us")
     status.planned(7, [[Partition("topic", number) for number in range(3)], [Partition("other", 0)]])
     now = time.time()
-    behind_two = behind(2, 2, now - 400, state="retrying")
+    behind_two = behind(2, 2, now - 400, state="retrying", next_timestamp=now - 400)
     status.absorb([behind(0, 5, now - 50), behind(1, 0, 0.0, last_commit=9.0), behind_two])
     status.groups = Round(77.0, [stands("billing", 0), stands("billing", 1, Outcome.AHEAD, 0)], True)
     status.configs = config_round(("topic", ConfigOutcome.IN_STEP))
     status.acls = acl_round(*AclOutcome)
+    status.coverage = coverage({"topic": 3, "other": 1}, {"topic": 3})
+    status.keep_retention({"topic": 86_400.0})
+    status.verified = Verification(9.0, False, 100, 3, 0)
     return status
 
 
@@ -162,6 +181,60 @@ def test_a_stable_offset_that_is_stuck_has_a_time(monkeypatch: pytest.MonkeyPatc
     later = time.monotonic() + SILENCE + 1
     monkeypatch.setattr(time, "monotonic", lambda: later)
     assert not samples(Metrics([status]), stuck), "of what no task reports any more nobody knows"
+
+
+def test_what_the_flow_selects_stands_beside_what_the_target_has(status: FlowStatus) -> None:
+    status.coverage = coverage({"a": 3, "b": 2, "c": 1}, {"a": 4, "b": 1})
+    metrics = Metrics([status])
+    assert samples(metrics, "mirror_flow_topics") == {("source",): 3, ("target",): 2}
+    assert samples(metrics, "mirror_flow_partitions") == {("source",): 6, ("target",): 4}, "grown ones hide no gap"
+    status.coverage = None
+    assert not samples(metrics, "mirror_flow_partitions")
+
+
+def test_the_partition_that_retention_overtakes_next_counts() -> None:
+    status = FlowStatus("primary", "backup", "us")
+    now = time.time()
+    status.absorb([behind(0, 5, now, next_timestamp=now - 100), behind(1, 5, now, next_timestamp=now - 300)])
+    metrics = Metrics([status])
+    left, used = "mirror_retention_remaining_seconds", "mirror_retention_used_ratio"
+    assert not samples(metrics, left), "the source's retention is not known"
+    status.keep_retention({"topic": 1_000.0})
+    assert samples(metrics, left) == pytest.approx({(): 700}, abs=30)
+    assert samples(metrics, used) == pytest.approx({(): 0.3}, abs=0.03)
+    status.absorb([behind(0, 0, 0.0, next_timestamp=0.0), behind(1, 0, 0.0, next_timestamp=0.0)])
+    assert not samples(metrics, left), "without lag nothing is at stake"
+
+
+def test_offsets_of_somebody_else_are_counted() -> None:
+    status = FlowStatus("primary", "backup", "us")
+    status.absorb([replace(report(10), counters=Counters(records=10, foreign=3))])
+    assert samples(Metrics([status]), "mirror_foreign_offsets_total") == {("topic", "0"): 3}
+
+
+def test_the_last_comparison_of_the_flow_is_told(status: FlowStatus) -> None:
+    metrics = Metrics([status])
+    names = [f"mirror_verify_{name}" for name in ("timestamp_seconds", "equal", "differences")]
+    assert [samples(metrics, name) for name in names] == [{(): 9.0}, {(): 0}, {(): 3}]
+    status.verified = None
+    assert not any(samples(metrics, name) for name in names), "nobody has compared"
+
+
+CLUSTERS = (
+    ClusterStatus("primary", True, certificates={"ca": 2e9}),
+    ClusterStatus("backup", False, "refused", authentication_errors=3),
+    ClusterStatus("new"),
+)
+
+
+def test_a_cluster_that_two_flows_share_has_one_series(status: FlowStatus) -> None:
+    back = FlowStatus("backup", "primary", "us")
+    metrics = Metrics([status, back], clusters=CLUSTERS)
+    reachable = samples(metrics, "mirror_cluster_reachable")
+    assert reachable == {("primary",): 1, ("backup",): 0}, "of the new one nothing is known yet"
+    errors = samples(metrics, "mirror_authentication_errors_total")
+    assert errors == {("primary",): 0, ("backup",): 3, ("new",): 0}
+    assert samples(metrics, "mirror_certificate_expiry_timestamp_seconds") == {("primary", "ca"): 2e9}
 
 
 def test_lost_tasks_are_counted_for_the_flow(status: FlowStatus) -> None:
@@ -226,7 +299,7 @@ def test_what_never_happened_is_there_as_zero(status: FlowStatus) -> None:
 
 
 def test_each_metric_is_declared_once_with_help(status: FlowStatus) -> None:
-    families = list(Metrics([status]).collect())
+    families = list(Metrics([status], clusters=CLUSTERS).collect())
     names = [family.name for family in families]
     assert len(set(names)) == len(names) > 15
     for family in families:
@@ -238,7 +311,7 @@ def test_each_metric_is_declared_once_with_help(status: FlowStatus) -> None:
 def test_each_metric_that_a_document_names_exists(status: FlowStatus) -> None:
     """docs/metrics.md has all of them, made from the code; whoever names one elsewhere must name it right."""
     assert "<!-- generated: metrics -->" in (ROOT / "docs" / "metrics.md").read_text()
-    families = list(Metrics([status]).collect())
+    families = list(Metrics([status], clusters=CLUSTERS).collect())
     exposed = {sample.name for family in families for sample in family.samples} | {family.name for family in families}
     named: dict[str, str] = {}
     for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):

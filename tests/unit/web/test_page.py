@@ -11,10 +11,14 @@ from html.parser import HTMLParser
 import pytest
 
 from mirror.control.reports import Report
+from mirror.control.verification import Verification
 from mirror.groups.group_rounds import Round
 from mirror.groups.group_sync import Outcome
 from mirror.model import Partition
 from mirror.settings import Http
+from mirror.status.cluster_status import ClusterStatus
+from mirror.status.configuration import ConfigurationView
+from mirror.status.coverage import coverage
 from mirror.status.flow_status import FlowStatus
 from mirror.status.overview import overview
 from mirror.topics import config_sync
@@ -30,6 +34,7 @@ from tests.unit.status.test_acl_overview import acl_round
 from tests.unit.status.test_config_overview import config_round
 from tests.unit.status.test_group_overview import stands
 
+READ = ConfigurationView(0.0)
 EVIL = "\"><script>alert(1)</script>&<b x='"
 
 
@@ -68,7 +73,7 @@ class Parsed(HTMLParser):
 
 
 def shown(*flows: FlowStatus, opened: tuple[str, ...] = ()) -> Parsed:
-    return Parsed(page(overview(flows), Request({"open": list(opened)}, "")).body.decode())
+    return Parsed(page(overview(flows, READ), Request({"open": list(opened)}, "")).body.decode())
 
 
 def test_a_running_flow_is_there_as_a_table() -> None:
@@ -121,7 +126,7 @@ def test_what_is_held_back_on_the_source_is_told_without_opening_its_topic() -> 
     assert "1 partition held back by open transactions on primary" in told and reason in told and "zebra-3" in told
     assert "mirror: running" in html.text, "the flow does what it can"
     assert "held back" not in shown(running(of("zebra", 3, reason="slowed down by a quota"))).text
-    (flow,) = json.loads(overview([running(of("zebra", 3, held_back=7))]).json())["flows"]
+    (flow,) = json.loads(overview([running(of("zebra", 3, held_back=7))], READ).json())["flows"]
     assert flow["topics"][0]["partitions"][0]["held_back"] == 7
 
 
@@ -135,7 +140,7 @@ def test_groups_are_there_and_those_that_are_not_exact_come_first() -> None:
     assert "orders-0: it is untranslated" in html.text
     assert html.text.index(EVIL) < html.text.index("billing") < html.text.index("shipping")
     assert [d["id"] for d in html.all("details") if "open" in d] == ["groups primary->backup"]
-    (flow,) = json.loads(overview([status]).json())["flows"]
+    (flow,) = json.loads(overview([status], READ).json())["flows"]
     assert flow["groups"]["groups"][0]["partitions_by_outcome"]["untranslated"] == 1
     status.groups = Round(time.time(), [stands(f"g{n}", 0) for n in range(GROUPS_MAX + 7)], False)
     html = shown(status)
@@ -155,7 +160,7 @@ def test_configurations_that_are_not_in_step_are_there_with_the_reason() -> None
     assert "2 topic configurations" in html.text and "not in step," in html.text and "it is different" in html.text
     assert EVIL in html.text and "retention.ms=2 (was 1)" in html.text
     assert [d["id"] for d in html.all("details") if "open" in d] == ["configurations primary->backup"]
-    (flow,) = json.loads(overview([status]).json())["flows"]
+    (flow,) = json.loads(overview([status], READ).json())["flows"]
     assert flow["configs"]["topics_by_outcome"] == {"in_step": 0, "altered": 1, "different": 1, "hidden": 1}
     status.configs = config_round(*((f"t{n}", config_sync.Outcome.HIDDEN) for n in range(CONFIGS_MAX + 7)))
     assert "and 7 more" in shown(status).text
@@ -215,8 +220,19 @@ def test_a_service_without_reports_has_a_page() -> None:
     assert "1 unassigned" in shown(unassigned).text
 
 
+def test_changes_of_the_configuration_that_are_not_in_force_are_shown() -> None:
+    flow = running(of("orders", 0))
+    assert "take effect" not in shown(flow).text
+    view = ConfigurationView(7.0, f"a.yaml:3: {EVIL}", ("http.port",))
+    html = Parsed(page(overview([flow], view), Request({}, "")).body.decode())
+    assert f"The old settings stay in force: a.yaml:3: {EVIL}" in html.text
+    assert "take effect at the next start: http.port" in html.text
+    said = json.loads(overview([flow], view).json())["configuration"]
+    assert said == {"succeeded_at": 7.0, "problem": f"a.yaml:3: {EVIL}", "waiting": ["http.port"]}
+
+
 def test_nothing_of_elsewhere_is_loaded() -> None:
-    answer = page(overview([running(of("orders", 0))]), Request({}, ""))
+    answer = page(overview([running(of("orders", 0))], READ), Request({}, ""))
     policy = answer.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
     html = Parsed(answer.body.decode())
@@ -232,7 +248,7 @@ def test_status_says_the_same_as_json() -> None:
     status = running(
         of("orders", 0, lag=3, behind_since=time.time() - 60), of("orders", 1, state="blocked", reason="no")
     )
-    said = json.loads(overview([status]).json())
+    said = json.loads(overview([status], READ).json())
     (flow,) = said["flows"]
     assert (flow["source"], flow["target"], flow["state"], flow["generation"]) == ("primary", "backup", "running", 3)
     assert flow["partitions_by_state"]["blocked"] == 1
@@ -245,7 +261,10 @@ def test_status_says_the_same_as_json() -> None:
 
 
 def test_pages_over_http() -> None:
-    server = WebServer(Http("127.0.0.1", 0), {"/": lambda r: page(overview([running(of("a", 0))]), r), **files()})
+    server = WebServer(
+        Http("127.0.0.1", 0),
+        {"/": lambda r: page(overview([running(of("a", 0))], READ), r), **files()},
+    )
     try:
         url = f"http://127.0.0.1:{server.port}"
         with urllib.request.urlopen(f"{url}/?open=x") as answer:
@@ -259,3 +278,46 @@ def test_pages_over_http() -> None:
             urllib.request.urlopen(f"{url}/page.js.map")
     finally:
         server.stop()
+
+
+def test_the_clusters_are_there_with_the_reason_why_one_does_not_answer() -> None:
+    clusters = [ClusterStatus("primary", True, certificates={"ca": 2e9}), ClusterStatus("backup", False, EVIL, 1_234)]
+    seen = overview([running(of("a", 0))], READ, clusters)
+    html = Parsed(page(seen, Request({}, "")).body.decode())
+    assert "Clusters" in html.text and EVIL in html.text and "1,234" in html.text
+    assert "ca 2033-05-18 03:33:20Z" in html.text
+    said = json.loads(seen.json())["clusters"]
+    assert [(each["alias"], each["reachable"]) for each in said] == [("primary", True), ("backup", False)]
+    assert "Clusters" not in shown(running(of("a", 0))).text
+
+
+def test_a_mirror_that_is_not_complete_says_so() -> None:
+    status = running(of("a", 0))
+    status.coverage = coverage({"a": 1, "b": 2}, {"a": 1})
+    said = "The mirror is not complete: backup lacks 1 of 2 topics, and 2 of 3 partitions that the flow selects."
+    assert said in shown(status).text
+    status.coverage = coverage({"a": 1}, {"a": 1})
+    assert "not complete" not in shown(status).text
+
+
+def test_records_that_the_source_deletes_soon_are_named() -> None:
+    now = time.time()
+    status = running(of("a", 0, lag=1, next_timestamp=now - 40), of("a", 1, lag=1, next_timestamp=now - 60 * 60))
+    status.keep_retention({"a": 90.0 * 60})
+    assert "The source may delete records of a-1 in 30 min that are not copied yet." in shown(status).text
+    said = json.loads(overview([status], READ).json())["flows"][0]["retention"]["first"]
+    assert (said["topic"], said["partition"], round(said["seconds"], -2)) == ("a", 1, 1_800)
+    status.keep_retention({"a": 86_400.0})
+    assert "may delete" not in shown(status).text
+    status.keep_retention({"a": 60.0})
+    assert "of a-1 at any moment" in shown(status).text
+
+
+def test_what_the_last_comparison_has_found_is_there_with_its_age() -> None:
+    status = running(of("a", 0))
+    status.verified = Verification(time.time() - 7_200, True, 5, 0, 0)
+    assert "mirror verify found source and target equal 2 h ago." in shown(status).text
+    status.verified = Verification(time.time() - 60, False, 5, 1, 0)
+    assert "mirror verify found source and target not equal 60 s ago: 1 difference." in shown(status).text
+    said = json.loads(overview([status], READ).json())["flows"][0]["verified"]
+    assert (said["equal"], said["compared"], said["differences"]) == (False, 5, 1)

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from mirror.cli import cli
-from mirror.commands.hand_back.command import NOT_READ_BACK, HandBack, _settled, shown
+from mirror.commands.hand_back.command import NOT_READ_BACK, HandBack, _read_back, shown
 from mirror.commands.hand_back.selection import Result
 from mirror.model import Partition
 from mirror.target.connect_offsets import Recorded
@@ -60,7 +60,7 @@ def test_json() -> None:
     ],
 )
 def test_a_position_counts_only_if_it_is_read_back(position: int, read: Recorded | None, outcome: str) -> None:
-    found = _settled(Result(ORDERS, REMOTE, "would be handed back", "", None, position), read)
+    found = _read_back(Result(ORDERS, REMOTE, "would be handed back", "", None, position), read)
     assert found.outcome == outcome
     if outcome == "refused":
         assert found.reason == (read.problem if read and read.problem else NOT_READ_BACK)

@@ -65,7 +65,7 @@ class Copy:
     places: Sequence[int | None]  # of each target record, the index of its original
     syncs: Sequence[tuple[int, int]]
     copied: int  # source records before the position
-    settled: bool
+    ends_meet: bool
 
     def compare(self, source_start: int, target_start: int, whole: bool = True) -> Result:
         """With both logs cut at these offsets."""
@@ -73,7 +73,7 @@ class Copy:
         for sync in self.syncs:
             kept = keep(kept, sync, (source_start, target_start))
         position = self.source[self.copied - 1].offset + 1 if self.copied else 0
-        last = self.source[-1].offset + 1 if self.source and not self.settled else position
+        last = self.source[-1].offset + 1 if self.source and not self.ends_meet else position
         end = self.target[-1].offset + 2 if self.target else 0  # behind a marker
         ranges = PartitionRanges(
             Side("source", *SOURCE, source_start, max(source_start, last)),
@@ -81,7 +81,7 @@ class Copy:
             position,
             whole,
             tuple(kept),
-            self.settled,
+            self.ends_meet,
         )
         (result,) = verify([ranges], InMemory(self.source, self.target), InProcess(), lambda *_: None)
         return result
@@ -121,9 +121,9 @@ def copies(draw: st.DrawFn, unique: bool, fault: bool) -> tuple[Copy, int, int, 
     count = draw(st.integers(4 if fault else 0, 40))
     contents = list(range(count)) if unique else draw(st.lists(st.integers(0, 4), min_size=count, max_size=count))
     source = offsets(draw, contents)
-    settled = draw(st.booleans())
-    arrived = count if settled else draw(st.integers(min(count, 4 if fault else 0), count))
-    copied = arrived if settled else draw(st.integers(1 if arrived else 0, arrived))
+    ends_meet = draw(st.booleans())
+    arrived = count if ends_meet else draw(st.integers(min(count, 4 if fault else 0), count))
+    copied = arrived if ends_meet else draw(st.integers(1 if arrived else 0, arrived))
     first_here, first_there = (draw(st.integers(0, max(0, arrived - 4 if fault else arrived))) for _ in range(2))
     places: list[int | None] = list(range(arrived))
     kind = "none"
@@ -133,11 +133,11 @@ def copies(draw: st.DrawFn, unique: bool, fault: bool) -> tuple[Copy, int, int, 
     syncs = [
         s for s in synced(source, target, places, draw(st.sampled_from([2, 7, 100]))) if _before(s, source, copied)
     ]
-    left = draw(st.sampled_from(["all", "newest", "none" if settled else "newest"]))
+    left = draw(st.sampled_from(["all", "newest", "none" if ends_meet else "newest"]))
     syncs = {"all": syncs, "newest": syncs[-1:], "none": []}[left]
     here = source[first_here].offset if first_here < len(source) else _end(source)
     there = target[first_there].offset if first_there < len(target) else _end(target)
-    return Copy(source, target, places, syncs, copied, settled), here, there, kind
+    return Copy(source, target, places, syncs, copied, ends_meet), here, there, kind
 
 
 def _content(place: int | None, contents: Sequence[int]) -> int:
@@ -199,7 +199,7 @@ def test_a_right_copy_is_equal_and_its_ends_are_exact(made: tuple[Copy, int, int
 @given(copies(unique=False, fault=False))
 def test_records_that_are_the_same_are_no_fault(made: tuple[Copy, int, int, str]) -> None:
     copy, here, there, _ = made
-    assume(copy.settled)
+    assume(copy.ends_meet)
     result = copy.compare(here, there)
     assert result.equal, result
     ours, theirs = kept(copy, here, there)
@@ -219,7 +219,7 @@ def test_any_single_fault_is_found(made: tuple[Copy, int, int, str]) -> None:
 @given(copies(unique=False, fault=True))
 def test_a_fault_is_found_unless_it_looks_like_a_right_copy(made: tuple[Copy, int, int, str]) -> None:
     copy, here, there, kind = made
-    assume(copy.settled)
+    assume(copy.ends_meet)
     ours, theirs = kept(copy, here, there)
     right = (there > 0 and theirs == ours[len(ours) - len(theirs) :]) or (
         here > 0 and ours == theirs[len(theirs) - len(ours) :]
@@ -235,10 +235,10 @@ def kept(copy: Copy, here: int, there: int) -> tuple[list[bytes], list[bytes]]:
     return ours, [entry.digest for entry in copy.target if entry.offset >= there]
 
 
-def plain(source: Sequence[int], target: Sequence[int], *syncs: tuple[int, int], settled: bool = True) -> Copy:
+def plain(source: Sequence[int], target: Sequence[int], *syncs: tuple[int, int], ends_meet: bool = True) -> Copy:
     """Logs of these contents without gaps; 0, 1, 2, ... are right. All is copied."""
     ours, theirs = (entries(some, [0, *[1] * len(some)]) for some in (source, target))
-    return Copy(ours, theirs, [None] * len(target), syncs, len(source), settled)
+    return Copy(ours, theirs, [None] * len(target), syncs, len(source), ends_meet)
 
 
 @pytest.mark.parametrize("detail", [500_000, 100])
@@ -249,8 +249,8 @@ def test_hardly_a_record_is_right(
 ) -> None:
     monkeypatch.setattr(partition_comparison, "DETAIL_MAX", detail)
     altered = [n if n == 700 else 10_000 + n for n in range(1_000)]
-    for settled in {True, not syncs}:
-        result = plain(range(1_000), altered, *syncs, settled=settled).compare(here, there)
+    for ends_meet in {True, not syncs}:
+        result = plain(range(1_000), altered, *syncs, ends_meet=ends_meet).compare(here, there)
         assert not result.equal and (result.unseen > 0) == (detail == 100)
         if detail > 100:
             assert (result.counts.altered, result.compared) == (999 - max(here, there), 1)
@@ -258,14 +258,14 @@ def test_hardly_a_record_is_right(
 
 
 def test_nothing_says_what_belongs_together() -> None:
-    result = plain(range(100), range(1_000, 1_100), settled=False).compare(10, 30)
+    result = plain(range(100), range(1_000, 1_100), ends_meet=False).compare(10, 30)
     assert (result.equal, result.aligned, result.compared) == (False, False, 0)
     assert [(each.side.cluster, each.first, each.last, each.records) for each in result.outside] == [
         ("source", 10, 99, 90),
         ("target", 30, 99, 70),
     ]
     # As soon as an offset sync does, it is said what differs.
-    told = plain(range(100), range(1_000, 1_100), (50, 50), settled=False).compare(10, 30)
+    told = plain(range(100), range(1_000, 1_100), (50, 50), ends_meet=False).compare(10, 30)
     assert (told.aligned, told.counts.altered, told.gone_target) == (True, 70, 20)
 
 
@@ -323,7 +323,7 @@ def test_a_flow_that_began_at_the_end_need_not_have_what_came_before() -> None:
 
 
 def test_what_comes_after_a_loss_is_not_on_its_way() -> None:
-    copy = plain(range(100), [*range(90), *range(91, 97)], settled=False)
+    copy = plain(range(100), [*range(90), *range(91, 97)], ends_meet=False)
     result = replace(copy, copied=80).compare(0, 0)
     assert (result.counts.lost, result.in_flight, result.differences[0].upstream) == (1, 3, 90)
 

@@ -13,14 +13,14 @@ IN_DOUBT = frozenset({"recreated", "remote_topic", "unknown_records"})
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class Trusted:
     """Topics whose remote topics nobody doubts."""
 
     topics: Mapping[str, Topic]
     unproven: frozenset[str]  # those of which nothing was copied yet: somebody else's records may be there
 
 
-def settled_topics(topics: Mapping[str, Topic], reports: Iterable[Report]) -> Settled:
+def trusted_topics(topics: Mapping[str, Topic], reports: Iterable[Report]) -> Trusted:
     """Those of the plan's `topics` that tasks have reported, and whose positions are in this very topic.
 
     A source topic that was deleted and created again is another one: until its copying goes on, the remote topic has
@@ -38,5 +38,5 @@ def settled_topics(topics: Mapping[str, Topic], reports: Iterable[Report]) -> Se
         ours = report.topic_id in ("", topic.topic_id) and report.remote_id in ("", topic.remote_id)
         if not ours or (report.incident is not None and report.incident.kind in IN_DOUBT):
             doubtful.add(name)
-    settled = {name: topics[name] for name in sorted(found - doubtful) if not topics[name].remote_lost}
-    return Settled(settled, frozenset(settled.keys() - copied))
+    trusted = {name: topics[name] for name in sorted(found - doubtful) if not topics[name].remote_lost}
+    return Trusted(trusted, frozenset(trusted.keys() - copied))

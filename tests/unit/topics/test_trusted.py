@@ -10,7 +10,7 @@ import pytest
 from mirror.control.decisions import Incident
 from mirror.control.reports import Report
 from mirror.model import Topic
-from mirror.topics.settled import Settled, settled_topics
+from mirror.topics.trusted import Trusted, trusted_topics
 from tests.unit.control.test_reports import report
 
 TOPIC = Topic("primary.topic", "new", 2, 2, "remote")
@@ -21,7 +21,7 @@ def of(partition: int, **values: Any) -> Report:
 
 
 @pytest.mark.parametrize(
-    ("reports", "settled"),
+    ("reports", "trusted"),
     [
         ([], False),  # no task has said anything yet
         ([of(0)], True),
@@ -34,17 +34,17 @@ def of(partition: int, **values: Any) -> Report:
         ([of(0, state="paused")], True),
     ],
 )
-def test_which_topics_are_settled(reports: list[Report], settled: bool) -> None:
-    assert settled_topics({"topic": TOPIC}, reports).topics == ({"topic": TOPIC} if settled else {})
+def test_which_topics_are_settled(reports: list[Report], trusted: bool) -> None:
+    assert trusted_topics({"topic": TOPIC}, reports).topics == ({"topic": TOPIC} if trusted else {})
 
 
 def test_topics_that_left_the_plan_or_whose_remote_topic_is_gone_are_not() -> None:
-    nothing = Settled({}, frozenset())
-    assert settled_topics({}, [of(0)]) == nothing
-    assert settled_topics({"topic": replace(TOPIC, remote_lost=True)}, [of(0)]) == nothing
+    nothing = Trusted({}, frozenset())
+    assert trusted_topics({}, [of(0)]) == nothing
+    assert trusted_topics({"topic": replace(TOPIC, remote_lost=True)}, [of(0)]) == nothing
 
 
 def test_where_nothing_was_copied_somebody_elses_records_may_be() -> None:
     nothing, something = of(0, topic_id="", remote_id=""), of(1)
-    assert settled_topics({"topic": TOPIC}, [nothing]).unproven == {"topic"}
-    assert settled_topics({"topic": TOPIC}, [nothing, something]).unproven == set()
+    assert trusted_topics({"topic": TOPIC}, [nothing]).unproven == {"topic"}
+    assert trusted_topics({"topic": TOPIC}, [nothing, something]).unproven == set()

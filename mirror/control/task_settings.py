@@ -1,0 +1,73 @@
+"""Settings that running tasks take from the plan, so that a changed configuration needs no new task. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal
+
+from mirror import decode
+from mirror.settings import Flow, Start, TopicSettings
+
+_LONGEST = 86_400.0  # seconds, as in the configuration
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSettings:
+    """Those of a flow, by the names that they have in `Flow`; and the level of a task's log."""
+
+    transaction_linger_max: float  # seconds
+    producer_idle_timeout: float  # seconds
+    open_transaction_warn_after: float  # seconds
+    append_to_existing: bool
+    on_data_loss: Literal["fail", "skip"]
+    on_poison_record: Literal["fail", "skip", "dead_letter"]
+    topic_settings: Mapping[str, TopicSettings]
+    log_level: str
+
+    @staticmethod
+    def of(flow: Flow, log_level: str) -> TaskSettings:
+        """The settings of a flow leader."""
+        return TaskSettings(**{name: getattr(flow, name) for name in _OF_FLOW}, log_level=log_level)
+
+    def applied(self, flow: Flow) -> Flow:
+        """`flow`, as it was when the service started, with what has changed since."""
+        return replace(flow, **{name: getattr(self, name) for name in _OF_FLOW})
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields for JSON. An entry of a topic has only what is not null: there may be thousands."""
+        entries = {topic: asdict(entry) for topic, entry in self.topic_settings.items()}
+        short = {topic: {k: v for k, v in entry.items() if v is not None} for topic, entry in entries.items()}
+        return asdict(self) | {"topic_settings": short}
+
+    @staticmethod
+    def decoded(raw: Any) -> TaskSettings:
+        """Check what `as_json` has made. Raises Malformed."""
+        return TaskSettings(**decode.fields(raw, _CHECKS))
+
+
+def _start(raw: Any) -> Start:
+    check: decode.Check[Any] = decode.integer() if isinstance(raw, int) else decode.among(("earliest", "latest"))
+    found: Start = check(raw)
+    return found
+
+
+def _entry(raw: Any) -> TopicSettings:
+    return TopicSettings(**dict.fromkeys(_OF_TOPIC) | decode.fields(raw, {}, _OF_TOPIC))
+
+
+_POLICIES: Mapping[str, decode.Check[Any]] = {
+    "on_data_loss": decode.among(("fail", "skip")),
+    "on_poison_record": decode.among(("fail", "skip", "dead_letter")),
+}
+_OF_TOPIC: Mapping[str, decode.Check[Any]] = {"remote_topic": decode.topic_name, "start": _start, **_POLICIES}
+_CHECKS: Mapping[str, decode.Check[Any]] = {
+    "transaction_linger_max": decode.number(0.0, _LONGEST),
+    "producer_idle_timeout": decode.number(0.0, _LONGEST),
+    "open_transaction_warn_after": decode.number(0.0, _LONGEST),
+    "append_to_existing": decode.flag,
+    **_POLICIES,
+    "topic_settings": decode.keyed(decode.topic_name, _entry),
+    "log_level": decode.among(("debug", "info", "warning", "error")),
+}
+_OF_FLOW = tuple(each.name for each in fields(TaskSettings) if each.name != "log_level")

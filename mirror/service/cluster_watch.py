@@ -1,0 +1,92 @@
+"""Looks whether a cluster answers this service, whether it still takes its login, and when certificates expire."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from mirror.kafka import clients
+from mirror.kafka.certificates import expiries
+from mirror.kafka.librdkafka_log import without_elapsed_time
+from mirror.kafka.renewed import end_later
+from mirror.logs import OnChange
+from mirror.settings import Cluster
+from mirror.status.cluster_status import ClusterStatus
+from mirror.text import BUG
+
+log = logging.getLogger(__name__)
+
+LOOK_INTERVAL = 5.0  # seconds between two looks
+# Seconds after which a new client logs in: open connections do not show that a password or a certificate has ceased to
+# be valid.
+LOGIN_INTERVAL = 60.0
+TIMEOUT = 5.0  # seconds for an answer
+BUG_DELAY = 10.0  # seconds between an unexpected error and the next try
+AUTHENTICATION = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED})
+
+
+class ClusterWatch(threading.Thread):
+    """Keeps the status of one cluster until `stopping` is set. Its request needs no permission."""
+
+    def __init__(self, cluster: Cluster, stopping: threading.Event) -> None:
+        super().__init__(daemon=True, name=f"watch {cluster.alias}")
+        self.status = ClusterStatus(cluster.alias)
+        self._cluster = cluster
+        self._stopping = stopping
+        self._error: KafkaError | None = None  # the last one of the present client's connections
+        self._refused = OnChange()
+
+    def run(self) -> None:
+        """Look again and again; a defect must not end that for good."""
+        while not self._stopping.is_set():
+            try:
+                self._watch()
+            except Exception:
+                log.exception(BUG, extra={"cluster": self._cluster.alias})
+                self._stopping.wait(BUG_DELAY)
+
+    def _watch(self) -> None:
+        """Look with one client, which logs in once for each broker, until another one has to log in."""
+        self._error = None
+        self.status.certificates = expiries(self._cluster)
+        client = clients.admin(self._cluster, self._on_error)
+        began, errors = time.monotonic(), self.status.authentication_errors
+        while not self._stopping.is_set() and time.monotonic() - began < LOGIN_INTERVAL:
+            self._look(client)
+            if self.status.reachable and self.status.authentication_errors == errors:
+                self._refused.clear()
+            self._stopping.wait(LOOK_INTERVAL)
+        end_later(client)
+
+    def _look(self, client: AdminClient) -> None:
+        error = answered(client)
+        client.poll(0)  # calls back
+        reason = error and (self._error or error)
+        self.status.reason = without_elapsed_time(reason.str()) if reason else ""
+        self.status.reachable = reason is None
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._error = error
+        if error.code() not in AUTHENTICATION:
+            return
+        self.status.authentication_errors += 1
+        if self._refused.is_new(error.code()):
+            reason = without_elapsed_time(error.str())
+            log.warning("a login to the cluster failed", extra={"cluster": self._cluster.alias, "reason": reason})
+
+
+def answered(client: AdminClient) -> KafkaError | None:
+    """None if a broker answers, even with a refusal; else why none does."""
+    try:
+        client.describe_cluster(request_timeout=TIMEOUT).result(2 * TIMEOUT)
+    except KafkaException as error:
+        why: KafkaError = error.args[0]
+        return why if clients.is_away(why) or why.code() < 0 else None
+    except TimeoutError:  # librdkafka can forget a request
+        return KafkaError(KafkaError._TIMED_OUT)
+    return None

@@ -1,0 +1,48 @@
+"""The command line of an executor that Spark starts in a pod of its own.
+
+Spark starts the image with the argument `executor` and says everything else in environment variables. Spark's own
+images have a shell script for that; ours has no more than PySpark, so this module does it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from mirror.errors import SetupError
+
+MAIN = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
+
+# Spark's names, and the arguments that they become.
+_ARGUMENTS = {
+    "SPARK_DRIVER_URL": "--driver-url",
+    "SPARK_EXECUTOR_ID": "--executor-id",
+    "SPARK_EXECUTOR_CORES": "--cores",
+    "SPARK_APPLICATION_ID": "--app-id",
+    "SPARK_EXECUTOR_POD_IP": "--hostname",
+    "SPARK_RESOURCE_PROFILE_ID": "--resourceProfileId",
+    "SPARK_EXECUTOR_POD_NAME": "--podName",
+}
+_MEMORY = "SPARK_EXECUTOR_MEMORY"
+_OPTION = re.compile(r"SPARK_JAVA_OPT_(\d+)")
+
+
+def command(environment: Mapping[str, str], java: str, home: Path) -> list[str]:
+    """The command line of the executor that `environment` describes, with the Spark in `home`.
+
+    Raises SetupError if Spark did not set the variables: then nobody but a person has called this.
+    """
+    missing = [name for name in (*_ARGUMENTS, _MEMORY) if not environment.get(name)]
+    if missing:
+        raise SetupError(
+            f"{', '.join(missing)}: not in the environment. Spark sets them when it starts an executor on Kubernetes; "
+            "nobody else has to call this command"
+        )
+    numbered = {int(found[1]): value for name, value in environment.items() if (found := _OPTION.fullmatch(name))}
+    options = [numbered[number] for number in sorted(numbered)]
+    options.append(f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}")
+    memory = [f"-Xms{environment[_MEMORY]}", f"-Xmx{environment[_MEMORY]}"]
+    places = (environment.get("SPARK_CLASSPATH"), environment.get("SPARK_CONF_DIR"), f"{home}/jars/*")
+    arguments = [part for name, flag in _ARGUMENTS.items() for part in (flag, environment[name])]
+    return [java, *options, *memory, "-cp", ":".join(filter(None, places)), MAIN, *arguments]

@@ -1,0 +1,32 @@
+"""Limits how much of a task's time goes into looks at the target that serve no record, but only the figures."""
+
+from __future__ import annotations
+
+import threading
+
+REST = 9.0  # seconds without a look for each second that the last one took: all looks take a tenth of a thread's time
+
+
+class LookBudget:
+    """Lets one step of the task look at a time, and seldom: others copy meanwhile.
+
+    When a broker fails, thousands of partitions may want to look at once, and each look may take seconds.
+    """
+
+    def __init__(self) -> None:
+        self._looking = threading.Lock()
+        self._next = 0.0  # monotonic: when the next look may begin
+
+    def begin(self, now: float) -> bool:
+        """False if nobody may look now, on the monotonic clock. After True, call `end`."""
+        if not self._looking.acquire(blocking=False):
+            return False
+        if now < self._next:
+            self._looking.release()
+            return False
+        return True
+
+    def end(self, begun: float, now: float) -> None:
+        """The look that has begun at `begun` is over."""
+        self._next = now + REST * (now - begun)
+        self._looking.release()

@@ -1,0 +1,40 @@
+"""The Prometheus metrics of the clusters that the service's flows name."""
+
+from __future__ import annotations
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from mirror.status.cluster_status import ClusterStatus
+
+CLUSTER = ("cluster",)
+
+
+class ClusterMetrics:
+    """One series for each cluster, however many flows it has."""
+
+    def __init__(self) -> None:
+        self.reachable = GaugeMetricFamily(
+            "mirror_cluster_reachable",
+            "1 if the cluster answers this service on a connection that is at most a minute old, else 0.",
+            labels=CLUSTER,
+        )
+        self.authentication = CounterMetricFamily(
+            "mirror_authentication_errors",
+            "Connections of this service that failed because the cluster refused its login, or because of TLS.",
+            labels=CLUSTER,
+            unit="errors",
+        )
+        self.certificate = GaugeMetricFamily(
+            "mirror_certificate_expiry_timestamp_seconds",
+            "When a certificate that the configuration names expires; of several in one file, the first.",
+            labels=(*CLUSTER, "kind"),
+            unit="seconds",
+        )
+
+    def add(self, status: ClusterStatus) -> None:
+        """Add what is known of a cluster."""
+        if status.reachable is not None:
+            self.reachable.add_metric((status.alias,), float(status.reachable))
+        self.authentication.add_metric((status.alias,), status.authentication_errors)
+        for kind, expires in status.certificates.items():
+            self.certificate.add_metric((status.alias, kind), expires)

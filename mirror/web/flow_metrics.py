@@ -1,0 +1,111 @@
+"""The Prometheus metrics of a flow as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from mirror.kafka.throttling import SIDES
+from mirror.status.coverage import Coverage
+from mirror.status.flow_status import FLOW_STATES, FlowStatus
+from mirror.web.round_metrics import FLOW
+
+
+class FlowMetrics:
+    """One series for each flow."""
+
+    def __init__(self) -> None:
+        self.state = GaugeMetricFamily(
+            "mirror_flow_state", "1 for the state of the flow as this service sees it.", labels=(*FLOW, "state")
+        )
+        self.leader = GaugeMetricFamily("mirror_flow_leader", "1 while this service leads the flow.", labels=FLOW)
+        self.generation = GaugeMetricFamily("mirror_flow_generation", "Generation of the newest plan.", labels=FLOW)
+        self.tasks = GaugeMetricFamily("mirror_flow_tasks", "Spark tasks of the newest plan.", labels=FLOW)
+
+        self.topics = GaugeMetricFamily(
+            "mirror_flow_topics",
+            "Topics that the flow selects on the source, and how many of them have a remote topic on the target.",
+            labels=(*FLOW, "side"),
+        )
+        self.partitions = GaugeMetricFamily(
+            "mirror_flow_partitions",
+            "Partitions of the topics that the flow selects, and how many of them exist on the target.",
+            labels=(*FLOW, "side"),
+        )
+        self.retention = GaugeMetricFamily(
+            "mirror_retention_remaining_seconds",
+            "Time until the source may delete a record that is not copied yet, of the flow's partition where that is "
+            "first; no value without lag. Deletion by size (retention.bytes) may come earlier.",
+            labels=FLOW,
+            unit="seconds",
+        )
+        self.used = GaugeMetricFamily(
+            "mirror_retention_used_ratio",
+            "For which part of its topic's retention the next record has waited, of the flow's partition where it is "
+            "most; from 1 on the source may delete it.",
+            labels=FLOW,
+            unit="ratio",
+        )
+        self.verified_at = GaugeMetricFamily(
+            "mirror_verify_timestamp_seconds",
+            "When the last mirror verify of the whole flow ended; no value if there was none.",
+            labels=FLOW,
+            unit="seconds",
+        )
+        self.verified = GaugeMetricFamily(
+            "mirror_verify_equal",
+            "1 if the last mirror verify of the whole flow has found source and target equal, else 0.",
+            labels=FLOW,
+        )
+        self.differences = GaugeMetricFamily(
+            "mirror_verify_differences",
+            "Records that the last mirror verify of the whole flow has found lost, duplicated, reordered, altered or "
+            "extra.",
+            labels=FLOW,
+        )
+        self.lost = CounterMetricFamily(
+            "mirror_lost_tasks",
+            "Tasks that were killed or failed and whose slice another one took over.",
+            labels=FLOW,
+            unit="tasks",
+        )
+        self.refused = GaugeMetricFamily(
+            "mirror_refused_topics",
+            "Remote topics that the target refuses to create or grow, that replace timestamps, or whose names are not "
+            "possible.",
+            labels=FLOW,
+        )
+        self.ignored = CounterMetricFamily(
+            "mirror_ignored_reports",
+            "Records of the status topic that are not reports and were ignored.",
+            labels=FLOW,
+            unit="reports",
+        )
+
+    def add(self, status: FlowStatus) -> None:
+        """Add what is known of a flow."""
+        self.refused.add_metric(status.labels, len(status.refused))
+        self.lost.add_metric(status.labels, status.lost_tasks)
+        self.ignored.add_metric(status.labels, status.ignored)
+        for state in FLOW_STATES:
+            self.state.add_metric((*status.labels, state), float(state == status.state))
+        self.leader.add_metric(status.labels, float(status.leads))
+        self.generation.add_metric(status.labels, status.generation)
+        self.tasks.add_metric(status.labels, status.tasks)
+        found = status.retention
+        if found is not None:
+            self.retention.add_metric(status.labels, found.first.seconds)
+            self.used.add_metric(status.labels, found.worst.used)
+        if status.verified is not None:
+            self.verified_at.add_metric(status.labels, status.verified.at)
+            self.verified.add_metric(status.labels, float(status.verified.equal))
+            self.differences.add_metric(status.labels, status.verified.differences)
+        if status.coverage is not None:
+            self._cover(status.labels, status.coverage)
+
+    def _cover(self, labels: Sequence[str], found: Coverage) -> None:
+        for side, topics in zip(SIDES, (found.topics, found.remote_topics), strict=True):
+            self.topics.add_metric((*labels, side), topics)
+        for side, partitions in zip(SIDES, (found.partitions, found.remote_partitions), strict=True):
+            self.partitions.add_metric((*labels, side), partitions)

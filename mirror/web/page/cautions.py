@@ -1,0 +1,45 @@
+"""What is shown at the top of a flow on the status page so that nobody overlooks it."""
+
+from __future__ import annotations
+
+from xml.etree.ElementTree import Element
+
+from mirror.control.verification import Verification
+from mirror.status.overview import FlowView
+from mirror.status.retention import Retention
+from mirror.text import count, duration, plural
+from mirror.web.page.markup import tag
+
+SHORT = 0.5  # part of a topic's retention after which the page says how much is left
+
+
+def missing(flow: FlowView) -> Element | None:
+    """What the target lacks of what the flow selects; nothing if it has all of it."""
+    found = flow.coverage
+    if found is None or found.is_complete:
+        return None
+    lacking = f"{count(found.topics - found.remote_topics)} of {plural(found.topics, 'topic')}"
+    parts = f"{count(found.partitions - found.remote_partitions)} of {plural(found.partitions, 'partition')}"
+    said = f"The mirror is not complete: {flow.target} lacks {lacking}, and {parts} that the flow selects."
+    return tag("p", said, class_="problem")
+
+
+def unequal(found: Verification | None, now: float) -> Element | None:
+    """What the last comparison of all records has found, and when; nothing if none is known."""
+    if found is None:
+        return None
+    ago = f"{duration(max(0.0, now - found.at))} ago"
+    if found.equal:
+        return tag("p", f"mirror verify found source and target equal {ago}.", class_="quiet")
+    said = f"mirror verify found source and target not equal {ago}: {plural(found.differences, 'difference')}."
+    return tag("p", said, class_="problem")
+
+
+def expiring(found: Retention | None) -> Element | None:
+    """How long the source keeps what is not copied yet; nothing while more than half of that time is left."""
+    if found is None or found.worst.used < SHORT:
+        return None
+    worst = found.worst
+    left = f"in {duration(worst.seconds)}" if worst.seconds > 0 else "at any moment"
+    said = f"The source may delete records of {worst.topic}-{worst.partition} {left} that are not copied yet."
+    return tag("p", said, class_="problem")

@@ -1,0 +1,202 @@
+"""A service follows its configuration file while it copies: what may change does, and what may not is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import yaml
+
+from mirror.demo.brokers import LocalCluster
+from tests.harness import oracle, topics
+from tests.harness.configuration import Settings
+from tests.harness.load import Load, Made
+from tests.harness.pair import Pair
+from tests.harness.service import BLOCKED, PLANNED, Event, Service
+from tests.harness.service import REFUSED as PUT_ASIDE
+from tests.harness.waiting import until
+
+RELOADED = "configuration reloaded"
+REFUSED = "configuration not reloaded, the old settings stay in force"
+WAITING = "these keys changed, and take effect at the next start"
+SUCCESSFUL = "mirror_config_last_reload_successful"
+SUCCEEDED_AT = "mirror_config_last_reload_success_timestamp_seconds"
+FOLLOWED = "task follows settings of the plan"
+GROUP_ROUND = "mirror_group_round_timestamp_seconds"
+RATE = 500  # records per second
+
+
+@pytest.fixture(scope="module")
+def flow(source_cluster: LocalCluster, target_cluster: LocalCluster) -> Pair:
+    unique = uuid.uuid4().hex[:6]
+    pair = Pair(source_cluster.bootstrap, target_cluster.bootstrap, f"r{unique}", f"reload-{unique}-")
+    for name in ("first", "second"):
+        pair.topic(name, 2)
+    return pair
+
+
+@pytest.fixture(scope="module")
+def own(flow: Pair) -> Pair:
+    """The same clusters and topics, by the own names of remote topics."""
+    return replace(flow, template="own-{topic}")
+
+
+@pytest.fixture(scope="module")
+def settings(flow: Pair) -> Settings:
+    """Nothing happens by itself soon: neither a look for topics nor a second group round."""
+    never = {"refresh_topics_interval": "1h", "groups": {"interval": "1h"}, "sync_topic_configs": False}
+    return flow.settings({"topics": [f"{flow.prefix}first"], **never})
+
+
+@pytest.fixture(scope="module")
+def service(flow: Pair, settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with Service(settings, tmp_path_factory.mktemp("reload")) as running:
+        yield running.await_plan()
+        assert running.terminate() == 0, running.tail()
+        assert not running.noise, running.tail()
+
+
+def write(service: Service, text: str) -> None:
+    """Replace the file as an editor does."""
+    new = service.file.with_suffix(".new")
+    new.write_text(text)
+    new.replace(service.file)
+
+
+def change(service: Service, settings: Settings, flow: dict[str, Any], **top: Any) -> Event:
+    """Change keys of the flow and of the file, and wait until the service has read them."""
+    since = len(service.events)
+    settings["flows"][0] |= flow
+    settings |= top
+    write(service, yaml.safe_dump(settings))
+    answers = service.wait_for("an answer", lambda: service.find(RELOADED, since) or service.find(REFUSED, since))
+    assert answers[0]["msg"] == RELOADED, answers[0]
+    return answers[0]
+
+
+def configuration(service: Service) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(service.get("/status")[1])["configuration"]
+    return found
+
+
+def test_topics_come_and_go_under_load(flow: Pair, own: Pair, service: Service, settings: Settings) -> None:
+    """The one that comes has a name of its own, with which it comes back, too."""
+    first, second = flow.prefix + "first", flow.prefix + "second"
+    flow.produce(second, *(Made(None, b"before %d" % number) for number in range(100)))
+    entry = {"remote_topic": own.remote(second), "on_poison_record": "fail"}
+    with Load(flow.source, {first: 2}, rate=RATE, transaction=20, abort_every=5) as load:
+        until("the load is copied", lambda: flow.copied(first).get(1))
+        workers = service.worker_pids()
+        said = change(service, settings, {"topics": [f"{flow.prefix}.*"], "topic_settings": {second: entry}})
+        keys = ["topics", *(f"topic_settings.{second}.{key}" for key in entry)]
+        assert said["changed"] == "; ".join(f"{flow.flow}: {key}" for key in keys)
+        own.await_same(second)
+        change(service, settings, {"exclude": [second], "topic_settings": {}})
+        service.wait_for_event("topic is not mirrored any more", topic=second)
+        service.wait_for("its tasks have let it go", lambda: states(flow, second) == {"released"})
+        flow.produce(second, *(Made(None, b"meanwhile %d" % number) for number in range(100)))
+        load.wait_for(load.counts.total + RATE)
+        assert oracle.count(own.copied(second)) == 100, "it is excluded"
+        change(service, settings, {"exclude": [], "topic_settings": {second: entry}})
+        own.await_same(second)
+        assert service.worker_pids() == workers, "no task has begun anew"
+    flow.await_same(first)
+    flow.assert_settled(first)
+    own.assert_settled(second)
+    assert topics.partitions(flow.target, flow.remote(second)) == 0
+    assert len({each["slices"] for each in service.find(PLANNED)}) == 1
+
+
+def states(flow: Pair, topic: str) -> set[str]:
+    """The states of a topic's partitions as the tasks have reported them last."""
+    reports = {r.key: r.value for r in oracle.read(flow.target, f"mirror-status.{flow.alias}.internal")[0]}
+    return {
+        json.loads(value or b"{}")["state"] for key, value in reports.items() if (key or b"").startswith(topic.encode())
+    }
+
+
+def test_an_invalid_file_changes_nothing(flow: Pair, service: Service, settings: Settings) -> None:
+    first, before = flow.prefix + "first", service.metric(SUCCEEDED_AT)
+    assert service.metric(SUCCESSFUL) == 1
+    since = len(service.events)
+    write(service, yaml.safe_dump(settings | {"drain_timeout": "for ever"}))
+    said = service.wait_for_event(REFUSED, since=since)
+    assert said["level"] == "ERROR" and f"{service.file}:" in said["reason"] and "drain_timeout: must" in said["reason"]
+    service.wait_for("the metric", lambda: service.metric(SUCCESSFUL) == 0)
+    assert service.metric(SUCCEEDED_AT) == before
+    assert configuration(service)["problem"] == said["reason"] and "old settings stay" in service.get("/")[1]
+    flow.produce(first, Made(None, b"on"))
+    flow.await_same(first)
+    change(service, settings, {})
+    service.wait_for("the metric", lambda: service.metric(SUCCESSFUL) == 1)
+    assert service.metric(SUCCEEDED_AT) > before and not configuration(service)["problem"]
+
+
+def test_what_can_not_change_is_named_and_stays(flow: Pair, service: Service, settings: Settings) -> None:
+    since, first = len(service.events), flow.prefix + "first"
+    assert (
+        change(service, settings, {"compression": "gzip"}, http={"host": "127.0.0.1", "port": 1})["changed"]
+        == "nothing"
+    )
+    waiting = ["http.port", f"{flow.flow}: compression"]
+    assert service.wait_for_event(WAITING, since=since)["keys"] == "; ".join(waiting)
+    service.wait_for("it is shown", lambda: configuration(service)["waiting"] == waiting)
+    assert "take effect at the next start" in service.get("/")[1] and service.get("/readyz")[0] == 200
+    flow.produce(first, Made(None, b"on"))
+    flow.await_same(first)
+
+
+def test_a_signal_has_the_file_read_again(service: Service) -> None:
+    since = len(service.events)
+    os.kill(service.pid, signal.SIGHUP)
+    assert service.wait_for_event(RELOADED, since=since)["changed"] == "nothing"
+
+
+def test_running_tasks_take_another_policy(flow: Pair, own: Pair, service: Service, settings: Settings) -> None:
+    """A partition waits for a person by its topic's policy. Without that one it goes on by the flow's new policy.
+
+    Its task and its remote topic stay.
+    """
+    topic = flow.prefix + "second"
+    workers, letters = service.worker_pids(), f"mirror-dead-letters.{flow.alias}.internal"
+    bad = Made(b"bad", b"x" * 60_000)
+    topics.configure(flow.target, own.remote(topic), max_message_bytes=50_000)
+    before = oracle.count(own.copied(topic))
+    flow.produce(topic, Made(None, b"before"), bad, Made(None, b"after"))
+    service.wait_for_event(BLOCKED, topic=topic)
+    assert topics.partitions(flow.target, letters) == 0
+    since = len(service.events)
+    said = change(service, settings, {"on_poison_record": "dead_letter", "topic_settings": {}})
+    policies = ["on_poison_record", f"topic_settings.{topic}.on_poison_record"]
+    assert said["changed"] == "; ".join(f"{flow.flow}: {key}" for key in policies)
+    waiting = service.wait_for_event(WAITING, since=since)["keys"].split("; ")
+    assert f"{flow.flow}: topic_settings.{topic}.remote_topic" in waiting
+    service.wait_for_event(PUT_ASIDE, topic=topic)
+    service.wait_for("what is good", lambda: oracle.count(own.copied(topic)) == before + 2)
+    (found,) = oracle.read(flow.target, letters).values()
+    assert [(each.key, each.value) for each in found] == [(bad.key, bad.value)]
+    assert service.worker_pids() == workers
+    assert topics.partitions(flow.target, flow.remote(topic)) == 0
+
+
+def test_groups_and_the_log_level_change(flow: Pair, service: Service, settings: Settings) -> None:
+    group = f"{flow.prefix}group"
+    topics.commit(flow.source, group, flow.prefix + "first", {0: 1})
+    service.wait_for("the first round", lambda: service.metric(GROUP_ROUND) > 0)
+    since = len(service.events)
+    assert not any(event["level"] == "DEBUG" for event in service.events)
+    change(
+        service, settings, {"groups": {"interval": "1s", "include": [group]}}, log={"format": "json", "level": "debug"}
+    )
+    service.wait_for("the group", lambda: service.metric("mirror_group_partitions", group=group, outcome="exact") == 1)
+    at = service.metric(GROUP_ROUND)
+    service.wait_for("another round", lambda: service.metric(GROUP_ROUND) > at)
+    assert service.wait_for_event(FOLLOWED, since=since)["level"] == "DEBUG", "the tasks' level has changed, too"
+    change(service, settings, {"groups": {"checkpoints": False}}, log={"format": "json"})
+    service.wait_for("no groups", lambda: json.loads(service.get("/status")[1])["flows"][0]["groups"] is None)

@@ -1,0 +1,210 @@
+"""What a changed configuration means for a running service: which keys take effect, and which wait."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+import reference
+from pydantic import BaseModel
+
+from mirror.config.live import EFFECTS, Blend, Effect, blend
+from mirror.config.load import checked
+from mirror.config.model import FlowDefaultsModel, RootModel
+from mirror.control.task_settings import TaskSettings
+from mirror.errors import ConfigError
+from mirror.settings import TopicSettings
+
+BASE = """\
+clusters:
+  a: {bootstrap.servers: "a:9092", sasl.password: "${env:PASSWORD}"}
+  b: {bootstrap.servers: "b:9092"}
+  c: {bootstrap.servers: "c:9092"}
+flows:
+  - {source: a, target: b, topics: [orders]}
+"""
+
+
+def root(tmp_path: Path, text: str, password: str = "secret") -> RootModel:
+    file = tmp_path / "mirror.yaml"
+    file.write_text(text)
+    return checked(file, {"PASSWORD": password})[1]
+
+
+def blended(tmp_path: Path, changed: str, base: str = BASE, password: str = "secret") -> Blend:
+    return blend(root(tmp_path, base), root(tmp_path, changed, password))
+
+
+def test_the_table_has_each_key_of_the_model_and_no_other() -> None:
+    for section, kind in reference.SECTIONS.items():
+        keys = {
+            field.alias or name
+            for name, field in kind.model_fields.items()
+            if not _holds_a_section(section, field.alias or name)
+        }
+        assert EFFECTS[section].keys() == keys, section
+    assert EFFECTS.keys() == reference.SECTIONS.keys()
+
+
+def _holds_a_section(section: str, key: str) -> bool:
+    inner = f"{section}.{key}" if section else key
+    return inner == "flow_defaults" or any(
+        each in (inner, f"{inner}[]", f"{inner}.<alias>", f"{inner}.<topic>") for each in EFFECTS
+    )
+
+
+def test_what_can_change_is_taken_and_named(tmp_path: Path) -> None:
+    flow = "topics: [orders, bills], groups: {sync: true, interval: 5s}, tasks_max: 3"
+    found = blended(tmp_path, BASE.replace("topics: [orders]", flow) + "log: {level: debug}\ndrain_timeout: 3s\n")
+    applied = ["log.level", "drain_timeout"]
+    assert sorted(found.applied) == sorted(
+        [*applied, *(f"a->b: {key}" for key in ("topics", "groups.sync", "groups.interval", "tasks_max"))]
+    )
+    assert not found.waiting
+    (now,) = found.root.flows
+    assert (now.topics, now.groups.sync, now.groups.interval, now.tasks_max) == (["orders", "bills"], True, 5.0, 3)
+    assert found.root.log.level == "debug" and found.root.drain_timeout == 3.0
+
+
+def test_what_comes_from_flow_defaults_is_a_change_of_each_flow(tmp_path: Path) -> None:
+    found = blended(tmp_path, BASE + "flow_defaults: {exclude: [x], compression: zstd}\n")
+    assert found.applied == ("a->b: exclude",) and found.waiting == ("a->b: compression",)
+
+
+def test_what_can_not_change_stays_and_is_named_without_its_value(tmp_path: Path) -> None:
+    changed = (
+        BASE.replace("c:9092", "d:9092").replace("orders]", "orders], accept_log_append_time: true, group: g")
+        + "spark: {master: 'local[2]', conf: {spark.my.password: s3cr3t}}\nhttp: {port: 1}\nlog: {format: json}\n"
+    )
+    changed += "metrics: {otlp: {headers: {x-who: s3cr3t}}}\n"
+    found = blended(tmp_path, changed, password="another")
+    assert not found.applied and found.root == root(tmp_path, BASE)
+    named = ["a->b: accept_log_append_time", "a->b: group", "spark.master", "spark.conf.spark.my.password", "http.port"]
+    named += ["metrics.otlp.headers.x-who", "log.format", "clusters.a.sasl.password", "clusters.c.bootstrap.servers"]
+    assert sorted(found.waiting) == sorted(named)
+
+
+def test_flows_and_clusters_neither_come_nor_go(tmp_path: Path) -> None:
+    moved = BASE.replace("target: b, topics: [orders]", "target: c").replace(
+        "  c: {", "  d: {bootstrap.servers: d}\n  c: {"
+    )
+    found = blended(tmp_path, moved)
+    assert found.waiting == ("a->b: the flow was removed", "a->c: the flow was added", "clusters.d")
+    assert found.root.flows == root(tmp_path, BASE).flows and list(found.root.clusters) == ["a", "b", "c"]
+
+
+def test_a_flow_is_known_by_its_ends_wherever_it_stands(tmp_path: Path) -> None:
+    two = BASE + "  - {source: a, target: c}\n"
+    swapped = BASE.replace("{source: a, target: b, topics: [orders]}", "{source: a, target: c, topics: [x]}")
+    found = blended(tmp_path, swapped + "  - {source: a, target: b, topics: [orders]}\n", two)
+    assert found.applied == ("a->c: topics",) and not found.waiting
+    assert [(flow.target, flow.topics) for flow in found.root.flows] == [("b", ["orders"]), ("c", ["x"])]
+
+
+def test_a_name_of_the_group_that_is_the_default_one_is_no_change(tmp_path: Path) -> None:
+    found = blended(tmp_path, BASE.replace("topics:", "group: mirror-a-b, topics:"))
+    assert not found.applied and not found.waiting
+
+
+def test_changes_that_need_each_other_are_not_taken_in_part(tmp_path: Path) -> None:
+    """Both files are valid: the one has no common name, the other one aliases in the names. The blend is a loop."""
+    apart = BASE.replace("topics: [orders]", "topics: [orders], replication_policy: identity")
+    apart += "  - {source: b, target: a, topics: [bills], replication_policy: identity}\n"
+    named = BASE.replace("topics: [orders]", "topics: ['.*']") + "  - {source: b, target: a, topics: ['.*']}\n"
+    with pytest.raises(ConfigError) as raised:
+        blended(tmp_path, named, apart)
+    (problem,) = raised.value.problems
+    assert problem.startswith("a->b: replication_policy, b->a: replication_policy can't change while the service runs")
+    assert "records would go round for ever" in problem and problem.endswith("start the service again")
+
+
+def with_entries(entries: str, topics: str = "orders, bills") -> str:
+    return BASE.replace("topics: [orders]", f"topics: [{topics}], topic_settings: {{{entries}}}")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "applied", "waiting", "in_force"),
+    [
+        pytest.param(
+            "orders: {on_data_loss: skip}", "orders: {on_poison_record: skip}", ["on_data_loss", "on_poison_record"],
+            [], {"orders": {"on_poison_record": "skip"}}, id="policies change, come and go",
+        ),
+        pytest.param(
+            "", "orders: {remote_topic: eu, start: latest, on_data_loss: skip}", ["on_data_loss"],
+            ["remote_topic", "start"], {"orders": {"on_data_loss": "skip"}}, id="an entry comes",
+        ),
+        pytest.param(
+            "orders: {remote_topic: eu, start: latest, on_data_loss: skip}", "", ["on_data_loss"],
+            ["remote_topic", "start"], {"orders": {"remote_topic": "eu", "start": "latest"}}, id="an entry goes",
+        ),
+        pytest.param(
+            "orders: {remote_topic: eu}", "orders: {remote_topic: us}", [], ["remote_topic"],
+            {"orders": {"remote_topic": "eu"}}, id="the name of a topic that is copied changes",
+        ),
+        pytest.param("", "orders: {on_data_loss: null}", [], [], {}, id="an entry says nothing"),
+    ],
+)  # fmt: skip
+def test_of_a_topic_that_is_copied_the_policies_change_and_the_name_and_start_stay(
+    tmp_path: Path, before: str, after: str, applied: list[str], waiting: list[str], in_force: dict[str, Any]
+) -> None:
+    found = blended(tmp_path, with_entries(after), with_entries(before))
+    assert sorted(found.applied) == [f"a->b: topic_settings.orders.{key}" for key in applied]
+    assert sorted(found.waiting) == [f"a->b: topic_settings.orders.{key}" for key in waiting]
+    entries = found.root.flows[0].topic_settings
+    assert {topic: entry.model_dump(exclude_none=True) for topic, entry in entries.items()} == in_force
+
+
+def test_a_topic_comes_with_its_own_name_and_start_and_goes_with_them(tmp_path: Path) -> None:
+    """Nothing is copied under a name that the next start would replace, and what goes leaves nothing behind."""
+    entry = "bills: {remote_topic: eu, start: latest}"
+    changed = ["a->b: topic_settings.bills.remote_topic", "a->b: topic_settings.bills.start", "a->b: topics"]
+    for before, after in ((BASE, with_entries(entry)), (with_entries(entry), BASE)):
+        found = blended(tmp_path, after, before)
+        assert sorted(found.applied) == changed and not found.waiting
+        assert found.root.flows == root(tmp_path, after).flows
+
+
+def test_each_key_that_takes_effect_at_a_reload_does(tmp_path: Path) -> None:
+    """For each of them there is another value, and the blend has it."""
+    others = {
+        "topics": ["x"], "exclude": ["x"], "replication_factor": 3, "internal_replication_factor": 3,
+        "refresh_topics_interval": 7.0, "tasks_max": 7, "sync_topic_configs": False, "sync_acls": True,
+        "sync_topic_configs_interval": 7.0, "exclude_configs": ["x"], "use_defaults_from": "source",
+        "sync_acls_interval": 7.0, "sync": True, "checkpoints": False, "include": ["x"], "interval": 7.0,
+        "enabled": True, "topic": "x", "connector": "x", "transaction_linger_max": 7.0, "producer_idle_timeout": 7.0,
+        "open_transaction_warn_after": 7.0, "append_to_existing": True, "on_data_loss": "skip",
+        "on_poison_record": "skip",
+    }  # fmt: skip
+    running = root(tmp_path, BASE)
+    for section, keys in EFFECTS.items():
+        for key, effect in keys.items():
+            if section.startswith("flows[]") and "<" not in section and effect is not Effect.START:
+                flow = running.flows[0]
+                part = section.removeprefix("flows[]").removeprefix(".")
+                inner: BaseModel = getattr(flow, part) if part else flow
+                changed: BaseModel = inner.model_copy(update={key: others[key]})
+                assert changed != inner, key
+                new = flow.model_copy(update={part: changed}) if part else changed
+                found = blend(running, running.model_copy(update={"flows": [new]}))
+                assert found.root.flows == [new], key
+                assert found.applied == (f"a->b: {part}.{key}" if part else f"a->b: {key}",)
+
+
+def test_what_the_plan_carries_is_what_the_table_says() -> None:
+    of_topic = EFFECTS["flows[].topic_settings.<topic>"]
+    assert {each.name for each in fields(TopicSettings)} == of_topic.keys()
+    others = [keys for keys in EFFECTS.values() if keys is not of_topic]
+    in_table = {key for keys in others for key, effect in keys.items() if effect is Effect.PLAN}
+    carried = {each.name for each in fields(TaskSettings)} - {"log_level", "topic_settings"}
+    assert in_table == carried | {"level"}
+
+
+def test_flow_defaults_have_no_key_of_their_own() -> None:
+    assert FlowDefaultsModel.model_fields.keys() <= EFFECTS["flows[]"].keys() | {
+        "groups",
+        "heartbeats",
+        "mirrormaker_offsets",
+        "topic_settings",
+    }

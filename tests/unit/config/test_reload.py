@@ -1,0 +1,134 @@
+"""The files of a running service: when they count as changed, and what is in force after they were read again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mirror.config.reload import Configuration
+from mirror.errors import ConfigError
+
+BASE = """\
+clusters:
+  a: {bootstrap.servers: "a:9092"}
+  b: {bootstrap.servers: "b:9092"}
+flows:
+  - {source: a, target: b, topics: [orders]}
+"""
+OTHER = BASE.replace("orders", "bills!?")
+MORE = BASE.replace("[orders]", "[orders, bills]")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    found = tmp_path / "mirror.yaml"
+    found.write_text(BASE)
+    return found
+
+
+def settle(configuration: Configuration) -> bool:
+    """True if the files have changed: the first call sees that something moves, the second that it has come to rest."""
+    return configuration.has_changed() or configuration.has_changed()
+
+
+def test_a_changed_content_is_noticed_once_and_after_it_has_come_to_rest(file: Path) -> None:
+    configuration = Configuration([file], {})
+    assert not settle(configuration)
+    file.write_text(MORE[:50])
+    assert not configuration.has_changed(), "it may be being written"
+    file.write_text(MORE)
+    assert not configuration.has_changed(), "it was written further"
+    assert configuration.has_changed()
+    assert not settle(configuration)
+    found = configuration.reload()
+    assert found.applied == ("a->b: topics",) and found.settings.flows[0].topics == ("orders", "bills")
+    assert found.settings is configuration.settings
+
+
+def test_another_time_with_the_same_content_is_no_change(file: Path) -> None:
+    configuration = Configuration([file], {})
+    os.utime(file, ns=(1, 1))
+    assert not settle(configuration)
+
+
+def test_a_file_that_is_replaced_or_goes_is_a_change(file: Path, tmp_path: Path) -> None:
+    configuration = Configuration([file], {})
+    new = tmp_path / "new"
+    new.write_text(MORE)
+    new.replace(file)
+    assert settle(configuration)
+    file.unlink()
+    assert settle(configuration)
+    with pytest.raises(ConfigError, match="can't be read: No such file"):
+        configuration.reload()
+
+
+def test_a_config_map_is_followed(tmp_path: Path) -> None:
+    """Kubernetes swaps a link to the folder that has the files."""
+    for name, text in (("one", BASE), ("two", MORE)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mirror.yaml").write_text(text)
+    data, link = tmp_path / "..data", tmp_path / "mirror.yaml"
+    data.symlink_to("one")
+    link.symlink_to("..data/mirror.yaml")
+    configuration = Configuration([link], {})
+    assert not settle(configuration)
+    swapped = tmp_path / "..data_tmp"
+    swapped.symlink_to("two")
+    swapped.rename(data)
+    assert settle(configuration)
+    assert configuration.reload().applied == ("a->b: topics",)
+
+
+def test_any_of_several_files_counts(file: Path, tmp_path: Path) -> None:
+    over = tmp_path / "over.yaml"
+    over.write_text("log: {level: info}\n")
+    configuration = Configuration([file, over], {})
+    over.write_text("log: {level: debug}\n")
+    assert settle(configuration)
+    assert configuration.reload().settings.log.level == "debug"
+
+
+def test_an_invalid_file_changes_nothing(file: Path) -> None:
+    configuration = Configuration([file], {})
+    before = configuration.settings
+    file.write_text(BASE + "drain_timeout: for ever\n")
+    with pytest.raises(ConfigError) as raised:
+        configuration.reload()
+    assert raised.value.problems[0].startswith(f"{file}:6: drain_timeout: must be a duration")
+    assert configuration.settings is before
+    file.write_text(MORE)
+    assert configuration.reload().applied == ("a->b: topics",)
+
+
+def test_what_waits_is_told_at_each_reload_until_it_is_taken_back(file: Path) -> None:
+    configuration = Configuration([file], {})
+    file.write_text(MORE + "http: {port: 1}\n")
+    first, second = configuration.reload(), configuration.reload()
+    assert first.applied and not second.applied, "it is in force"
+    assert first.waiting == second.waiting == ("http.port",)
+    assert second.settings.http.port == 9464
+    file.write_text(MORE)
+    assert not configuration.reload().waiting
+
+
+def test_suspicions_of_the_new_files_are_told(file: Path) -> None:
+    configuration = Configuration([file], {})
+    file.write_text(BASE.replace("[orders]", '["orders*"]'))
+    (warning,) = configuration.reload().settings.warnings
+    assert f"{file}:5" in str(warning)
+
+
+def test_a_pipe_is_not_read_again(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.write(write, BASE.encode())
+    os.close(write)
+    configuration = Configuration([Path(f"/dev/fd/{read}")], {})
+    try:
+        assert not settle(configuration)
+        with pytest.raises(ConfigError, match="not a regular file, so it can't be read again"):
+            configuration.reload()
+    finally:
+        os.close(read)

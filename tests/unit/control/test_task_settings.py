@@ -1,0 +1,135 @@
+"""What the plan carries for running tasks: as it was written, checked, and absent from an older mirror's plan."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mirror.control.plan import Lineage, Plan, next_plan
+from mirror.control.task_settings import TaskSettings
+from mirror.decode import Malformed
+from mirror.settings import TopicSettings
+from mirror.task.slice_plan import SlicePlan
+from mirror.task.task_services import TaskServices
+from tests.unit.test_naming import flow
+
+STARTED = flow()
+CHANGED = replace(
+    STARTED,
+    transaction_linger_max=STARTED.transaction_linger_max + 1,
+    producer_idle_timeout=STARTED.producer_idle_timeout + 1,
+    open_transaction_warn_after=STARTED.open_transaction_warn_after + 1,
+    append_to_existing=not STARTED.append_to_existing,
+    on_data_loss="skip",
+    on_poison_record="dead_letter",
+    topic_settings={
+        "named": TopicSettings("eu-named", "latest", None, None),
+        "dated": TopicSettings(None, 1_706_702_400_000, None, None),
+        "kept": TopicSettings(None, None, "fail", "skip"),
+    },
+)
+SETTINGS = TaskSettings.of(CHANGED, "debug")
+
+
+def plan(settings: TaskSettings | None) -> Plan:
+    return Plan("us", 7, {}, (frozenset(),), task_settings=settings)
+
+
+def test_they_are_read_as_they_were_written() -> None:
+    assert STARTED.on_data_loss == "fail" and STARTED.on_poison_record == "fail"
+    assert Plan.decode(plan(SETTINGS).encode()).task_settings == SETTINGS
+    assert SETTINGS.applied(STARTED) == CHANGED
+
+
+def test_a_plan_of_an_older_mirror_has_none() -> None:
+    assert b"task_settings" not in plan(None).encode()
+    assert Plan.decode(plan(None).encode()).task_settings is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("transaction_linger_max", -1),
+        ("producer_idle_timeout", 1e9),
+        ("open_transaction_warn_after", "5"),
+        ("append_to_existing", 1),
+        ("on_data_loss", "dead_letter"),
+        ("on_poison_record", "x" * 10_000),
+        ("log_level", "notset"),
+        ("log_level", None),
+        ("topic_settings", []),
+        ("topic_settings", {"no/topic": {}}),
+        ("topic_settings", {"topic": None}),
+        ("topic_settings", {"topic": {"remote_topic": "no/topic"}}),
+        ("topic_settings", {"topic": {"start": "never"}}),
+        ("topic_settings", {"topic": {"start": True}}),
+        ("topic_settings", {"topic": {"start": -1}}),
+        ("topic_settings", {"topic": {"on_data_loss": None}}),
+        ("topic_settings", {"topic": {"on_poison_record": "wait"}}),
+    ],
+)
+def test_what_a_stranger_has_written_is_refused(name: str, value: Any) -> None:
+    raw = json.loads(plan(SETTINGS).encode())
+    raw["task_settings"][name] = value
+    with pytest.raises(Malformed, match=f"task_settings: {name}: "):
+        Plan.decode(json.dumps(raw).encode())
+
+
+def test_what_a_topic_does_not_say_is_not_written() -> None:
+    assert json.loads(plan(SETTINGS).encode())["task_settings"]["topic_settings"] == {
+        "named": {"remote_topic": "eu-named", "start": "latest"},
+        "dated": {"start": 1_706_702_400_000},
+        "kept": {"on_data_loss": "fail", "on_poison_record": "skip"},
+    }
+
+
+def test_changed_settings_make_another_plan() -> None:
+    before, after = (
+        next_plan(None, "us", {}, 1, {}, Lineage(), {}, 1.0, TaskSettings.of(each, "info"))
+        for each in (STARTED, CHANGED)
+    )
+    assert before != after == replace(before, task_settings=after.task_settings)
+
+
+def test_a_task_has_those_of_the_newest_plan_and_at_first_those_of_the_start() -> None:
+    control: Any = SimpleNamespace(plan=None)
+    slice_plan = SlicePlan(STARTED, control, "us", 0, 1, "task")
+    assert slice_plan.flow is STARTED and slice_plan.settings is None
+    control.plan = plan(None)
+    assert slice_plan.flow is STARTED
+    control.plan = plan(SETTINGS)
+    assert slice_plan.flow == CHANGED and slice_plan.flow is slice_plan.flow
+    control.plan = plan(TaskSettings.of(STARTED, "info"))
+    assert slice_plan.flow == STARTED, "taken back"
+
+
+def test_what_a_topic_says_wins_over_what_the_flow_says_before_and_after_a_change() -> None:
+    own = TopicSettings(None, None, "skip", None)
+    started = replace(STARTED, topic_settings={"own": own, "other": own})
+    control: Any = SimpleNamespace(plan=None)
+    unused: Any = None
+    task = TaskServices(SlicePlan(started, control, "us", 0, 1, "task"), *(unused for _ in range(8)))
+    services = {name: task.of_topic(name) for name in ("own", "other", "third")}
+
+    def policies(settings: TaskSettings | None) -> dict[str, tuple[str, str]]:
+        control.plan = plan(settings)
+        return {name: (each.flow.on_data_loss, each.flow.on_poison_record) for name, each in services.items()}
+
+    before = {"own": ("skip", "fail"), "other": ("skip", "fail"), "third": ("fail", "fail")}
+    assert policies(None) == policies(TaskSettings.of(started, "info")) == before, "also with an older mirror's plan"
+    flow_changed = replace(started, on_data_loss="fail", on_poison_record="skip")
+    assert policies(TaskSettings.of(flow_changed, "info")) == dict.fromkeys(before, ("skip", "skip")) | {
+        "third": ("fail", "skip")
+    }
+    entries = {"own": TopicSettings(None, None, "fail", "dead_letter"), "third": own}
+    changed = replace(started, on_poison_record="skip", topic_settings=entries)
+    assert policies(TaskSettings.of(changed, "info")) == {
+        "own": ("fail", "dead_letter"),
+        "other": ("fail", "skip"),  # its entry is gone
+        "third": ("skip", "skip"),
+    }
+    assert task.flow.on_poison_record == "skip"

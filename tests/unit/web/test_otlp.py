@@ -1,0 +1,107 @@
+"""What is pushed to an OpenTelemetry collector."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
+from prometheus_client.registry import Collector
+
+from mirror.settings import Otlp
+from mirror.web import otlp
+from tests.harness.otlp_collector import OtlpCollector
+from tests.harness.waiting import until
+
+
+class Families(Collector):
+    """One family of each kind that mirror has."""
+
+    def collect(self) -> Iterable[Metric]:
+        counter = CounterMetricFamily("records", "Records.", labels=("topic",))
+        counter.add_metric(("a",), 7)
+        counter.add_metric(("b",), 8)
+        gauge = GaugeMetricFamily("lag", "Lag.", value=3.5)
+        histogram = HistogramMetricFamily("latency", "Latency.", labels=("topic",))
+        histogram.add_metric(("a",), [("0.1", 2), ("1", 5), ("+Inf", 6)], 4.5)
+        histogram.add_metric(("b",), [("0.1", 0), ("1", 0), ("+Inf", 0)], 0)
+        summary = SummaryMetricFamily("age", "Age.", count_value=4, sum_value=2.5)
+        info = InfoMetricFamily("build", "Build.", {"version": "1"})
+        return [counter, gauge, histogram, summary, info, GaugeMetricFamily("none", "No series.", labels=("topic",))]
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(Families())
+    return registry
+
+
+@pytest.fixture
+def collector() -> Iterator[OtlpCollector]:
+    with OtlpCollector() as running:
+        yield running
+
+
+def test_all_kinds_of_metrics_arrive_with_their_values(registry: CollectorRegistry, collector: OtlpCollector) -> None:
+    pusher = otlp.OtlpPusher(Otlp(collector.endpoint, 3600.0, {"authorization": "Bearer t"}), registry)
+    pusher.start()
+    pusher.stop()
+    assert collector.authorizations == ["Bearer t"]
+    (found,) = collector.pushed
+    assert found.keys() == {"records", "lag", "latency", "age", "build_info"}
+    records = found["records"].sum
+    assert records.is_monotonic and records.aggregation_temporality == 2, "cumulative"
+    by_topic = {point.attributes[0].value.string_value: point for point in records.data_points}
+    assert {name: point.as_double for name, point in by_topic.items()} == {"a": 7, "b": 8}
+    assert 0 < by_topic["a"].start_time_unix_nano < by_topic["a"].time_unix_nano
+    assert [point.as_double for point in found["lag"].gauge.data_points] == [3.5]
+    latency, none = found["latency"].histogram.data_points
+    assert (latency.count, latency.sum) == (6, 4.5)
+    assert (list(latency.explicit_bounds), list(latency.bucket_counts)) == ([0.1, 1.0], [2, 3, 1])
+    assert not latency.HasField("min") and not latency.HasField("max")
+    assert (none.count, list(none.bucket_counts)) == (0, [0, 0, 0])
+    (age,) = found["age"].histogram.data_points
+    assert (age.count, age.sum, list(age.explicit_bounds), list(age.bucket_counts)) == (4, 2.5, [], [4])
+    (build,) = found["build_info"].gauge.data_points
+    assert build.as_double == 1 and build.attributes[0].value.string_value == "1"
+
+
+def test_a_collector_that_refuses_is_told_once_and_when_it_takes_them_again(
+    registry: CollectorRegistry, collector: OtlpCollector, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "mirror")
+    collector.status = 403
+    pusher = otlp.OtlpPusher(Otlp(collector.endpoint, 0.02, {"authorization": "Bearer t"}), registry)
+    pusher.start()
+    until("several tries", lambda: len(collector.authorizations) >= 3)
+    collector.status = 200
+    until("a push", lambda: collector.pushed)
+    pusher.stop()
+    said = [record for record in caplog.records if record.name == "mirror.web.otlp"]
+    assert [record.getMessage() for record in said] == [
+        "metrics can't be pushed, it tries again at each interval",
+        "metrics are pushed again",
+    ]
+    assert "403" in said[0].__dict__["reason"] and "Bearer" not in caplog.text
+
+
+def test_a_collector_that_does_not_answer_holds_up_no_stop(
+    registry: CollectorRegistry, collector: OtlpCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(otlp, "LAST_PUSH", 0.1)
+    collector.status = 503  # which the library retries until its time-out
+    pusher = otlp.OtlpPusher(Otlp(collector.endpoint, 3600.0, {}), registry)
+    pusher.start()
+    pusher.stop()
+    pusher.join(5.0)
+    assert not pusher.is_alive() and not collector.pushed
