@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mirror.errors import Interleaved
 from mirror.source.batch_feed import Span
 from mirror.source.batch_fetcher import BatchFetcher
 from mirror.target.batch_session import BatchSession, Own
@@ -27,7 +28,7 @@ class Route:
 
 
 class BatchCopier:
-    """Copies until it leaves the road, or an error ends it. `copied` counts records."""
+    """Copies until it leaves the road, or an error ends it. Then it can run again. `copied` counts records."""
 
     def __init__(
         self, fetcher: BatchFetcher, target: Cluster, route: Route, own: Callable[[list[Span]], Own | None]
@@ -36,13 +37,14 @@ class BatchCopier:
         self._target = target
         self._route = route
         self._own = own
+        self._careful = False
         self.copied = 0
 
     async def run(self) -> None:
         """Take the partition over, and copy. Raises LeaveTheRoad, PartitionError, WireError."""
         route, owner = self._route, self._route.owner
         by, loaded = await take_over(self._target, owner)
-        session = BatchSession(self._target, owner, by)
+        session, self._careful = BatchSession(self._target, owner, by, self._careful), False
         at = loaded or Offset(0, "")
         feed = self._fetcher.open(route.source, owner.partition, at.offset, at.epoch, route.largest)
         try:
@@ -56,5 +58,8 @@ class BatchCopier:
                     for span in spans:
                         feed.done(span)
                 self.copied += sum(batch.records for batch in batches)
+        except Interleaved:
+            self._careful = True
+            raise
         finally:
             self._fetcher.close(feed)

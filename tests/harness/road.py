@@ -87,9 +87,9 @@ class Road:
         """What an owner does after an error: take over again."""
         name = f"{self.group}/{self.remote}/{partition}"
         owner = Owner(name, self.group, self.remote, partition, self.own, 60.0)
+        copier = BatchCopier(fetcher, target, Route(topic, owner, self.largest), self._syncs(partition))
+        before = self.copied
         while True:
-            copier = BatchCopier(fetcher, target, Route(topic, owner, self.largest), self._syncs(partition))
-            before = self.copied
             task = asyncio.create_task(copier.run())
             try:
                 while not task.done():

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from mirror.batches.headers import RecordBatch, walk
 from mirror.batches.records import Content
 from mirror.errors import (
+    Interleaved,
     OutcomeUnknown,
     PartitionError,
     ProducerFenced,
@@ -256,7 +257,7 @@ def test_a_wrong_prediction_is_not_committed() -> None:
         copying = session(target)
         await copying.commit(made(3), POSITION, sync)
         target.ends["remote"] += 2  # the marker, and somebody else's record
-        with pytest.raises(OutcomeUnknown, match="the records stand at 105 instead of 104"):
+        with pytest.raises(Interleaved, match="the records stand at 105 instead of 104"):
             await copying.commit(made(3), POSITION, sync)
         assert target.ended == 1
 
@@ -268,9 +269,14 @@ def test_a_gap_is_not_committed() -> None:
 
     async def run() -> None:
         target = Target(shift=-1)
-        with pytest.raises(OutcomeUnknown, match="remote-0: a batch stands at 102 instead of 103"):
+        with pytest.raises(Interleaved, match="remote-0: a batch stands at 102 instead of 103"):
             await session(target).commit(made(3, 2, 1), POSITION)
         assert target.ended == 0 and not target.count("EndTxn")
+        careful, target.ends["remote"] = BatchSession(cast(Cluster, target), OWNER, BY, careful=True), 200
+        assert await careful.commit(made(3, 2, 1), POSITION, sync) == 200
+        assert all(each.acks == ALL for each in target.requests[-6:] if each.kind == "Produce")
+        with pytest.raises(Interleaved):
+            await careful.commit(made(3, 2, 1), POSITION)
 
     asyncio.run(run())
 

@@ -313,3 +313,95 @@ def test_a_damaged_stream_acknowledges_nothing_that_was_not_answered(data: st.Da
                 assert errors and errors[-1]
 
     asyncio.run(run())
+
+
+def logging_in(theirs: socket.socket, connection: Connection) -> None:
+    """From now on a login is due."""
+    connection._access = access({"security.protocol": "sasl_plaintext", "sasl.mechanisms": "PLAIN"})
+    connection._login_until = 0.0
+    kinds = {kind: (0, version) for kind, version in ((17, 1), (36, 1))}
+    connection.abilities = Abilities({**connection.abilities.versions, **kinds})
+
+
+HANDSHAKE = struct.pack(">hi", 0, 1) + struct.pack(">h", 5) + b"PLAIN"
+LOGGED_IN = struct.pack(">hhiq", 0, -1, 0, 60_000)
+REFUSED = struct.pack(">hh", 58, 3) + b"bad" + struct.pack(">iq", 0, 0)
+
+
+def test_a_login_is_renewed_between_requests() -> None:
+    """The broker takes no other requests meanwhile (KIP-368). What was sent before is answered first."""
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            before = connection.send(number())
+            logging_in(theirs, connection)
+            waiting = [connection.send(number()) for _ in range(3)]
+            requests = await received(theirs, 2)
+            assert [struct.unpack_from(">h", each)[0] for each in requests] == [99, 17]
+            theirs.send(numbers(1, 1) + frame(2, HANDSHAKE))
+            assert await before == 1
+            ((kind,),) = [struct.unpack_from(">h", each) for each in await received(theirs, 1)]
+            assert kind == 36 and connection.pending == 4
+            theirs.send(frame(3, LOGGED_IN))
+            assert [struct.unpack_from(">hhi", each) for each in await received(theirs, 3)] == [
+                (99, 0, correlation) for correlation in (4, 5, 6)
+            ]
+            theirs.send(numbers(4, 3))
+            assert await outcomes(waiting) == [4, 5, 6]
+            assert 50 < connection._login_until - asyncio.get_running_loop().time() < 52
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("how", ["refused", "closed", "silent"])
+def test_a_login_that_is_not_renewed_ends_the_connection(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was held back was not sent, and is told so."""
+    monkeypatch.setattr(module, "LOGIN_MAX", 0.3)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            before = connection.send(number())
+            logging_in(theirs, connection)
+            waiting = [connection.send(number()) for _ in range(3)]
+            await received(theirs, 2)
+            theirs.send(numbers(1, 1) + (frame(2, HANDSHAKE) if how != "silent" else b""))
+            assert await before == 1
+            if how == "refused":
+                await received(theirs, 1)
+                theirs.send(frame(3, REFUSED))
+            elif how == "closed":
+                theirs.shutdown(socket.SHUT_RDWR)
+            found = await outcomes(waiting)
+            assert [type(each) for each in found] == [Unavailable] * 3
+            said = {"refused": "refuses the login: bad", "closed": "was closed", "silent": "timed out"}
+            assert said[how] in str(found[0]) and connection.closed
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_whoever_does_not_answer_is_not_waited_for(tls: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listener that takes the connection and says nothing, be it to TLS or to Kafka's first request."""
+    monkeypatch.setattr(module, "TIMEOUT", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        properties = {"security.protocol": "ssl" if tls else "plaintext"}
+        with pytest.raises(Unavailable, match="timed out"):
+            asyncio.run(Connection.open(("127.0.0.1", listener.getsockname()[1]), access(properties)))
+
+
+def test_the_next_address_of_a_host_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of which refuses: as a host with IPv6 whose broker has none."""
+    with socket.create_server(("127.0.0.1", 0)) as refusing, socket.create_server(("127.0.0.1", 0)) as listener:
+        ports = [each.getsockname()[1] for each in (refusing, listener)]
+        refusing.close()
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in ports]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+
+        async def run() -> None:
+            stream = await Stream.open(("host", 1), access({}))
+            stream.close()
+            found.pop()
+            with pytest.raises(ConnectionRefusedError):
+                await Stream.open(("host", 1), access({}))
+
+        asyncio.run(run())
