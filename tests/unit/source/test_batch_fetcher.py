@@ -213,6 +213,25 @@ def test_a_partition_that_is_not_taken_does_not_hold_up_others() -> None:
     asyncio.run(run())
 
 
+def test_a_partition_that_has_room_again_is_asked_for() -> None:
+    """Though its answer is still in memory, for another partition is not copied yet."""
+
+    async def run() -> None:
+        async with fetching(Memory(partition=50)) as (fetcher, source):
+            first, second = fetcher.open(TOPIC, 0, 0), fetcher.open(TOPIC, 1, 0)
+            _, future = await source.asked.get()
+            future.set_result(reply(fetched(0, log(0, 9)), fetched(1, log(0, 9))))
+            spans = await second.next(EVERYTHING, EVERYTHING)
+            await asyncio.sleep(0.01)
+            assert source.asked.empty(), "both are full"
+            assert await read(first) == [(0, 8)]
+            asked, _ = await source.asked.get()
+            assert (asked.positions, asked.forgotten) == ({0: (9, 4, 0)}, [1])
+            give_back(second, spans)
+
+    asyncio.run(run())
+
+
 def test_memory_has_a_bound_and_is_free_when_the_last_batch_is() -> None:
     """The batches of an answer are parts of it: while one is used, all of it is."""
 

@@ -65,6 +65,7 @@ class Target:
     kinds: dict[str, list[int]] = field(default_factory=dict)  # error codes of the next answers of a kind
     own_node: int = 1
     ends: dict[str, int] = field(default_factory=lambda: {"remote": 100, "own": 5})
+    only: str = ""  # topic that an error code is for, if not for all
     shift: int = 0  # of base offsets, from the second batch on
     requests: list[Sent] = field(default_factory=list)
     positions: list[Offset] = field(default_factory=list)
@@ -163,7 +164,7 @@ class Connected:
 
     def _produced(self, batch: tuple[str, int, int, int, int], code: int) -> tuple[bytes, Produced]:
         topic, *_, sequence, records = batch
-        base = -1
+        base, code = -1, code if self.target.only in ("", topic) else 0
         if not code:
             base = self.target.ends[topic] + (self.target.shift if sequence else 0)
             self.target.ends[topic] += records
@@ -313,6 +314,20 @@ def test_the_first_batch_is_sent_again_while_it_can_not_have_been_appended() -> 
         with pytest.raises(OutcomeUnknown):
             await session(target).commit(made(3), POSITION)
         assert target.count("Produce") == 1
+
+    asyncio.run(run())
+
+
+def test_a_batch_that_one_partition_has_taken_is_not_sent_again() -> None:
+    async def run() -> None:
+        target = Target()
+        copying = session(target)
+        await copying.commit(made(3), POSITION, sync)
+        target.ends["remote"] += 1
+        target.only, target.kinds = "own", {"Produce": [CODES["CONCURRENT_TRANSACTIONS"]]}
+        with pytest.raises(OutcomeUnknown, match="Produce was answered with CONCURRENT_TRANSACTIONS"):
+            await copying.commit(made(3), POSITION, sync)
+        assert target.ended == 1 and target.ends["remote"] == 107
 
     asyncio.run(run())
 
