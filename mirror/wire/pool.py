@@ -30,11 +30,10 @@ class Lane:
         """The connection with the fewest requests, or another one while all are busy. Raises WireError."""
         now = asyncio.get_running_loop().time()
         for each in self._open:
-            if not each.pending and now - each.used_at > IDLE_MAX:
-                each.close()
-        for each in self._open:
-            if each.closed:
+            if each.closed and (each.broken or now - each.opened_at < LASTING):
                 self._pool.failed(each.closed, now - each.opened_at)
+            elif not each.pending and now - each.used_at > IDLE_MAX:
+                each.close()
         self._open = [each for each in self._open if not each.closed]
         best = min(self._open, key=lambda each: each.pending, default=None)
         full = len(self._open) + len(self._opening) >= self._most

@@ -83,6 +83,7 @@ class Busy(Connection):
 
     def close(self, reason: WireError | None = None) -> None:
         self._closed = reason or Unavailable("closed")
+        self.broken = self.pending > 0
 
 
 def test_connections_have_a_bound_while_they_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,6 +128,54 @@ def test_one_who_gives_up_does_not_take_the_connection_from_the_others(monkeypat
     asyncio.run(run())
 
 
+def test_connections_that_break_off_together_are_one_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that restarts is not waited for as if it had failed once for each of them."""
+
+    async def at_once(*_: object) -> Connection:
+        return Busy()
+
+    monkeypatch.setattr(Connection, "open", at_once)
+
+    async def run() -> None:
+        made = Pool(("a", 1), access({}))
+        lanes = [made.lane(name, 1) for name in "abcdefgh"]
+        for connection in [await lane.connection() for lane in lanes]:
+            connection.close()
+        for lane in lanes:
+            with pytest.raises(Unavailable):
+                await lane.connection()
+        await asyncio.sleep(0.06)
+        assert isinstance(await lanes[0].connection(), Busy) and not made.failing
+
+    asyncio.run(run())
+
+
+def test_a_connection_that_was_idle_for_long_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker may close it just now, and then nobody knew whether a request took effect."""
+
+    class Idle(Busy):
+        pending = 0
+
+    async def at_once(*_: object) -> Connection:
+        return Idle()
+
+    monkeypatch.setattr(Connection, "open", at_once)
+
+    async def run() -> None:
+        lane = Pool(("a", 1), access({})).lane("other", 1)
+        first = await lane.connection()
+        assert await lane.connection() is first
+        first.used_at -= pool.IDLE_MAX + 1
+        first.opened_at -= pool.IDLE_MAX + 1
+        second = await lane.connection()
+        assert second is not first and first.closed
+        second.opened_at -= pool.LASTING + 1
+        second.close()  # as the broker may do it
+        assert await lane.connection() is not second, "no failure, and no wait"
+
+    asyncio.run(run())
+
+
 @dataclass
 class Scripted(Cluster):
     """A cluster whose brokers answer what a test says."""
@@ -134,6 +183,7 @@ class Scripted(Cluster):
     leaders: dict[int, Leader] = field(default_factory=lambda: {0: Leader(1, 5)})
     topic_id_: bytes = ID
     error: int = 0
+    known: dict[int, tuple[str, int]] = field(default_factory=lambda: dict(ADDRESSES))
     coordinators: dict[str, Coordinator] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
@@ -145,7 +195,7 @@ class Scripted(Cluster):
         await asyncio.sleep(0)
         if request.api.name == "Metadata":
             topic = Topic(self.error, self.topic_id_, dict(self.leaders))
-            return Described(ADDRESSES, {"t": topic, "u": topic})
+            return Described(self.known, {"t": topic, "u": topic})
         return dict(self.coordinators)
 
 
@@ -201,6 +251,33 @@ def test_the_newest_leader_counts() -> None:
             await cluster.leader("t", 0)
         with pytest.raises(Unavailable, match="UNKNOWN_TOPIC_OR_PARTITION"):
             await cluster.leader("t", 1)
+
+    run(main())
+
+
+def test_a_doubted_leader_is_believed_again_by_a_hint() -> None:
+    async def main() -> None:
+        cluster = Scripted()
+        await cluster.leader("t", 0)
+        cluster.forget_leader("t", 0)
+        cluster.hint("t", 0, Leader(2, 6), None)
+        assert await cluster.leader("t", 0) == Leader(2, 6) and len(cluster.asked) == 1
+
+    run(main())
+
+
+def test_connections_to_brokers_that_are_gone_are_closed() -> None:
+    async def main() -> None:
+        cluster = Scripted()
+        await cluster.topic("t")
+        found = [cluster._pool(address) for address in ADDRESSES.values()]
+        assert len(cluster.connections()) == 3
+        del cluster.known[3]
+        await cluster.topic("t")
+        assert cluster.connections().keys() == {("a", 1), ("b", 2)} and found[2] not in cluster._pools.values()
+        cluster.known.clear()
+        with pytest.raises(Unavailable, match="no brokers"):
+            await cluster.topic("t")
 
     run(main())
 

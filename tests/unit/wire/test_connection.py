@@ -20,6 +20,7 @@ from mirror.wire.access import access
 from mirror.wire.connection import Connection
 from mirror.wire.fetch import Limits, fetch
 from mirror.wire.greeting import Abilities
+from mirror.wire.incoming import PIECE
 from mirror.wire.requests import Api, Request
 from mirror.wire.stream import Stream
 from tests.harness.recorded import Answer, answers
@@ -219,6 +220,97 @@ def test_a_throttled_connection_is_quiet() -> None:
             assert await outcomes(waiting) == [0, 0]
 
     asyncio.run(run())
+
+
+def test_nothing_overtakes_what_was_held_back() -> None:
+    """When the quiet time is over, but what waits has not been sent yet, because the loop was busy."""
+
+    def read(answer: Any) -> int:
+        answer.throttle()
+        return int(answer.throttled)
+
+    def request(value: int) -> Request[int]:
+        return Request(NUMBER, lambda writer: writer.pack("i", value), read)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            loop = asyncio.get_running_loop()
+            first = connection.send(request(1))
+            await received(theirs, 1)
+            theirs.send(frame(1, struct.pack(">i", 100)))
+            await first
+            connection.send(request(2))
+            blocked = loop.time() + 0.15
+            while loop.time() < blocked:
+                pass
+            connection.send(request(3))
+            assert [each[-4:] for each in await received(theirs, 2)] == [struct.pack(">i", each) for each in (2, 3)]
+
+    asyncio.run(run())
+
+
+def payload() -> Request[bytes]:
+    """A request whose answer is BYTES, in an API that has no records."""
+    return Request(NUMBER, lambda writer: writer.pack("i", 0), lambda answer: bytes(answer.bytes()))
+
+
+@given(
+    st.lists(st.sampled_from([0, 10, 5_000, 65_000, 65_536, 200_000]), min_size=1, max_size=6), st.integers(1, 90_000)
+)
+def test_answers_of_any_size_in_pieces_of_any_size(sizes: list[int], piece: int) -> None:
+    bodies = [bytes([number]) * size for number, size in enumerate(sizes)]
+    stream = b"".join(frame(n, struct.pack(">i", len(body)) + body) for n, body in enumerate(bodies, 1))
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            loop = asyncio.get_running_loop()
+            waiting = [connection.send(payload()) for _ in bodies]
+            await received(theirs, len(bodies))
+            for at in range(0, len(stream), max(piece, len(stream) // 50)):
+                await loop.sock_sendall(theirs, stream[at : at + max(piece, len(stream) // 50)])
+                await asyncio.sleep(0)
+            assert await outcomes(waiting) == bodies
+
+    asyncio.run(run())
+
+
+def test_an_answer_that_keeps_coming_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TIMEOUT", 0.3)
+    body = bytes(6 * PIECE)
+    stream = frame(1, struct.pack(">i", len(body)) + body) + numbers(2, 1)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            waiting: list[asyncio.Future[Any]] = [connection.send(payload()), connection.send(number())]
+            for at in range(0, len(stream), PIECE + 100):
+                await asyncio.get_running_loop().sock_sendall(theirs, stream[at : at + PIECE + 100])
+                await asyncio.sleep(0.12)
+            assert await outcomes(waiting) == [body, 2]
+
+    asyncio.run(run())
+
+
+def test_the_size_of_an_answer_with_records_is_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So what follows it is written where it stays, by the kernel."""
+    asked: list[int] = []
+    original = Stream.read_into
+
+    def read_into(self: Stream, buffer: memoryview) -> int:
+        asked.append(len(buffer))
+        return original(self, buffer)
+
+    monkeypatch.setattr(Stream, "read_into", read_into)
+    whole = frame(1, b"\0" * 17)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            waiting = connection.send(fetch({}, Limits(0, 1)))
+            theirs.send(whole)
+            with pytest.raises(Malformed):
+                await waiting
+
+    asyncio.run(run())
+    assert asked == [4, len(whole) - 4]
 
 
 def test_records_are_read_into_the_memory_that_they_stay_in() -> None:
