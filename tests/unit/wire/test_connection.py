@@ -19,11 +19,11 @@ from mirror.wire import connection as module
 from mirror.wire.access import access
 from mirror.wire.connection import Connection
 from mirror.wire.fetch import Limits, fetch
-from mirror.wire.greeting import Abilities
+from mirror.wire.greeting import Abilities, sasl_authenticate, sasl_handshake
 from mirror.wire.incoming import PIECE
 from mirror.wire.requests import Api, Request
 from mirror.wire.stream import Stream
-from tests.harness.recorded import Answer, answers
+from tests.harness.recorded import REQUESTS, Answer, answers
 
 NUMBER = Api("Number", 99, 0, 0, flexible=9)
 FETCH_VERSION = 17
@@ -352,6 +352,13 @@ def test_a_damaged_answer_is_another_or_is_refused(answer: Answer, data: st.Data
     damaged = answer.data[:place] + nonsense + answer.data[place + kept :]
     with contextlib.suppress(WireError):
         answer.request.decode(answer.version, memoryview(bytearray(damaged)))
+
+
+@given(st.sampled_from([*REQUESTS.values(), sasl_handshake("PLAIN"), sasl_authenticate(b"")]), st.binary(), st.data())
+def test_any_bytes_are_an_answer_or_refused(request: Request[Any], answer: bytes, data: st.DataObject) -> None:
+    version = data.draw(st.integers(request.api.first, request.api.last))
+    with contextlib.suppress(WireError):
+        request.decode(version, memoryview(answer))
 
 
 def test_recorded_answers_are_whole() -> None:
