@@ -1,7 +1,8 @@
 """The YAML form: every key, its default, its limits, and what it does.
 
-The text below a key is its description, for `mirror schema` and the reference in docs/. What `_allowed` says completes
-"must be ..." in error messages and in both of these. Scalars come as text (see `yaml_marks`).
+CONTRIBUTING.md says what else a new key needs. The text below a key is its description, for `mirror schema` and the
+reference in docs/. What `_allowed` says completes "must be ..." in error messages and in both of these. Scalars come as
+text (see `yaml_marks`).
 """
 
 from __future__ import annotations
@@ -105,8 +106,15 @@ def _endpoint(value: str) -> str:
     url = urlsplit(value)
     if url.scheme not in ("http", "https") or not url.hostname:
         raise ValueError(value)
-    if url.username is not None:
-        raise _explained("a URL must not hold a user or a password; use headers")
+    if url.username is not None or url.query or url.fragment:
+        raise _explained("a URL must hold no user, password, query or fragment; use headers")
+    return value
+
+
+def _header(value: str) -> str:
+    """A part of an HTTP header. What a library would refuse is refused here, where it is not shown."""
+    if value != value.strip() or not value.isprintable() or not value.isascii():
+        raise _explained("must be printable ASCII text without blanks around it")
     return value
 
 
@@ -473,7 +481,10 @@ class OtlpModel(_Model):
     """The URL to which metrics are pushed. Without it nothing is pushed."""
     interval: Annotated[Duration, _duration("1s", "1h")] = 30.0
     """How often metrics are pushed."""
-    headers: Annotated[dict[str, Text], _allowed("a mapping, e.g. {authorization: '${env:OTLP_TOKEN}'}")] = {}
+    headers: Annotated[
+        dict[Annotated[str, AfterValidator(_header)], Annotated[Text, AfterValidator(_header)]],
+        _allowed("a mapping, e.g. {authorization: '${env:OTLP_TOKEN}'}"),
+    ] = {}
     """HTTP headers of each request."""
 
 

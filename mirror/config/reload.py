@@ -43,13 +43,20 @@ class Configuration:
         """
         self._watch.note()
         for path in self._paths:
-            if path.exists() and not path.is_file():  # to open a pipe could take for ever
+            if _is_special(path):  # to open a pipe could take for ever
                 raise ConfigError([f"{path}: not a regular file, so it can't be read again: start the service again"])
         files, written = checked(self._paths, self._environ)
         blended = blend(self._root, written)
         self._root = blended.root
         self.settings = settings_of(blended.root, self._references, warnings_of(written, files))
         return Reloaded(self.settings, blended.applied, blended.waiting)
+
+
+def _is_special(path: Path) -> bool:
+    try:
+        return path.exists() and not path.is_file()
+    except OSError:  # reading it says why
+        return False
 
 
 class _Watch:

@@ -66,6 +66,8 @@ class ClusterWatch(threading.Thread):
         error = answered(client)
         client.poll(0)  # calls back
         reason = error and (self._error or error)
+        if error is None:
+            self._error = None  # what was wrong with one broker before is no reason for a later silence
         self.status.reason = without_elapsed_time(reason.str()) if reason else ""
         self.status.reachable = reason is None
 

@@ -78,8 +78,9 @@ class Reloader(threading.Thread):
                 if asked != self._answered or self._configuration.has_changed():
                     self._answered = asked
                     self._reload()
-            except Exception:  # the service goes on with the settings that it has
+            except Exception as error:  # the service goes on with the settings that it has
                 log.exception(BUG)
+                self._status.failed(f"{BUG}: {type(error).__name__}; the log has it")
 
     def _reload(self) -> None:
         try:

@@ -3,6 +3,9 @@
 The source's "offset" is only the epoch's number; positions are on the target. An epoch lasts until the number of slices
 changes or the plan says to stop, so records never wait for Spark's micro-batches. The rows that a task yields at its
 end are receipts, one for each topic partition.
+
+When a task or its executor is lost, Spark calls `EpochReader.read` again for the same slice. The new task claims the
+slice, and takes its partitions over.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ PARTITION_STATES = (UNASSIGNED, "starting", "running", "paused", "retrying", "bl
 # not run it any more.
 FLOW_STATES = ("starting", "running", "retrying", "blocked", "stopped")
 EVENTS = 30  # kept; older ones are forgotten
-FOREIGN_INTERVAL = 60.0  # seconds between two events that somebody else writes to a remote partition
+FOREIGN_INTERVAL = 60.0  # seconds between two events that somebody else writes to a remote topic
 _STARTING = "starting"
 
 
@@ -119,7 +119,7 @@ class FlowStatus:
         self._statuses: dict[Partition, PartitionStatus] = {}
         self._planned: dict[Partition, float] = {}  # monotonic time since which each is in the plan
         self._slices: list[list[Partition]] = []  # of the newest plan
-        self._foreign: dict[Partition, float] = {}  # when the last event of foreign records was added, epoch time
+        self._foreign: dict[str, float] = {}  # by topic: when the last event of foreign records was added, epoch time
         self._events: deque[Event] = deque(maxlen=EVENTS)
 
     @property
@@ -193,12 +193,12 @@ class FlowStatus:
             self._events.append(Event(time.time(), report.partition, new, report.reason))
 
     def _notice_foreign(self, before: PartitionStatus | None, status: PartitionStatus) -> None:
-        """Add an event when somebody else has written to the remote partition; while it goes on, one a minute."""
+        """Add an event when somebody else has written to a remote topic; while it goes on, one a minute."""
         if status.total.foreign <= (before.total.foreign if before else 0):
             return
         report, now = status.report, time.time()
-        if now - self._foreign.get(report.partition, 0.0) >= FOREIGN_INTERVAL:
-            self._foreign[report.partition] = now
+        if now - self._foreign.get(report.partition.topic, 0.0) >= FOREIGN_INTERVAL:
+            self._foreign[report.partition.topic] = now
             first, last = report.foreign
             said = f"somebody else wrote to {report.remote} on {self.labels[1]}, at offsets {first} to {last}"
             self._events.append(Event(now, report.partition, report.state, said))
@@ -211,7 +211,8 @@ class FlowStatus:
             now = time.monotonic()
             self._planned = {partition: self._planned.get(partition, now) for each in dealt for partition in each}
             self._statuses = {p: s for p, s in self._statuses.items() if p in self._planned}
-            self._foreign = {p: at for p, at in self._foreign.items() if p in self._planned}
+            topics = {partition.topic for partition in self._planned}
+            self._foreign = {topic: at for topic, at in self._foreign.items() if topic in topics}
 
     def unreported(self) -> dict[Partition, float]:
         """Partitions of the plan that no task has ever reported, each with the seconds since it was planned."""

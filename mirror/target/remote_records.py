@@ -9,6 +9,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
 from mirror.errors import ClusterAway, PartitionError
 from mirror.kafka.clients import internal_consumer, is_away, is_lasting
+from mirror.kafka.renewed import end_later
 from mirror.settings import Flow
 
 TIMEOUT = 20.0  # seconds without an answer
@@ -77,5 +78,5 @@ def count_between(flow: Flow, where: RemotePartition, first: int, end: int, most
                 if found >= most:
                     return found
     finally:
-        consumer.close()
+        end_later(consumer)  # in another thread: a client that has lost its cluster may take a minute to end
     return None

@@ -153,8 +153,9 @@ class Reporter:
         if lag == 0:
             self._next.pop(here, None)
             return 0.0
-        if copier.head_timestamp is not None:
-            self._next[here] = min(copier.head_timestamp / 1000, time.time())
+        head = copier.head_timestamp  # asked once: a transaction thread may empty the buffer meanwhile
+        if head is not None:
+            self._next[here] = min(head / 1000, time.time())
         elif lag > 0 and here not in self._next and here in self._caught_up:
             self._next[here] = self._caught_up[here]
         return self._next.get(here, -1.0)

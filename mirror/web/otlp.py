@@ -7,7 +7,9 @@ import math
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import urlsplit
 
+import requests
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.sdk.metrics import export as otel
@@ -20,7 +22,7 @@ from prometheus_client.samples import Sample
 from mirror import __version__
 from mirror.logs import OnChange
 from mirror.settings import Otlp
-from mirror.text import BUG
+from mirror.text import BUG, printable
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +54,10 @@ class OtlpPusher(threading.Thread):
         super().__init__(daemon=True, name="otlp")
         assert settings.endpoint is not None
         self._interval = settings.interval
-        self._where = {"endpoint": settings.endpoint}
+        url = urlsplit(settings.endpoint)
+        self._where = {"endpoint": f"{url.scheme}://{url.netloc}"}
+        # What never goes to the log: a token may also be a part of the path.
+        self._secrets = [text for text in (settings.endpoint, url.path, *settings.headers.values()) if len(text) > 1]
         self._registry = registry
         self._stopping = threading.Event()
         self._failed = OnChange()
@@ -61,7 +66,11 @@ class OtlpPusher(threading.Thread):
         library.addHandler(self._reason)
         library.propagate = False  # this thread says it, once
         self._exporter = OTLPMetricExporter(
-            settings.endpoint, headers=dict(settings.headers), timeout=TIMEOUT, compression=Compression.Gzip
+            settings.endpoint,
+            headers=dict(settings.headers),
+            timeout=TIMEOUT,
+            compression=Compression.Gzip,
+            session=_session(),
         )
         self._resource = Resource({"service.name": "mirror", "service.version": __version__})
         self._scope = InstrumentationScope("mirror", __version__)
@@ -90,12 +99,30 @@ class OtlpPusher(threading.Thread):
             log.info("metrics are pushed again", extra=self._where)
         elif not done and self._failed.is_new(True):
             said = "metrics can't be pushed, it tries again at each interval"
-            log.warning(said, extra={**self._where, "reason": self._reason.text[:300] or "not known"})
+            log.warning(said, extra={**self._where, "reason": self._reason_shown()})
+
+    def _reason_shown(self) -> str:
+        text = self._reason.text
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return printable(text[:300]) or "not known"
 
     def _data(self) -> otel.MetricsData:
         found = list(metrics(self._registry.collect(), self._began, time.time_ns()))
         scope = otel.ScopeMetrics(self._scope, found, "")
         return otel.MetricsData([otel.ResourceMetrics(self._resource, [scope], "")])
+
+
+def _session() -> requests.Session:
+    """One that takes a redirection for a failure: the library takes it for a success, and nothing would arrive."""
+    session = requests.Session()
+    session.hooks["response"].append(_refuse_redirection)
+    return session
+
+
+def _refuse_redirection(response: requests.Response, *_: object, **__: object) -> None:
+    if response.is_redirect:
+        raise requests.TooManyRedirects("the collector answers with a redirection: write its own URL")
 
 
 def metrics(families: Iterable[Metric], began: int, now: int) -> Iterator[otel.Metric]:

@@ -92,9 +92,12 @@ class Moving:
         options = replace(options, worker_group=group, offsets_topic=topic) if named else options
         return adopt(load(self.file).flows[0], options, StringIO())
 
-    def hand_back(self, quiet: float = 1.0, group: str | None = None) -> HandBack:
-        """What the command does, without a process of its own. `group` is what it is told of MirrorMaker's workers."""
-        return hand_back(load(self.file).flows[0], back.Options(group, None, quiet, False, False), StringIO())
+    def hand_back(self, quiet: float = 1.0, group: str | None = None, tasks: int | None = None) -> HandBack:
+        """What the command does, without a process of its own.
+
+        `group` and `tasks` are what it is told of MirrorMaker's workers.
+        """
+        return hand_back(load(self.file).flows[0], back.Options(group, tasks, quiet, False, False), StringIO())
 
     def ours(self, found: Adoption) -> dict[int, Result]:
         """What was said of this topic's partitions."""

@@ -28,6 +28,8 @@ class OtlpCollector:
                 if collector.status == 200:
                     collector.take(ExportMetricsServiceRequest.FromString(body))
                 self.send_response(collector.status)
+                if collector.status == 302:
+                    self.send_header("Location", collector.endpoint)
                 self.end_headers()
 
             def log_message(self, format: str, *args: Any) -> None:

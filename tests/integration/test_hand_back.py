@@ -126,10 +126,10 @@ def mirrormaker_is_noticed(flow: Moving, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def mirrormaker_is_noticed_by_its_records(world: World) -> None:
-    """If its workers' group has another name, it has no members there, and none of its tasks can be fenced."""
+    """If its workers' group has another name, it has no members there, and to fence tasks of that name ends none."""
     with load_of(world, first=2 * 10**6):
         world.all[0].await_copied(oracle.count(world.all[0].copy()) + RECORDS)
-        found = world.all[0].hand_back(group="not-its-name")
+        found = world.all[0].hand_back(group="not-its-name", tasks=2)
     assert [each.outcome for each in found.results] == ["refused"] * 2, found
     assert all("records still come to the copy" in each.reason for each in found.results), found
 

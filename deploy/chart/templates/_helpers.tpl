@@ -2,7 +2,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{- /* At most 50 characters: Spark and the Job add to it. */}}
+{{- /* At most 50 characters: the Job adds to it. */}}
 {{- define "mirror.fullname" -}}
 {{- $name := include "mirror.name" . }}
 {{- if .Values.fullnameOverride }}
@@ -82,7 +82,8 @@ spark:
     {{- with .Values.imagePullSecrets }}
     spark.kubernetes.container.image.pullSecrets: {{ include "mirror.pullSecrets" . }}
     {{- end }}
-    spark.kubernetes.executor.podNamePrefix: {{ include "mirror.fullname" . }}
+    # Failures of months add up, and Spark would end the driver after a few. Each failure is retried.
+    spark.executor.maxNumFailures: "1000000"
     spark.kubernetes.executor.podTemplateFile: /etc/mirror/chart/executor.yaml
     spark.kubernetes.executor.podTemplateContainerName: executor
 {{- end }}
@@ -290,6 +291,9 @@ spec:
 {{- end }}
 {{- if ne (dig "http" "port" .Values.httpPort .Values.config | int) (int .Values.httpPort) }}
 {{- fail "config.http.port: set httpPort instead, which the probes and the Service use too" }}
+{{- end }}
+{{- if and (eq .Values.workload "Job") .Values.extraContainers }}
+{{- fail "extraContainers: with workload Job a container that runs on would keep mirror from being started again; use extraInitContainers with restartPolicy: Always (Kubernetes 1.29)" }}
 {{- end }}
 {{- $drain := dig "drain_timeout" "10s" .Values.config | toString }}
 {{- $unit := get (dict "ms" 0.001 "" 1 "s" 1 "m" 60 "h" 3600) (regexFind "[a-z]*$" $drain) }}

@@ -91,18 +91,18 @@ class _Command:
         if not options.dry_run:
             if options.offsets_topic is None:  # the workers of a Connect cluster may have other connectors
                 stopping.await_no_workers(self._target, self._group, options.quiet, self._say)
-            stopping.fence(flow, ids, self._say)
+            stopping.fence(flow, ids.all, self._say)
         written = self._written()
-        known = self._known(written, exactly_once=bool(ids))
+        known = self._known(written, exactly_once=bool(ids.all))
         candidates, results = select(known)
-        restless = set() if options.dry_run else self._restless(candidates, known, fenced=bool(ids))
+        restless = set() if options.dry_run else self._restless(candidates, known, fenced=bool(ids.listed))
         results += [_refused(each, MOVED) for each in candidates if each.remote in restless]
         found = self._compare([each for each in candidates if each.remote not in restless], known)
         fitting = [each for each in found if each.outcome != "refused"]
         results += [each for each in found if each.outcome == "refused"]
         results += fitting if options.dry_run else self._commit(fitting, known)
         shown = sorted(results, key=lambda each: each.partition)
-        return Adoption(flow.name, options.dry_run, ids, written.ignored, shown)
+        return Adoption(flow.name, options.dry_run, ids.all, written.ignored, shown)
 
     def _restless(self, candidates: Sequence[Candidate], known: Known, fenced: bool) -> set[Partition]:
         """The remote partitions to which records come. There are none if tasks are fenced and the workers are gone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from confluent_kafka.admin import OffsetSpec
 
@@ -40,13 +41,26 @@ def await_no_workers(target: ClusterAdmin, group: str, quiet: float, say: Say) -
         time.sleep(LOOK_INTERVAL)
 
 
-def task_ids(flow: Flow, group: str, connector: str, tasks: int | None) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class TaskIds:
+    """The transactional ids of MirrorMaker's tasks. There are none if it has run without exactly-once."""
+
+    listed: frozenset[str]  # those that the target lists: they exist
+    numbered: frozenset[str]  # of the number of tasks that the command was told; the group may have another name
+
+    @property
+    def all(self) -> list[str]:
+        """Those to fence."""
+        return sorted(self.listed | self.numbered)
+
+
+def task_ids(flow: Flow, group: str, connector: str, tasks: int | None) -> TaskIds:
     """The transactional ids of MirrorMaker's tasks: `<group.id>-<connector>-<task>` (Worker.taskTransactionalId).
 
-    They are those that the target lists, and the first `tasks`. There are none if MirrorMaker has run
-    without exactly-once. Raises MirrorError if the target lists none to us and `tasks` is None.
+    They are those that the target lists, and the first `tasks`. Raises MirrorError if the target lists none to us
+    and `tasks` is None.
     """
-    numbered = {f"{group}-{connector}-{number}" for number in range(tasks or 0)}
+    numbered = frozenset(f"{group}-{connector}-{number}" for number in range(tasks or 0))
     try:
         listed = transactional_ids(flow.target.properties)
     except WireError as error:
@@ -57,7 +71,7 @@ def task_ids(flow: Flow, group: str, connector: str, tasks: int | None) -> list[
                 "MirrorMaker's tasks with --tasks, which is 0 if it has run without exactly-once"
             ) from error
         listed = set()
-    return sorted(numbered | those_of(group, connector, listed))
+    return TaskIds(frozenset(those_of(group, connector, listed)), numbered)
 
 
 def those_of(group: str, connector: str, listed: Iterable[str]) -> set[str]:

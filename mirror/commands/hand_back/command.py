@@ -89,7 +89,7 @@ class _Command:
         self._connector = flow.mirrormaker_offsets.connector
         self._group = options.worker_group or f"{flow.source.alias}-mm2"
         self._dedicated = flow.mirrormaker_offsets.topic is None  # else a Connect cluster's topic is named
-        self._has_fenced = False  # tasks of MirrorMaker; if there were none it may have run without exactly-once
+        self._has_fenced = False  # tasks of MirrorMaker that exist; if not, it may run without exactly-once
 
     def run(self) -> HandBack:
         flow, options = self._flow, self._options
@@ -131,8 +131,8 @@ class _Command:
         ids = stopping.task_ids(self._flow, self._group, self._connector, self._options.tasks)
         if self._dedicated:  # the workers of a Connect cluster may have other connectors
             stopping.await_no_workers(self._target, self._group, self._options.quiet, self._say)
-        stopping.fence(self._flow, ids, self._say)
-        self._has_fenced = bool(ids)
+        stopping.fence(self._flow, ids.all, self._say)
+        self._has_fenced = bool(ids.listed)
 
     def _known(self, plan: Plan) -> Known:
         flow, reports = self._flow, self._reports()

@@ -166,7 +166,17 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "password in the endpoint": (
         GOOD + "metrics: {otlp: {endpoint: 'https://u:hidden-part@h/v1/metrics'}}\n",
         "7: metrics.otlp.endpoint: ",
-        ("must not hold a user or a password; use headers",),
+        ("must hold no user, password, query or fragment; use headers",),
+    ),
+    "token in the endpoint": (
+        GOOD + "metrics: {otlp: {endpoint: 'https://h/v1/metrics?token=hidden-part'}}\n",
+        "7: metrics.otlp.endpoint: ",
+        ("must hold no user, password, query or fragment; use headers",),
+    ),
+    "line break in a header": (
+        GOOD + 'metrics: {otlp: {headers: {authorization: "Bearer hidden-part\\n"}}}\n',
+        "7: metrics.otlp.headers.authorization: ",
+        ("must be printable ASCII text without blanks around it",),
     ),
     "pushed too often": (
         GOOD + "metrics: {otlp: {interval: 100ms}}\n",

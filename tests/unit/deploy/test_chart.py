@@ -245,17 +245,36 @@ def test_executors_have_what_the_service_has_but_no_token() -> None:
     for kind in ("Service", "Deployment"):  # neither metrics nor the Deployment may count an executor
         selector = one(kind, CLUSTER)["spec"]["selector"]
         assert not (selector.get("matchLabels") or selector).items() <= executor["metadata"]["labels"].items()
-    policy = one("NetworkPolicy", CLUSTER)["spec"]["podSelector"]["matchLabels"].items()
-    assert policy <= executor["metadata"]["labels"].items() and policy <= service["metadata"]["labels"].items()
+    both, driver = (each["spec"]["podSelector"]["matchLabels"].items() for each in policies(CLUSTER))
+    assert both <= executor["metadata"]["labels"].items() and both <= service["metadata"]["labels"].items()
+    assert driver <= service["metadata"]["labels"].items() and not driver <= executor["metadata"]["labels"].items()
+
+
+def policies(values: Path) -> list[dict[str, Any]]:
+    return [each for each in rendered(values) if each["kind"] == "NetworkPolicy"]
+
+
+def test_executors_that_failed_end_no_driver() -> None:
+    """Names that stay the same would collide with the pods of a driver that was killed, and each collision counts."""
+    conf = yaml.safe_load(files(CLUSTER)["chart.yaml"])["spark"]["conf"]
+    assert int(conf["spark.executor.maxNumFailures"]) >= 1_000_000
+    assert "spark.kubernetes.executor.podNamePrefix" not in conf
+
+
+def test_the_driver_may_do_what_spark_does_and_no_more() -> None:
+    rules = {resource: set(rule["verbs"]) for rule in one("Role", CLUSTER)["rules"] for resource in rule["resources"]}
+    assert rules.keys() == {"pods", "configmaps", "services", "persistentvolumeclaims"}
+    assert "create" not in rules["services"] | rules["persistentvolumeclaims"]
+    assert not any("update" in verbs for verbs in rules.values())
 
 
 def test_only_a_cluster_reaches_kubernetes() -> None:
-    def ports(values: Path) -> set[int]:
-        egress = one("NetworkPolicy", values)["spec"]["egress"]
-        return {port["port"] for rule in egress for port in rule.get("ports", [])}
+    def ports(values: Path) -> list[set[int]]:
+        egress = [each["spec"]["egress"] for each in policies(values)]
+        return [{port["port"] for rule in rules for port in rule.get("ports", [])} for rules in egress]
 
-    assert ports(LOCAL) == {53, 9092, 9093, 9094}
-    assert ports(CLUSTER) == {53, 9092, 9093, 9094, 443, 6443}
+    assert ports(LOCAL) == [{53, 9092, 9093, 9094}]
+    assert ports(CLUSTER) == [{53, 9092, 9093, 9094}, {443, 6443}]
     assert [each["kind"] for each in rendered(LOCAL) if each["kind"].startswith("Role")] == []
     assert service_pod(LOCAL)["spec"]["automountServiceAccountToken"] is False
 
@@ -312,6 +331,7 @@ def test_the_operator_scrapes_the_job_that_the_alert_asks_for(kind: str, key: st
         ("terminationGracePeriodSeconds=10", "must be longer than config.drain_timeout (10s)"),
         ("metrics.serviceMonitor.enabled=true,metrics.podMonitor.enabled=true", "enable one of them"),
         ("config=null", "clusters and flows are missing"),
+        ("workload=Job,extraContainers[0].name=sidecar", "would keep mirror from being started again"),
     ],
 )
 def test_a_mistake_is_told(settings: str, said: str) -> None:

@@ -126,3 +126,17 @@ def test_the_next_records_timestamp_is_rather_too_old_than_too_new(world: World)
     world.reporter.forget(HERE)
     world.copier.head_timestamp = None
     assert told() == -1
+
+
+def test_a_buffer_that_is_emptied_meanwhile_is_no_error(world: World) -> None:
+    """A transaction thread may commit the last waiting record between two looks of the supervisor's."""
+    answers = iter([2_000, 2_000, *[None] * 10])
+
+    class Emptied(SimpleNamespace):
+        @property
+        def head_timestamp(self) -> int | None:
+            return next(answers)
+
+    known = {name: value for name, value in vars(world.copier).items() if name != "head_timestamp"}
+    for _ in range(5):
+        world.reporter.one(Emptied(**known))

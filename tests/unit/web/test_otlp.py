@@ -95,6 +95,27 @@ def test_a_collector_that_refuses_is_told_once_and_when_it_takes_them_again(
     assert "403" in said[0].__dict__["reason"] and "Bearer" not in caplog.text
 
 
+@pytest.mark.parametrize("status", [0, 302])
+def test_no_secret_and_no_path_is_in_the_reason(
+    registry: CollectorRegistry,
+    collector: OtlpCollector,
+    status: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whether nothing listens there, or the answer is a redirection."""
+    monkeypatch.setattr(otlp, "TIMEOUT", 0.5)
+    collector.status = status
+    endpoint = f"{collector.endpoint}/secret-token" if status else "http://127.0.0.1:1/secret-token"
+    pusher = otlp.OtlpPusher(Otlp(endpoint, 0.02, {"authorization": "Bearer t0ken"}), registry)
+    pusher.start()
+    until("told", lambda: [record for record in caplog.records if record.name == "mirror.web.otlp"])
+    pusher.stop()
+    shown = str([record.__dict__ for record in caplog.records if record.name == "mirror.web.otlp"])
+    assert "secret-token" not in shown and "t0ken" not in shown
+    assert ("redirection" if status else "127.0.0.1") in shown
+
+
 def test_a_collector_that_does_not_answer_holds_up_no_stop(
     registry: CollectorRegistry, collector: OtlpCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
