@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mirror.errors import Malformed
-from mirror.wire.requests import RECORDS_MAX, Request
+from mirror.wire.requests import Request
 from mirror.wire.stream import Stream
 
 PIECE = 2**18  # bytes of an answer that, when they come, give the rest more time; a slow link can do that
@@ -73,7 +73,9 @@ class Incoming:
     def _size(self, at: int) -> int:
         (size,) = _SIZE.unpack_from(self._scratch, at)
         expected = self._expected()
-        if not _SIZE.size <= size <= (expected.answer_max if expected else RECORDS_MAX):
+        if expected is None:
+            raise Malformed(f"{self._name} answers a request that was not sent")
+        if not _SIZE.size <= size <= expected.answer_max:
             raise Malformed(f"{self._name} answers with {size} bytes: is it a Kafka broker?")
         return int(size)
 

@@ -9,7 +9,7 @@ from mirror.errors import Unavailable, WireError
 from mirror.wire.access import Access, Address
 from mirror.wire.connection import Connection
 
-RECONNECT_MAX = 2.0  # seconds between attempts to connect
+RECONNECT, RECONNECT_MAX = 0.05, 2.0  # seconds between attempts to connect
 LASTING = 5.0  # seconds; a connection that breaks off sooner is one more failure in a row
 IDLE_MAX = 540.0  # seconds; brokers close a connection after 600, perhaps just when a request is on its way
 
@@ -82,7 +82,7 @@ class Pool:
         self.address = address
         self._access = access
         self._lanes: dict[str, Lane] = {}
-        self._backoff = Backoff(most=RECONNECT_MAX)
+        self._backoff = Backoff(RECONNECT, RECONNECT_MAX)
         self._not_before = 0.0
         self._failure: WireError | None = None
         self._probing = False  # is a connection tried, after a failure?

@@ -137,6 +137,8 @@ def test_connections_that_break_off_together_are_one_failure(monkeypatch: pytest
     monkeypatch.setattr(Connection, "open", at_once)
 
     async def run() -> None:
+        monkeypatch.setattr(pool, "RECONNECT_MAX", 60.0)
+        monkeypatch.setattr(pool, "RECONNECT", 1.0)
         made = Pool(("a", 1), access({}))
         lanes = [made.lane(name, 1) for name in "abcdefgh"]
         for connection in [await lane.connection() for lane in lanes]:
@@ -144,7 +146,7 @@ def test_connections_that_break_off_together_are_one_failure(monkeypatch: pytest
         for lane in lanes:
             with pytest.raises(Unavailable):
                 await lane.connection()
-        await asyncio.sleep(0.06)
+        await asyncio.sleep(1.05)
         assert isinstance(await lanes[0].connection(), Busy) and not made.failing
 
     asyncio.run(run())
