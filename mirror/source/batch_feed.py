@@ -69,6 +69,7 @@ class Feed:
         self.epoch = epoch  # of the leader that appended the batch before it; -1: not known
         self.largest = largest  # bytes of a batch that the target takes
         self.stable = -1  # the source's last stable offset, once it is known
+        self.follows_until = 0.0  # by the loop's clock, while it is fetched from a follower
         self.size = 0  # bytes that wait
         self._on_room = on_room  # called when a span is given back
         self._spans: deque[Span] = deque()

@@ -24,6 +24,9 @@ LANE = "fetch"
 WAIT = 0.5  # seconds that a broker may wait for records
 WAIT_BESIDE_FULL = 0.02  # the same while a partition waits for room, so that it is asked for soon after
 RETRY = 0.05  # seconds before a partition is looked for again after an error
+FOLLOWED = (
+    300.0  # seconds after which the leader is asked again for the nearest replica (KIP-392), as Java's client does
+)
 _EPOCH_MAX = 2**31 - 1  # after it a session's epoch begins again with 1
 _TOPIC_IDS = 13  # the first version of Fetch that has them
 
@@ -32,6 +35,8 @@ _SESSION_LOST = {CODES[name] for name in ("FETCH_SESSION_ID_NOT_FOUND", "INVALID
 _SESSION_LOST.add(CODES["FETCH_SESSION_TOPIC_ID_ERROR"])
 _ANOTHER_TOPIC = {CODES["UNKNOWN_TOPIC_ID"], CODES["INCONSISTENT_TOPIC_ID"]}
 _REASONS = {CODES["OFFSET_OUT_OF_RANGE"]: "out_of_range", CODES["CORRUPT_MESSAGE"]: "unreadable"}
+
+_OUTDATED = -1  # in place of a position: no feed has it
 
 Key = tuple[bytes, int]  # topic id, partition
 
@@ -80,6 +85,11 @@ class BatchFetcher:
         task = asyncio.create_task(self._placed(feed, after))
         self._looking.add(task)
         task.add_done_callback(self._looking.discard)
+
+    def follow(self, feed: Feed, node: int) -> None:
+        """Fetch the partition from a replica that is nearer to us."""
+        feed.follows_until = asyncio.get_running_loop().time() + FOLLOWED
+        self._broker(node).take(feed)
 
     def wake(self) -> None:
         """There may be room for more."""
@@ -139,6 +149,7 @@ class _Broker:
         backoff = Backoff(RETRY, 2.0)
         while True:
             self._feeds = {key: feed for key, feed in self._feeds.items() if not feed.ended}
+            self._leave_followers()
             wanted, full = self._wanted()
             if not wanted:
                 self.room.clear()
@@ -153,6 +164,11 @@ class _Broker:
                 for feed in wanted.values():
                     self._lose(feed)
                 await asyncio.sleep(backoff.next())
+
+    def _leave_followers(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for feed in [each for each in self._feeds.values() if each.follows_until and each.follows_until < now]:
+            self._lose(feed)
 
     def _wanted(self) -> tuple[dict[Key, Feed], bool]:
         """The feeds that have room, and whether some have none."""
@@ -207,6 +223,9 @@ class _Broker:
             feed.stable = max(feed.stable, fetched.stable)
             if fetched.error:
                 self._refused(feed, fetched, answer.addresses)
+            elif fetched.preferred >= 0:
+                self._drop(feed)
+                self._fetcher.follow(feed, fetched.preferred)
             elif fetched.diverging:
                 feed.end(LeaveTheRoad("diverged", feed.position))
             elif fetched.records:
@@ -244,7 +263,7 @@ class _Broker:
     def _refused(self, feed: Feed, fetched: Fetched, addresses: Mapping[int, Address]) -> None:
         """Ask another broker, or hand the partition over."""
         error = fetched.error
-        if error not in PASSING:
+        if error not in PASSING and not feed.follows_until:  # a follower may lag behind: the leader knows
             feed.end(LeaveTheRoad(_REASONS.get(error, "refused"), feed.position))
             return
         self._lose(feed)
@@ -256,6 +275,14 @@ class _Broker:
 
     def _lose(self, feed: Feed) -> None:
         """Fetch the partition from whoever leads it by then."""
-        self._feeds.pop((feed.topic.id, feed.partition), None)
+        self._drop(feed)
+        feed.follows_until = 0.0
         self._fetcher.cluster.forget_leader(feed.topic.name, feed.partition)
         self._fetcher.place(feed, RETRY)
+
+    def _drop(self, feed: Feed) -> None:
+        """Fetch the partition here no more. Should it come back, it is asked for anew, with the epoch of then."""
+        key = feed.topic.id, feed.partition
+        self._feeds.pop(key, None)
+        if key in self._known:
+            self._known[key] = _OUTDATED

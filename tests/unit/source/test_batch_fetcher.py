@@ -123,9 +123,11 @@ def _forgotten(answer: Cursor) -> list[int]:
 
 def fetched(partition: int, records: bytes = b"", error: int = 0, **more: Any) -> tuple[bytes, Fetched]:
     """An answer for one partition."""
-    rest = {"aborted": (), "diverging": None, "leader": None, **more}
+    rest = {"aborted": (), "diverging": None, "leader": None, "preferred": -1, **more}
     data = memoryview(bytearray(records))
-    found = Fetched(partition, error, 100, 90, 0, rest["aborted"], data, rest["diverging"], rest["leader"], -1)
+    found = Fetched(
+        partition, error, 100, 90, 0, rest["aborted"], data, rest["diverging"], rest["leader"], rest["preferred"]
+    )
     return TOPIC.id, found
 
 
@@ -355,6 +357,21 @@ def test_another_leader_is_asked(error: str) -> None:
     asyncio.run(run())
 
 
+def test_a_leader_that_comes_back_is_asked_with_its_new_epoch() -> None:
+    """Before the session has forgotten the partition, which would go on with the old epoch."""
+
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            fetcher.open(TOPIC, 0, 5)
+            _, future = await source.asked.get()
+            source.epoch = 6
+            future.set_result(reply(fetched(0, error=CODES["FENCED_LEADER_EPOCH"])))
+            asked, _ = await source.asked.get()
+            assert (asked.session, asked.positions) == ((77, 1), {0: (5, 6, -1)})
+
+    asyncio.run(run())
+
+
 def test_a_broker_that_is_away_loses_its_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_fetcher, "RETRY", 0.001)
 
@@ -373,6 +390,28 @@ def test_a_broker_that_is_away_loses_its_partitions(monkeypatch: pytest.MonkeyPa
             assert asked.node == 2 and asked.positions == {0: (5, 4, -1), 1: (5, 4, -1)}
             future.set_result(reply(fetched(0, log(5, 1)), fetched(1, log(5, 1))))
             assert [await read(feed) for feed in feeds] == [[(5, 5)]] * 2
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("how", ["error", "time"])
+def test_the_nearest_replica_is_asked_until_it_fails(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower that lags may not know the offset, which proves nothing (KIP-392)."""
+    monkeypatch.setattr(batch_fetcher, "FOLLOWED", 0.05 if how == "time" else 60.0)
+
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feed = fetcher.open(TOPIC, 0, 5)
+            _, future = await source.asked.get()
+            future.set_result(reply(fetched(0, preferred=2)))
+            asked, future = await source.asked.get()
+            assert (asked.node, asked.session, asked.positions) == (2, (0, 0), {0: (5, 4, -1)})
+            await asyncio.sleep(0.06)
+            error = CODES["OFFSET_OUT_OF_RANGE"] if how == "error" else 0
+            future.set_result(reply(fetched(0, b"" if error else log(5, 1), error=error)))
+            asked, _ = await source.asked.get()
+            assert asked.node == 1 and asked.positions == {0: (5, 4, -1) if error else (6, 4, 0)}
+            assert not feed.ended
 
     asyncio.run(run())
 
