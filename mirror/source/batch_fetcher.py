@@ -164,6 +164,11 @@ class _Broker:
                 for feed in wanted.values():
                     self._lose(feed)
                 await asyncio.sleep(backoff.next())
+            except Exception:  # a defect of ours: the record path does not have it, and nobody waits for ever
+                log.exception("fetch from broker %d failed", self._node)
+                self._begin_again()
+                for feed in wanted.values():
+                    feed.end(LeaveTheRoad("defect", feed.position))
 
     def _leave_followers(self) -> None:
         now = asyncio.get_running_loop().time()

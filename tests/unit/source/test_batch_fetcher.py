@@ -440,6 +440,21 @@ def test_what_only_a_person_can_end_is_told() -> None:
     asyncio.run(run())
 
 
+def test_a_defect_of_ours_is_no_silence(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feed = fetcher.open(TOPIC, 0, 5)
+            _, future = await source.asked.get()
+            future.set_exception(ZeroDivisionError())
+            with pytest.raises(LeaveTheRoad, match="defect at offset 5"):
+                await feed.next(EVERYTHING, EVERYTHING)
+            assert "ZeroDivisionError" in caplog.text
+            fetcher.open(TOPIC, 1, 0)
+            await source.asked.get()
+
+    asyncio.run(run())
+
+
 def test_a_source_that_does_not_know_topics_by_id() -> None:
     async def run() -> None:
         async with fetching() as (fetcher, source):
