@@ -10,6 +10,7 @@ from typing import Protocol
 
 from mirror.settings import Flow
 from mirror.template import Template
+from mirror.text import listed
 
 HEARTBEATS = "heartbeats"  # MirrorClientConfig.HEARTBEATS_TOPIC
 
@@ -276,5 +277,4 @@ def matches_nothing(rules: Rules, topics: Collection[str]) -> Iterator[tuple[str
 
 def some_of(names: Sequence[str]) -> str:
     """The first names of a list, and how many more there are, as a text."""
-    more = len(names) - SOME
-    return ", ".join(names[:SOME]) + (f", and {more:,} more" if more > 0 else "")
+    return listed(names, SOME, ", ")

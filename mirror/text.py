@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 ABSENT = "-"  # stands where a value is not known
@@ -28,6 +29,13 @@ def printable(text: str) -> str:
 def plural(amount: int, noun: str, nouns: str | None = None) -> str:
     """A count with its noun: 1 partition, 2,000 partitions. `nouns` is the plural if an "s" does not make it."""
     return f"{amount:,} {noun if amount == 1 else nouns or noun + 's'}"
+
+
+def listed(texts: Sequence[str], most: int, separator: str = "; ", noun: str = "") -> str:
+    """The first texts of a list, at most `most`, and how many more there are: a; b; and 3 more keys."""
+    more = len(texts) - most
+    rest = plural(more, f"more {noun}") if noun else f"{more:,} more"
+    return separator.join([*texts[:most], *([f"and {rest}"] if more > 0 else [])])
 
 
 def duration(seconds: float | None) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from mirror import logs
 from mirror.errors import ConfigError
 from mirror.settings import Reloaded, Settings
 from mirror.status.configuration import ConfigurationStatus
-from mirror.text import BUG, plural
+from mirror.text import BUG, listed
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ class Reloader(threading.Thread):
         try:
             found = self._configuration.reload()
         except ConfigError as error:
-            reason = _listed(error.problems, "problem")
+            reason = listed(error.problems, LISTED_MAX, noun="problem")
             said = "configuration not reloaded, the old settings stay in force"
             log.error(said, extra={"reason": reason, **logs.EACH_TIME})
             self._status.failed(reason)
@@ -94,12 +94,9 @@ class Reloader(threading.Thread):
         logs.set_level(found.settings.log.level)
         self._apply(found.settings)
         self._status.reloaded(found.waiting)
-        log.info("configuration reloaded", extra={"changed": _listed(found.applied, "key") or "nothing"})
+        log.info(
+            "configuration reloaded", extra={"changed": listed(found.applied, LISTED_MAX, noun="key") or "nothing"}
+        )
         if found.waiting:
             said = "these keys changed, and take effect at the next start"
-            log.warning(said, extra={"keys": _listed(found.waiting, "key"), **logs.EACH_TIME})
-
-
-def _listed(texts: Sequence[str], noun: str) -> str:
-    more = len(texts) - LISTED_MAX
-    return "; ".join([*texts[:LISTED_MAX], *([f"and {plural(more, f'more {noun}')}"] if more > 0 else [])])
+            log.warning(said, extra={"keys": listed(found.waiting, LISTED_MAX, noun="key"), **logs.EACH_TIME})

@@ -9,7 +9,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
 from mirror.errors import ClusterAway, PartitionError
 from mirror.kafka.clients import internal_consumer, is_away, is_lasting
-from mirror.kafka.renewed import end_later
+from mirror.kafka.renewed import close_apart
 from mirror.settings import Flow
 
 TIMEOUT = 20.0  # seconds without an answer
@@ -44,7 +44,7 @@ def with_records(flow: Flow, asked: Iterable[RemotePartition]) -> set[RemotePart
                 if message.error() is None:
                     found.add(where)
     finally:
-        consumer.close()
+        close_apart(consumer)
     if open_:
         some = "-".join(map(str, min(open_)))
         raise ClusterAway(flow.target.alias, f"whether {some} has records can't be told: no answer in time")
@@ -78,5 +78,5 @@ def count_between(flow: Flow, where: RemotePartition, first: int, end: int, most
                 if found >= most:
                     return found
     finally:
-        end_later(consumer)  # in another thread: a client that has lost its cluster may take a minute to end
+        close_apart(consumer)  # a client that has lost its cluster may take a minute to end
     return None

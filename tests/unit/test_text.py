@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirror.text import ABSENT, byte_rate, count, duration, moment, number, plural, rate, size, time_of_day
+from mirror.text import ABSENT, byte_rate, count, duration, listed, moment, number, plural, rate, size, time_of_day
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,9 @@ def test_a_noun_follows_its_number() -> None:
 def test_times_are_in_utc() -> None:
     assert time_of_day(1_700_042_401) == "10:00:01"
     assert moment(1_700_042_401) == "2023-11-15 10:00:01Z"
+
+
+def test_a_long_list_is_cut() -> None:
+    assert listed(["a", "b"], 2) == "a; b" and listed([], 2) == ""
+    assert listed(["a", "b", "c"], 2, ", ") == "a, b, and 1 more"
+    assert listed(["a"] * 1_002, 1, noun="key") == "a; and 1,001 more keys"

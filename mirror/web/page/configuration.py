@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
 from mirror.status.configuration import ConfigurationView
+from mirror.text import listed
 from mirror.web.page.markup import tag
 
 LISTED_MAX = 50  # keys on the page
@@ -17,8 +18,5 @@ def configuration(view: ConfigurationView) -> Iterator[Element]:
         said = "The configuration was changed and can't be used. The old settings stay in force"
         yield tag("p", f"{said}: {view.problem}", class_="problem")
     if view.waiting:
-        more = len(view.waiting) - LISTED_MAX
-        keys = [*view.waiting[:LISTED_MAX], *([f"and {more:,} more"] if more > 0 else [])]
-        yield tag(
-            "p", f"These keys were changed and take effect at the next start: {'; '.join(keys)}", class_="problem"
-        )
+        keys = listed(view.waiting, LISTED_MAX)
+        yield tag("p", f"These keys were changed and take effect at the next start: {keys}", class_="problem")
