@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Protocol
 
+from mirror import own_policy
+from mirror.errors import FlowError
+from mirror.own_policy import Judgement
 from mirror.settings import Flow
 from mirror.template import Template
 from mirror.text import listed
@@ -21,14 +23,14 @@ LITERAL = re.compile(r"[a-zA-Z0-9._-]+")
 INTERNAL = re.compile(r"__.*|\..*|.*[-.]internal")
 IS_INTERNAL = 'begins with "__" or ".", or ends in "-internal" or ".internal"'
 
+MIRRORMAKERS = ("default", "identity")  # the policies that are MirrorMaker's own
+
 NAME_MAX = 249  # characters of a topic's name
 
 SOME = 10  # names of a long list that are shown
 
 NEAR = 0.8  # how much of two names is the same if one may be a typo of the other, as difflib counts
 CANDIDATES_MAX = 10_000  # topics that a wrong name is compared with, since that takes long
-
-LeftOut = Mapping[str, Sequence[str]]  # by reason: the source topics that are not copied
 
 
 def matcher(patterns: Collection[str]) -> Callable[[str], bool]:
@@ -84,7 +86,7 @@ class Rules(Protocol):
 
     @property
     def replication_policy(self) -> str:
-        """`default` or `identity`."""
+        """`default`, `identity`, or the path of a class of the user's own."""
 
     @property
     def separator(self) -> str:
@@ -100,14 +102,18 @@ class Rules(Protocol):
 
 
 class ReplicationPolicy:
-    """Names remote topics: by a template, which MirrorMaker's default and identity policies are, too."""
+    """Names remote topics: by a template, which MirrorMaker's policies are, too, or as the user's own policy says.
+
+    With a policy of the user's own, each method raises FlowError if that does not answer in time.
+    """
 
     def __init__(self, rules: Rules, source: str, target: str) -> None:
         """`source` and `target` are aliases."""
         self._source = source
         self._target = target
-        given = rules.remote_topic
-        self.template = Template.parse(given) if given else Template.of(rules.replication_policy, rules.separator)
+        given, named = rules.remote_topic, rules.replication_policy
+        self.asks = None if given or named in MIRRORMAKERS else own_policy.load(named)
+        self.template = Template.parse(given) if given else Template.of(named, rules.separator)
         self._own_names = {t: s.remote_topic for t, s in rules.topic_settings.items() if s.remote_topic is not None}
         self._separator = self.template.separator or rules.separator
         self._of_heartbeats = Template.of("default", self._separator)
@@ -126,19 +132,28 @@ class ReplicationPolicy:
         """The remote topic: `orders` becomes `primary.orders`, or stays `orders` with the identity policy.
 
         Heartbeats get MirrorMaker's default name with any policy and template: the way they took is what they tell.
+        Raises FlowError if the user's own policy gives no name, or does not answer.
         """
         if self.has_own_name(topic):
             return self._own_names[topic]
+        if judgement := self._judgement(topic):
+            if not judgement.remote:
+                raise FlowError(f"{topic} has no remote topic: {judgement.problem or 'it is not mirrored'}")
+            return judgement.remote
         return self._template_of(topic).name(self._source, topic)
 
     def has_own_name(self, topic: str) -> bool:
         """True if the configuration names the remote topic of this very topic."""
         return topic in self._own_names and not self.is_heartbeats(topic)
 
+    def is_asked(self, topic: str) -> bool:
+        """True if a policy of the user's own names the remote topic of this topic."""
+        return self.asks is not None and not self.is_heartbeats(topic) and not self.has_own_name(topic)
+
     @property
     def may_share(self) -> bool:
         """True if several topics may get the same remote topic."""
-        return bool(self._own_names)
+        return bool(self._own_names) or self.asks is not None
 
     def is_heartbeats(self, topic: str) -> bool:
         """True if heartbeats are on and this topic has them, the source's own or those that come from further away."""
@@ -149,7 +164,15 @@ class ReplicationPolicy:
 
         Without aliases in the names (identity, a template without `{source}`), only those of heartbeats show it.
         """
+        if judgement := self._judgement(topic):
+            return judgement.cycle
         return self._template_of(topic).shows(self._target, topic)
+
+    def _judgement(self, topic: str) -> Judgement | None:
+        """What the user's own policy says of the topic; None if it is not asked."""
+        if self.asks is None or self.is_heartbeats(topic):
+            return None
+        return self.asks.judge(self._source, self._target, topic)
 
     def _template_of(self, topic: str) -> Template:
         return self._of_heartbeats if self.is_heartbeats(topic) else self.template
@@ -164,11 +187,14 @@ class ReplicationPolicy:
 
     def name_problem(self, topic: str) -> str | None:
         """The reason why the topic's remote topic can't have its name; None if it can."""
+        judgement = self._judgement(topic)
+        if judgement and judgement.problem and not self.has_own_name(topic):
+            return judgement.problem
         remote = self.remote_topic(topic)
         if len(remote) > NAME_MAX:
             return f"the name of its remote topic would have more than {NAME_MAX} characters"
         # MirrorMaker's policies give any name.
-        is_own = self.has_own_name(topic) or not self._template_of(topic).is_mirrormakers
+        is_own = self.has_own_name(topic) or bool(judgement) or not self._template_of(topic).is_mirrormakers
         if is_own and INTERNAL.fullmatch(remote):
             return f"the name of its remote topic would be that of an internal one: it {IS_INTERNAL}"
         if remote in self._reserved or (is_own and remote == HEARTBEATS):
@@ -182,67 +208,17 @@ class ReplicationPolicy:
     def _reason(self, topic: str) -> str | None:
         if INTERNAL.fullmatch(topic):
             return f"internal: the name {IS_INTERNAL}"
+        judgement = self._judgement(topic)
+        if judgement and judgement.internal:
+            return "internal: its replication policy says so"
+        if judgement and judgement.cycle:
+            return f'a cycle: its replication policy says that it comes from "{self._target}"'
         if self.is_cycle(topic):
             return f'a cycle: the name contains the target\'s alias "{self._target}", so the topic comes from there'
         if self.is_heartbeats(topic):
             return None
         excluding = next((pattern for pattern, matches in self._exclude if matches(topic)), None)
         return None if excluding is None else f'"{excluding}" in exclude matches it'
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSelection:
-    """What a flow makes of the source's topics."""
-
-    remotes: Mapping[str, str]  # of the topics that are mirrored: the remote topic of each
-    left_out: LeftOut  # what `topics` matches but a rule leaves out
-    unnamed: LeftOut  # what can't be mirrored, because the remote topic can't have its name
-
-
-def select_topics(
-    policy: ReplicationPolicy, topics: Iterable[str], holders: Callable[[], Mapping[str, str]]
-) -> TopicSelection:
-    """Select the topics to mirror. Of several topics that would share a remote topic, only its holder is mirrored.
-
-    `holders` gives by remote topic the source topic whose copy it has. It is called only if topics may share one.
-    """
-    topics = sorted(topics)
-    problems = {topic: policy.name_problem(topic) for topic in topics if policy.is_chosen(topic)}
-    remotes = {topic: policy.remote_topic(topic) for topic, problem in problems.items() if problem is None}
-    may_share = policy.may_share or len(set(remotes.values())) < len(remotes)
-    unnamed: dict[str, list[str]] = {}
-    for topic, problem in [*problems.items(), *_sharing(remotes, holders() if may_share else {}).items()]:
-        if problem is not None:
-            unnamed.setdefault(problem, []).append(topic)
-    lacking = {topic for some in unnamed.values() for topic in some}
-    named = {topic: remote for topic, remote in remotes.items() if topic not in lacking}
-    return TopicSelection(named, left_out_topics(policy, topics), unnamed)
-
-
-def _sharing(remotes: Mapping[str, str], held: Mapping[str, str]) -> dict[str, str]:
-    """The topics that can't be mirrored because another one has their remote topic, or wants it; and why."""
-    wanting: dict[str, list[str]] = {}
-    for topic, remote in remotes.items():
-        wanting.setdefault(remote, []).append(topic)
-    found: dict[str, str] = {}
-    for remote, some in wanting.items():
-        holder = held.get(remote)
-        if holder is not None:
-            why = f"its remote topic would be {remote}, which holds the copy of {holder}"
-            found |= {topic: why for topic in some if topic != holder}
-        elif len(some) > 1:
-            found |= dict.fromkeys(some, f"they would share the remote topic {remote}; give each of them another one")
-    return found
-
-
-def left_out_topics(policy: ReplicationPolicy, topics: Iterable[str]) -> dict[str, list[str]]:
-    """The source topics that `topics` matches but that are not copied: by reason, their sorted names."""
-    found: dict[str, list[str]] = {}
-    for topic in sorted(topics):
-        reason = policy.left_out(topic)
-        if reason is not None:
-            found.setdefault(reason, []).append(topic)
-    return found
 
 
 def unmatched(patterns: Iterable[str], topics: Collection[str]) -> list[tuple[str, str | None]]:

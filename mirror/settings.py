@@ -75,7 +75,7 @@ class Flow:
     group: str  # the position's consumer group on the target
     topics: tuple[str, ...]
     exclude: tuple[str, ...]
-    replication_policy: Literal["default", "identity"]
+    replication_policy: str  # default, identity, or the path of a class of the user's own
     separator: str
     remote_topic: str | None  # the template of remote topics' names; None: as the policy says
     start: Start

@@ -21,7 +21,7 @@ from mirror.control.reported_positions import reported_positions
 from mirror.kafka import clients
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Position, Topic
-from mirror.naming import LeftOut, ReplicationPolicy, matches_nothing, some_of
+from mirror.naming import ReplicationPolicy, matches_nothing, some_of
 from mirror.service.topic_monitor import ANY_TIME, Changes, TopicMonitor
 from mirror.settings import Flow, Suspicion
 from mirror.target.position_reader import PositionReader
@@ -30,6 +30,7 @@ from mirror.target.timestamps import KEEP, REASON
 from mirror.task.position_ledger import Start
 from mirror.task.start_offsets import find_starts
 from mirror.text import number, plural
+from mirror.topic_selection import LeftOut
 from mirror.topics.acl_sync import AclStatus
 from mirror.topics.config_sync import TopicConfig
 

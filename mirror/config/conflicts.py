@@ -100,6 +100,7 @@ def _two_names(flows: Mapping[int, FlowModel]) -> Iterator[Problem]:
         if flow.replication_policy != "default":
             text = f"remote topics can't be named by this and by replication_policy: {flow.replication_policy}, too"
             yield Problem(here, f"{text}; leave one of the two out")
+            continue
         policy = ReplicationPolicy(flow, flow.source, flow.target)
         if problem := policy.name_problem("topic"):
             yield Problem(here, f"no topic can be named like this: {problem}")

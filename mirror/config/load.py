@@ -19,7 +19,7 @@ from mirror.config.files import DEFAULTS, Files, Placed
 from mirror.config.librdkafka import client_problems, servers
 from mirror.config.located_yaml import Location, Problem
 from mirror.config.suspicions import suspicions
-from mirror.errors import ConfigError
+from mirror.errors import ConfigError, FlowError
 from mirror.spark import security
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -41,7 +41,10 @@ def load(paths: Path | Sequence[Path], environ: Mapping[str, str] = os.environ) 
 def checked(paths: Path | Sequence[Path], environ: Mapping[str, str]) -> tuple[Files, model.RootModel]:
     """The merged files, and what they say. Raises ConfigError as `load` does."""
     files = config_files.read([paths] if isinstance(paths, Path) else paths, environ)
-    found, root = _check(files)
+    try:
+        found, root = _check(files)
+    except FlowError as error:  # a replication policy of the user's own does not answer
+        raise ConfigError([str(error)]) from None
     if root is None or found:
         order = {document.path: number for number, document in enumerate(files.documents)}
         found.sort(key=lambda each: (order[each.place.path], each.place.line or 0))

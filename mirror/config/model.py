@@ -23,7 +23,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from mirror.naming import NAME_MAX
+from mirror import own_policy
+from mirror.naming import MIRRORMAKERS, NAME_MAX
 from mirror.template import Template
 
 _SECONDS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600}
@@ -115,6 +116,18 @@ def _header(value: str) -> str:
     """A part of an HTTP header. What a library would refuse is refused here, where it is not shown."""
     if value != value.strip() or not value.isprintable() or not value.isascii():
         raise _explained("must be printable ASCII text without blanks around it")
+    return value
+
+
+def _policy(value: str) -> str:
+    if value in MIRRORMAKERS:
+        return value
+    if not own_policy.PATH.fullmatch(value):
+        raise ValueError(value)
+    try:
+        own_policy.load(value)
+    except ValueError as error:
+        raise _explained("{value} can't be used: {reason}", value=f"{value:.100}", reason=f"{error!s:.300}") from None
     return value
 
 
@@ -344,9 +357,14 @@ class FlowDefaultsModel(_Model):
         _allowed("a list, e.g. [orders], of topic names and regular expressions, or []"),
     ] = [r".*[\-\.]internal", r".*\.replica", "__.*"]
     """Which of these topics are left out. A name that matches both lists is not copied."""
-    replication_policy: Annotated[Literal["default", "identity"], _allowed("default or identity")] = "default"
+    replication_policy: Annotated[
+        str,
+        AfterValidator(_policy),
+        _allowed("default, identity, or the path of a Python class of your own such as my_package.MyPolicy"),
+    ] = "default"
     """How remote topics are named: `default` puts the source's alias before the name (`primary.orders`), `identity`
-    keeps the name (`orders`)."""
+    keeps the name (`orders`). A class of your own answers MirrorMaker's four questions. Only the service and the
+    commands ask it; Spark's executors need no such class."""
     separator: Separator = "."
     """What stands between the source's alias and the topic's name under `replication_policy: default`."""
     remote_topic: Annotated[

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from mirror.naming import TopicSelection
+from mirror.topic_selection import TopicSelection
 
 
 @dataclass(frozen=True, slots=True)

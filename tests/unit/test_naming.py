@@ -11,16 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror.config.model import FlowModel
-from mirror.naming import (
-    ReplicationPolicy,
-    left_out_topics,
-    matcher,
-    matches_nothing,
-    select_topics,
-    some_of,
-    unmatched,
-)
+from mirror.naming import ReplicationPolicy, matcher, matches_nothing, some_of, unmatched
 from mirror.settings import Cluster, Flow, Groups, Heartbeats, MirrorMakerOffsets, TopicSettings
+from mirror.topic_selection import MOVED, left_out_topics, select_topics
 
 DEFAULTS = FlowModel.model_validate(
     {"source": "primary", "target": "backup"}, context={"aliases": ["primary", "backup"]}
@@ -363,3 +356,62 @@ def test_a_name_that_a_topic_has_as_its_own_is_no_other_topics_name() -> None:
     retired = select_topics(chosen, ["orders", "us"], lambda: {"eu": "eu"})
     assert retired.remotes == {"us": "us"}
     assert retired.unnamed == {"its remote topic would be eu, which holds the copy of eu": ["orders"]}
+
+
+class Dashes:
+    """A policy of a user's own."""
+
+    def format_remote_topic(self, source: str, topic: str) -> str:
+        return "same" if topic.startswith("same") else f"{source}--{topic}"
+
+    def topic_source(self, topic: str) -> str | None:
+        return topic.split("--", maxsplit=1)[0] if "--" in topic else None
+
+    def upstream_topic(self, topic: str) -> str | None:
+        return topic.split("--", 1)[1] if "--" in topic else None
+
+    def is_internal_topic(self, topic: str) -> bool:
+        if topic.startswith("wrong"):
+            raise KeyError(topic)
+        return topic.startswith("_")
+
+
+OWN: dict[str, Any] = {"replication_policy": f"{__name__}.{Dashes.__name__}"}
+
+
+def test_a_policy_of_the_users_own_names_and_leaves_out_topics() -> None:
+    chosen = policy(**OWN, exclude=("secret",), heartbeats=Heartbeats(True, 1.0))
+    found = ["orders", "_state", "backup--orders", "secret", "wrong", "heartbeats", "x.internal"]
+    selected = select_topics(chosen, found, dict)
+    assert selected.remotes == {"orders": "primary--orders", "heartbeats": "primary.heartbeats"}
+    assert selected.left_out == {
+        "internal: its replication policy says so": ["_state"],
+        'a cycle: its replication policy says that it comes from "backup"': ["backup--orders"],
+        '"secret" in exclude matches it': ["secret"],
+        'internal: the name begins with "__" or ".", or ends in "-internal" or ".internal"': ["x.internal"],
+    }
+    (problem,) = selected.unnamed
+    assert "Dashes fails in is_internal_topic: KeyError" in problem and selected.unnamed[problem] == ["wrong"]
+
+
+def test_topics_for_which_a_policy_of_the_users_own_gives_one_name_are_refused() -> None:
+    neither = select_topics(policy(**OWN), ["orders", "same1", "same2"], dict)
+    assert neither.remotes == {"orders": "primary--orders"}
+    assert list(neither.unnamed.values()) == [["same1", "same2"]]
+    one = select_topics(policy(**OWN), ["same1", "same2"], lambda: {"same": "same1"})
+    assert one.remotes == {"same1": "same"}
+    assert one.unnamed == {"its remote topic would be same, which holds the copy of same1": ["same2"]}
+
+
+def test_a_topic_that_is_copied_does_not_move_when_a_policy_of_the_users_own_changes() -> None:
+    held = {"old--orders": "orders", "primary--payments": "payments", "old--heartbeats": "heartbeats"}
+    changes: dict[str, Any] = {**OWN, "heartbeats": Heartbeats(True, 1.0)}
+    found = ["orders", "payments", "refunds", "heartbeats"]
+    selected = select_topics(policy(**changes), found, lambda: held)
+    assert selected.remotes.keys() == {"payments", "refunds", "heartbeats"}
+    assert selected.unnamed == {MOVED: ["orders"]}
+    for name in ("old--orders", "primary--orders"):  # the two ways out
+        named = policy(**changes, topic_settings={"orders": own_name(name)})
+        assert select_topics(named, found, lambda: held).remotes["orders"] == name
+    template = policy(remote_topic="{source}_{topic}", topic_settings={"x": own_name("y")})
+    assert select_topics(template, ["orders"], lambda: held).remotes == {"orders": "primary_orders"}

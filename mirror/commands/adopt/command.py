@@ -18,7 +18,6 @@ from mirror.commands.adopt.selection import Candidate, Known, Result, select
 from mirror.commands.adopt.tail import Undecided
 from mirror.commands.status import read_status
 from mirror.commands.text_table import Cell, table
-from mirror.control.newest_plan import selected
 from mirror.control.reported_positions import reported_positions
 from mirror.errors import ConfigError, MirrorError
 from mirror.kafka.cluster import ClusterAdmin
@@ -29,6 +28,7 @@ from mirror.target import connect_offsets
 from mirror.target.connect_offsets import Sync, Written
 from mirror.target.position_reader import PositionReader
 from mirror.text import plural
+from mirror.topics.selected import selected
 
 
 @dataclass(frozen=True, slots=True)

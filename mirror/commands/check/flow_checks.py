@@ -11,12 +11,12 @@ from mirror.commands.check.findings import Check, Finding, Outcome
 from mirror.commands.check.inspection import Description, Inspector
 from mirror.commands.check.target import TargetChecks
 from mirror.commands.plan import dry_run
-from mirror.control.newest_plan import selected
 from mirror.control.other_flows import OtherFlows
 from mirror.errors import ClusterAway, FlowError, PartitionError
 from mirror.naming import matches_nothing, some_of
 from mirror.settings import Flow
 from mirror.text import duration, plural
+from mirror.topics.selected import selected
 
 RETENTION = 7 * 24 * 60  # minutes: Kafka's own default
 AHEAD = 5_000  # ms that a record's timestamp may be in the future

@@ -116,8 +116,13 @@ def _notes(flow: Flow, partition: Partition, ours: Position, known: Known) -> It
 
 def needed(flow: Flow) -> list[str]:
     """The properties that MirrorMaker needs to write to the same topics and to copy the same records as mirror."""
-    template = ReplicationPolicy.of(flow).template
-    if template.separator is not None:
+    policy = ReplicationPolicy.of(flow)
+    template = policy.template
+    if policy.asks is not None:
+        names = [
+            f"{flow.name}.replication.policy.class = (a class of yours that does what {flow.replication_policy} does)"
+        ]
+    elif template.separator is not None:
         names = [f"replication.policy.separator = {template.separator}"] if template.separator != "." else []
     else:
         yours = f"(a class of yours that names remote topics {flow.remote_topic})"

@@ -11,7 +11,6 @@ from confluent_kafka.admin import OffsetSpec
 
 from mirror.commands.verify import surviving_syncs
 from mirror.commands.verify.digests import Stretch
-from mirror.control.newest_plan import selected
 from mirror.errors import ConfigError, MirrorError, PositionUnstable
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
@@ -19,6 +18,7 @@ from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
 from mirror.target.position_reader import PositionReader
 from mirror.text import plural
+from mirror.topics.selected import selected
 
 STABLE_WITHIN = 60.0  # seconds in which open transactions on the target have to end
 POSITION_WITHIN = 5.0  # seconds to catch a busy partition between two transactions

@@ -453,7 +453,26 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "start is a date": (GOOD + "    start: 2024-01-31\n", "7: flows[0].start: ", ("has no time zone",)),
     "start is no time": (GOOD + "    start: 2024-13-31T00:00:00Z\n", "7: flows[0].start: ", ("earliest, latest",)),
     "start before 1970": (GOOD + "    start: 1969-01-01T00:00:00Z\n", "7: flows[0].start: ", ("from 1970 on",)),
-    "policy": (GOOD + "    replication_policy: x\n", "7: flows[0].replication_policy: ", ("default or identity",)),
+    "policy": (
+        GOOD + "    replication_policy: x\n",
+        "7: flows[0].replication_policy: ",
+        ("default, identity, or the path of a Python class",),
+    ),
+    "policy that does not exist": (
+        GOOD + "    replication_policy: no_such_module.Policy\n",
+        "7: flows[0].replication_policy: no_such_module.Policy can't be used: there is no module no_such_module",
+        ("PYTHONPATH",),
+    ),
+    "policy that is no policy": (
+        GOOD + "    replication_policy: collections.Counter\n",
+        "7: flows[0].replication_policy: collections.Counter can't be used: it has no method format_remote_topic",
+        ("topic_source", "upstream_topic", "is_internal_topic"),
+    ),
+    "policy and template": (
+        GOOD + "    replication_policy: tests.unit.test_own_policy.Dashes\n    remote_topic: 'x.{topic}'\n",
+        "8: flows[0].remote_topic: ",
+        ("can't be named by this and by replication_policy: tests.unit.test_own_policy.Dashes", "leave one"),
+    ),
     "compression": (
         GOOD + "    compression: lzma\n",
         "7: flows[0].compression: ",

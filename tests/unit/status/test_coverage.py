@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mirror.naming import TopicSelection
 from mirror.status.coverage import Coverage, covered
+from mirror.topic_selection import TopicSelection
 
 FOUND = {"a": 3, "b": 2, "internal": 5}
 SELECTED = TopicSelection({"a": "p.a", "b": "p.b"}, {}, {})
