@@ -10,7 +10,7 @@ from pathlib import Path
 from mirror.config.live import blend
 from mirror.config.load import checked, settings_of, spark_references, warnings_of
 from mirror.config.references import SIZE_MAX
-from mirror.errors import ConfigError, FlowError
+from mirror.errors import ConfigError
 from mirror.settings import Reloaded, Settings
 
 _Stat = tuple[int, int, int, int]  # device, inode, time of the last change, size
@@ -46,10 +46,7 @@ class Configuration:
             if _is_special(path):  # to open a pipe could take for ever
                 raise ConfigError([f"{path}: not a regular file, so it can't be read again: start the service again"])
         files, written = checked(self._paths, self._environ)
-        try:
-            blended = blend(self._root, written)
-        except FlowError as error:  # a replication policy of the user's own does not answer
-            raise ConfigError([str(error)]) from None
+        blended = blend(self._root, written)
         self._root = blended.root
         self.settings = settings_of(blended.root, self._references, warnings_of(written, files))
         return Reloaded(self.settings, blended.applied, blended.waiting)

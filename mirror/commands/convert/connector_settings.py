@@ -77,7 +77,7 @@ COPYING = (
         "DefaultReplicationPolicy",
         "renamed",
         "flows[].replication_policy",
-        "default and identity; what another class does, remote_topic may do",
+        "default and identity; what another class does, the template remote_topic or a Python class of your own can do",
     ),
     S(
         "replication.policy.separator",

@@ -125,7 +125,10 @@ def _number(key: str, unit: str = "", why: str = "") -> Handler:
 def _policy(setting: Setting, scope: FlowScope, value: str) -> Verdict:
     known = POLICIES.get(value.rpartition(".")[2])
     if known is None:
-        return not_possible("mirror has default and identity, and runs no Java class; write remote_topic yourself")
+        return not_possible(
+            "mirror has default and identity, and runs no Java class; write the template remote_topic yourself, or the "
+            "same class in Python, with its path as replication_policy"
+        )
     return put(scope, "replication_policy", known, setting.fate)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from mirror import own_policy
 from mirror.cli import cli
 from mirror.commands.check.flow_checks import FlowChecks
 from mirror.commands.check.inspection import Description, Inspector
@@ -19,6 +21,7 @@ from mirror.commands.plan import _matches_nothing
 from mirror.config.load import load
 from mirror.errors import ConfigError
 from mirror.kafka.cluster import ClusterAdmin
+from mirror.own_policy import OwnPolicy, Questions
 from mirror.service.service import log_warnings
 
 BASE = """\
@@ -160,6 +163,41 @@ def test_what_is_not_valid_is_told_as_validate_tells_it(files: list[str]) -> Non
         assert isinstance(ended.exception, ConfigError) and ended.exception.exit_code == 2
         said.append(str(ended.exception))
     assert set(said) == {'over.yaml:1: log.level: must be debug, info, warning or error, not "loud"'}
+
+
+class Hanging:
+    """A replication policy that never answers."""
+
+    def __init__(self) -> None:
+        self.goes_on = threading.Event()
+
+    def is_internal_topic(self, topic: str) -> bool:
+        self.goes_on.wait()
+        return False
+
+    topic_source = upstream_topic = format_remote_topic = is_internal_topic
+
+
+def test_a_policy_of_the_users_own_that_can_not_be_used_ends_each_command(
+    files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("over.yaml").write_text("flow_defaults: {replication_policy: no_such_module.Policy}")
+    hanging = Hanging()
+    try:
+        for verb in ("validate", "plan", "check"):
+            ended = CliRunner().invoke(cli, [verb, *files])
+            assert isinstance(ended.exception, ConfigError) and ended.exception.exit_code == 2
+            assert ended.exception.problems == [
+                "over.yaml:1: flow_defaults.replication_policy: no_such_module.Policy can't be used: "
+                "there is no module no_such_module; it must be on PYTHONPATH"
+            ]
+        monkeypatch.setattr(own_policy, "load", lambda path: OwnPolicy(path, cast(Questions, hanging), timeout=0.05))
+        for verb in ("validate", "plan", "check"):
+            ended = CliRunner().invoke(cli, [verb, *files])
+            assert isinstance(ended.exception, ConfigError) and ended.exception.exit_code == 2
+            assert "no_such_module.Policy has not answered about orders within 0.05 s" in ended.exception.problems[0]
+    finally:
+        hanging.goes_on.set()
 
 
 def test_validate_names_all_files_and_warns(files: list[str]) -> None:

@@ -299,6 +299,11 @@ def test_a_flows_own_property_holds_for_the_cluster_and_that_is_said(tmp_path: P
     assert sorted(fates(found)[f"a->{each}.consumer.client.rack"] for each in "bc") == ["different", "not possible"]
 
 
+def test_for_a_policy_of_the_users_own_the_ways_are_named(tmp_path: Path) -> None:
+    said = why(converted(tmp_path, f"{SHORT}replication.policy.class=x.Mine\n"), "replication.policy.class")
+    assert "the template remote_topic" in said and "Python, with its path as replication_policy" in said
+
+
 def test_a_circle_is_told_beforehand(tmp_path: Path) -> None:
     text = f"{SHORT}b->a.enabled=true\nreplication.policy.class=x.IdentityReplicationPolicy\n"
     found = converted(tmp_path, text)
