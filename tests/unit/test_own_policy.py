@@ -245,3 +245,13 @@ def test_an_import_that_takes_too_long_is_refused_and_starts_no_second_thread(mo
 
 def test_a_class_is_loaded_once() -> None:
     assert load("tests.unit.test_own_policy.Dashes") is load("tests.unit.test_own_policy.Dashes")
+
+
+def test_the_example_of_the_documents_is_a_policy(module: Callable[[str], str]) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    found = re.search(r"^```python\n(class Dashes:.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert found
+    policy = load(f"{module(found[1])}.Dashes")
+    assert policy.judge("primary", "backup", "orders").remote == "primary--orders"
+    assert policy.judge("primary", "backup", "_state").internal
+    assert policy.judge("primary", "backup", "other--backup--orders").cycle
