@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from mirror.groups.checkpoints import Checkpoint
 from mirror.groups.group_sync import GroupOffset
 from mirror.groups.own_topic_writer import OwnTopicWriter
+from mirror.groups.remote_names import RemoteNames
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.topic_ids import KnownIds
-from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
 
 
@@ -18,7 +18,7 @@ class CheckpointWriter:
 
     def __init__(self, flow: Flow) -> None:
         self._topic = flow.checkpoint_topic
-        self._policy = ReplicationPolicy.of(flow)
+        self._names = RemoteNames(flow)
         self._target = ClusterAdmin(flow.target)
         self._writer = OwnTopicWriter(flow.target, self._topic)
         self._known = KnownIds()
@@ -29,7 +29,8 @@ class CheckpointWriter:
         self._writer.close()
 
     def write(self, found: Iterable[GroupOffset]) -> None:
-        """Write the checkpoints of all offsets that are translated. Raises ClusterAway."""
+        """Write the checkpoints of all offsets that are translated. Raises ClusterAway, ForeignPlan."""
+        self._names.refresh()
         topic_id = self._target.ids_now([self._topic])[0].get(self._topic)
         if topic_id is not None and self._known.is_another(self._topic, topic_id):
             self._written = {}  # the topic was deleted and created again
@@ -41,7 +42,7 @@ class CheckpointWriter:
         for each in found:
             if each.downstream is None:
                 continue
-            remote = self._policy.remote_topic(each.partition.topic)
+            remote = self._names.of(each.partition.topic)
             at = (each.upstream.offset, each.downstream, each.upstream.metadata)
             checkpoint = Checkpoint(each.group, remote, each.partition.partition, *at)
             if self._written.get(checkpoint.key()) != checkpoint.value():

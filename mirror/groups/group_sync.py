@@ -208,7 +208,7 @@ class GroupSync:
 
     def _remotes(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[str, int]]:
         """The remote partition of each source partition."""
-        return {each: (self._policy.remote_topic(each.topic), each.partition) for each in partitions}
+        return {each: (self._translator.remote(each.topic), each.partition) for each in partitions}
 
     def _commit(
         self,
@@ -244,7 +244,7 @@ class GroupSync:
 
         An offset of the old topic would pass over records of the new one, and never go back. Raises PartitionError.
         """
-        known = {self._policy.remote_topic(each.topic): self._translator.remote_id(each) for each in partitions}
+        known = {self._translator.remote(each.topic): self._translator.remote_id(each) for each in partitions}
         now, _ = self._target.ids_now(known)
         for name, remote_id in known.items():
             if remote_id and now.get(name) != remote_id:

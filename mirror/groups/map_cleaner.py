@@ -16,10 +16,10 @@ from mirror.control.leader_thread import LeaderPart
 from mirror.errors import MirrorError
 from mirror.groups.offset_map_reader import OffsetMapReader
 from mirror.groups.own_topic_writer import OwnTopicWriter
+from mirror.groups.remote_names import RemoteNames
 from mirror.kafka.cluster import NAMES, ClusterAdmin, chunks
 from mirror.kafka.renewed import Outage
 from mirror.model import Partition
-from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
 from mirror.target.offset_map import Copied, Entry, key
 
@@ -62,7 +62,7 @@ class MapCleaning:
 
     def __init__(self, flow: Flow) -> None:
         self._target = ClusterAdmin(flow.target)
-        self._policy = ReplicationPolicy.of(flow)
+        self._names = RemoteNames(flow)
         self._reader = OffsetMapReader(flow, EntryKeys)
         self._writer = OwnTopicWriter(flow.target, flow.offset_map_topic)
         self._gone: set[Copied] = set()  # remote topics that did not exist at the last look
@@ -75,21 +75,25 @@ class MapCleaning:
     def look(self) -> int:
         """Delete the entries before the remote logs' starts, and those of remote topics that were deleted.
 
-        A remote topic counts as deleted once two looks did not find it. Returns how many entries are deleted. Raises
-        ClusterAway.
+        A remote topic counts as deleted once two looks did not find it. The entries of a topic stay while nobody names
+        its remote topic. Returns how many entries are deleted. Raises ClusterAway, ForeignPlan.
         """
+        self._names.refresh()
         self._reader.read()
-        partitions = {Partition(copied.topic, copied.partition) for copied in self._reader.maps}
-        remotes = {each: Partition(self._policy.remote_topic(each.topic), each.partition) for each in partitions}
+        remotes = {
+            Partition(copied.topic, copied.partition): Partition(remote, copied.partition)
+            for copied in self._reader.maps
+            if (remote := self._names.known(copied.topic)) is not None
+        }
         starts = self._target.offsets(dict.fromkeys(remotes.values(), OffsetSpec.earliest()), stable=False)
         before, self._gone = self._gone, self._deleted({remote.topic for remote in remotes.values()})
         obsolete: dict[bytes, None] = {}
         for copied, entries in self._reader.maps.items():
-            remote = remotes[Partition(copied.topic, copied.partition)]
+            at = remotes.get(Partition(copied.topic, copied.partition))
             if copied in before & self._gone:
                 old = entries.all()
-            elif copied not in self._gone and remote in starts:
-                old = entries.before(starts[remote])
+            elif copied not in self._gone and at is not None and at in starts:
+                old = entries.before(starts[at])
             else:
                 continue
             obsolete.update((key(copied, downstream), None) for downstream in old)
@@ -104,8 +108,8 @@ class MapCleaning:
             found, refused = self._target.ids_now(some)
             ids |= found
             hidden |= {name for name, error in refused.items() if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART}
-        names = {copied: self._policy.remote_topic(copied.topic) for copied in self._reader.maps}
-        return {each for each, name in names.items() if name not in hidden and ids.get(name) != each.remote_id}
+        names = {copied: self._names.known(copied.topic) for copied in self._reader.maps}
+        return {each for each, name in names.items() if name and name not in hidden and ids.get(name) != each.remote_id}
 
 
 class MapCleaner(LeaderPart):

@@ -12,6 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 from mirror.errors import ClusterAway, PartitionError
 from mirror.groups.offset_map_reader import OffsetMapReader
 from mirror.groups.partition_map import PartitionMap
+from mirror.groups.remote_names import RemoteNames
 from mirror.groups.translation import (
     Count,
     End,
@@ -24,7 +25,6 @@ from mirror.groups.translation import (
 from mirror.kafka.clients import internal_consumer
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Position
-from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
 from mirror.target.offset_map import Copied
 from mirror.target.position_reader import PositionReader
@@ -74,7 +74,7 @@ class Translator:
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
-        self._policy = ReplicationPolicy.of(flow)
+        self._names = RemoteNames(flow)
         self._target = ClusterAdmin(flow.target)
         self._map = OffsetMapReader(flow, PartitionMap)
         self._positions = PositionReader(flow.target, flow.group, flow.control_topic)
@@ -89,9 +89,13 @@ class Translator:
         self._counter.close()
 
     def refresh(self, partitions: Sequence[Partition]) -> None:
-        """Read the positions of these partitions, and then their map. Raises ClusterAway or PartitionError."""
+        """Read the positions of these partitions, and then their map.
+
+        Raises ClusterAway, PartitionError, or FlowError if the plan can't be read or nothing names a remote topic.
+        """
         self._counted.clear()
-        remotes = {partition: Partition(self._remote(partition), partition.partition) for partition in partitions}
+        self._names.refresh()
+        remotes = {partition: Partition(self.remote(partition.topic), partition.partition) for partition in partitions}
         positions = self._positions.hints(remotes.values(), set())
         if self._flow.exactly_once:
             self._map.read(partitions)
@@ -136,6 +140,10 @@ class Translator:
         position = self._seen[partition].position
         return self.to_downstream(partition, position.offset if position is not None else 0)
 
+    def remote(self, topic: str) -> str:
+        """The remote topic of a topic of the source."""
+        return self._names.of(topic)
+
     def remote_id(self, partition: Partition) -> str:
         """The id of the remote topic that the last refresh has found; "" if it is not known."""
         position = self._seen[partition].position
@@ -178,7 +186,7 @@ class Translator:
         After the last entry others may follow, as copying goes on. If the position has not moved, they are not ours.
         """
         if (partition, count) not in self._counted:  # groups are often near each other
-            remote = Partition(self._remote(partition), partition.partition)
+            remote = Partition(self.remote(partition.topic), partition.partition)
             found = self._counter.offsets(remote, count.begin, count.end, count.expected + 1)
             if count.end is None and len(found) > count.expected:
                 now = self._positions.hints([remote]).get(remote)
@@ -189,11 +197,8 @@ class Translator:
             self._counted[partition, count] = found, start
         return self._counted[partition, count]
 
-    def _remote(self, partition: Partition) -> str:
-        return self._policy.remote_topic(partition.topic)
-
     def _translation(self, partition: Partition, offset: int, found: int | str) -> Translation:
-        remote = self._remote(partition)
+        remote = self.remote(partition.topic)
         if isinstance(found, int):
             return Translation(partition, remote, offset, found)
         return Translation(partition, remote, offset, None, found)
