@@ -8,6 +8,7 @@ from contextlib import closing
 from mirror.commands.text_table import table
 from mirror.errors import ConfigError
 from mirror.groups.group_offsets import offsets_of
+from mirror.groups.remote_names import RemoteNames
 from mirror.groups.translator import Translation, Translator
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
@@ -19,7 +20,7 @@ from mirror.text import ABSENT
 def translate(flow: Flow, offsets: Mapping[Partition, int], reverse: bool = False) -> list[Translation]:
     """Translate offsets of the source, or if `reverse` of the target, by source partition.
 
-    Raises ConfigError for a topic that the flow does not mirror, ClusterAway, PartitionError.
+    Raises ConfigError for a topic that the flow does not mirror, ClusterAway, PartitionError, FlowError.
     """
     mirrored = ReplicationPolicy.of(flow).is_mirrored
     strange = sorted({partition.topic for partition in offsets if not mirrored(partition.topic)})
@@ -34,12 +35,13 @@ def translate(flow: Flow, offsets: Mapping[Partition, int], reverse: bool = Fals
 def of_group(flow: Flow, group: str, reverse: bool = False) -> dict[Partition, int]:
     """The committed offsets of a group on the source, or if `reverse` on the target, of the mirrored topics.
 
-    By source partition. Raises ClusterAway, PartitionError.
+    By source partition. Raises ClusterAway, PartitionError, FlowError.
     """
-    policy = ReplicationPolicy.of(flow)
+    policy, remotes = ReplicationPolicy.of(flow), RemoteNames(flow)
+    remotes.refresh()
     counts = ClusterAdmin(flow.source).partitions()
     mirrored = [Partition(name, n) for name, count in counts.items() if policy.is_mirrored(name) for n in range(count)]
-    names = {p: (policy.remote_topic(p.topic) if reverse else p.topic, p.partition) for p in mirrored}
+    names = {p: (remotes.of(p.topic) if reverse else p.topic, p.partition) for p in mirrored}
     found, _ = offsets_of(flow.target if reverse else flow.source, group, names)
     return {partition: at.offset for partition, at in found.items()}
 

@@ -5,6 +5,8 @@ Either the source no longer has it, or the target refuses it.
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -14,7 +16,7 @@ import pytest
 
 from mirror.demo.brokers import LocalCluster
 from tests.harness import configuration, oracle, topics
-from tests.harness.command import answer
+from tests.harness.command import answer, mirror
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, PASSED_OVER, PLANNED, REFUSED, Event, Service
@@ -23,6 +25,32 @@ from tests.harness.together import together
 pytestmark = pytest.mark.slow
 
 LOST = "mirror_lost_offsets_total"
+UNNAMED = "topics are not mirrored because of their names"
+
+# A replication policy of a user's own. It notes the processes that import it.
+OWN_NAMES = """
+import os
+from pathlib import Path
+
+with Path(__file__).with_name("imported").open("a") as file:
+    print(os.getpid(), file=file)
+
+
+class Dashes:
+    def format_remote_topic(self, source, topic):
+        if topic.endswith("wrong"):
+            raise KeyError("s3cret")
+        return f"{source}--{topic}"
+
+    def topic_source(self, topic):
+        return topic.partition("--")[0] if "--" in topic else None
+
+    def upstream_topic(self, topic):
+        return topic.partition("--")[2] if "--" in topic else None
+
+    def is_internal_topic(self, topic):
+        return topic.endswith("hidden")
+"""
 
 
 class Flows:
@@ -31,6 +59,9 @@ class Flows:
     def __init__(self, source: str, target: str, directory: Path) -> None:
         self.all = [Pair(source, target, f"policy{name}", f"policy{name}-") for name in ("fail", "skip", "letter")]
         self.fail, self.skip, self.letter = self.all
+        self.skip = self.all[1] = replace(self.skip, template="{source}--{topic}")
+        self.names = directory / "own_names.py"
+        self.names.write_text(OWN_NAMES)
         self.letter = self.all[2] = replace(self.letter, template="{topic}.of.{source}")
         self.own = self.letter.topic("own")  # before the flow first runs, so that `start` counts
         produce(self.letter, self.own, 0, 10)
@@ -41,7 +72,14 @@ class Flows:
         left = {"sync_topic_configs": False}  # the tests change remote topics themselves
         settings = configuration.together(
             self.fail.settings({"on_data_loss": "fail", "on_poison_record": "fail", **left}),
-            self.skip.settings({"on_data_loss": "skip", "on_poison_record": "skip", **left}),
+            self.skip.settings(
+                {
+                    "on_data_loss": "skip",
+                    "on_poison_record": "skip",
+                    "replication_policy": f"{self.names.stem}.Dashes",
+                    **left,
+                }
+            ),
             self.letter.settings({"on_poison_record": "dead_letter", **named, **left}),
         )
         self.service = Service(settings, directory)
@@ -57,7 +95,13 @@ class Flows:
 def flows(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Flows]:
-    running = Flows(source_cluster.bootstrap, target_cluster.bootstrap, tmp_path_factory.mktemp("loss"))
+    directory = tmp_path_factory.mktemp("loss")
+    with pytest.MonkeyPatch.context() as environment:  # of the service and of all commands
+        environment.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(directory), os.environ.get("PYTHONPATH")))))
+        yield from served(Flows(source_cluster.bootstrap, target_cluster.bootstrap, directory))
+
+
+def served(running: Flows) -> Iterator[Flows]:
     with running.service as service:
         for pair in running.all:
             pair.topic("first")
@@ -122,8 +166,7 @@ def a_topic_has_settings_of_its_own(flows: Flows) -> None:
 
     late = pair.topic("late")
     produce(pair, late, 0, 10)
-    message = "topics are not mirrored because of their names"
-    event = flows.service.wait_for_event(message, topics=late)
+    event = flows.service.wait_for_event(UNNAMED, topics=late)
     assert event["reason"] == f"its remote topic would be {remote}, which holds the copy of {topic}"
     refused = partial(flows.service.metric, "mirror_refused_topics", source=pair.alias)
     flows.service.wait_for("counted", lambda: refused() == 1)
@@ -134,7 +177,7 @@ def a_topic_has_settings_of_its_own(flows: Flows) -> None:
     produce(pair, topic, 41, 1)
     flows.service.wait_for("the first one goes on", lambda: there() == [*wanted, b"41"])
     topics.delete(pair.source, late)
-    flows.service.wait_for("said no more", lambda: flows.service.find(message, count=0) and refused() == 0)
+    flows.service.wait_for("said no more", lambda: flows.service.find(UNNAMED, count=0) and refused() == 0)
 
 
 def deleted_records_stop_their_partition_alone(flows: Flows) -> None:
@@ -320,6 +363,29 @@ def a_refused_record_becomes_a_dead_letter(flows: Flows, kind: str) -> None:
     flows.service.wait_for("counted", lambda: flows.service.metric(LOST, topic=topic, reason="dead_letter") == 1)
 
 
+def a_policy_of_the_users_own_names_remote_topics(flows: Flows) -> None:
+    """The tests of this flow show that records and positions are under its names."""
+    pair, service = flows.skip, flows.service
+    topic, wrong, hidden = (begin(pair, "named"), pair.topic("wrong"), pair.topic("hidden"))
+    reason = service.wait_for_event(UNNAMED, topics=wrong)["reason"]
+    assert "own_names.Dashes fails in format_remote_topic: KeyError at own_names.py:" in reason
+    left_out = service.wait_for_event("topics match the configuration but are left out", topics=hidden)
+    assert left_out["reason"] == "internal: its replication policy says so"
+    assert not any("s3cret" in line for line in service.lines)
+    imported = {int(pid) for pid in flows.names.with_name("imported").read_text().split()}
+    assert imported & {process.pid for process in service.processes()} == {service.pid}, "no process of Spark's"
+
+    # As if the service were started again with another class: the topic is not copied to a second remote topic.
+    flows.names.write_text(OWN_NAMES.replace("--", "_to_"))
+    of_flow = ("-c", service.file, "--flow", pair.flow)
+    (found,) = json.loads(mirror("plan", *of_flow, "--json").stdout)["flows"]
+    (moved,) = [names for reason, names in found["unnamed"].items() if "another name than that of its copy" in reason]
+    assert topic in moved and topic not in {partition["topic"] for partition in found["partitions"]}
+    at = ("--topic", topic, "--partition", 0, "--offset", 50)
+    (there,) = answer("translate", *of_flow, *at)["offsets"]
+    assert (there["remote"], there["translated"]) == (pair.remote(topic), pair.copied(topic)[0][50].offset)
+
+
 PLACES = (10, 1_500, 2_990)  # in front, in the middle, at the end
 
 
@@ -328,6 +394,7 @@ def test_many_requests_and_a_dead_letter_that_is_refused_too(flows: Flows) -> No
     together(
         *(partial(a_refused_record_in_a_batch_of_many_requests, flows, place) for place in PLACES),
         partial(a_dead_letter_that_is_refused_too_goes_without_its_bytes, flows),
+        partial(a_policy_of_the_users_own_names_remote_topics, flows),
     )
 
 
