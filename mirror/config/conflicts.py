@@ -111,7 +111,7 @@ def _topic_settings(flows: Mapping[int, FlowModel]) -> Iterator[Problem]:
     for index, flow in flows.items():
         policy = ReplicationPolicy(flow, flow.source, flow.target)
         named: dict[str, str] = {}  # by remote topic: one of the topics that get it
-        for name in filter(policy.is_mirrored, filter(LITERAL.fullmatch, flow.topics)):
+        for name in filter(policy.is_mirrored, [*filter(LITERAL.fullmatch, flow.topics), *flow.topic_settings]):
             if not policy.has_own_name(name):
                 named[policy.remote_topic(name)] = name
         for name, own in flow.topic_settings.items():
@@ -120,7 +120,7 @@ def _topic_settings(flows: Mapping[int, FlowModel]) -> Iterator[Problem]:
                 reason = policy.left_out(name) or "nothing in topics matches it"
                 yield Problem(here, f'"{name:.60}" is never copied: {reason}')
             elif own.remote_topic is None:
-                named.setdefault(policy.remote_topic(name), name)
+                continue
             elif not policy.has_own_name(name):
                 yield Problem((*here, "remote_topic"), "heartbeats have MirrorMaker's name; take this out")
             elif problem := policy.name_problem(name):

@@ -25,6 +25,7 @@ from mirror.config.model import seconds, size, start
 from mirror.errors import ConfigError
 from mirror.kafka.clients import transactional_properties
 from tests.harness.waiting import PATIENCE
+from tests.unit.test_naming import OWN
 
 EXAMPLE = Path(__file__).parents[3] / "config.example.yaml"
 
@@ -467,6 +468,18 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
         GOOD + "    replication_policy: collections.Counter\n",
         "7: flows[0].replication_policy: collections.Counter can't be used: it has no method format_remote_topic",
         ("topic_source", "upstream_topic", "is_internal_topic"),
+    ),
+    "policy that fails for a topic of that name": (
+        GOOD + f"    replication_policy: {OWN['replication_policy']}\n    topics: [orders, wrong, same1]\n",
+        '8: flows[0].topics[1]: "wrong" is never copied: the replication policy tests.unit.test_naming.Dashes fails',
+        ("KeyError at test_naming.py",),
+    ),
+    "policy that gives a name that another topic has": (
+        GOOD
+        + f"    replication_policy: {OWN['replication_policy']}\n    topics: [same1, orders]\n"
+        + "    topic_settings: {orders: {remote_topic: same}}\n",
+        "9: flows[0].topic_settings.orders.remote_topic: same1 has the remote topic same, too",
+        ("give each topic another one",),
     ),
     "policy and template": (
         GOOD + "    replication_policy: tests.unit.test_own_policy.Dashes\n    remote_topic: 'x.{topic}'\n",
@@ -1182,3 +1195,9 @@ def test_nothing_is_connected_printed_or_left_open(tmp_path: Path, capfd: pytest
             server.accept()
     assert psutil.Process().num_threads() <= threads
     assert "".join(capfd.readouterr()) == ""
+
+
+def test_a_topic_that_a_policy_of_the_users_own_does_not_name_may_have_settings(tmp_path: Path) -> None:
+    own = f"    replication_policy: {OWN['replication_policy']}\n"
+    (flow,) = read(tmp_path, f"{GOOD}{own}    topic_settings: {{wrong: {{start: latest}}}}\n").flows
+    assert flow.replication_policy == OWN["replication_policy"] and flow.topic_settings["wrong"].start == "latest"

@@ -16,7 +16,7 @@ from mirror.control.plan import Plan
 from mirror.model import Partition, Position, Topic
 from mirror.settings import TopicSettings
 from mirror.target.connect_offsets import Recorded
-from tests.unit.test_naming import flow
+from tests.unit.test_naming import OWN, flow
 
 HERE = Partition("orders", 0)
 TOPIC = Topic("primary.orders", "source-1", 1, 1, "remote-1")
@@ -104,3 +104,5 @@ def test_mirrormaker_needs_the_same_names() -> None:
     )
     own = "primary->backup.replication.policy.class = (a class of yours that names remote topics eu-{topic})"
     assert own in needed(flow(remote_topic="eu-{topic}"))
+    asked = "primary->backup.replication.policy.class = (a class of yours that does what tests.unit.test_naming.Dashes"
+    assert f"{asked} does)" in needed(flow(**OWN))
