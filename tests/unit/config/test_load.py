@@ -481,6 +481,11 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "9: flows[0].topic_settings.orders.remote_topic: same1 has the remote topic same, too",
         ("give each topic another one",),
     ),
+    "remote topic of another topic with settings": (
+        GOOD + "    topic_settings:\n      c: {remote_topic: primary.b}\n      b: {start: latest}\n",
+        "8: flows[0].topic_settings.c.remote_topic: b has the remote topic primary.b, too",
+        ("give each topic another one",),
+    ),
     "policy and template": (
         GOOD + "    replication_policy: tests.unit.test_own_policy.Dashes\n    remote_topic: 'x.{topic}'\n",
         "8: flows[0].remote_topic: ",
