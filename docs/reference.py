@@ -32,7 +32,7 @@ from mirror.status.acl_overview import ACL_OUTCOMES
 from mirror.status.config_overview import CONFIG_OUTCOMES
 from mirror.status.flow_status import FLOW_STATES, PARTITION_STATES
 from mirror.status.group_overview import OUTCOMES
-from mirror.web.metrics import CLUSTER, FLOW, GROUP, PARTITION, TOPIC, Metrics
+from mirror.web.metrics import CLUSTER, FLOW, GROUP, PARTITION, THROTTLE, TOPIC, Metrics
 
 __all__ = [
     "CLUSTER",
@@ -70,7 +70,7 @@ MAY_HOLD_SECRETS = ("clusters.<alias>", "spark", "metrics.otlp")  # properties o
 LABEL_VALUES = {
     ("mirror_flow_state", "state"): FLOW_STATES,
     ("mirror_partitions", "state"): PARTITION_STATES,
-    ("mirror_throttled_partitions", "by"): SIDES,
+    ("mirror_throttled_partitions", "by"): (*SIDES, THROTTLE),
     ("mirror_flow_topics", "side"): SIDES,
     ("mirror_flow_partitions", "side"): SIDES,
     ("mirror_certificate_expiry_timestamp_seconds", "kind"): KINDS,
@@ -107,6 +107,7 @@ MEANINGS = {
     "not_copied": "a rule keeps the ACL from being copied: the status page and `/status` say which",
     "altered": "it differed at the last comparison, and was altered",
     "different": "it differs, and the target refuses the change: the status page and `/status` say why",
+    THROTTLE: "the `throttle` of the flow or of the topic",
     "ca": "of the authorities in `ssl.ca.location` or `ssl.ca.pem`, if it has at most 20 (a system's bundle has more)",
     "certificate": "mirror's own, in `ssl.certificate.location` or `ssl.certificate.pem`, with its chain",
     "hidden": "a cluster does not let mirror read one of the two configurations",

@@ -64,6 +64,7 @@ class TopicSettings:
     start: Start | None
     on_data_loss: Literal["fail", "skip"] | None
     on_poison_record: Literal["fail", "skip", "dead_letter"] | None
+    throttle: int | None  # bytes per second, besides what the flow says; None: no limit of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ class Flow:
     batch_max_bytes: int
     transaction_linger_max: float  # a busy partition waits this long at most before its next transaction
     transaction_timeout: float
+    throttle: int | None  # bytes per second of all partitions together; None: no limit
     transaction_threads: int  # transactions at once in one task
     producers_max: int  # producers open at once in one task
     producer_idle_timeout: float

@@ -53,6 +53,7 @@ EFFECTS: Mapping[str, Mapping[str, Effect]] = {
         # Those of control/task_settings.py.
         **dict.fromkeys(
             (
+                "throttle",
                 "transaction_linger_max",
                 "producer_idle_timeout",
                 "open_transaction_warn_after",
@@ -86,7 +87,7 @@ EFFECTS: Mapping[str, Mapping[str, Effect]] = {
     },
     "flows[].topic_settings.<topic>": {
         **dict.fromkeys(("remote_topic", "start"), Effect.NEW_TOPIC),
-        **dict.fromkeys(("on_data_loss", "on_poison_record"), Effect.PLAN),
+        **dict.fromkeys(("on_data_loss", "on_poison_record", "throttle"), Effect.PLAN),
     },
     "flows[].groups": dict.fromkeys(("sync", "checkpoints", "include", "exclude", "interval"), Effect.RELOAD),
     # Heartbeats have names of their own: to switch them on could give a topic that is copied another remote topic.

@@ -184,6 +184,8 @@ Size = Annotated[
     _amount(_BYTES, "integer"),
     _allowed("a size from 1 to 1GiB, such as 64KiB, 16MiB or 10MB (a bare number is bytes)", ge=1, le=2**30),
 ]
+_RATE = "a size per second from 1KB to 100GB, such as 500KB, 10MB or 64MiB (a bare number is bytes)"
+Rate = Annotated[int, BeforeValidator(size), _amount(_BYTES, "integer"), Field(ge=1_000, le=10**11)]
 Start = Annotated[
     Literal["earliest", "latest"] | int,
     BeforeValidator(start),
@@ -342,6 +344,9 @@ class TopicSettingsModel(_Model):
         Literal["fail", "skip", "dead_letter"] | None, _allowed("fail, skip, dead_letter or null")
     ] = None
     """What happens when the target refuses a record, as the flow's `on_poison_record`."""
+    throttle: Annotated[Rate | None, _allowed(f"{_RATE}, or null")] = None
+    """The most bytes of keys, values and headers that are copied per second of all partitions of the topic together.
+    The flow's `throttle` counts, too."""
 
 
 class FlowDefaultsModel(_Model):
@@ -406,6 +411,8 @@ class FlowDefaultsModel(_Model):
     transaction_timeout: Annotated[Duration, _duration("1s", "15m")] = 60.0
     """How long one transaction may take. The target's broker aborts it after that, and mirror copies its records
     again."""
+    throttle: Annotated[Rate | None, _allowed(f"{_RATE}, or null for no limit")] = None
+    """The most bytes of keys, values and headers that are copied per second, of all partitions of the flow together."""
     transaction_threads: Annotated[int, _whole(1, 128)] = 8
     """How many transactions one Spark task works on at once."""
     producers_max: Annotated[int, _whole(1, 10_000)] = 256

@@ -18,10 +18,11 @@ from mirror.control.control_topics import INTENT_KEY, PLAN_KEY, ControlWriter
 from mirror.control.orders import Scope
 from mirror.control.plan import Lineage, Plan, next_plan, slice_count
 from mirror.control.task_settings import TaskSettings
+from mirror.control.throttle_shares import Load
 from mirror.errors import ClusterAway, FlowError, Superseded
 from mirror.kafka.clients import DEFAULTS, FENCED, INTERNAL_MAX, LIBRDKAFKA, is_lasting, transactional_properties
 from mirror.kafka.transactional_ids import leader_id
-from mirror.model import Partition, Topic
+from mirror.model import Topic
 from mirror.settings import Flow
 
 log = logging.getLogger(__name__)
@@ -141,7 +142,7 @@ class FlowLeader:
         self,
         topics: dict[str, Topic],
         slots: int,
-        weight: Mapping[Partition, float],
+        load: Load,
         lineage: Lineage,
         remote_ids: Mapping[str, str],
         renew_interval: float,
@@ -162,7 +163,7 @@ class FlowLeader:
         count = slice_count(slots, self._flow.tasks_max, partitions, current)
         self._slots = slots
         settings = TaskSettings.of(self._flow, self._log_level)
-        plan = next_plan(previous, self._identity, topics, count, weight, lineage, remote_ids, renew_interval, settings)
+        plan = next_plan(previous, self._identity, topics, count, load, lineage, remote_ids, renew_interval, settings)
         in_force = ours and not self.control.awaits_plan
         if in_force and previous is not None and replace(previous, generation=plan.generation) == plan:
             return previous

@@ -9,6 +9,7 @@ from typing import Any
 
 from mirror import decode
 from mirror.control.task_settings import TaskSettings
+from mirror.control.throttle_shares import OF_FLOW, Load, Parts, divided
 from mirror.model import Partition, Topic
 
 Slice = frozenset[Partition]
@@ -56,6 +57,7 @@ class Plan:
     clusters: tuple[str, ...] = ()  # ids of source and target; empty if not known
     origins: Origins = field(default_factory=dict)
     task_settings: TaskSettings | None = None  # None in a plan of an older mirror
+    throttle_parts: Mapping[str, Parts] = field(default_factory=dict)  # how throttles are divided, by their names
 
     def encode(self) -> bytes:
         """The record value, compact JSON: a plan of 10,000 partitions has about 50 kB."""
@@ -71,6 +73,7 @@ class Plan:
                 "clusters": self.clusters,
                 "origins": self.origins,
                 **({"task_settings": self.task_settings.as_json()} if self.task_settings else {}),
+                **({"throttle_parts": self.throttle_parts} if self.throttle_parts else {}),
             },
             separators=(",", ":"),
         ).encode()
@@ -126,6 +129,14 @@ def _ids(raw: Any) -> tuple[str, ...]:
     return tuple(decode.listed(decode.name)(raw))
 
 
+def _throttle_name(raw: Any) -> str:
+    return OF_FLOW if raw == OF_FLOW else decode.topic_name(raw)
+
+
+def _parts(raw: Any) -> Parts:
+    return tuple(decode.listed(decode.number(0.0, 1.0))(raw))
+
+
 _REQUIRED: Mapping[str, decode.Check[Any]] = {
     "leader": decode.name,
     "generation": decode.integer(),
@@ -139,6 +150,7 @@ _ADDED_LATER: Mapping[str, decode.Check[Any]] = {
     "clusters": _ids,
     "origins": decode.keyed(decode.topic_name, _ids),
     "task_settings": TaskSettings.decoded,
+    "throttle_parts": decode.keyed(_throttle_name, _parts),
 }
 
 
@@ -154,7 +166,7 @@ def next_plan(
     leader: str,
     topics: Mapping[str, Topic],
     slices: int,
-    weight: Mapping[Partition, float],
+    load: Load,
     lineage: Lineage,
     remote_ids: Mapping[str, str],
     renew_interval: float,
@@ -162,19 +174,22 @@ def next_plan(
 ) -> Plan:
     """The plan that follows `previous`: `topics` in so many slices, by this leader.
 
-    `weight` has the bytes per second of partitions where known, `remote_ids` the ids of the target's topics by name.
+    `remote_ids` has the ids of the target's topics by name.
     """
     partitions = [Partition(name, number) for name, topic in topics.items() for number in range(topic.partitions)]
+    dealt = assign(partitions, slices, previous.slices if previous else (), load.rates)
+    before = previous.throttle_parts if previous else {}
     return Plan(
         leader=leader,
         generation=previous.generation + 1 if previous else 1,
         topics=merge_initial(topics, previous),
-        slices=assign(partitions, slices, previous.slices if previous else (), weight),
+        slices=dealt,
         retired=retire(topics, previous, remote_ids),
         renew_interval=renew_interval,
         clusters=lineage.clusters,
         origins=lineage.origins,
         task_settings=task_settings,
+        throttle_parts=divided(task_settings.throttles, dealt, load, before),
     )
 
 

@@ -46,6 +46,7 @@ class Counters:
     transactions: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TRANSACTION_OUTCOMES, 0))
     fenced: int = 0  # producers of ours that were fenced by a newer one
     retries: int = 0  # attempts after a failure
+    throttled: float = 0.0  # seconds waited because of the throttle
     foreign: int = 0  # offsets of the remote partition that somebody else's records take
     lost: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LOST, 0))  # offsets, by reason
     latency_buckets: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BUCKETS) + 1))
@@ -142,6 +143,7 @@ class Report:
     resets: int = 0  # of the position
     incident: Incident | None = None  # set if the partition is blocked until an operator decides
     throttled_by: Sequence[Side] = ()  # the clusters whose quotas slow it down
+    throttled: bool = False  # our own throttle slows it down
     # Seconds since the Unix epoch: when the source's last stable offset stopped moving below the high watermark.
     stuck_since: float = 0.0  # 0: it moves
     held_back: int = 0  # offsets that wait for a transaction that has been open on the source for too long
@@ -184,6 +186,7 @@ _COUNTED: Mapping[str, decode.Check[Any]] = {
     "transactions": decode.counts(TRANSACTION_OUTCOMES),
     "fenced": decode.integer(),
     "retries": decode.integer(),
+    "throttled": decode.number(),
     "foreign": decode.integer(),
     "lost": decode.counts(LOST),
     "latency_buckets": _BUCKETS,
@@ -228,5 +231,6 @@ _ADDED_LATER: Mapping[str, decode.Check[Any]] = {
     "group": decode.text,
     "next_timestamp": decode.moment(-1.0),
     "foreign": _two_offsets,
+    "throttled": decode.flag,
     "throttled_by": lambda raw: tuple(decode.listed(decode.among(SIDES))(raw)),
 }

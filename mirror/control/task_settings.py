@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 from mirror import decode
+from mirror.control.throttle_shares import throttles
 from mirror.settings import Flow, Start, TopicSettings
 
 _LONGEST = 86_400.0  # seconds, as in the configuration
@@ -24,6 +25,7 @@ class TaskSettings:
     on_poison_record: Literal["fail", "skip", "dead_letter"]
     topic_settings: Mapping[str, TopicSettings]
     log_level: str
+    throttle: int | None = None
 
     @staticmethod
     def of(flow: Flow, log_level: str) -> TaskSettings:
@@ -34,6 +36,11 @@ class TaskSettings:
         """`flow`, as it was when the service started, with what has changed since."""
         return replace(flow, **{name: getattr(self, name) for name in _OF_FLOW})
 
+    @property
+    def throttles(self) -> dict[str, int]:
+        """The flow's throttles, bytes per second, by name."""
+        return throttles(self.throttle, self.topic_settings)
+
     def as_json(self) -> dict[str, Any]:
         """The fields for JSON. An entry of a topic has only what is not null: there may be thousands."""
         entries = {topic: asdict(entry) for topic, entry in self.topic_settings.items()}
@@ -43,7 +50,7 @@ class TaskSettings:
     @staticmethod
     def decoded(raw: Any) -> TaskSettings:
         """Check what `as_json` has made. Raises Malformed."""
-        return TaskSettings(**decode.fields(raw, _CHECKS))
+        return TaskSettings(**decode.fields(raw, _CHECKS, _ADDED_LATER))
 
 
 def _start(raw: Any) -> Start:
@@ -56,11 +63,17 @@ def _entry(raw: Any) -> TopicSettings:
     return TopicSettings(**dict.fromkeys(_OF_TOPIC) | decode.fields(raw, {}, _OF_TOPIC))
 
 
+_throttle = decode.integer(1)
 _POLICIES: Mapping[str, decode.Check[Any]] = {
     "on_data_loss": decode.among(("fail", "skip")),
     "on_poison_record": decode.among(("fail", "skip", "dead_letter")),
 }
-_OF_TOPIC: Mapping[str, decode.Check[Any]] = {"remote_topic": decode.topic_name, "start": _start, **_POLICIES}
+_OF_TOPIC: Mapping[str, decode.Check[Any]] = {
+    "remote_topic": decode.topic_name,
+    "start": _start,
+    "throttle": _throttle,
+    **_POLICIES,
+}
 _CHECKS: Mapping[str, decode.Check[Any]] = {
     "transaction_linger_max": decode.number(0.0, _LONGEST),
     "producer_idle_timeout": decode.number(0.0, _LONGEST),
@@ -70,4 +83,5 @@ _CHECKS: Mapping[str, decode.Check[Any]] = {
     "topic_settings": decode.keyed(decode.topic_name, _entry),
     "log_level": decode.among(("debug", "info", "warning", "error")),
 }
+_ADDED_LATER: Mapping[str, decode.Check[Any]] = {"throttle": lambda raw: None if raw is None else _throttle(raw)}
 _OF_FLOW = tuple(each.name for each in fields(TaskSettings) if each.name != "log_level")

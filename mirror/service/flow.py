@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
 from concurrent.futures import Future
 
 from py4j.protocol import Py4JError
@@ -14,9 +13,10 @@ from mirror.backoff import Backoff
 from mirror.control.control_topics import StatusReader
 from mirror.control.flow_leader import FlowLeader
 from mirror.control.other_flows import ConflictGuard
+from mirror.control.throttle_shares import Load, throttles
 from mirror.errors import ClusterAway, Conflict, FlowError, MirrorError, Superseded
 from mirror.logs import OnChange
-from mirror.model import Partition, Topic
+from mirror.model import Topic
 from mirror.service.flow_health import FlowHealth
 from mirror.service.flow_query import FlowQuery
 from mirror.service.plan_changes import plan_changes
@@ -52,6 +52,7 @@ class FlowRunner(threading.Thread):
         self.status = FlowStatus(flow.source.alias, flow.target.alias, leader)
         self.failure: MirrorError | None = None
         self.beat = time.monotonic()  # when the loop last ran; /livez looks at it
+        self.status.throttles = throttles(flow.throttle, flow.topic_settings)
         self._flow = flow
         self._given = self._taken = flow, log_level  # the newest settings, and those that this thread has taken
         self._stopping = stopping
@@ -191,6 +192,7 @@ class FlowRunner(threading.Thread):
         self._leader.reconfigure(flow, log_level)
         if flow != self._flow:
             self._flow = flow
+            self.status.throttles = throttles(flow.throttle, flow.topic_settings)
             self._monitor.reconfigure(flow)
             self._sidelines.reconfigure(flow)
             self.status.remember("the flow follows the changed configuration")
@@ -219,8 +221,8 @@ class FlowRunner(threading.Thread):
         """Publish the plan that follows from `topics` and `slots`, and keep the query running for it."""
         self._log_changes(topics)
         lineage = self._conflict_guard.agree(topics)
-        weights, remote_ids = self._weights(), self._monitor.remote_ids
-        plan = self._leader.publish(topics, slots, weights, lineage, remote_ids, self._renewal.interval)
+        load, remote_ids = self._load(), self._monitor.remote_ids
+        plan = self._leader.publish(topics, slots, load, lineage, remote_ids, self._renewal.interval)
         self._renewal.retired = plan.retired
         self._sidelines.mirrormaker_offsets.topics = plan.known
         if plan.generation != self.status.generation:
@@ -230,13 +232,13 @@ class FlowRunner(threading.Thread):
         self._query.keep()
         self.status.active = True
 
-    def _weights(self) -> Mapping[Partition, float]:
-        """Bytes per second of each partition, as far as known. A failure to compute them must not stop the copying."""
+    def _load(self) -> Load:
+        """What the partitions copy, as far as known. A failure to compute that must not stop the copying."""
         try:
-            return self.status.bytes_per_second()
+            return Load(self.status.bytes_per_second(), self.status.throttled())
         except Exception:
             log.exception(BUG, extra=self._where)
-            return {}
+            return Load()
 
     def _log_changes(self, topics: dict[str, Topic]) -> None:
         plan, replacing = self._leader.control.plan, self._monitor.timestamps.refused

@@ -24,15 +24,13 @@ from mirror.settings import Flow
 from mirror.source.buffer import RecordBuffer
 from mirror.source.corruption import CORRUPT, believed, unreadable_batch
 from mirror.source.fetch_events import EndReached, FetchEvent, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
+from mirror.source.full_buffers import FullBuffers
 
 log = logging.getLogger(__name__)
 
 POLL_TIMEOUT = 0.05  # seconds; bounds how late a move is made
 POLL_MAX = 5_000  # records at once; bounds how far a full buffer is overshot
-BUFFER_RECORDS = 200_000  # all buffers of a task together
-BUFFER_BYTES = 256 * 1024 * 1024
 METADATA_TIMEOUT = 1.0  # seconds
-PAUSE_AFTER = 0.5  # seconds that a full buffer holds everything up before only its partition is paused
 ARRIVED = RecordsArrived()
 
 
@@ -48,8 +46,8 @@ class Fetched(Protocol):
         """The offset, and the leader epoch before it, at which to begin to consume."""
 
     @property
-    def stopped_by_error(self) -> bool:
-        """Has an error ended the last try?"""
+    def drains_slowly(self) -> bool:
+        """True if the buffer is not expected to drain soon."""
 
     def post(self, event: FetchEvent) -> None:
         """Tell the partition's next step."""
@@ -106,8 +104,7 @@ class Fetcher(Generic[F]):
         self.progress = threading.Event()  # set after every transaction
         self.turns = 0  # how often the thread that polls has gone on
         self._flow = flow
-        self._full: dict[Partition, float] = {}  # since when
-        self._paused: set[Partition] = set()
+        self._full = FullBuffers(flow, self.held)
         self._taken: dict[Partition, _Taken] = {}
         self._said: set[tuple[str | None, int, int]] = set()
         self._topic_ids = TopicIds()
@@ -149,7 +146,7 @@ class Fetcher(Generic[F]):
         self._consumer.incremental_assign(
             [TopicPartition(*each, taken.offset, leader_epoch=taken.epoch) for each, taken in self._taken.items()]
         )
-        self._consumer.pause([TopicPartition(*each) for each in self._paused])
+        self._consumer.pause([TopicPartition(*each) for each in self._full.paused])
 
     def _look_at_id(self, fetched: F) -> None:
         """Have the ids compared after the next poll, if they differ: the plan's may be the newer one.
@@ -195,8 +192,7 @@ class Fetcher(Generic[F]):
                 epoch = leader_epoch(messages[end - 1])
                 self._taken[partition] = _Taken(messages[end - 1].offset() + 1, epoch, epoch)
                 fetched.post(ARRIVED)
-                if self._is_full(fetched):
-                    self._full.setdefault(partition, time.monotonic())
+                self._full.look(partition, time.monotonic())
             begin = end
         for other in others:  # after the records before them
             if other.error().code() != KafkaError._PARTITION_EOF or (other.topic(), other.partition()) not in returned:
@@ -246,36 +242,19 @@ class Fetcher(Generic[F]):
             where = {"flow": self._flow.name, "topic": topic, "partition": number}
             log.warning("source consumer", extra={**where, "reason": error.str()})
 
-    def _is_full(self, fetched: F) -> bool:
-        share = max(1, len(self.held))
-        records = max(1_000, min(2 * self._flow.batch_max_records, BUFFER_RECORDS // share))
-        weight = max(1024 * 1024, min(2 * self._flow.batch_max_bytes, BUFFER_BYTES // share))
-        return len(fetched.buffer) >= records or fetched.buffer.weight >= weight
-
     def _hold_back(self) -> bool:
-        """True while polling has to wait for full buffers.
-
-        librdkafka drops what it has fetched for a partition that is paused, so a short wait is cheaper than a
-        pause; but a partition that does not drain is paused, for it must not hold up the others.
-        """
+        """Pause and resume partitions as their buffers are. True if nothing may be polled now, after a little wait."""
         if not self._full:
             return False
         self.progress.clear()
-        now = time.monotonic()
-        for partition, since in list(self._full.items()):
-            fetched = self.held[partition]
-            if not self._is_full(fetched):
-                del self._full[partition]
-                if partition in self._paused:
-                    self._paused.discard(partition)
-                    self._consumer.resume([TopicPartition(*partition)])
-            elif partition not in self._paused and (fetched.stopped_by_error or now - since > PAUSE_AFTER):
-                self._paused.add(partition)
-                self._consumer.pause([TopicPartition(*partition)])
-        if all(partition in self._paused for partition in self._full):
-            return False
-        self.progress.wait(POLL_TIMEOUT)
-        return True
+        now = self._full.decide(time.monotonic())
+        if now.resume:
+            self._consumer.resume([TopicPartition(*each) for each in now.resume])
+        if now.pause:
+            self._consumer.pause([TopicPartition(*each) for each in now.pause])
+        if now.waits:
+            self.progress.wait(POLL_TIMEOUT)
+        return now.waits
 
     def _make(self, move: Move[F]) -> None:
         fetched = move.fetched
@@ -301,11 +280,10 @@ class Fetcher(Generic[F]):
         self._consumer.incremental_assign([TopicPartition(*partition, offset, leader_epoch=epoch)])
 
     def _unassign(self, partition: Partition) -> None:
-        self._full.pop(partition, None)
+        was_paused = self._full.forget(partition)
         if self._taken.pop(partition, None) is None:
             return
-        if partition in self._paused:  # librdkafka would keep it paused over the next assignment
-            self._paused.discard(partition)
+        if was_paused:  # librdkafka would keep it paused over the next assignment
             self._consumer.resume([TopicPartition(*partition)])
         self._consumer.incremental_unassign([TopicPartition(*partition)])
 

@@ -103,6 +103,7 @@ class FlowStatus:
         self.history = RateHistory()
         self.coverage: Coverage | None = None  # of the last look for topics
         self.kept: Mapping[str, float] = {}  # seconds for which the source keeps records, by topic, where it is known
+        self.throttles: Mapping[str, int] = {}  # bytes per second, by topic, and under OF_FLOW that of the flow
         self.verified: Verification | None = None  # the last comparison of the whole flow by `mirror verify`
         self.groups: Round | None = None  # the last one over the consumer groups
         self.configs: ConfigRound | None = None  # the last one over the topics' configurations
@@ -263,6 +264,11 @@ class FlowStatus:
         """The rate of each partition over the last seconds; without those whose rate is not known yet."""
         windows = {s.report.partition: self.history.window(s.report.partition, s.total) for s in self.partitions()}
         return {partition: window.bytes_per_second for partition, window in windows.items() if window is not None}
+
+    def throttled(self) -> frozenset[Partition]:
+        """The partitions that would copy more without a throttle."""
+        known = (status for status in self.partitions() if status.state != UNASSIGNED)
+        return frozenset(status.report.partition for status in known if status.report.throttled)
 
     def partitions(self) -> list[PartitionStatus]:
         """The status of each partition that was reported, in order."""

@@ -80,6 +80,11 @@ class RecordCopier:
         return self.snapshot.state.stopped_by_error
 
     @property
+    def drains_slowly(self) -> bool:
+        """True if the buffer is not expected to drain soon: an error or the throttle holds up its records."""
+        return self.stopped_by_error or self.snapshot.is_throttled(self._services.clock.monotonic())
+
+    @property
     def has_producer(self) -> bool:
         """True if a producer is open."""
         return self._facts.session is not None
@@ -159,21 +164,19 @@ class RecordCopier:
         while True:
             for event in self._inbox.drain():
                 self._facts.note(event)
+            self._copying.ask_for_turn()
             # A new producer is used for one transaction even if it was disturbed. While a broker is down every new
             # producer is disturbed at once. If each of them were discarded, nothing would be copied.
             step = next_step(self._facts.view(taken_over or self._has_good_producer))
             self._perform(step)
-            if step.means_running:
-                self._facts.become(State.RUNNING)  # only after the step has succeeded
+            self._facts.succeeded(step)
             if step.is_last:
                 return
             taken_over = step is Step.TAKE_OVER
             self._publish()
 
     def _perform(self, step: Step) -> None:
-        match step:
-            case Step.WAIT:
-                pass
+        match step:  # there is nothing to do for WAIT
             case Step.LET_GO:
                 self._facts.leave()
             case Step.RENEW_PAUSED:
@@ -183,7 +186,7 @@ class RecordCopier:
             case Step.TAKE_OVER:
                 self._take_over()
             case Step.RENEW:
-                self._renew()
+                self._facts.renew_position(self._session)
             case Step.FACE_LOSS:
                 self._face_loss()
             case Step.COPY:
@@ -219,10 +222,6 @@ class RecordCopier:
             facts.lost = OF_DELETED_TOPIC
             facts.buffer.invalidate()
         return session
-
-    def _renew(self) -> None:
-        self._facts.renew_position(self._session)
-        self._facts.step_lock.progressed()
 
     def _face_loss(self) -> None:
         self._losses.face(self._session, self._own)

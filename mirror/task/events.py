@@ -28,7 +28,12 @@ class RenewalDue:
     """The position has to be committed again."""
 
 
-Event = FetchEvent | LetGo | DecisionMade | RenewalDue
+@dataclass(frozen=True, slots=True)
+class ThrottleChanged:
+    """The turns that partitions have are void: who waits may have to wait less now."""
+
+
+Event = FetchEvent | LetGo | DecisionMade | RenewalDue | ThrottleChanged
 
 
 def delay_of(event: Event, paced: float, owes: bool) -> float:
@@ -37,7 +42,7 @@ def delay_of(event: Event, paced: float, owes: bool) -> float:
     `paced`: until pacing and back-off allow a step. `owes`: an idle partition may have something to commit.
     """
     match event:
-        case LetGo() | DecisionMade():
+        case LetGo() | DecisionMade() | ThrottleChanged():
             return 0.0
         case EndReached():
             return SETTLE_DELAY if owes else max(paced, SETTLE_DELAY)

@@ -49,6 +49,7 @@ class View:
     records: int = 0  # in the buffer
     sealed: bool = False  # the buffer takes no more records
     owes: bool = False  # an idle partition has something to commit
+    throttled: bool = False  # no records may be copied yet
 
 
 def next_step(view: View) -> Step:
@@ -88,7 +89,7 @@ def _has_reason(view: View) -> bool:
         or view.doubted
         or view.lost
         or view.refused
-        or view.records
+        or (view.records and (view.has_producer or not view.throttled))
         or view.owes
     )
 
@@ -96,7 +97,8 @@ def _has_reason(view: View) -> bool:
 def next_wake(view: View, paced: float, full_at: int) -> float | None:
     """Seconds until the next step; None if only an event gives a reason for one.
 
-    `paced` are the seconds until pacing and back-off allow a step. A batch of `full_at` records need not wait.
+    `paced` are the seconds until pacing and back-off allow a step. A batch of `full_at` records need not wait,
+    unless it is throttled: pacing includes that.
     """
     if view.state is State.RELEASED:
         return None
@@ -105,5 +107,5 @@ def next_wake(view: View, paced: float, full_at: int) -> float | None:
     if view.state.stopped_by_error or view.pins_start or view.doubted or view.lost or view.refused:
         return paced
     if view.records:
-        return 0.0 if view.records >= full_at else paced
+        return 0.0 if view.records >= full_at and not view.throttled else paced
     return SETTLE_DELAY if view.owes else None

@@ -16,10 +16,11 @@ from mirror.source.buffer import RecordBuffer
 from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
 from mirror.target.transaction_session import TransactionSession
 from mirror.task.error_recovery import Recovery
-from mirror.task.events import IDLE_AFTER, Event, LetGo
-from mirror.task.next_step import View
+from mirror.task.events import IDLE_AFTER, Event, LetGo, ThrottleChanged
+from mirror.task.next_step import Step, View
 from mirror.task.partition_snapshot import PartitionSnapshot
 from mirror.task.position_ledger import PositionLedger, Start
+from mirror.task.rate_limits import Turns
 from mirror.task.task_services import TaskServices
 from mirror.task.transaction_threads import StepLock
 
@@ -45,6 +46,7 @@ class PartitionFacts:
         early = flow.start == "earliest"
         self.ledger = PositionLedger(start, topic, early, services.plan.renew_interval, services.clock)
         self.counters = Counters()
+        self.turns = Turns(services.clock)
         self.foreign = NOWHERE  # the last offsets at which somebody else has written to the remote partition
         # The offset after all that the last session has written there, if it was closed in order.
         self.remote_end: int | None = None
@@ -82,8 +84,16 @@ class PartitionFacts:
                 self.lost = reason
             case LetGo(into):
                 self.let_go(into)
+            case ThrottleChanged():
+                self._forget_turns()
             case _:  # a step is due, and sees what it needs on the control topic
                 pass
+
+    def _forget_turns(self) -> None:
+        if self.turns.waiting:
+            self.step_lock.not_before = self._clock.monotonic()
+        self.counters.throttled += self.turns.waited()
+        self.turns.forget()
 
     @property
     def _is_doubtful(self) -> bool:
@@ -112,6 +122,7 @@ class PartitionFacts:
             records=len(self.buffer),
             sealed=self.buffer.sealed,
             owes=self.owes,
+            throttled=self.turns.waiting,
         )
 
     @property
@@ -142,6 +153,8 @@ class PartitionFacts:
             foreign=self.foreign,
             has_producer=self.session is not None,
             last_used=self.last_used,
+            throttled_until=self.turns.until,
+            throttle=self.turns.reason,
         )
 
     def discard(self) -> None:
@@ -162,6 +175,12 @@ class PartitionFacts:
         self.discard()
         if self.letting_go is not None:
             self.become(self.letting_go)
+
+    def succeeded(self, step: Step) -> None:
+        """A step was made without an error. If it only waits for its turn, the last error may still be there."""
+        waits = step is Step.COPY and self.turns.waiting
+        if step.means_running and not (waits and self.state.stopped_by_error):
+            self.become(State.RUNNING)
 
     def become(self, state: State, reason: str = "") -> None:
         """Change the state, which says what an operator may expect."""
@@ -191,6 +210,7 @@ class PartitionFacts:
         """Commit the position as it is. A broker forgets it if it has not been for `offsets.retention.minutes`."""
         session.keep(self.ledger.at)
         self.ledger.renewed(self._plan.renew_interval)
+        self.step_lock.progressed()
 
     def committed(self, position: Position, session: TransactionSession, records: int = 0) -> None:
         """A transaction was committed: the next one waits as long as this one took."""

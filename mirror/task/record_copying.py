@@ -13,6 +13,7 @@ from mirror.task.batch_size import BatchSize
 from mirror.task.foreign_writes import ForeignWrites
 from mirror.task.partition_facts import PartitionFacts
 from mirror.task.poison_records import PoisonRecords
+from mirror.task.rate_limits import Bucket
 from mirror.task.task_services import TaskServices
 
 
@@ -39,10 +40,29 @@ class RecordCopying:
         self._foreign = ForeignWrites(facts, services)
         self._poison = PoisonRecords(flow.batch_max_records, services.clock)
 
+    def ask_for_turn(self) -> None:
+        """If records wait and the throttle does not let them through yet, have the next step made when it does.
+
+        Asked before a producer is opened, which might have to be closed again before it is used.
+        """
+        facts = self._facts
+        buckets = self._services.limits.of(facts.partition.topic)
+        if not buckets or not len(facts.buffer):
+            return
+        if not facts.turns.have_come(buckets, min(self._services.flow.batch_max_bytes, facts.buffer.weight)):
+            facts.step_lock.not_before = max(facts.step_lock.not_before, facts.turns.until)
+
     def copy(self, session: TransactionSession) -> None:
-        """Copy the next batch. If the target refuses it, the next call tries half of it. Raises PartitionError."""
+        """Copy the next batch, unless the throttle says not yet.
+
+        If the target refuses it, the next call tries half of it. Raises PartitionError.
+        """
         limit = min(self._batch_size.limit, self._poison.limit)
-        batch = self._facts.buffer.batch(limit, self._services.flow.batch_max_bytes)
+        most = self._services.flow.batch_max_bytes
+        buckets = self._services.limits.of(self._facts.partition.topic)
+        if buckets:
+            most = self._throttled(buckets, most)
+        batch = self._facts.buffer.batch(limit, most) if most else None
         if batch is None:
             return
         trying = self._planned(batch)
@@ -59,6 +79,14 @@ class RecordCopying:
             self._taken(trying, written, session)
         else:
             self._refused(trying, refused, session)
+
+    def _throttled(self, buckets: tuple[Bucket, ...], most: int) -> int:
+        """How many of `most` bytes may be copied now."""
+        facts = self._facts
+        allowed = facts.turns.take(buckets, min(most, facts.buffer.weight))
+        if allowed:
+            facts.counters.throttled += facts.turns.waited()
+        return min(most, allowed)
 
     def _planned(self, batch: ConsumedBatch) -> _Try:
         policy: str = self._services.flow.on_poison_record
@@ -93,6 +121,7 @@ class RecordCopying:
     def _taken(self, trying: _Try, written: Written, session: TransactionSession) -> None:
         facts, batch = self._facts, trying.batch
         facts.buffer.committed(batch)
+        facts.turns.copied(written.size)
         self._batch_size.committed(len(batch.messages), session.duration)
         facts.committed(written.position, session, len(batch.messages))
         if trying.passes_over:

@@ -91,7 +91,8 @@ class Reporter:
         throttled_by = self._throttles.active if lag else []
         hold = self._ends.hold(copier.partition)
         overdue = hold is not None and hold.lasts >= self._plan.flow.open_transaction_warn_after
-        reasons = [seen.reason, *map(self._throttles.reason, throttled_by)]
+        waits = lag != 0 and seen.is_throttled(time.monotonic())
+        reasons = [seen.reason, seen.throttle if waits else "", *map(self._throttles.reason, throttled_by)]
         reasons += [hold.reason] if hold and overdue else []
         return Report(
             leader=self._plan.leader,
@@ -102,6 +103,7 @@ class Reporter:
             state=seen.state.value,
             reason="; ".join(filter(None, reasons)),
             throttled_by=throttled_by,
+            throttled=waits,
             topic_id=seen.position_topic_id,
             remote_id=seen.position.remote_id,
             resets=seen.position.resets,

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from mirror.control.control_reader import ControlReader
 from mirror.control.decisions import Decision
 from mirror.control.orders import Orders, is_paused
-from mirror.control.plan import RENEW_INTERVAL
+from mirror.control.plan import RENEW_INTERVAL, Plan
 from mirror.control.task_settings import TaskSettings
+from mirror.control.throttle_shares import Share, shares, throttles
 from mirror.errors import MirrorError
 from mirror.model import Partition, Topic
 from mirror.settings import Flow
@@ -24,6 +25,7 @@ class SlicePlan:
     def __init__(self, flow: Flow, control: ControlReader, leader: str, index: int, count: int, task: str) -> None:
         self._flow = flow
         self._changed: tuple[TaskSettings | None, Flow] = None, flow  # settings of a plan, and the flow with them
+        self._shares: tuple[Plan | None, Mapping[str, Share]] = None, {}  # a plan, and our shares in it
         self._control = control
         self.leader = leader
         self._index = index
@@ -59,6 +61,17 @@ class SlicePlan:
             flow = settings.applied(self._flow)
             self._changed = settings, flow
         return flow
+
+    @property
+    def shares(self) -> Mapping[str, Share]:
+        """Our shares of the throttles, by name; another object after every change. Only the supervisor asks."""
+        plan, (before, found) = self._control.plan, self._shares
+        if plan is not before and plan is not None and len(plan.slices) == self._count:
+            limits = throttles(self.flow.throttle, self.flow.topic_settings)
+            now = shares(limits, plan.slices, plan.throttle_parts, self._index)
+            found = found if now == found else now
+            self._shares = plan, found
+        return found
 
     @property
     def orders(self) -> Orders:

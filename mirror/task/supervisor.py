@@ -28,7 +28,7 @@ from mirror.model import Partition, Position, Topic
 from mirror.source.end_offsets import SourceEnds
 from mirror.source.fetcher import Fetcher, Join, Leave
 from mirror.task.copier import RecordCopier
-from mirror.task.events import DecisionMade, LetGo, RenewalDue
+from mirror.task.events import DecisionMade, LetGo, RenewalDue, ThrottleChanged
 from mirror.task.position_ledger import Start
 from mirror.task.reading_watch import ReadingWatch
 from mirror.task.reporter import Reporter
@@ -124,6 +124,7 @@ class Supervisor(threading.Thread):
             self.done.set()
             return
         self._follow_settings()
+        self._follow_throttle()
         for partition, copier in list(self._assigned.items()):
             if _is_over(copier, wanted):
                 self._release(self._assigned.pop(partition))
@@ -152,6 +153,11 @@ class Supervisor(threading.Thread):
             if self._settings is not None:
                 logs.set_level(self._settings.log_level)
             log.debug("task follows settings of the plan", extra={"flow": self._flow.name})
+
+    def _follow_throttle(self) -> None:
+        if self._services.limits.follow(self._plan.shares):
+            for copier in self._assigned.values():
+                copier.post(ThrottleChanged())
 
     def _follow_decisions(self) -> None:
         if self._decisions is not self._plan.decisions:

@@ -17,11 +17,13 @@ from mirror.errors import FlowError, TaskHung
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.throttling import Throttles
 from mirror.settings import Flow
-from mirror.source.fetcher import BUFFER_RECORDS, Fetcher
+from mirror.source.fetcher import Fetcher
+from mirror.source.full_buffers import BUFFER_RECORDS
 from mirror.target.position_reader import PositionReader
 from mirror.task.copier import RecordCopier
 from mirror.task.events import LetGo
 from mirror.task.producer_budget import ProducerBudget
+from mirror.task.rate_limits import RateLimits
 from mirror.task.slice_plan import SlicePlan
 from mirror.task.supervisor import Supervisor
 from mirror.task.task_services import TaskServices
@@ -48,7 +50,7 @@ class SliceTask:
         identity = uuid.uuid4().hex
         self._flow = flow
         self._index = index
-        throttles = Throttles(flow)
+        throttles, clock = Throttles(flow), Clock()
         self._fetcher: Fetcher[RecordCopier] = Fetcher(flow, throttles.source)
         self._threads = TransactionThreads(flow, self._fetcher.progress)
         self._positions = PositionReader(flow.target, flow.group, flow.control_topic)
@@ -65,7 +67,8 @@ class SliceTask:
             moves=self._fetcher.moves,
             scheduler=self._threads,
             producers=ProducerBudget(flow.producers_max),
-            clock=Clock(),
+            clock=clock,
+            limits=RateLimits(clock),
         )
         self._supervisor = Supervisor(
             services, self._plan, self._control, self._writer, self._claimant, self._fetcher, self._threads

@@ -15,6 +15,7 @@ from mirror.source.fetcher import Seek
 from mirror.target.position_reader import PositionReader
 from mirror.task.look_budget import LookBudget
 from mirror.task.producer_budget import ProducerBudget
+from mirror.task.rate_limits import RateLimits
 from mirror.task.scheduler import Steps
 
 
@@ -63,6 +64,7 @@ class TaskServices:
     scheduler: Scheduler
     producers: ProducerBudget
     clock: Clock
+    limits: RateLimits
     looks: LookBudget = field(default_factory=LookBudget)
     topic: str | None = None  # of the copiers that have these services; None: they are the task's
 

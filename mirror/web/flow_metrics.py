@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+from mirror.control.throttle_shares import OF_FLOW
 from mirror.kafka.throttling import SIDES
 from mirror.status.coverage import Coverage
 from mirror.status.flow_status import FLOW_STATES, FlowStatus
@@ -23,6 +24,11 @@ class FlowMetrics:
         self.generation = GaugeMetricFamily("mirror_flow_generation", "Generation of the newest plan.", labels=FLOW)
         self.tasks = GaugeMetricFamily("mirror_flow_tasks", "Spark tasks of the newest plan.", labels=FLOW)
 
+        self.throttle = GaugeMetricFamily(
+            "mirror_flow_throttle_bytes_per_second",
+            "The throttle of all partitions of the flow together; no value without one.",
+            labels=FLOW,
+        )
         self.topics = GaugeMetricFamily(
             "mirror_flow_topics",
             "Topics that the flow selects on the source, and how many of them have a remote topic on the target.",
@@ -93,6 +99,8 @@ class FlowMetrics:
         self.leader.add_metric(status.labels, float(status.leads))
         self.generation.add_metric(status.labels, status.generation)
         self.tasks.add_metric(status.labels, status.tasks)
+        if OF_FLOW in status.throttles:
+            self.throttle.add_metric(status.labels, status.throttles[OF_FLOW])
         found = status.retention
         if found is not None:
             self.retention.add_metric(status.labels, found.first.seconds)

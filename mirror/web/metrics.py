@@ -32,6 +32,7 @@ from mirror.web.round_metrics import FLOW, GROUP, AclMetrics, ConfigMetrics, Gro
 
 TOPIC = (*FLOW, "topic")
 PARTITION = (*TOPIC, "partition")
+THROTTLE = "throttle"  # beside the sides whose quotas slow partitions down
 
 __all__ = ["CLUSTER", "FLOW", "GROUP", "PARTITION", "TOPIC", "Metrics"]
 
@@ -76,7 +77,7 @@ class Metrics(Collector):
             configs.add(status)
             acls.add(status)
             for labels, group in _grouped(status, TOPIC).items():
-                topics.add(labels, group)
+                topics.add(labels, group, status.throttles.get(labels[-1]))
             for labels, group in _grouped(status, self._fine).items():
                 partitions.add(labels, group)
         for families in (service, clusters, flows, groups, configs, acls, topics, partitions):
@@ -156,14 +157,22 @@ class _Topics:
             labels=TOPIC,
             unit="records",
         )
+        self.throttle = GaugeMetricFamily(
+            "mirror_topic_throttle_bytes_per_second",
+            "The topic's own throttle; no value without one.",
+            labels=TOPIC,
+        )
         self.partitions = GaugeMetricFamily("mirror_partitions", "Partitions by state.", labels=(*TOPIC, "state"))
         self.throttled = GaugeMetricFamily(
             "mirror_throttled_partitions",
-            "Partitions with lag that a quota slows down, by the cluster that sets it.",
+            "Partitions with lag that are slowed down by a quota of the source or the target, or by mirror's throttle.",
             labels=(*TOPIC, "by"),
         )
 
-    def add(self, labels: tuple[str, ...], group: _Group) -> None:
+    def add(self, labels: tuple[str, ...], group: _Group, throttle: int | None) -> None:
+        """Add a topic."""
+        if throttle is not None:
+            self.throttle.add_metric(labels, throttle)
         sums = group.total
         latencies = _cumulative(LATENCY_BUCKETS, sums.latency_buckets)
         self.latency.add_metric(labels, latencies, sums.latency_sum)
@@ -178,6 +187,8 @@ class _Topics:
         for side in SIDES:
             throttled = sum(side in s.report.throttled_by for s in group.statuses if s.state != UNASSIGNED)
             self.throttled.add_metric((*labels, side), throttled)
+        throttled = sum(s.report.throttled for s in group.statuses if s.state != UNASSIGNED)
+        self.throttled.add_metric((*labels, THROTTLE), throttled)
 
 
 class _Partitions:
@@ -197,6 +208,9 @@ class _Partitions:
         self.transactions = counter("mirror_transactions", "Transactions on the target by outcome.", more="outcome")
         self.fenced = counter("mirror_fenced_producers", "Producers fenced by a newer one.", "producers")
         self.retries = counter("mirror_retries", "Failures after which a partition tries again.", "retries")
+        self.throttled = counter(
+            "mirror_throttle_wait_seconds", "Time that partitions have waited because of the throttle.", "seconds"
+        )
         self.foreign = counter(
             "mirror_foreign_offsets",
             "Offsets of the remote partition that records of somebody else take, as far as they were noticed.",
@@ -250,6 +264,7 @@ class _Partitions:
         self.bytes.add_metric(labels, sums.bytes)
         self.fenced.add_metric(labels, sums.fenced)
         self.retries.add_metric(labels, sums.retries)
+        self.throttled.add_metric(labels, sums.throttled)
         self.foreign.add_metric(labels, sums.foreign)
         for outcome, count in sums.transactions.items():
             self.transactions.add_metric((*labels, outcome), count)

@@ -6,6 +6,7 @@ from typing import Any
 
 from mirror.clock import Clock
 from mirror.settings import Flow
+from mirror.task.rate_limits import RateLimits
 from mirror.task.scheduler import Steps
 from mirror.task.task_services import TaskServices
 
@@ -23,4 +24,5 @@ class Idle:
         """What a copier needs as long as it makes no step."""
         self.flow = flow
         idle: Any = self
-        return TaskServices(idle, idle, idle, idle, b"", idle, idle, idle, Clock())
+        clock = Clock()
+        return TaskServices(idle, idle, idle, idle, b"", idle, idle, idle, clock, RateLimits(clock))

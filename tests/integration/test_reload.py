@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +17,7 @@ import yaml
 from mirror.demo.brokers import LocalCluster
 from tests.harness import oracle, topics
 from tests.harness.configuration import Settings
-from tests.harness.load import Load, Made
+from tests.harness.load import Load, Made, sized
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, PLANNED, Event, Service
 from tests.harness.service import REFUSED as PUT_ASIDE
@@ -29,6 +30,8 @@ SUCCESSFUL = "mirror_config_last_reload_successful"
 SUCCEEDED_AT = "mirror_config_last_reload_success_timestamp_seconds"
 FOLLOWED = "task follows settings of the plan"
 GROUP_ROUND = "mirror_group_round_timestamp_seconds"
+THROTTLED = "mirror_throttled_partitions"
+THROTTLE = 200_000  # bytes per second
 RATE = 500  # records per second
 
 
@@ -183,6 +186,36 @@ def test_running_tasks_take_another_policy(flow: Pair, own: Pair, service: Servi
     assert [(each.key, each.value) for each in found] == [(bad.key, bad.value)]
     assert service.worker_pids() == workers
     assert topics.partitions(flow.target, flow.remote(topic)) == 0
+
+
+def test_a_throttle_slows_its_topic_alone_until_it_is_lifted(flow: Pair, service: Service, settings: Settings) -> None:
+    first, topic = flow.prefix + "first", flow.topic("throttled", 2)
+    workers = service.worker_pids()
+    for partition in range(2):
+        flow.produce(topic, *map(sized(1_000), range(4_000)), partition=partition)
+    change(service, settings, {"topic_settings": {topic: {"throttle": THROTTLE}}})
+    service.wait_for("it is told", lambda: service.metric(THROTTLED, topic=topic, by="throttle") == 2)
+    assert "slowed down by the topic's throttle of 200 kB/s" in service.get("/status")[1]
+    began = time.monotonic()
+    before = size(flow.copied(topic))
+    flow.produce(first, *map(sized(1_000), range(2_000)))
+    flow.await_same(first)
+    assert service.metric(THROTTLED, topic=first, by="throttle") == 0, "it is not slowed"
+    until("five seconds' worth", lambda: size(flow.copied(topic)) - before > 5 * THROTTLE)
+    grown, seconds = size(flow.copied(topic)) - before, time.monotonic() - began
+    assert grown < (seconds + 1) * THROTTLE, "a transaction has about a second's worth"
+    assert service.metric("mirror_throttle_wait_seconds_total", topic=topic) > 1
+    change(service, settings, {"topic_settings": {}})
+    flow.await_same(topic)
+    service.wait_for("it is not told any more", lambda: service.metric(THROTTLED, by="throttle") == 0)
+    assert time.monotonic() - began < 8_000_000 / THROTTLE, "the rest came faster"
+    flow.assert_settled(topic)
+    assert service.worker_pids() == workers
+
+
+def size(records: oracle.Records) -> int:
+    """Bytes of keys and values."""
+    return sum(len(each.key or b"") + len(each.value or b"") for found in records.values() for each in found)
 
 
 def test_groups_and_the_log_level_change(flow: Pair, service: Service, settings: Settings) -> None:

@@ -181,7 +181,16 @@ def test_a_record_that_is_too_large_is_not_even_parsed() -> None:
 
 def test_counts_of_another_mirror_may_be_missing() -> None:
     raw = json.loads(report(7).encode())
-    for name in ("topic_id", "remote_id", "resets", "incident", "stuck_since", "held_back", "throttled_by"):
+    for name in (
+        "topic_id",
+        "remote_id",
+        "resets",
+        "incident",
+        "stuck_since",
+        "held_back",
+        "throttled",
+        "throttled_by",
+    ):
         del raw[name]
     del raw["counters"]["lost"]["dead_letter"], raw["counters"]["duration_buckets"]
     raw["counters"]["lost"]["other"] = 3

@@ -41,7 +41,7 @@ def policy(**changes: Any) -> ReplicationPolicy:
 
 def own_name(name: str) -> TopicSettings:
     """A topic's settings with its own remote topic."""
-    return TopicSettings(name, None, None, None)
+    return TopicSettings(name, None, None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_the_holders_are_not_asked_for_if_no_topics_share_a_remote_topic() -> No
 
 
 def test_a_topic_may_have_a_name_of_its_own() -> None:
-    chosen = policy(topic_settings={"orders": own_name("eu-orders"), "other": TopicSettings(None, 0, None, None)})
+    chosen = policy(topic_settings={"orders": own_name("eu-orders"), "other": TopicSettings(None, 0, None, None, None)})
     assert chosen.remote_topic("orders") == "eu-orders"
     assert chosen.remote_topic("other") == "primary.other" and chosen.remote_topic("third") == "primary.third"
     assert not policy(topic_settings={"orders": own_name("a.internal")}).is_mirrored("orders")

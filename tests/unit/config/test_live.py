@@ -132,6 +132,10 @@ def with_entries(entries: str, topics: str = "orders, bills") -> str:
             [], {"orders": {"on_poison_record": "skip"}}, id="policies change, come and go",
         ),
         pytest.param(
+            "orders: {throttle: 1MB}", "orders: {throttle: 2MB}", ["throttle"],
+            [], {"orders": {"throttle": 2_000_000}}, id="the throttle changes",
+        ),
+        pytest.param(
             "", "orders: {remote_topic: eu, start: latest, on_data_loss: skip}", ["on_data_loss"],
             ["remote_topic", "start"], {"orders": {"on_data_loss": "skip"}}, id="an entry comes",
         ),
@@ -175,7 +179,7 @@ def test_each_key_that_takes_effect_at_a_reload_does(tmp_path: Path) -> None:
         "sync_acls_interval": 7.0, "sync": True, "checkpoints": False, "include": ["x"], "interval": 7.0,
         "enabled": True, "topic": "x", "connector": "x", "transaction_linger_max": 7.0, "producer_idle_timeout": 7.0,
         "open_transaction_warn_after": 7.0, "append_to_existing": True, "on_data_loss": "skip",
-        "on_poison_record": "skip",
+        "on_poison_record": "skip", "throttle": 7_000,
     }  # fmt: skip
     running = root(tmp_path, BASE)
     for section, keys in EFFECTS.items():

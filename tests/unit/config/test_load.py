@@ -522,6 +522,14 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "batch of no bytes": (GOOD + "    batch_max_bytes: 0\n", "7: flows[0].batch_max_bytes: ", ("from 1 to 1GiB",)),
     "unit of size": (GOOD + "    batch_max_bytes: 1MIB\n", "7: flows[0].batch_max_bytes: ", ("64KiB, 16MiB or 10MB",)),
+    "throttle of nothing": (GOOD + "    throttle: 0\n", "7: flows[0].throttle: ", ("from 1KB to 100GB", "or null")),
+    "throttle too high": (GOOD + "    throttle: 101GB\n", "7: flows[0].throttle: ", ("from 1KB to 100GB",)),
+    "unit of throttle": (GOOD + "    throttle: 5MB/s\n", "7: flows[0].throttle: ", ("10MB or 64MiB", 'not "5MB/s"')),
+    "throttle of a topic": (
+        GOOD + "    topic_settings:\n      b: {throttle: none}\n",
+        "8: flows[0].topic_settings.b.throttle: ",
+        ("a size per second from 1KB to 100GB", "or null", 'not "none"'),
+    ),
     "batch of no records": (GOOD + "    batch_max_records: 0\n", "7: flows[0].batch_max_records: ", ("from 1 to",)),
     "master empty": (GOOD + 'spark: {master: ""}\n', "7: spark.master: ", ("local[*]", "spark://host:7077")),
     "spark property is a list": (
@@ -747,6 +755,7 @@ def test_defaults(tmp_path: Path) -> None:
         "batch_max_bytes": 16 * 1024 * 1024,
         "transaction_linger_max": 0.005,
         "transaction_timeout": 60.0,
+        "throttle": None,
         "transaction_threads": 8,
         "producers_max": 256,
         "producer_idle_timeout": 300.0,
@@ -1014,15 +1023,16 @@ def test_settings_of_single_topics_reach_the_flow(tmp_path: Path) -> None:
     text = GOOD + (
         "    start: latest\n    topic_settings:\n"
         "      a: {remote_topic: eu-a, start: 2024-01-31T12:00:00Z, on_data_loss: skip}\n"
-        "      b: {on_poison_record: dead_letter, start: null}\n      c: {start: 0}\n"
+        "      b: {on_poison_record: dead_letter, start: null, throttle: 64KiB}\n      c: {start: 0}\n"
         "flow_defaults: {topic_settings: {b: {start: earliest}, c: {on_data_loss: skip}}}\n"
     )
     flow = read(tmp_path, text).flows[0]
-    assert flow.topic_settings["a"] == settings.TopicSettings("eu-a", 1_706_702_400_000, "skip", None)
+    assert flow.topic_settings["a"] == settings.TopicSettings("eu-a", 1_706_702_400_000, "skip", None, None)
     of = {name: flow.of_topic(name) for name in "abcd"}
     assert [of[name].start for name in "abcd"] == [1_706_702_400_000, "latest", 0, "latest"]
     assert [of[name].on_data_loss for name in "abcd"] == ["skip", "fail", "skip", "fail"]
     assert [of[name].on_poison_record for name in "abcd"] == ["fail", "dead_letter", "fail", "fail"]
+    assert flow.topic_settings["b"].throttle == 65_536
     assert of["d"] is flow and flow.dead_letter_topic in flow.own_topics
     assert pickle.loads(pickle.dumps(flow)) == flow
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 
 from mirror.control.plan import Lineage, Plan, next_plan
 from mirror.control.task_settings import TaskSettings
+from mirror.control.throttle_shares import OF_FLOW, Load, Share
 from mirror.decode import Malformed
+from mirror.model import Partition, Topic
 from mirror.settings import TopicSettings
 from mirror.task.slice_plan import SlicePlan
 from mirror.task.task_services import TaskServices
@@ -26,10 +29,11 @@ CHANGED = replace(
     append_to_existing=not STARTED.append_to_existing,
     on_data_loss="skip",
     on_poison_record="dead_letter",
+    throttle=5_000_000,
     topic_settings={
-        "named": TopicSettings("eu-named", "latest", None, None),
-        "dated": TopicSettings(None, 1_706_702_400_000, None, None),
-        "kept": TopicSettings(None, None, "fail", "skip"),
+        "named": TopicSettings("eu-named", "latest", None, None, None),
+        "dated": TopicSettings(None, 1_706_702_400_000, None, None, 64_000),
+        "kept": TopicSettings(None, None, "fail", "skip", None),
     },
 )
 SETTINGS = TaskSettings.of(CHANGED, "debug")
@@ -59,6 +63,9 @@ def test_a_plan_of_an_older_mirror_has_none() -> None:
         ("append_to_existing", 1),
         ("on_data_loss", "dead_letter"),
         ("on_poison_record", "x" * 10_000),
+        ("throttle", 0),
+        ("throttle", "1MB"),
+        ("throttle", True),
         ("log_level", "notset"),
         ("log_level", None),
         ("topic_settings", []),
@@ -70,6 +77,8 @@ def test_a_plan_of_an_older_mirror_has_none() -> None:
         ("topic_settings", {"topic": {"start": -1}}),
         ("topic_settings", {"topic": {"on_data_loss": None}}),
         ("topic_settings", {"topic": {"on_poison_record": "wait"}}),
+        ("topic_settings", {"topic": {"throttle": 0}}),
+        ("topic_settings", {"topic": {"throttle": None}}),
     ],
 )
 def test_what_a_stranger_has_written_is_refused(name: str, value: Any) -> None:
@@ -82,14 +91,14 @@ def test_what_a_stranger_has_written_is_refused(name: str, value: Any) -> None:
 def test_what_a_topic_does_not_say_is_not_written() -> None:
     assert json.loads(plan(SETTINGS).encode())["task_settings"]["topic_settings"] == {
         "named": {"remote_topic": "eu-named", "start": "latest"},
-        "dated": {"start": 1_706_702_400_000},
+        "dated": {"start": 1_706_702_400_000, "throttle": 64_000},
         "kept": {"on_data_loss": "fail", "on_poison_record": "skip"},
     }
 
 
 def test_changed_settings_make_another_plan() -> None:
     before, after = (
-        next_plan(None, "us", {}, 1, {}, Lineage(), {}, 1.0, TaskSettings.of(each, "info"))
+        next_plan(None, "us", {}, 1, Load(), Lineage(), {}, 1.0, TaskSettings.of(each, "info"))
         for each in (STARTED, CHANGED)
     )
     assert before != after == replace(before, task_settings=after.task_settings)
@@ -108,11 +117,11 @@ def test_a_task_has_those_of_the_newest_plan_and_at_first_those_of_the_start() -
 
 
 def test_what_a_topic_says_wins_over_what_the_flow_says_before_and_after_a_change() -> None:
-    own = TopicSettings(None, None, "skip", None)
+    own = TopicSettings(None, None, "skip", None, None)
     started = replace(STARTED, topic_settings={"own": own, "other": own})
     control: Any = SimpleNamespace(plan=None)
     unused: Any = None
-    task = TaskServices(SlicePlan(started, control, "us", 0, 1, "task"), *(unused for _ in range(8)))
+    task = TaskServices(SlicePlan(started, control, "us", 0, 1, "task"), *(unused for _ in range(9)))
     services = {name: task.of_topic(name) for name in ("own", "other", "third")}
 
     def policies(settings: TaskSettings | None) -> dict[str, tuple[str, str]]:
@@ -125,7 +134,7 @@ def test_what_a_topic_says_wins_over_what_the_flow_says_before_and_after_a_chang
     assert policies(TaskSettings.of(flow_changed, "info")) == dict.fromkeys(before, ("skip", "skip")) | {
         "third": ("fail", "skip")
     }
-    entries = {"own": TopicSettings(None, None, "fail", "dead_letter"), "third": own}
+    entries = {"own": TopicSettings(None, None, "fail", "dead_letter", None), "third": own}
     changed = replace(started, on_poison_record="skip", topic_settings=entries)
     assert policies(TaskSettings.of(changed, "info")) == {
         "own": ("fail", "dead_letter"),
@@ -133,3 +142,23 @@ def test_what_a_topic_says_wins_over_what_the_flow_says_before_and_after_a_chang
         "third": ("skip", "skip"),
     }
     assert task.flow.on_poison_record == "skip"
+
+
+def test_a_task_has_its_share_of_the_throttle_of_the_newest_plan() -> None:
+    started, here, there = replace(STARTED, throttle=4_000), Partition("a", 0), Partition("a", 1)
+    control: Any = SimpleNamespace(plan=None)
+    task = SlicePlan(started, control, "us", 0, 2, "task")
+    assert task.shares == {}, "nothing to copy yet"
+
+    def follow(settings: TaskSettings | None, *slices: frozenset[Partition]) -> Mapping[str, Share]:
+        control.plan = Plan("us", 7, {"a": Topic("r", "id", 2, 0)}, slices, task_settings=settings)
+        return task.shares
+
+    mine, theirs = frozenset({here}), frozenset({there})
+    found = follow(None, mine, theirs)
+    assert found == {OF_FLOW: Share(4_000, 2_000.0)}, "an older mirror's plan: as it was at the start"
+    assert follow(TaskSettings.of(started, "info"), mine, theirs) is found, "the same as before"
+    changed = replace(started, throttle=None, topic_settings={"a": TopicSettings(None, None, None, None, 5_000)})
+    assert follow(TaskSettings.of(changed, "info"), mine | theirs, frozenset()) == {"a": Share(5_000, 5_000.0)}
+    assert follow(TaskSettings.of(STARTED, "info"), mine | theirs) == {"a": Share(5_000, 5_000.0)}, "not a plan for it"
+    assert follow(TaskSettings.of(STARTED, "info"), mine, theirs) == {}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mirror.control.reports import Report
+from mirror.control.throttle_shares import Load
 from mirror.service import flow as module
 from mirror.service.flow import FlowRunner
 from mirror.text import BUG
@@ -58,7 +59,7 @@ def runner() -> Any:
 
 
 def test_a_plan_needs_no_figures(runner: Any, caplog: pytest.LogCaptureFixture) -> None:
-    assert FlowRunner._weights(runner) == {}
+    assert FlowRunner._load(runner) == Load()
     assert [record.getMessage() for record in caplog.records] == [BUG]
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from mirror.control.reports import Counters
 from mirror.model import Partition
-from mirror.status.flow_status import Event, FlowStatus
+from mirror.status.flow_status import Event, FlowStatus, PartitionStatus
+from mirror.timing import SILENCE
 from tests.harness.waiting import PATIENCE
 from tests.unit.control.test_reports import report
 
@@ -88,3 +89,12 @@ def test_an_event_says_where_somebody_else_wrote_and_comes_once_a_minute() -> No
         Partition("topic", 0),
         "somebody else wrote to primary.topic on backup, at offsets 90 to 92",
     )
+
+
+def test_who_would_copy_more_without_a_throttle(monkeypatch: pytest.MonkeyPatch) -> None:
+    status = FlowStatus("primary", "backup", "us")
+    released = replace(report(1, 2), throttled=True, state="released")
+    status.absorb([replace(report(1, 0), throttled=True), report(1, 1), released])
+    assert status.throttled() == {Partition("topic", 0)}
+    monkeypatch.setattr(PartitionStatus, "age", SILENCE + 1)
+    assert status.throttled() == set(), "nobody knows"

@@ -17,6 +17,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Message,
 
 from mirror.clock import Clock
 from mirror.control.partition_state import State
+from mirror.control.throttle_shares import OF_FLOW, Share
 from mirror.errors import OutcomeUnknown, PartitionError, ProducerFenced
 from mirror.model import MapEnd, Partition, Position, Topic
 from mirror.settings import Flow
@@ -24,9 +25,10 @@ from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, Re
 from mirror.target.position_reader import from_committed
 from mirror.task import partition_take_over
 from mirror.task.copier import RecordCopier
-from mirror.task.events import LetGo, RenewalDue
+from mirror.task.events import LetGo, RenewalDue, ThrottleChanged
 from mirror.task.position_ledger import Start
 from mirror.task.producer_budget import ProducerBudget
+from mirror.task.rate_limits import RateLimits
 from mirror.task.task_services import TaskServices
 from mirror.text import BUG
 from tests.unit.test_naming import flow
@@ -53,6 +55,7 @@ class World(Clock):
         self.grows: int | None = None  # the end of the remote partition; None: each transaction has the same offsets
         self.ours = True
         self.first = 0  # offset that the source still has
+        self.limits = RateLimits(self)
         self.moves: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._due: list[tuple[float, int, Any]] = []
         self._order = itertools.count()
@@ -114,7 +117,9 @@ class World(Clock):
         """A copier that the fetcher has just begun to read for."""
         any_: Any = self
         throttles: Any = SimpleNamespace(target=None)
-        services = TaskServices(any_, any_, any_, throttles, b"", self.moves, any_, ProducerBudget(1), any_)
+        services = TaskServices(
+            any_, any_, any_, throttles, b"", self.moves, any_, ProducerBudget(1), any_, self.limits
+        )
         copier = RecordCopier(services, Partition("t", 0), TOPIC, start or Start(0))
         copier.post(ReadingBegan())
         self.run(0)
@@ -319,6 +324,127 @@ def test_a_paused_partition_keeps_its_position_and_has_no_producer(world: World)
     copier.post(LetGo(State.RELEASED))
     world.run(0)
     assert state(copier) is State.RELEASED
+
+
+def throttle(world: World, copier: RecordCopier, rate: float) -> None:
+    """The plan has another throttle, or with 0 none; as the supervisor follows it."""
+    if world.limits.follow({OF_FLOW: Share(int(rate), rate)} if rate else {}):
+        copier.post(ThrottleChanged())
+
+
+def test_a_throttled_partition_copies_in_its_turn_and_runs(world: World) -> None:
+    """A full batch does not wait for pacing, but for the throttle. Each of the records has one byte or two."""
+    world.flow = replace(world.flow, batch_max_records=4)
+    copier = world.copier()
+    throttle(world, copier, 2.0)
+    arrive(copier, 0, 10)
+    world.run(0.1)
+    assert world.copied == [0, 1] and state(copier) is State.RUNNING
+    world.calls.clear()
+    arrive(copier, 10, 40)  # what arrives is no reason for a step
+    world.run(4)
+    assert len(world.copied) == pytest.approx(10, abs=1)
+    seen = copier.snapshot
+    assert state(copier) is State.RUNNING and seen.throttled_until > world.time
+    assert seen.throttle == "slowed down by the flow's throttle of 2 B/s"
+    assert copier.drains_slowly
+    assert 3 < seen.counters.throttled <= 4.1
+    assert len(world.calls) == 2 * seen.counters.transactions["committed"] - len(COPY)
+    world.run(60)
+    assert world.copied == list(range(40)) and world.calls.count("fence") == 0
+
+
+def test_a_throttle_that_is_lifted_has_a_partition_go_on_at_once(world: World) -> None:
+    copier = world.copier()
+    throttle(world, copier, 0.01)
+    arrive(copier, 0, 10)
+    world.run(20)
+    assert world.copied == [0]
+    throttle(world, copier, 0.0)
+    world.run(0.1)
+    assert world.copied == list(range(10))
+    assert copier.snapshot.throttled_until == 0.0 and not copier.drains_slowly
+    assert copier.snapshot.counters.throttled == pytest.approx(20)
+    throttle(world, copier, 0.01)
+    world.run(1_000)
+    arrive(copier, 10, 12)
+    world.run(1)
+    assert copier.snapshot.counters.throttled == pytest.approx(20), "only what it has waited counts"
+
+
+def test_who_waits_for_its_turn_needs_no_producer(world: World) -> None:
+    """With more partitions than producers, each would open one twice for a batch."""
+    copier = world.copier()
+    throttle(world, copier, 0.1)
+    arrive(copier, 0, 10)
+    world.run(1)
+    assert world.copied == [0] and copier.close_idle_producer()
+    arrive(copier, 10, 20)
+    world.run(5)
+    assert not copier.has_producer and state(copier) is State.STARTING
+    world.run(5)
+    assert world.copied == [0, 1] and world.calls.count("fence") == 2
+
+
+def test_what_arrives_after_a_throttle_was_lifted_does_not_wait_for_a_void_turn(world: World) -> None:
+    copier = world.copier()
+    throttle(world, copier, 0.001)
+    arrive(copier, 0, 10)
+    world.run(1)
+    number = copier.buffer.resume_at(50)  # the consumer has to seek, and nothing is buffered
+    throttle(world, copier, 0.0)
+    world.run(1)
+    assert number is not None
+    copier.buffer.sought(number)
+    arrive(copier, 50, 60)
+    world.run(1)
+    assert world.copied == [0, *range(50, 60)]
+
+
+def test_a_retry_does_not_wait_for_a_void_turn(world: World) -> None:
+    copier = world.copier()
+    throttle(world, copier, 0.001)
+    world.fails["position"] = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    arrive(copier, 0, 10)
+    world.run(30)
+    assert state(copier) is State.RETRYING and world.copied == []
+    throttle(world, copier, 0.0)
+    world.run(0.1)
+    assert state(copier) is State.RUNNING and world.copied == list(range(10))
+
+
+def test_a_lower_throttle_voids_what_was_promised(world: World) -> None:
+    copier = world.copier()
+    throttle(world, copier, 1.0)
+    arrive(copier, 0, 10)
+    world.run(0.1)
+    throttle(world, copier, 0.01)
+    world.run(80)
+    assert world.copied == [0]
+    world.run(100)
+    assert world.copied == [0, 1]
+
+
+def test_a_throttled_partition_is_let_go_and_renewed_without_delay(world: World) -> None:
+    copier = world.copier()
+    throttle(world, copier, 0.001)
+    arrive(copier, 0, 10)
+    world.run(1)
+    copier.post(LetGo(State.RELEASED))
+    world.run(0)
+    assert state(copier) is State.RELEASED and world.copied == [0]
+
+
+def test_a_partition_that_waits_for_its_turn_has_not_recovered(world: World) -> None:
+    """What stopped it may still be there: only a transaction can tell."""
+    copier = world.copier()
+    throttle(world, copier, 0.1)
+    world.fails["position"] = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    arrive(copier, 0, 10)
+    world.run(5)
+    assert state(copier) is State.RETRYING and world.copied == [], "its first turn is used up"
+    world.run(10)
+    assert state(copier) is State.RUNNING and world.copied == [0]
 
 
 def test_each_new_producer_is_good_for_one_transaction(world: World) -> None:

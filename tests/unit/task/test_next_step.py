@@ -27,6 +27,10 @@ STEPS: list[tuple[str, View, dict[str, Any], Step, float | None]] = [
     ("or is taken over again", STARTING, {"opened": True}, Step.TAKE_OVER, None),
     ("records are copied", RUNNING, {"records": 1}, Step.COPY, PACED),
     ("a full batch need not wait", RUNNING, {"records": FULL}, Step.COPY, 0.0),
+    ("unless it is throttled", RUNNING, {"records": FULL, "throttled": True}, Step.COPY, PACED),
+    ("who waits for its turn opens no producer", STARTING, {"records": 1, "throttled": True}, Step.WAIT, PACED),
+    ("but for a retry", RETRYING, {"records": 1, "throttled": True}, Step.TAKE_OVER, PACED),
+    ("a throttle lets nobody stay", RUNNING, {"letting_go": State.PAUSED, "throttled": True}, Step.LET_GO, 0.0),
     ("a disturbed producer is replaced first", RUNNING, {"has_producer": False, "records": 1}, Step.TAKE_OVER, PACED),
     ("a pinned start is committed before any record", STARTING, {"pins_start": True}, Step.TAKE_OVER, PACED),
     ("then it settles", STARTING, {"pins_start": True, "has_producer": True}, Step.SETTLE, PACED),
@@ -119,7 +123,7 @@ def test_a_step_ends() -> None:
 
 
 def test_who_waits_for_nothing_is_not_woken_in_vain() -> None:
-    """Only a partition that has something to do wakes by itself."""
+    """Only a partition that has something to do wakes by itself. A throttled one has when its turn has come."""
     for view in every_view():
         if next_wake(view, PACED, FULL) is not None:
-            assert next_step(view) is not Step.WAIT
+            assert next_step(replace(view, throttled=False)) is not Step.WAIT

@@ -10,6 +10,7 @@ import pytest
 
 from mirror.control.partition_state import State
 from mirror.control.reports import Counters
+from mirror.kafka.throttling import REPORTED_FOR
 from mirror.model import Partition, Position, Topic
 from mirror.task import reporter
 from mirror.task.partition_snapshot import PartitionSnapshot
@@ -31,6 +32,8 @@ SEEN = PartitionSnapshot(
     foreign=(5, 6),
     has_producer=True,
     last_used=0.0,
+    throttled_until=0.0,
+    throttle="",
 )
 
 
@@ -126,6 +129,20 @@ def test_the_next_records_timestamp_is_rather_too_old_than_too_new(world: World)
     world.reporter.forget(HERE)
     world.copier.head_timestamp = None
     assert told() == -1
+
+
+def test_the_throttle_is_told_while_a_partition_waits_and_a_little_longer(world: World) -> None:
+    reason = "slowed down by the flow's throttle of 5 MB/s"
+    world.copier.snapshot = replace(SEEN, throttled_until=world.now + 10, throttle=reason)
+    report = world.reporter.one(world.copier)
+    assert (report.throttled, report.reason) == (True, f"{reason}; slow target")
+    world.now += 10 + REPORTED_FOR - 0.1
+    assert world.reporter.one(world.copier).throttled
+    world.copier.drained_to = 12
+    assert not world.reporter.one(world.copier).throttled, "it has no lag"
+    world.copier.drained_to, world.now = None, world.now + 0.1
+    report = world.reporter.one(world.copier)
+    assert (report.throttled, report.reason) == (False, "slow target")
 
 
 def test_a_buffer_that_is_emptied_meanwhile_is_no_error(world: World) -> None:

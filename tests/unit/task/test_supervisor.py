@@ -40,3 +40,26 @@ def test_the_log_level_and_the_warning_of_open_transactions_follow_the_plan(leve
     level.setLevel("ERROR")
     Supervisor._follow_settings(task)
     assert level.level == logging.ERROR, "only what has changed is set"
+
+
+def test_who_waits_for_its_turn_learns_of_another_throttle() -> None:
+    posted: list[str] = []
+    copiers = {
+        name: SimpleNamespace(post=lambda event, name=name: posted.append(name)) for name in ("running", "retrying")
+    }
+    follows: list[object] = []
+
+    def follow(shares: object) -> bool:
+        follows.append(shares)
+        return True
+
+    task: Any = SimpleNamespace(
+        _plan=SimpleNamespace(shares={}),
+        _services=SimpleNamespace(limits=SimpleNamespace(follow=follow)),
+        _assigned=copiers,
+    )
+    Supervisor._follow_throttle(task)
+    assert follows == [{}] and posted == ["running", "retrying"]
+    task._services.limits.follow = lambda _: False
+    Supervisor._follow_throttle(task)
+    assert posted == ["running", "retrying"]

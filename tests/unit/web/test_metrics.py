@@ -15,6 +15,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as text_families
 
 from mirror.control.reports import Counters, Report
+from mirror.control.throttle_shares import OF_FLOW
 from mirror.control.verification import Verification
 from mirror.groups.group_rounds import Round
 from mirror.groups.group_sync import Outcome
@@ -115,6 +116,7 @@ def status() -> FlowStatus:
     now = time.time()
     behind_two = behind(2, 2, now - 400, state="retrying", next_timestamp=now - 400)
     status.absorb([behind(0, 5, now - 50), behind(1, 0, 0.0, last_commit=9.0), behind_two])
+    status.throttles = {OF_FLOW: 5_000, "topic": 2_000}
     status.groups = Round(77.0, [stands("billing", 0), stands("billing", 1, Outcome.AHEAD, 0)], True)
     status.configs = config_round(("topic", ConfigOutcome.IN_STEP))
     status.acls = acl_round(*AclOutcome)
@@ -347,3 +349,19 @@ def test_both_formats_say_the_same(url: str) -> None:
         return found
 
     assert values(text_families(text)) == values(openmetrics_families(open_text))  # type: ignore[no-untyped-call]
+
+
+def test_throttles_and_whom_they_slow_down() -> None:
+    status = FlowStatus("primary", "backup", "us")
+    status.absorb([behind(0, 5, 1.0, throttled=True), behind(1, 5, 1.0, throttled_by=("target",)), behind(2, 5, 1.0)])
+    by_topic, of_flow = "mirror_topic_throttle_bytes_per_second", "mirror_flow_throttle_bytes_per_second"
+    found = Metrics([status])
+    assert not samples(found, by_topic) and not samples(found, of_flow)
+    assert samples(found, "mirror_throttled_partitions") == {
+        ("topic", "source"): 0, ("topic", "target"): 1, ("topic", "throttle"): 1,
+    }  # fmt: skip
+    status.throttles = {OF_FLOW: 5_000, "topic": 2_000, "other": 1_000}
+    assert samples(found, by_topic) == {("topic",): 2_000} and samples(found, of_flow) == {(): 5_000}
+    waited = [replace(each, counters=replace(each.counters, throttled=2.5)) for each in (report(10), report(10, 1))]
+    status.absorb(waited)
+    assert sum(samples(found, "mirror_throttle_wait_seconds_total").values()) == 5.0

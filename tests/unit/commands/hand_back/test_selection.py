@@ -98,7 +98,7 @@ def test_mirrormaker_needs_the_same_names() -> None:
     assert "replication.policy.separator = _" in needed(flow(separator="_"))
     assert "replication.policy.separator = _" in needed(flow(remote_topic="{source}_{topic}"))
     assert needed(flow(remote_topic="{topic}")) == needed(flow(replication_policy="identity"))
-    settings = {"orders": TopicSettings("eu", None, None, None), "b": TopicSettings(None, 0, None, None)}
+    settings = {"orders": TopicSettings("eu", None, None, None, None), "b": TopicSettings(None, 0, None, None, None)}
     assert "(a policy class of yours that names the remote topics of orders: eu)" in needed(
         flow(topic_settings=settings)
     )

@@ -1,0 +1,99 @@
+"""Backpressure: which buffers are full, and what the consumer does about it. It makes no request itself."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from mirror.model import Partition
+from mirror.settings import Flow
+
+BUFFER_RECORDS = 200_000  # all buffers of a task together
+BUFFER_BYTES = 256 * 1024 * 1024
+PAUSE_AFTER = 0.5  # seconds that a full buffer holds everything up before only its partition is paused
+RESUMED_BELOW = 0.6  # of a full buffer, if it drains slowly; more than what a batch of the usual size leaves
+
+
+class Buffer(Protocol):
+    """How much waits in a buffer."""
+
+    @property
+    def weight(self) -> int:
+        """Bytes."""
+
+    def __len__(self) -> int:
+        """Records."""
+
+
+class Buffered(Protocol):
+    """A partition with a buffer."""
+
+    @property
+    def buffer(self) -> Buffer: ...
+
+    @property
+    def drains_slowly(self) -> bool:
+        """True if the buffer is not expected to drain soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backpressure:
+    """What the consumer has to do now."""
+
+    pause: Collection[Partition]
+    resume: Collection[Partition]
+    waits: bool  # it polls nothing until a buffer has drained
+
+
+class FullBuffers:
+    """The full buffers among those of `held`.
+
+    librdkafka drops what it has fetched for a partition that is paused, so a short wait is cheaper than a pause. But a
+    partition that does not drain is paused, for it must not hold up the others: after PAUSE_AFTER, or at once if that
+    is known before. Then it is resumed only when there is room for much, or most of what is fetched would be dropped.
+    """
+
+    def __init__(self, flow: Flow, held: Mapping[Partition, Buffered]) -> None:
+        self.paused: set[Partition] = set()
+        self._flow = flow
+        self._held = held
+        self._full: dict[Partition, float] = {}  # since when, monotonic
+
+    def __bool__(self) -> bool:
+        return bool(self._full)
+
+    def look(self, partition: Partition, now: float) -> None:
+        """Records were added to the partition's buffer."""
+        if self._fills(partition, 1.0):
+            self._full.setdefault(partition, now)
+
+    def forget(self, partition: Partition) -> bool:
+        """The partition is not consumed any more. True if it was paused."""
+        self._full.pop(partition, None)
+        was_paused = partition in self.paused
+        self.paused.discard(partition)
+        return was_paused
+
+    def decide(self, now: float) -> Backpressure:
+        """What the consumer has to do now; `paused` says it already."""
+        pause, resume = [], []
+        for partition, since in list(self._full.items()):
+            is_paused, is_slow = partition in self.paused, self._held[partition].drains_slowly
+            if not self._fills(partition, RESUMED_BELOW if is_paused and is_slow else 1.0):
+                del self._full[partition]
+                if is_paused:
+                    resume.append(partition)
+            elif not is_paused and (is_slow or now - since > PAUSE_AFTER):
+                pause.append(partition)
+        self.paused.difference_update(resume)
+        self.paused.update(pause)
+        return Backpressure(pause, resume, any(partition not in self.paused for partition in self._full))
+
+    def _fills(self, partition: Partition, part: float) -> bool:
+        """Does the buffer have this part of what it may have?"""
+        share = max(1, len(self._held))
+        records = max(1_000, min(2 * self._flow.batch_max_records, BUFFER_RECORDS // share))
+        weight = max(1024 * 1024, min(2 * self._flow.batch_max_bytes, BUFFER_BYTES // share))
+        buffer = self._held[partition].buffer
+        return len(buffer) >= part * records or buffer.weight >= part * weight
