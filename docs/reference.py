@@ -58,6 +58,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "flows[].topic_settings.<topic>": model.TopicSettingsModel,
     "flows[].groups": model.GroupsModel,
     "flows[].heartbeats": model.HeartbeatsModel,
+    "flows[].canary": model.CanaryModel,
     "flows[].mirrormaker_offsets": model.MirrorMakerOffsetsModel,
     "spark": model.SparkModel,
     "http": model.HttpModel,

@@ -10,7 +10,7 @@ from typing import Protocol
 from mirror import own_policy
 from mirror.errors import FlowError
 from mirror.own_policy import Judgement
-from mirror.settings import Flow
+from mirror.settings import Flow, canary_topic
 from mirror.template import Template
 from mirror.text import listed
 
@@ -97,6 +97,10 @@ class Rules(Protocol):
         """MirrorMaker's heartbeats."""
 
     @property
+    def canary(self) -> Switch:
+        """The records that mirror writes, copies and reads itself."""
+
+    @property
     def mirrormaker_offsets(self) -> OffsetsTopic:
         """The topic of MirrorMaker's positions."""
 
@@ -118,6 +122,8 @@ class ReplicationPolicy:
         self._separator = self.template.separator or rules.separator
         self._of_heartbeats = Template.of("default", self._separator)
         self._heartbeats = rules.heartbeats.enabled
+        self._canary = canary_topic(source)
+        self._has_canary = rules.canary.enabled
         offsets = rules.mirrormaker_offsets
         self._reserved = {offsets.topic} if offsets.enabled else set()
         self._wanted = matcher(rules.topics)
@@ -132,6 +138,7 @@ class ReplicationPolicy:
         """The remote topic: `orders` becomes `primary.orders`, or stays `orders` with the identity policy.
 
         Heartbeats get MirrorMaker's default name with any policy and template: the way they took is what they tell.
+        The canary's topic keeps its name, also while the flow has no canary.
         Raises FlowError if the user's own policy gives no name, or does not answer.
         """
         if self.has_own_name(topic):
@@ -144,11 +151,17 @@ class ReplicationPolicy:
 
     def has_own_name(self, topic: str) -> bool:
         """True if the configuration names the remote topic of this very topic."""
-        return topic in self._own_names and not self.is_heartbeats(topic)
+        return topic in self._own_names and self.fixed_name(topic) is None
+
+    def fixed_name(self, topic: str) -> str | None:
+        """The reason why neither the configuration nor a policy can name the remote topic; None if they can."""
+        if self.is_heartbeats(topic):
+            return "heartbeats have MirrorMaker's name"
+        return "the canary's topic has the same name on both sides" if topic == self._canary else None
 
     def is_asked(self, topic: str) -> bool:
         """True if a policy of the user's own names the remote topic of this topic."""
-        return self.asks is not None and not self.is_heartbeats(topic) and not self.has_own_name(topic)
+        return self.asks is not None and self.fixed_name(topic) is None and not self.has_own_name(topic)
 
     @property
     def may_share(self) -> bool:
@@ -158,6 +171,10 @@ class ReplicationPolicy:
     def is_heartbeats(self, topic: str) -> bool:
         """True if heartbeats are on and this topic has them, the source's own or those that come from further away."""
         return self._heartbeats and (topic == HEARTBEATS or topic.endswith(f"{self._separator}{HEARTBEATS}"))
+
+    def is_canary(self, topic: str) -> bool:
+        """True if the flow has a canary, and this is its topic. Those of other sources are never copied any further."""
+        return self._has_canary and topic == self._canary
 
     def is_cycle(self, topic: str) -> bool:
         """True if the topic's name shows that it comes from the target.
@@ -170,11 +187,13 @@ class ReplicationPolicy:
 
     def _judgement(self, topic: str) -> Judgement | None:
         """What the user's own policy says of the topic; None if it is not asked."""
-        if self.asks is None or self.is_heartbeats(topic):
+        if self.asks is None or self.fixed_name(topic) is not None:
             return None
         return self.asks.judge(self._source, self._target, topic)
 
     def _template_of(self, topic: str) -> Template:
+        if topic == self._canary:
+            return Template.of("identity", "")
         return self._of_heartbeats if self.is_heartbeats(topic) else self.template
 
     def is_mirrored(self, topic: str) -> bool:
@@ -183,7 +202,7 @@ class ReplicationPolicy:
 
     def is_chosen(self, topic: str) -> bool:
         """True if the topic is to be mirrored, if only its remote topic can have its name."""
-        return (self._wanted(topic) or self.is_heartbeats(topic)) and self._reason(topic) is None
+        return (self._wanted(topic) or self.is_heartbeats(topic) or self.is_canary(topic)) and not self._reason(topic)
 
     def name_problem(self, topic: str) -> str | None:
         """The reason why the topic's remote topic can't have its name; None if it can."""
@@ -206,7 +225,7 @@ class ReplicationPolicy:
         return self._reason(topic) if self._wanted(topic) else None
 
     def _reason(self, topic: str) -> str | None:
-        if INTERNAL.fullmatch(topic):
+        if INTERNAL.fullmatch(topic) and not self.is_canary(topic):
             return f"internal: the name {IS_INTERNAL}"
         judgement = self._judgement(topic)
         if judgement and judgement.internal:
@@ -215,7 +234,7 @@ class ReplicationPolicy:
             return f'a cycle: its replication policy says that it comes from "{self._target}"'
         if self.is_cycle(topic):
             return f'a cycle: the name contains the target\'s alias "{self._target}", so the topic comes from there'
-        if self.is_heartbeats(topic):
+        if self.is_heartbeats(topic) or self.is_canary(topic):
             return None
         excluding = next((pattern for pattern, matches in self._exclude if matches(topic)), None)
         return None if excluding is None else f'"{excluding}" in exclude matches it'

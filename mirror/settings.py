@@ -13,6 +13,14 @@ from typing import Literal
 Start = Literal["earliest", "latest"] | int  # int: milliseconds since the Unix epoch
 
 
+def canary_topic(source: str) -> str:
+    """The topic of the canaries of all flows whose source has this alias, on both sides.
+
+    With the name of an internal topic it is copied by the flow itself and by nobody else, so it is part of no cycle.
+    """
+    return f"mirror-canary.{source}.internal"
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """A Kafka cluster: its alias and the librdkafka properties to connect to it."""
@@ -42,6 +50,14 @@ class Groups:
 @dataclass(frozen=True, slots=True)
 class Heartbeats:
     """MirrorMaker's heartbeats: records on the source that come to the target as any others do."""
+
+    enabled: bool
+    interval: float  # seconds between two of them
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """Records that mirror writes to the source, copies and reads on the target, so that an idle flow is tried, too."""
 
     enabled: bool
     interval: float  # seconds between two of them
@@ -109,6 +125,7 @@ class Flow:
     topic_settings: Mapping[str, TopicSettings]  # by source topic
     groups: Groups
     heartbeats: Heartbeats
+    canary: Canary
     mirrormaker_offsets: MirrorMakerOffsets
 
     @property
@@ -117,15 +134,17 @@ class Flow:
         return f"{self.source.alias}->{self.target.alias}"
 
     def of_topic(self, topic: str) -> Flow:
-        """The flow as it is for one of its source topics."""
-        own = self.topic_settings.get(topic)
+        """The flow as it is for one of its source topics. Lost canaries need no decision: nobody misses them."""
+        own, flow = self.topic_settings.get(topic), self
+        if topic == self.canary_topic:
+            flow = replace(self, on_data_loss="skip")
         if own is None:
-            return self
+            return flow
         return replace(
-            self,
-            start=self.start if own.start is None else own.start,
-            on_data_loss=own.on_data_loss or self.on_data_loss,
-            on_poison_record=own.on_poison_record or self.on_poison_record,
+            flow,
+            start=flow.start if own.start is None else own.start,
+            on_data_loss=own.on_data_loss or flow.on_data_loss,
+            on_poison_record=own.on_poison_record or flow.on_poison_record,
         )
 
     @property
@@ -162,6 +181,11 @@ class Flow:
     def connect_offsets_topic(self) -> str:
         """Compacted topic on the target on which Kafka Connect keeps MirrorMaker 2's positions."""
         return self.mirrormaker_offsets.topic or f"mm2-offsets.{self.source.alias}.internal"
+
+    @property
+    def canary_topic(self) -> str:
+        """Compacted topic on the source with the canaries. Its remote topic has the same name."""
+        return canary_topic(self.source.alias)
 
     @property
     def makes_rounds(self) -> bool:

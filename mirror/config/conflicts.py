@@ -121,8 +121,8 @@ def _topic_settings(flows: Mapping[int, FlowModel]) -> Iterator[Problem]:
                 yield Problem(here, f'"{name:.60}" is never copied: {reason}')
             elif own.remote_topic is None:
                 continue
-            elif not policy.has_own_name(name):
-                yield Problem((*here, "remote_topic"), "heartbeats have MirrorMaker's name; take this out")
+            elif fixed := policy.fixed_name(name):
+                yield Problem((*here, "remote_topic"), f"{fixed}; take this out")
             elif problem := policy.name_problem(name):
                 yield Problem((*here, "remote_topic"), f"{name} can't be copied: {problem}")
             elif (other := named.setdefault(own.remote_topic, name)) != name:

@@ -180,6 +180,7 @@ def _flow(flow: model.FlowModel, clusters: Mapping[str, settings.Cluster]) -> se
         },
         "groups": groups,
         "heartbeats": settings.Heartbeats(**flow.heartbeats.model_dump()),
+        "canary": settings.Canary(**flow.canary.model_dump()),
         "mirrormaker_offsets": settings.MirrorMakerOffsets(**flow.mirrormaker_offsets.model_dump()),
     }
     return settings.Flow(**values)

@@ -307,6 +307,17 @@ class HeartbeatsModel(_Model):
     """How often a heartbeat is written."""
 
 
+class CanaryModel(_Model):
+    """Records that mirror writes, copies and reads itself. They show that an idle flow works, and how long it takes."""
+
+    enabled: Annotated[bool, _allowed("true or false")] = False
+    """Whether mirror writes records to the topic `mirror-canary.<source>.internal` on the source, and reads them on the
+    target. On the source this needs Create, Write, Read and Describe. The topic is copied like any other, under the
+    same name, whatever `topics`, `exclude` and the policy say."""
+    interval: Annotated[Duration, _duration("1s", "1m")] = 10.0
+    """How often such a record is written."""
+
+
 class MirrorMakerOffsetsModel(_Model):
     """The flow's positions in MirrorMaker's form, with which a MirrorMaker goes on that is started after mirror."""
 
@@ -378,7 +389,7 @@ class FlowDefaultsModel(_Model):
     ] = None
     """How remote topics are named, if neither `default` nor `identity` fits: a text with `{topic}` and, as a rule,
     `{source}`, the source's alias. Without `{source}` a name does not show where its records come from, as with
-    `identity`. Heartbeats are named as by `default` all the same."""
+    `identity`. Heartbeats are named as by `default` all the same, and the canary's topic keeps its name."""
     start: Start = "earliest"
     """Where copying starts in partitions that exist when the flow first runs. Partitions that are added later are
     copied from their earliest record."""
@@ -468,6 +479,8 @@ class FlowDefaultsModel(_Model):
     """The consumer groups of the source whose offsets are translated, and what is done with the translated offsets."""
     heartbeats: Annotated[HeartbeatsModel, _allowed("a mapping, e.g. {enabled: true}")] = HeartbeatsModel()
     """MirrorMaker's heartbeats. Its Java client learns from them which cluster is copied to which."""
+    canary: Annotated[CanaryModel, _allowed("a mapping, e.g. {enabled: true}")] = CanaryModel()
+    """Records that mirror writes, copies and reads itself. They show that an idle flow works, and how long it takes."""
     mirrormaker_offsets: Annotated[MirrorMakerOffsetsModel, _allowed("a mapping, e.g. {enabled: true}")] = (
         MirrorMakerOffsetsModel()
     )
@@ -557,7 +570,7 @@ class RootModel(_Model):
         FlowDefaultsModel, _allowed("a mapping of a flow's keys but source, target and group, e.g. {compression: zstd}")
     ] = FlowDefaultsModel()
     """Keys of flows, but `source`, `target` and `group`. Each flow gets those that it does not set itself; `groups`,
-    `heartbeats`, `mirrormaker_offsets` and `topic_settings` are merged key by key."""
+    `heartbeats`, `canary`, `mirrormaker_offsets` and `topic_settings` are merged key by key."""
     spark: SparkModel = SparkModel()
     """Where Spark runs, and its properties."""
     http: HttpModel = HttpModel()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mirror.config.model import FlowModel
 from mirror.naming import ReplicationPolicy, matcher, matches_nothing, some_of, unmatched
-from mirror.settings import Cluster, Flow, Groups, Heartbeats, MirrorMakerOffsets, TopicSettings
+from mirror.settings import Canary, Cluster, Flow, Groups, Heartbeats, MirrorMakerOffsets, TopicSettings
 from mirror.topic_selection import MOVED, left_out_topics, select_topics
 
 DEFAULTS = FlowModel.model_validate(
@@ -29,6 +29,7 @@ def flow(**changes: Any) -> Flow:
         "group": "group",
         "groups": Groups(**DEFAULTS.groups.model_dump()),
         "heartbeats": Heartbeats(**DEFAULTS.heartbeats.model_dump()),
+        "canary": Canary(**DEFAULTS.canary.model_dump()),
         "mirrormaker_offsets": MirrorMakerOffsets(**DEFAULTS.mirrormaker_offsets.model_dump()),
     }
     return replace(Flow(**values), **changes)
@@ -415,3 +416,36 @@ def test_a_topic_that_is_copied_does_not_move_when_a_policy_of_the_users_own_cha
         assert select_topics(named, found, lambda: held).remotes["orders"] == name
     template = policy(remote_topic="{source}_{topic}", topic_settings={"x": own_name("y")})
     assert select_topics(template, ["orders"], lambda: held).remotes == {"orders": "primary_orders"}
+
+
+CANARY = "mirror-canary.primary.internal"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {},
+        {"replication_policy": "identity"},
+        {"remote_topic": "{topic}.of.{source}"},
+        {"remote_topic": "eu-{topic}"},
+        OWN,
+    ],
+)
+def test_the_canary_is_mirrored_under_its_own_name_whatever_the_filters_and_the_policy_say(names: Any) -> None:
+    rules: dict[str, Any] = {"topics": ("orders",), "exclude": (".*",), **names}
+    chosen, other = policy(**rules, canary=Canary(True, 10.0)), "mirror-canary.backup.internal"
+    assert chosen.is_mirrored(CANARY) and chosen.remote_topic(CANARY) == CANARY and chosen.left_out(CANARY) is None
+    assert not chosen.is_mirrored(other), "that of the opposite flow is never copied back"
+    selected = select_topics(policy(**rules | {"topics": (".*",)}, canary=Canary(True, 1.0)), [CANARY, other], dict)
+    assert selected.remotes == {CANARY: CANARY} and [other] in selected.left_out.values() and not selected.unnamed
+    off = policy(**rules | {"topics": (".*",)})
+    assert not off.is_mirrored(CANARY) and (off.left_out(CANARY) or "").startswith("internal")
+    assert off.remote_topic(CANARY) == CANARY, "what was copied before stays its copy"
+
+
+def test_a_canary_that_is_lost_needs_no_decision() -> None:
+    one = flow(canary=Canary(True, 10.0))
+    assert (one.of_topic(CANARY).on_data_loss, one.of_topic("orders").on_data_loss) == ("skip", "fail")
+    own = {CANARY: TopicSettings(None, "latest", "fail", None, None)}
+    changed = flow(canary=Canary(True, 10.0), topic_settings=own).of_topic(CANARY)
+    assert (changed.on_data_loss, changed.start) == ("fail", "latest"), "but a person may want one"

@@ -153,7 +153,8 @@ def _remote(
     missing = [topic for topic in topics if topic not in here]
     if missing:
         raise ConfigError([f"there is no topic {topic} on {flow.source.alias}" for topic in missing])
-    ours = {topic: here[topic] for topic in topics or remotes}
+    # The canary is nobody's data, and compacted, so it would count as not compared.
+    ours = {topic: here[topic] for topic in topics or remotes.keys() - {flow.canary_topic}}
     theirs = target.partitions()
     partitions = [Partition(topic, number) for topic, count in sorted(ours.items()) for number in range(count)]
     remote = {p: Partition(remotes[p.topic], p.partition) for p in partitions}

@@ -209,6 +209,7 @@ def test_flow_defaults_have_no_key_of_their_own() -> None:
     assert FlowDefaultsModel.model_fields.keys() <= EFFECTS["flows[]"].keys() | {
         "groups",
         "heartbeats",
+        "canary",
         "mirrormaker_offsets",
         "topic_settings",
     }

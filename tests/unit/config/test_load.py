@@ -413,6 +413,22 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "9: flows[0].topic_settings.heartbeats.remote_topic: ",
         ("heartbeats have MirrorMaker's name",),
     ),
+    "an own name of the canary's topic": (
+        GOOD
+        + "    canary: {enabled: true}\n    topic_settings:\n      mirror-canary.primary.internal: {remote_topic: b}\n",
+        "9: flows[0].topic_settings.mirror-canary.primary.internal.remote_topic: ",
+        ("the canary's topic has the same name on both sides; take this out",),
+    ),
+    "settings of the canary's topic of a flow without one": (
+        GOOD + "    topic_settings:\n      mirror-canary.primary.internal: {on_data_loss: fail}\n",
+        "8: flows[0].topic_settings.mirror-canary.primary.internal: ",
+        ("is never copied: internal: the name",),
+    ),
+    "a canary that is too rare": (
+        GOOD + "    canary: {enabled: true, interval: 2m}\n",
+        "7: flows[0].canary.interval: ",
+        ("1s to 1m",),
+    ),
     "an own name twice": (
         GOOD + "    topic_settings:\n      a: {remote_topic: c}\n      b: {remote_topic: c}\n",
         "9: flows[0].topic_settings.b.remote_topic: ",
@@ -780,6 +796,7 @@ def test_defaults(tmp_path: Path) -> None:
             "interval": 60.0,
         },
         "heartbeats": {"enabled": False, "interval": 1.0},
+        "canary": {"enabled": False, "interval": 10.0},
         "mirrormaker_offsets": {"enabled": False, "topic": None, "connector": "MirrorSourceConnector"},
     }
     assert loaded.spark == settings.Spark(master="local[*]", conf={})
