@@ -166,7 +166,7 @@ class FlowRunner(threading.Thread):
         led = refreshed = time.monotonic()
         decisions = self._leader.control.decisions
         while not self._stopping.wait(CHECK_INTERVAL):
-            is_changed = self._take_settings()
+            is_asked_for = self._take_settings() or self._sidelines.wants_look()
             self._query.keep()
             self._keep_own_topics()
             self._leader.check()
@@ -178,7 +178,7 @@ class FlowRunner(threading.Thread):
             has_decided = self._leader.control.decisions is not decisions
             decisions = self._leader.control.decisions
             due = slots != before or has_decided or self._leader.control.awaits_plan or self._monitor.in_doubt
-            if due or is_changed or self.beat - refreshed >= self._flow.refresh_topics_interval:
+            if due or is_asked_for or self.beat - refreshed >= self._flow.refresh_topics_interval:
                 self._publish(self._look(), slots)
                 refreshed = time.monotonic()
             self._renewal.renew()

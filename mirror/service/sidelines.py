@@ -1,4 +1,4 @@
-"""What a flow leader does beside the copying: consumer groups, topic configurations, ACLs, heartbeats and the like."""
+"""What a flow leader does beside the copying: consumer groups, topic configurations, ACLs, the canary and the like."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from mirror.groups.group_rounds import GroupRounds, Round
 from mirror.groups.heartbeat_sender import HeartbeatSender
 from mirror.groups.map_cleaner import MapCleaner
 from mirror.groups.mirrormaker_offsets import MirrorMakerOffsets
+from mirror.service.canary import Canary
 from mirror.settings import Flow
+from mirror.status.canary import CanaryStatus
 from mirror.status.flow_status import FlowStatus
 from mirror.text import plural
 from mirror.topics.acl_rounds import AclRound, AclRounds
@@ -31,10 +33,12 @@ class Sidelines:
         self.mirrormaker_offsets = MirrorMakerOffsets(flow)
         self._config_rounds = ConfigRounds(flow, self._trusted, self._on_config_round)
         self._acl_rounds = AclRounds(flow, self._trusted, self._on_acl_round)
+        self._canary = Canary(flow, status.topics, self._on_canary)
         self._parts: tuple[LeaderPart, ...] = (
             MapCleaner(flow),
             self._group_rounds,
             HeartbeatSender(flow),
+            self._canary,
             self.mirrormaker_offsets,
             self._config_rounds,
             self._acl_rounds,
@@ -55,7 +59,7 @@ class Sidelines:
         for part in self._parts:
             part.stop()
         self._status.keep_retention({})
-        self._status.groups = self._status.coverage = self._status.verified = None
+        self._status.groups = self._status.coverage = self._status.verified = self._status.canary = None
 
     def reconfigure(self, flow: Flow) -> None:
         """Begin all parts anew with these settings, at the next `start`."""
@@ -68,6 +72,14 @@ class Sidelines:
             self._status.configs = None
         if not self._acl_rounds.wanted:
             self._status.acls = None
+        if not self._canary.wanted:
+            self._status.canary = None
+
+    def wants_look(self) -> bool:
+        """True, once, if one of them has made a topic on the source that the plan lacks."""
+        is_wanted = self._canary.lacking.is_set()
+        self._canary.lacking.clear()
+        return is_wanted
 
     def _trusted(self) -> Trusted:
         """The topics whose remote topics are certainly their copies."""
@@ -83,6 +95,9 @@ class Sidelines:
             first, count = found.altered[0], plural(len(found.altered), "remote topic")
             changes = ", ".join(map(str, first.changes))
             self._status.remember(f"the configuration of {count} was altered, e.g. {first.remote}: {changes}")
+
+    def _on_canary(self, found: CanaryStatus) -> None:
+        self._status.canary = found
 
     def _on_acl_round(self, found: AclRound) -> None:
         self._status.acls = found

@@ -13,6 +13,7 @@ from mirror.control.reports import Counters, Report
 from mirror.control.verification import Verification
 from mirror.groups.group_rounds import Round
 from mirror.model import Partition
+from mirror.status.canary import CanaryStatus
 from mirror.status.coverage import Coverage
 from mirror.status.observed import UNASSIGNED, is_silent, lag_seconds, observed_state, stuck_seconds
 from mirror.status.rates import RateHistory, Sample
@@ -108,6 +109,7 @@ class FlowStatus:
         self.groups: Round | None = None  # the last one over the consumer groups
         self.configs: ConfigRound | None = None  # the last one over the topics' configurations
         self.acls: AclRound | None = None  # the last round over the topics' ACLs
+        self.canary: CanaryStatus | None = None  # None without a canary, and while another service leads
         self.ignored = 0  # records of the status topic that were not reports
         self._problem = _STARTING
         self._blocked = False  # does the problem wait for a person?

@@ -12,6 +12,7 @@ from mirror.control.reports import Counters
 from mirror.control.verification import Verification
 from mirror.model import Partition
 from mirror.status.acl_overview import AclsView, acls_view
+from mirror.status.canary import CanaryStatus
 from mirror.status.cluster_status import ClusterStatus, ClusterView, cluster_view
 from mirror.status.config_overview import ConfigsView, configs_view
 from mirror.status.configuration import ConfigurationView
@@ -104,6 +105,7 @@ class FlowView:
     retention: Retention | None  # None if nothing waits, or the source's retention is not known
     verified: Verification | None  # the last `mirror verify` of the whole flow; None if none is known
     coverage: Coverage | None  # None before the first look for topics, and while another service leads
+    canary: CanaryStatus | None  # None without a canary, and while another service leads
     groups: GroupsView | None  # None before the first round, or if none are made
     configs: ConfigsView | None  # the same
     acls: AclsView | None  # the same
@@ -181,6 +183,7 @@ def _flow(status: FlowStatus) -> FlowView:
         retention=status.retention,
         verified=status.verified,
         coverage=status.coverage,
+        canary=status.canary,
         groups=None if status.groups is None else groups_view(status.groups),
         configs=None if status.configs is None else configs_view(status.configs),
         acls=None if status.acls is None else acls_view(status.acls),

@@ -70,6 +70,19 @@ class FlowMetrics:
             "extra.",
             labels=FLOW,
         )
+        self.canary_at = GaugeMetricFamily(
+            "mirror_canary_timestamp_seconds",
+            "When the last canary that has arrived on the target was written; before the first one, when the flow "
+            "leader began to write them. No value without canary.",
+            labels=FLOW,
+            unit="seconds",
+        )
+        self.canary = GaugeMetricFamily(
+            "mirror_canary_seconds",
+            "From writing the last canary on the source until it was read on the target, by the service's clock.",
+            labels=FLOW,
+            unit="seconds",
+        )
         self.lost = CounterMetricFamily(
             "mirror_lost_tasks",
             "Tasks that were killed or failed and whose slice another one took over.",
@@ -109,6 +122,10 @@ class FlowMetrics:
             self.verified_at.add_metric(status.labels, status.verified.at)
             self.verified.add_metric(status.labels, float(status.verified.equal))
             self.differences.add_metric(status.labels, status.verified.differences)
+        if status.canary is not None:
+            self.canary_at.add_metric(status.labels, status.canary.at)
+            if status.canary.seconds is not None:
+                self.canary.add_metric(status.labels, status.canary.seconds)
         if status.coverage is not None:
             self._cover(status.labels, status.coverage)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xml.etree.ElementTree import Element
 
 from mirror.control.verification import Verification
+from mirror.status.canary import CanaryStatus
 from mirror.status.overview import FlowView
 from mirror.status.retention import Retention
 from mirror.text import count, duration, plural
@@ -43,3 +44,16 @@ def expiring(found: Retention | None) -> Element | None:
     left = f"in {duration(worst.seconds)}" if worst.seconds > 0 else "at any moment"
     said = f"The source may delete records of {worst.topic}-{worst.partition} {left} that are not copied yet."
     return tag("p", said, class_="problem")
+
+
+def canary(found: CanaryStatus | None, now: float) -> Element | None:
+    """How old the last canary is that has arrived, and how long it took; nothing without a canary."""
+    if found is None:
+        return None
+    age, reason = duration(max(0.0, now - found.at)), f": {found.problem}" if found.problem else ""
+    if found.is_late(now):
+        return tag("p", f"No canary has arrived for {age}{reason}.", class_="problem")
+    if found.seconds is None:
+        return tag("p", f"No canary has arrived yet; they have been written for {age}{reason}.", class_="quiet")
+    said = f"The last canary was written {age} ago, and arrived after {duration(found.seconds)}{reason}."
+    return tag("p", said, class_="quiet")

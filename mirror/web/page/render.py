@@ -11,7 +11,7 @@ from mirror.status.overview import FlowView, Lag, Overview, Pace, PartitionView,
 from mirror.status.rates import POINTS, TOPIC_POINTS
 from mirror.text import ABSENT, byte_rate, count, duration, plural, rate, time_of_day
 from mirror.web.page.acls import acls
-from mirror.web.page.cautions import expiring, missing, unequal
+from mirror.web.page.cautions import canary, expiring, missing, unequal
 from mirror.web.page.chart import Series, chart, highest
 from mirror.web.page.clusters import clusters
 from mirror.web.page.configs import configs
@@ -105,6 +105,7 @@ def _flow(flow: FlowView, overview: Overview, opened: frozenset[str]) -> Element
         missing(flow),
         expiring(flow.retention),
         unequal(flow.verified, overview.at),
+        canary(flow.canary, overview.at),
         *(_failures(flow, state, overview.at) for state in _EXPECT),
         _held_back(flow),
         _key_numbers(flow),

@@ -15,7 +15,9 @@ from mirror.groups.heartbeat_sender import HeartbeatSender
 from mirror.groups.map_cleaner import MapCleaner
 from mirror.groups.mirrormaker_offsets import MirrorMakerOffsets
 from mirror.model import Topic
+from mirror.service.canary import Canary
 from mirror.settings import Cluster, Flow, Heartbeats
+from mirror.status.canary import CanaryStatus
 from mirror.target.position_renewal import Renewal
 from mirror.text import BUG
 from mirror.topics.acl_rounds import AclRound, AclRounds
@@ -191,10 +193,10 @@ def test_a_defect_at_the_end_is_logged(caplog: pytest.LogCaptureFixture) -> None
 
 
 @pytest.mark.parametrize(
-    "name", ["heartbeats", "groups", "map cleaner", "mirrormaker offsets", "configurations", "ACLs"]
+    "name", ["heartbeats", "groups", "map cleaner", "mirrormaker offsets", "configurations", "ACLs", "canary"]
 )
 def test_a_defect_of_what_a_leader_does_ends_none_for_good(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    rounds: list[Round | ConfigRound | AclRound] = []
+    rounds: list[Round | ConfigRound | AclRound | CanaryStatus] = []
     sender, groups, cleaner = (
         HeartbeatSender(broken()),
         GroupRounds(broken(), rounds.append),
@@ -203,7 +205,9 @@ def test_a_defect_of_what_a_leader_does_ends_none_for_good(name: str, caplog: py
     writer = MirrorMakerOffsets(broken())
     configs = ConfigRounds(broken(), lambda: Trusted({}, frozenset()), rounds.append)
     acls = AclRounds(replace(broken(), sync_acls=True), lambda: Trusted({}, frozenset()), rounds.append)
+    canary = Canary(replace(broken(), canary=settings.Canary(True, 1.0)), list, rounds.append)
     start, stop = {
+        "canary": (canary.start, canary.stop),
         "heartbeats": (sender.start, sender.stop),
         "groups": (groups.start, groups.stop),
         "configurations": (configs.start, configs.stop),

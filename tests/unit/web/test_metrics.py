@@ -21,6 +21,7 @@ from mirror.groups.group_rounds import Round
 from mirror.groups.group_sync import Outcome
 from mirror.model import Partition
 from mirror.settings import Http
+from mirror.status.canary import CanaryStatus
 from mirror.status.cluster_status import ClusterStatus
 from mirror.status.configuration import ConfigurationStatus
 from mirror.status.coverage import coverage
@@ -123,6 +124,7 @@ def status() -> FlowStatus:
     status.coverage = coverage({"topic": 3, "other": 1}, {"topic": 3})
     status.keep_retention({"topic": 86_400.0})
     status.verified = Verification(9.0, False, 100, 3, 0)
+    status.canary = CanaryStatus("mirror-canary.primary.internal", 9.0, 0.25, "")
     return status
 
 
@@ -220,6 +222,15 @@ def test_the_last_comparison_of_the_flow_is_told(status: FlowStatus) -> None:
     assert [samples(metrics, name) for name in names] == [{(): 9.0}, {(): 0}, {(): 3}]
     status.verified = None
     assert not any(samples(metrics, name) for name in names), "nobody has compared"
+
+
+def test_the_last_canary_is_told_with_the_time_that_it_took(status: FlowStatus) -> None:
+    metrics, at, took = Metrics([status]), "mirror_canary_timestamp_seconds", "mirror_canary_seconds"
+    assert (samples(metrics, at), samples(metrics, took)) == ({(): 9.0}, {(): 0.25})
+    status.canary = CanaryStatus("mirror-canary.primary.internal", 8.0, None, "")
+    assert (samples(metrics, at), samples(metrics, took)) == ({(): 8.0}, {}), "none has arrived yet"
+    status.canary = None
+    assert not samples(metrics, at)
 
 
 CLUSTERS = (

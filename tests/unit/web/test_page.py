@@ -16,6 +16,7 @@ from mirror.groups.group_rounds import Round
 from mirror.groups.group_sync import Outcome
 from mirror.model import Partition
 from mirror.settings import Http
+from mirror.status.canary import LATE, CanaryStatus
 from mirror.status.cluster_status import ClusterStatus
 from mirror.status.configuration import ConfigurationView
 from mirror.status.coverage import coverage
@@ -321,3 +322,18 @@ def test_what_the_last_comparison_has_found_is_there_with_its_age() -> None:
     assert "mirror verify found source and target not equal 60 s ago: 1 difference." in shown(status).text
     said = json.loads(overview([status], READ).json())["flows"][0]["verified"]
     assert (said["equal"], said["compared"], said["differences"]) == (False, 5, 1)
+
+
+def test_the_canary_is_there_with_its_age_and_says_when_none_arrives() -> None:
+    status, now = running(of("a", 0)), time.time()
+    assert "canary" not in shown(status).text
+    status.canary = CanaryStatus("mirror-canary.primary.internal", now - 5, 0.25, "")
+    assert "The last canary was written 5.0 s ago, and arrived after 250 ms." in shown(status).text
+    status.canary = replace(status.canary, at=now - 20, seconds=None, problem=f"refused {EVIL}")
+    assert f"No canary has arrived yet; they have been written for 20 s: refused {EVIL}." in shown(status).text
+    status.canary = CanaryStatus("mirror-canary.primary.internal", now - LATE - 60, 0.25, "")
+    page = shown(status)
+    assert "No canary has arrived for 4 min." in page.text
+    assert [each for each in page.all("p") if each.get("class") == "problem"]
+    said = json.loads(overview([status], READ).json())["flows"][0]["canary"]
+    assert (said["topic"], said["seconds"]) == ("mirror-canary.primary.internal", 0.25)

@@ -1,0 +1,133 @@
+"""The canary of a flow: writes a record to the source each interval, and notes when it can be read on the target.
+
+The flow copies the topic like any other. So the canary tells that an idle flow works, and how long it takes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+from functools import partial
+
+from mirror.backoff import Backoff
+from mirror.control.leader_thread import LeaderPart
+from mirror.decode import Malformed
+from mirror.kafka.source_topic import SourceTopic
+from mirror.logs import OnChange
+from mirror.service.canary_reader import CanaryReader
+from mirror.service.canary_records import Arrival, CanaryFlights
+from mirror.settings import Flow
+from mirror.status.canary import CanaryStatus
+
+log = logging.getLogger(__name__)
+
+POLL = 0.5  # seconds: so soon the thread sees that it has to stop
+LOOK_INTERVAL = 10.0  # seconds between two looks for topics that are asked for, as refresh_topics_interval by default
+STUCK, STUCK_MOST = 30.0, 300.0  # seconds without a record that is due, after which another consumer is tried
+TRY_AGAIN = 5.0  # seconds after which the target is asked again where the topic ends
+# Compacted, so that no record is ever lost to retention; the segments roll soon, so that it stays short.
+CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000"}
+
+
+class Canary(LeaderPart):
+    """Writes and reads in a thread of its own. Only the flow leader has one."""
+
+    def __init__(
+        self, flow: Flow, topics: Callable[[], Collection[str]], tell: Callable[[CanaryStatus], object]
+    ) -> None:
+        """`topics` gives the source topics of the plan. `tell` gets what is known.
+
+        Both are called in another thread, `tell` never after `stop` has returned.
+        """
+        super().__init__("canary", flow)
+        self.lacking = threading.Event()  # set when the source has the topic, and the plan lacks it
+        self._topics = topics
+        self._tell = tell
+
+    @property
+    def wanted(self) -> bool:
+        """True if the configuration wants it."""
+        return self._flow.canary.enabled
+
+    def _work(self, stopping: threading.Event) -> None:
+        interval, trip = self._flow.canary.interval, _Trips(self._flow)
+        due = look = 0.0  # monotonic
+        while not stopping.is_set():
+            now = time.monotonic()
+            if now >= due:
+                due = now + interval
+                trip.is_planned = self._flow.canary_topic in self._topics()
+                if trip.write() and not trip.is_planned and now >= look:
+                    look = now + LOOK_INTERVAL
+                    self.lacking.set()
+            trip.read(stopping, min(POLL, max(0.0, due - time.monotonic())))
+            self._thread.tell(partial(self._tell, trip.status))
+        trip.close()
+
+
+class _Trips:
+    """The way of the records over the flow, as long as the thread runs with the same settings."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.is_planned = False  # True if the plan has the topic
+        self._flow = flow
+        self._key = flow.name.encode()
+        self._flights = CanaryFlights(time.time, time.monotonic)
+        self._source = SourceTopic(flow, flow.canary_topic, CONFIG, "canaries")
+        self._reader = CanaryReader(flow)
+        self._began = time.time()
+        self._last: Arrival | None = None
+        self._renewal = 0.0  # monotonic: not before that
+        self._backoff = Backoff(STUCK, STUCK_MOST)
+        self._why = OnChange()
+
+    @property
+    def status(self) -> CanaryStatus:
+        """What is known by now."""
+        last, source, target = self._last, self._flow.source.alias, self._flow.target.alias
+        problem = ""
+        if self._source.problem:
+            problem = f"none can be written to {source}: {self._source.problem}"
+        elif not self.is_planned:
+            problem = "the plan does not have its topic yet"
+        elif self._reader.problem:
+            problem = f"none can be read on {target}: {self._reader.problem}"
+        at, seconds = (self._began, None) if last is None else (last.at, last.seconds)
+        return CanaryStatus(self._flow.canary_topic, at, seconds, problem)
+
+    def write(self) -> bool:
+        """Write the next record. False if that is not possible now."""
+        return self._source.write(self._key, self._flights.next())
+
+    def read(self, stopping: threading.Event, timeout: float) -> None:
+        """Wait for records for at most `timeout` seconds, unless the topic can't be read now."""
+        self._source.poll()
+        if self.is_planned:
+            self._keep_reader()
+        if not self._reader.is_open:
+            stopping.wait(timeout)
+        for value in self._reader.poll(timeout):
+            try:
+                self._last = self._flights.arrived(value) or self._last
+            except Malformed as error:
+                self._ignore(str(error))
+
+    def close(self) -> None:
+        """End the clients."""
+        self._source.close()
+        self._reader.close()
+
+    def _keep_reader(self) -> None:
+        now, stuck = time.monotonic(), self._flights.waits > STUCK
+        if not stuck:
+            self._backoff.reset()
+        if now >= self._renewal and (stuck or not self._reader.is_open):
+            self._reader.renew()
+            self._renewal = now + (self._backoff.next() if self._reader.is_open else TRY_AGAIN)
+
+    def _ignore(self, reason: str) -> None:
+        if self._why.is_new(reason):
+            where = {"flow": self._flow.name, "topic": self._flow.canary_topic, "reason": reason}
+            log.warning("record that is no canary is ignored", extra=where)

@@ -1,0 +1,67 @@
+"""Reads a flow's canaries on the target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from mirror.control.control_topics import end_of
+from mirror.errors import ClusterAway
+from mirror.kafka.clients import internal_consumer
+from mirror.kafka.renewed import end_later
+from mirror.settings import Flow
+
+TAIL = 100  # offsets before the end at which reading begins; other flows and markers have most of them
+AT_ONCE = 1_000  # records
+
+
+class CanaryReader:
+    """Reads what stands under the flow's key, from shortly before the end on. One thread uses it.
+
+    A consumer can lose its cluster (see kafka/renewed.py), and a topic that was deleted and created again. So whoever
+    waits in vain calls `renew`: a new consumer knows nothing of the old topic.
+    """
+
+    def __init__(self, flow: Flow) -> None:
+        self.problem = ""  # why nothing can be read; "" if that is not known, or nothing is wrong
+        self._flow = flow
+        self._key = flow.name.encode()
+        self._consumer: Consumer | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """True if `renew` has succeeded the last time."""
+        return self._consumer is not None
+
+    def renew(self) -> None:
+        """Begin, or begin anew. If that is not possible now, `problem` says why."""
+        self.close()
+        consumer, topic = internal_consumer(self._flow.target, self._flow.group), self._flow.canary_topic
+        try:
+            end = end_of(consumer, topic, self._flow.target.alias)
+        except ClusterAway as error:
+            self.problem = str(error)
+            end_later(consumer)
+            return
+        consumer.assign([TopicPartition(topic, 0, max(0, end - TAIL))])
+        self._consumer, self.problem = consumer, ""
+
+    def poll(self, timeout: float) -> Iterator[bytes]:
+        """The values that arrive within `timeout` seconds."""
+        if self._consumer is None or (first := self._consumer.poll(timeout)) is None:
+            return
+        for message in (first, *self._consumer.consume(AT_ONCE, 0.0)):  # with a time it would wait for so many
+            error, value = message.error(), message.value()
+            if error is None:
+                self.problem = ""
+                if message.key() == self._key and value is not None:
+                    yield value
+            elif error.code() != KafkaError._PARTITION_EOF:
+                self.problem = error.str()
+
+    def close(self) -> None:
+        """End the consumer."""
+        if self._consumer is not None:
+            end_later(self._consumer)
+            self._consumer = None
