@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from confluent_kafka import KafkaException
 
+from mirror.commands.check.canary import canary
 from mirror.commands.check.findings import Check, Finding, Outcome
 from mirror.commands.check.inspection import Description, Inspector
 from mirror.commands.check.target import TargetChecks
@@ -56,6 +57,7 @@ class FlowChecks:
             ("timeouts and sizes", self._limits),
             ("timestamps", lambda: self._checks(target.timestamps())),
             ("safety of the target", lambda: self._checks(target.safety())),
+            ("canary", lambda: self._checks(canary(self._flow, self._source, self._source_description))),
             ("clocks", self._clocks),
             ("decisions", self._decisions),
             ("other flows", self._other_flows),

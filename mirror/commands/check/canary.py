@@ -1,0 +1,43 @@
+"""Whether a flow's canary may be written and read on the source; and the command that allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mirror.commands.check.findings import Finding
+from mirror.commands.check.inspection import Description, Inspector
+from mirror.settings import Flow
+
+WHAT = "canary"
+NEEDED = frozenset({"DESCRIBE", "READ", "WRITE"})  # on its topic, which mirror creates if it is missing
+
+
+def canary(flow: Flow, source: Inspector, description: Description) -> Iterator[Finding]:
+    """Check the permissions on the canary's topic of the source. Raises ClusterAway.
+
+    On the target it needs no more than other remote topics. Without these permissions the flow copies all the same.
+    """
+    if not flow.canary.enabled:
+        return
+    topic = flow.canary_topic
+    exists = topic in source.partitions()
+    lacking = NEEDED - source.topic_operations([topic]).get(topic, frozenset()) if exists else frozenset()
+    if lacking:
+        words = ", ".join(sorted(each.title() for each in lacking))
+        yield Finding(WHAT, "WARNING", f"{words} is not allowed on {topic} of {flow.source.alias}", command(flow))
+    elif exists:
+        yield Finding(WHAT, "OK", f"Describe, Read, Write on {topic} of {flow.source.alias}")
+    elif not source.has_acls():
+        yield Finding(WHAT, "OK", f"mirror creates {topic} on {flow.source.alias}, which has no ACLs")
+    else:
+        may = "is" if "CREATE" in description.operations else "is not"
+        said = f"{flow.source.alias} shows no {topic}; Create {may} allowed on the cluster, the rest is not known"
+        yield Finding(WHAT, "WARNING", said, f"make sure that this is allowed: {command(flow)}")
+
+
+def command(flow: Flow) -> str:
+    """The command that allows all that the canary needs on the source."""
+    servers = flow.source.properties["bootstrap.servers"]
+    operations = " ".join(f"--operation {each}" for each in ("Create", "Describe", "Read", "Write"))
+    who = "--add --allow-principal User:NAME"
+    return f"kafka-acls.sh --bootstrap-server {servers} {who} {operations} --topic {flow.canary_topic}"
