@@ -28,6 +28,7 @@ class SourceTopic:
     def __init__(self, flow: Flow, topic: str, config: Mapping[str, str], what: str) -> None:
         """`config` is that of a new topic. `what` says in the log what the records are."""
         self.problem = ""  # why the last record was not written; "" if it was, or if that is not known yet
+        self.created = 0  # how often it was created here
         self._where = {"flow": flow.name, "topic": topic}
         self._topic = NewTopic(topic, 1, flow.internal_replication_factor, config=dict(config))
         self._what = what
@@ -67,7 +68,9 @@ class SourceTopic:
             return False
         if refused is not None:
             self._fail(f"the topic can't be created: {refused.str()}")
-        return refused is None
+            return False
+        self.created += name not in found
+        return True
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:

@@ -42,7 +42,7 @@ class Canary(LeaderPart):
         Both are called in another thread, `tell` never after `stop` has returned.
         """
         super().__init__("canary", flow)
-        self.lacking = threading.Event()  # set when the source has the topic, and the plan lacks it
+        self.lacking = threading.Event()  # set when the source has a topic that the plan lacks
         self._topics = topics
         self._tell = tell
 
@@ -59,8 +59,9 @@ class Canary(LeaderPart):
             if now >= due:
                 due = now + interval
                 trip.is_planned = self._flow.canary_topic in self._topics()
-                if trip.write() and not trip.is_planned and now >= look:
-                    look = now + LOOK_INTERVAL
+                trip.write()
+                if trip.is_sought and now >= look:
+                    trip.is_new, look = False, now + LOOK_INTERVAL
                     self.lacking.set()
             trip.read(stopping, min(POLL, max(0.0, due - time.monotonic())))
             self._thread.tell(partial(self._tell, trip.status))
@@ -72,12 +73,14 @@ class _Trips:
 
     def __init__(self, flow: Flow) -> None:
         self.is_planned = False  # True if the plan has the topic
+        self.is_new = False  # True if the topic was created here, and nobody was told to look for it yet
         self._flow = flow
         self._key = flow.name.encode()
         self._flights = CanaryFlights(time.time, time.monotonic)
         self._source = SourceTopic(flow, flow.canary_topic, CONFIG, "canaries")
         self._reader = CanaryReader(flow)
         self._began = time.time()
+        self._exists = False  # the topic on the source, as far as is known
         self._last: Arrival | None = None
         self._renewal = 0.0  # monotonic: not before that
         self._backoff = Backoff(STUCK, STUCK_MOST)
@@ -97,9 +100,16 @@ class _Trips:
         at, seconds = (self._began, None) if last is None else (last.at, last.seconds)
         return CanaryStatus(self._flow.canary_topic, at, seconds, problem)
 
-    def write(self) -> bool:
-        """Write the next record. False if that is not possible now."""
-        return self._source.write(self._key, self._flights.next())
+    @property
+    def is_sought(self) -> bool:
+        """True if the source has the topic, and the plan does not have this very topic."""
+        return self._exists and (self.is_new or not self.is_planned)
+
+    def write(self) -> None:
+        """Write the next record."""
+        before = self._source.created
+        self._exists = self._source.write(self._key, self._flights.next())
+        self.is_new |= self._source.created > before
 
     def read(self, stopping: threading.Event, timeout: float) -> None:
         """Wait for records for at most `timeout` seconds, unless the topic can't be read now."""
