@@ -55,6 +55,7 @@ class Canary(LeaderPart):
         interval, trip = self._flow.canary.interval, _Trips(self._flow)
         due = look = 0.0  # monotonic
         while not stopping.is_set():
+            self._thread.tell(partial(self._tell, trip.status))
             now = time.monotonic()
             if now >= due:
                 due = now + interval
@@ -64,7 +65,6 @@ class Canary(LeaderPart):
                     trip.is_new, look = False, now + LOOK_INTERVAL
                     self.lacking.set()
             trip.read(stopping, min(POLL, max(0.0, due - time.monotonic())))
-            self._thread.tell(partial(self._tell, trip.status))
         trip.close()
 
 

@@ -1233,3 +1233,9 @@ def test_a_topic_that_a_policy_of_the_users_own_does_not_name_may_have_settings(
     own = f"    replication_policy: {OWN['replication_policy']}\n"
     (flow,) = read(tmp_path, f"{GOOD}{own}    topic_settings: {{wrong: {{start: latest}}}}\n").flows
     assert flow.replication_policy == OWN["replication_policy"] and flow.topic_settings["wrong"].start == "latest"
+
+
+def test_canaries_of_opposite_flows_with_the_same_names_make_no_cycle(tmp_path: Path) -> None:
+    same = "    replication_policy: identity\n    canary: {enabled: true}\n"
+    both = read(tmp_path, f"{GOOD}{same}    topics: [a]\n{OPPOSITE}{same}    topics: [b]\n").flows
+    assert [each.canary_topic for each in both] == ["mirror-canary.primary.internal", "mirror-canary.backup.internal"]
