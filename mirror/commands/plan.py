@@ -21,7 +21,7 @@ from mirror.control.reported_positions import reported_positions
 from mirror.kafka import clients
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Position, Topic
-from mirror.naming import ReplicationPolicy, matches_nothing, some_of
+from mirror.naming import HEARTBEATS, ReplicationPolicy, matches_nothing, some_of
 from mirror.service.topic_monitor import ANY_TIME, Changes, TopicMonitor
 from mirror.settings import Flow, Suspicion
 from mirror.target.position_reader import PositionReader
@@ -64,6 +64,7 @@ class DryRun:
     configs: tuple[TopicConfig, ...]  # remote topics whose configuration would be altered, or can't be kept in step
     acls: tuple[AclStatus, ...]  # of the source's topics that the target lacks, or does not get as they are
     internal: tuple[str, ...]  # mirror's own topics to create
+    on_source: tuple[str, ...]  # topics to create on the source: those of heartbeats and the canary
     partitions: tuple[PartitionDryRun, ...]
     replacing: tuple[str, ...]  # remote topics that replace timestamps: nothing is copied to them
     left_out: LeftOut
@@ -122,6 +123,7 @@ def dry_run(flow: Flow, suspicions: Sequence[Suspicion] = ()) -> DryRun:
         config_changes(flow, certain, changes.existing),
         acls,
         tuple(changes.internal),
+        _on_source(flow, source),
         tuple(partitions),
         tuple(changes.replacing),
         changes.left_out,
@@ -129,6 +131,15 @@ def dry_run(flow: Flow, suspicions: Sequence[Suspicion] = ()) -> DryRun:
         tuple(map(str, others.refusals)),
         (*map(str, suspicions), *_matches_nothing(flow, source), *map(str, others.warnings), *acls_unknown),
     )
+
+
+def _on_source(flow: Flow, source: ClusterAdmin) -> tuple[str, ...]:
+    """What the flow writes to the source, and is not there yet."""
+    wanted = {HEARTBEATS: flow.heartbeats.enabled, flow.canary_topic: flow.canary.enabled}
+    if not any(wanted.values()):
+        return ()
+    existing = source.partitions()
+    return tuple(name for name, is_wanted in wanted.items() if is_wanted and name not in existing)
 
 
 def _fails(flow: Flow, topic: str) -> bool:
@@ -220,6 +231,8 @@ def _changes(found: DryRun) -> list[str]:
     lines = [found.flow, ""]
     for name in found.internal:
         lines.append(f"  create {name}, 1 partition, compacted")
+    for name in found.on_source:
+        lines.append(f"  create {name} on the source, 1 partition, compacted; then copy it")
     for name, (count, config) in found.create.items():
         own = ", ".join(f"{key}={value}" for key, value in sorted(config.items()) if key not in NOT_SHOWN)
         lines.append(f"  create {name}, {plural(count, 'partition')}" + (f", {own}" if own else ""))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import time
@@ -233,3 +234,36 @@ def test_groups_and_the_log_level_change(flow: Pair, service: Service, settings:
     assert service.wait_for_event(FOLLOWED, since=since)["level"] == "DEBUG", "the tasks' level has changed, too"
     change(service, settings, {"groups": {"checkpoints": False}}, log={"format": "json"})
     service.wait_for("no groups", lambda: json.loads(service.get("/status")[1])["flows"][0]["groups"] is None)
+
+
+def test_a_canary_comes_and_goes(flow: Pair, service: Service, settings: Settings) -> None:
+    """Its topic is found at once, though topics are looked for each hour, and is copied though `topics` lacks it."""
+    topic, at, took = f"mirror-canary.{flow.alias}.internal", "mirror_canary_timestamp_seconds", "mirror_canary_seconds"
+    assert math.isnan(service.metric(at)) and not topics.partitions(flow.source, topic)
+    workers, before = service.worker_pids(), time.time()
+    change(service, settings, {"canary": {"enabled": True, "interval": "1s"}})
+    service.wait_for("a canary", lambda: service.metric(took) > 0)
+    arrived = service.metric(at)
+    assert before < arrived < time.time() and service.metric(took) < time.time() - before
+    # Nobody believes what others write there.
+    key = flow.flow.encode()
+    strange = (
+        Made(key, b"{" * 99),
+        Made(key, b'{"run": "x", "number": 99}'),
+        Made(key, None),
+        Made(b"another flow", b"x"),
+    )
+    flow.produce(topic, *strange)
+    service.wait_for_event("record that is no canary is ignored", topic=topic)
+    service.wait_for("more of them", lambda: service.metric(at) > arrived + 1)
+    assert "The last canary was written" in service.get("/")[1] and service.get("/readyz")[0] == 200
+    assert topics.configuration(flow.target, topic)["cleanup.policy"] == "compact"
+    change(service, settings, {"canary": {"enabled": False}})
+    service.wait_for("no canary", lambda: math.isnan(service.metric(at)))
+    service.wait_for_event("topic is not mirrored any more", topic=topic)
+    written, copied = (
+        [(each.key, each.value) for each in records[0]]
+        for records in (oracle.read(flow.source, topic), replace(flow, template="{topic}").copied(topic))
+    )
+    assert copied == written[: len(copied)] and {(each.key, each.value) for each in strange} <= set(copied)
+    assert service.worker_pids() == workers, "no task has begun anew"

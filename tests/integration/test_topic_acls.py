@@ -16,11 +16,13 @@ from confluent_kafka.admin import (
 )
 
 from mirror.commands import acl_status
+from mirror.commands.check.canary import canary, command
+from mirror.commands.check.inspection import Inspector
 from mirror.commands.plan import dry_run, shown
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster, free_port, start_together
 from mirror.kafka.acls import PREFIXED, Acl, AclAdmin
-from mirror.settings import Cluster, Flow
+from mirror.settings import Canary, Cluster, Flow
 from mirror.topics.acl_rules import DENIES_US, PATTERN, READ_ONLY, WRITE
 from mirror.topics.acl_sync import AclOutcome, AclSync
 from tests.conftest import Addresses
@@ -29,6 +31,7 @@ from tests.harness.command import answer
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.waiting import PATIENCE, until
+from tests.unit.test_naming import flow
 
 pytestmark = pytest.mark.slow
 
@@ -174,6 +177,31 @@ def test_what_mirror_may_not_do_is_said(
     with topics.allowed(pair.target, *alter):
         assert [each.outcome for each in sync.round(remotes)] == [AclOutcome.CREATED]
         until("it is there", lambda: [each.outcome for each in sync.compare(remotes)] == [AclOutcome.IN_STEP])
+
+
+def test_check_says_what_the_canary_lacks(guarded: tuple[LocalCluster, LocalCluster, str], prefix: str) -> None:
+    """The cluster that knows who asks is the source here."""
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN"}
+    login |= {"sasl.username": LIMITED, "sasl.password": PASSWORD, "bootstrap.servers": guarded[2]}
+    one = flow(source=Cluster(f"c{prefix[-7:-1]}", login, {}, {}), canary=Canary(True, 10.0))
+    inspector, named = Inspector(one.source), one.canary_topic
+
+    def found() -> tuple[str, str, str]:
+        (each,) = canary(one, inspector, inspector.describe())
+        return each.outcome, each.said.split(";")[0], each.remedy
+
+    unseen = ("WARNING", f"{one.source.alias} shows no {named}", f"make sure that this is allowed: {command(one)}")
+    assert found() == unseen
+    topics.create(guarded[1].bootstrap, named)
+    assert found() == unseen
+    this = guarded[1].bootstrap, ResourceType.TOPIC, named, LIMITED
+    with topics.allowed(*this, (AclOperation.READ,)):  # which includes Describe
+        lacking = "WARNING", f"Write is not allowed on {named} of {one.source.alias}", command(one)
+        until("Write is lacking", lambda: found() == lacking)
+        with topics.allowed(*this, (AclOperation.WRITE,)):
+            until("nothing is lacking", lambda: found()[0] == "OK")
+    assert PASSWORD not in command(one) and f"--operation Write --topic {named}" in command(one)
+    assert not list(canary(flow(source=one.source), inspector, inspector.describe())), "it is off unless asked for"
 
 
 def test_clusters_without_an_authorizer_are_told(_local_brokers: Addresses, prefix: str, tmp_path: Path) -> None:
