@@ -22,7 +22,7 @@ def test_what_is_to_be_created_changed_and_copied(pair: Pair, tmp_path: Path) ->
     topics.remove_records(pair.source, grown, before=4)
     topics.commit(pair.target, pair.group, pair.remote(grown), {0: 2}, topics.ours(pair.source, grown))
     before = names(pair.target)
-    file = pair.service(tmp_path).file
+    file = pair.service(tmp_path, {"canary": {"enabled": True}}).file
 
     (plan,) = answer("plan", "-c", file)["flows"]
     assert names(pair.target) == before, "nothing is created"
@@ -34,6 +34,7 @@ def test_what_is_to_be_created_changed_and_copied(pair: Pair, tmp_path: Path) ->
         *(f"{kind}.{pair.alias}.internal" for kind in ours),
         f"{pair.alias}.checkpoints.internal",
     ]
+    assert plan["on_source"] == [f"mirror-canary.{pair.alias}.internal"]
     found = {(p["topic"], p["partition"]): p for p in plan["partitions"]}
     assert {key: (p["committed"], p["start"], p["end"], p["records"], p["lost"]) for key, p in found.items()} == {
         (new, 0): (False, 0, 0, 0, 0),
@@ -46,6 +47,7 @@ def test_what_is_to_be_created_changed_and_copied(pair: Pair, tmp_path: Path) ->
     assert ended.returncode == 0
     assert f"create {pair.remote(new)}, 2 partitions, retention.ms=123456789" in ended.stdout
     assert f"add partitions to {pair.remote(grown)}: 1 -> 3" in ended.stdout
+    assert f"create mirror-canary.{pair.alias}.internal on the source, 1 partition, compacted" in ended.stdout
     assert "13 records to copy" in ended.stdout
 
 
