@@ -92,6 +92,7 @@ EFFECTS: Mapping[str, Mapping[str, Effect]] = {
     "flows[].groups": dict.fromkeys(("sync", "checkpoints", "include", "exclude", "interval"), Effect.RELOAD),
     # Heartbeats have names of their own: to switch them on could give a topic that is copied another remote topic.
     "flows[].heartbeats": {"enabled": Effect.START, "interval": Effect.RELOAD},
+    # The canary's topic is never copied under another name, so there is nothing that switching it on could move.
     "flows[].canary": dict.fromkeys(("enabled", "interval"), Effect.RELOAD),
     "flows[].mirrormaker_offsets": dict.fromkeys(("enabled", "topic", "connector"), Effect.RELOAD),
     "spark": dict.fromkeys(("master", "conf"), Effect.START),

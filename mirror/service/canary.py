@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection
+from contextlib import closing
 from functools import partial
 
 from mirror.backoff import Backoff
@@ -42,36 +43,54 @@ class Canary(LeaderPart):
         Both are called in another thread, `tell` never after `stop` has returned.
         """
         super().__init__("canary", flow)
-        self.lacking = threading.Event()  # set when the source has a topic that the plan lacks
         self._topics = topics
         self._tell = tell
+        self._lacking = threading.Event()  # set when the source has a topic that the plan lacks
+        self._since: float | None = None  # the time that was told last; None before the first one after a stop
 
     @property
     def wanted(self) -> bool:
         """True if the configuration wants it."""
         return self._flow.canary.enabled
 
+    def stop(self) -> None:
+        """Tell the thread to end. The next one begins as if there had been no canary."""
+        super().stop()
+        self._since = None
+
+    def wants_look(self) -> bool:
+        """True, once, if the flow should look for topics, because the plan lacks the one that is on the source."""
+        if not self._lacking.is_set():
+            return False
+        self._lacking.clear()
+        return True
+
     def _work(self, stopping: threading.Event) -> None:
-        interval, trip = self._flow.canary.interval, _Trips(self._flow)
-        due = look = 0.0  # monotonic
-        while not stopping.is_set():
-            self._thread.tell(partial(self._tell, trip.status))
-            now = time.monotonic()
-            if now >= due:
-                due = now + interval
-                trip.is_planned = self._flow.canary_topic in self._topics()
-                trip.write()
-                if trip.is_sought and now >= look:
-                    trip.is_new, look = False, now + LOOK_INTERVAL
-                    self.lacking.set()
-            trip.read(stopping, min(POLL, max(0.0, due - time.monotonic())))
-        trip.close()
+        interval, due, look = self._flow.canary.interval, 0.0, 0.0  # the last two are monotonic
+        # After a defect the time goes on: otherwise one that comes again would look like a canary that has just begun.
+        with closing(_Watch(self._flow, self._since or time.time())) as watch:
+            while not stopping.is_set():
+                self._thread.tell(partial(self._told, watch.status))
+                now = time.monotonic()
+                if now >= due:
+                    due = now + interval
+                    watch.is_planned = self._flow.canary_topic in self._topics()
+                    watch.write()
+                    if watch.is_sought and now >= look:
+                        watch.is_new, look = False, now + LOOK_INTERVAL
+                        self._lacking.set()
+                watch.read(stopping, min(POLL, max(0.0, due - time.monotonic())))
+
+    def _told(self, found: CanaryStatus) -> None:
+        self._since = found.at
+        self._tell(found)
 
 
-class _Trips:
-    """The way of the records over the flow, as long as the thread runs with the same settings."""
+class _Watch:
+    """Writes canaries and waits for them, as long as the thread runs with the same settings."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: Flow, since: float) -> None:
+        """`since` stands for the time of the last canary, in seconds since the Unix epoch, until one arrives."""
         self.is_planned = False  # True if the plan has the topic
         self.is_new = False  # True if the topic was created here, and nobody was told to look for it yet
         self._flow = flow
@@ -79,7 +98,7 @@ class _Trips:
         self._flights = CanaryFlights(time.time, time.monotonic)
         self._source = SourceTopic(flow, flow.canary_topic, CONFIG, "canaries")
         self._reader = CanaryReader(flow)
-        self._began = time.time()
+        self._since = since
         self._exists = False  # the topic on the source, as far as is known
         self._last: Arrival | None = None
         self._renewal = 0.0  # monotonic: not before that
@@ -97,7 +116,7 @@ class _Trips:
             problem = "the plan does not have its topic yet"
         elif self._reader.problem:
             problem = f"none can be read on {target}: {self._reader.problem}"
-        at, seconds = (self._began, None) if last is None else (last.at, last.seconds)
+        at, seconds = (self._since, None) if last is None else (last.at, last.seconds)
         return CanaryStatus(self._flow.canary_topic, at, seconds, problem)
 
     @property
@@ -138,6 +157,6 @@ class _Trips:
             self._renewal = now + (self._backoff.next() if self._reader.is_open else TRY_AGAIN)
 
     def _ignore(self, reason: str) -> None:
-        if self._why.is_new(reason):
+        if self._why.is_new(True, reason):  # strangers can't fill the log: there are few reasons
             where = {"flow": self._flow.name, "topic": self._flow.canary_topic, "reason": reason}
             log.warning("record that is no canary is ignored", extra=where)

@@ -44,7 +44,7 @@ class Arrival:
 class CanaryFlights:
     """The records that one leader has written. Only they count, and both of their times are its own.
 
-    So nothing that others write to the topics is believed, and no clock is compared with another one.
+    So what others make up is not believed, and no clock is compared with another one.
     """
 
     def __init__(self, clock: Callable[[], float], monotonic: Callable[[], float]) -> None:

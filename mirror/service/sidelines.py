@@ -76,10 +76,8 @@ class Sidelines:
             self._status.canary = None
 
     def wants_look(self) -> bool:
-        """True, once, if one of them has made a topic on the source that the plan lacks."""
-        is_wanted = self._canary.lacking.is_set()
-        self._canary.lacking.clear()
-        return is_wanted
+        """True, once, if the source has a topic of one of them that the plan lacks."""
+        return self._canary.wants_look()
 
     def _trusted(self) -> Trusted:
         """The topics whose remote topics are certainly their copies."""
