@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -13,6 +13,9 @@ from confluent_kafka import Message
 from mirror.kafka.consumed_batch import ConsumedBatch
 from mirror.kafka.record_headers import read_headers, weights
 
+# Takes records and their headers, and returns those to copy, with the headers that they get.
+Screen = Callable[[Sequence[Message], Sequence[Any]], tuple[Sequence[Message], list[Any]]]
+
 
 class RecordBuffer:
     """Every record between two upstream offsets, without a hole; the fetcher adds at the end, one thread takes.
@@ -20,7 +23,10 @@ class RecordBuffer:
     A batch stays in the buffer until it is committed, so that a retry needs no second fetch.
     """
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, start: int, screen: Screen | None = None) -> None:
+        """`screen` leaves records out, which are then as those of an aborted transaction: there is none."""
+        self._screen = screen
+        self.left_out = 0  # by `screen`; a record that is fetched again counts again
         self._lock = threading.Lock()
         self._messages: list[Message] = []
         self._keys: list[bytes | None] = []
@@ -45,14 +51,19 @@ class RecordBuffer:
                 messages = [m for m in messages if m.offset() >= self._to]
                 if not messages:
                     return
-            keys, headers = list(map(Message.key, messages)), read_headers(messages)
+            end, headers = messages[-1].offset() + 1, read_headers(messages)
+            if self._screen is not None:
+                before = len(messages)
+                messages, headers = self._screen(messages, headers)
+                self.left_out += before - len(messages)
+            keys = list(map(Message.key, messages))
             added = weights(messages, keys, headers)
             self._messages.extend(messages)
             self._keys.extend(keys)
             self._headers.extend(headers)
             self._weights.extend(added)
             self.weight += sum(added)
-            self._to = messages[-1].offset() + 1
+            self._to = end
 
     def seal(self) -> None:
         """Keep what is there, and take no more until a seek: what comes now does not follow it."""

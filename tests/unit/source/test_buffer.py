@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from typing import Any
 
 from confluent_kafka import Message
 from hypothesis import given, settings
@@ -306,3 +308,26 @@ def test_a_batch_has_the_keys_and_headers_that_the_buffer_has_read() -> None:
         assert batch is not None and batch.offsets[0] == begin
         assert batch.keys == [b"%d" % offset for offset in batch.offsets]
         assert [len(each or ()) for each in batch.headers] == [offset % 3 for offset in batch.offsets]
+
+
+def test_what_a_screen_leaves_out_is_an_offset_without_a_record() -> None:
+    """As those of an aborted transaction: the position moves past it, and nothing waits for it."""
+    own: list[tuple[str, bytes | None]] = [("h", b"1")]
+
+    def odd(messages: Sequence[Message], headers: Sequence[Any]) -> tuple[list[Message], list[Any]]:
+        kept = [each for each in messages if int(each.offset() or 0) % 2]
+        return kept, [own] * len(kept)
+
+    buffer = RecordBuffer(0, odd)
+    buffer.append(run(0, 5))
+    batch = buffer.batch(10, 10**6)
+    assert batch is not None and (batch.offsets, batch.headers) == ([1, 3], [own, own])
+    assert buffer.weight == sum(weights(run(0, 2), [None, None], [own, own]))
+    assert (buffer.drained_to, buffer.left_out) == (None, 3)
+    buffer.committed(batch)
+    assert (buffer.drained_to, batch.next_offset) == (5, 4)
+    assert buffer.resume_at(4) is None, "the consumer need not go back for what is left out"
+    buffer.append(run(3, 5))
+    assert (buffer.left_out, buffer.drained_to) == (3, 5), "what comes again is not counted again"
+    buffer.append(run(6, 7))
+    assert (len(buffer), buffer.drained_to, buffer.left_out) == (0, 7, 4)
