@@ -113,6 +113,7 @@ class Flow:
     open_transaction_warn_after: float  # warn of a source transaction that holds records back for longer
     exactly_once: bool  # False: at least once, without transactions
     append_to_existing: bool  # copy into remote partitions that have records but no position of this flow
+    active_active: bool  # the mark: copies get a header that keeps them from coming back, see decision 0007
     accept_log_append_time: bool  # True if remote topics may replace the timestamps of records by their own clock
     on_data_loss: Literal["fail", "skip"]  # when the source has lost records after the position
     on_poison_record: Literal["fail", "skip", "dead_letter"]  # when the target refuses a record
@@ -189,8 +190,8 @@ class Flow:
 
     @property
     def makes_rounds(self) -> bool:
-        """True if the groups' offsets are translated: that needs the offset map."""
-        return self.exactly_once and self.groups.wanted
+        """True if the groups' offsets are translated: that needs the offset map, and remote topics of their own."""
+        return self.exactly_once and not self.active_active and self.groups.wanted
 
     @property
     def own_topics(self) -> tuple[str, ...]:

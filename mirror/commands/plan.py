@@ -206,7 +206,7 @@ def _blocked(
     """The partitions that would be blocked, with the reason of each."""
     new = {p for p, start in starts.items() if start.hint is None and start.newest is None}
     existing = {(wanted[p].remote, p.partition) for p in new if p.partition < changes.existing.get(wanted[p].remote, 0)}
-    filled = with_records(flow, existing)
+    filled = set() if flow.active_active else with_records(flow, existing)  # with the mark, others write there, too
     found = {}
     for partition, start in starts.items():
         topic = wanted[partition]

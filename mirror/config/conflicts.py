@@ -30,6 +30,7 @@ def flow_problems(
     yield from _never_copied(flows)
     yield from _two_names(flows)
     yield from _topic_settings(flows)
+    yield from _active_active(flows)
     for index, flow in flows.items():
         if flow.groups.sync and not flow.exactly_once:
             text = "offsets can only be translated with exactly_once: true; set that, or sync: false"
@@ -39,14 +40,15 @@ def flow_problems(
         if topic := one.meets(other):
             text = f"{named(first)} copies {topic} from the same cluster to the same topic of the same target"
             yield Problem(("flows", second, "topics"), text)
+    yield from _undoing(edges, flows, named)
     for last in edges:
-        if cycle := _cycle(edges, last):
+        if cycle := _cycle(edges, last, lambda path: all(flows[number].active_active for number in path)):
             path, name, back = cycle
             others = ", ".join(map(named, path))
             text = (
                 f"here and in {others} records would go round for ever: {name} would come back as {back}; use default "
                 "in all of them, with one separator, or one template with {source}, or lists of topic names that have "
-                "none in common"
+                "none in common, or active_active: true in all of them"
             )
             key = "remote_topic" if flows[last].remote_topic else "replication_policy"
             yield Problem(("flows", last, key), text)
@@ -106,6 +108,38 @@ def _two_names(flows: Mapping[int, FlowModel]) -> Iterator[Problem]:
             yield Problem(here, f"no topic can be named like this: {problem}")
 
 
+def _active_active(flows: Mapping[int, FlowModel]) -> Iterator[Problem]:
+    """Find what does not go together with active_active: decision 0007 says why."""
+    for index, flow in flows.items():
+        if not flow.active_active:
+            continue
+        here = ("flows", index)
+        if flow.replication_policy != "identity":
+            text = "topics of the same name on both sides need replication_policy: identity, too"
+            yield Problem((*here, "active_active"), text)
+        if flow.groups.sync:
+            text = (
+                "with active_active: true a translated offset could pass over records that are written on the target; "
+                "set sync: false"
+            )
+            yield Problem((*here, "groups", "sync"), text)
+        if flow.mirrormaker_offsets.enabled:
+            text = "MirrorMaker can't go on after a flow with active_active: true, because it would send records back"
+            yield Problem((*here, "mirrormaker_offsets", "enabled"), f"{text}; set enabled: false")
+
+
+def _undoing(
+    edges: Mapping[int, _Edge], flows: Mapping[int, FlowModel], named: Callable[[int], str]
+) -> Iterator[Problem]:
+    """Find flows with active_active that would undo each other's changes of topic configurations."""
+    syncing = {n: edge for n, edge in edges.items() if flows[n].active_active and flows[n].sync_topic_configs}
+    for last in syncing:
+        if cycle := _cycle(syncing, last, lambda _: False):
+            others = ", ".join(map(named, cycle[0]))
+            text = f"here and in {others} topic configurations would be copied in a cycle; set it to false in one flow"
+            yield Problem(("flows", last, "sync_topic_configs"), text)
+
+
 def _topic_settings(flows: Mapping[int, FlowModel]) -> Iterator[Problem]:
     """Find settings of topics that are never copied, and remote topics that no topic, or none alone, can have."""
     for index, flow in flows.items():
@@ -161,12 +195,14 @@ class _Edge:
         return None
 
 
-def _cycle(edges: Mapping[int, _Edge], last: int) -> tuple[list[int], str, str] | None:
+def _cycle(
+    edges: Mapping[int, _Edge], last: int, accepted: Callable[[Set[int]], bool]
+) -> tuple[list[int], str, str] | None:
     """The flows before `last` through which a topic of its source comes back for ever; its name, before and after.
 
-    Sample names are sent through the policies themselves.
+    Sample names are sent through the policies themselves. `accepted` says which flows may make a cycle.
     """
-    known: set[tuple[int, str, int]] = set()
+    known: set[tuple[int, str, int, bool]] = set()
     for sample in edges[last].samples:
         open_ = deque([([last], [sample])])  # the path, and the topic's name before each of its flows
         while open_ and len(known) < PATHS_MAX:
@@ -175,11 +211,13 @@ def _cycle(edges: Mapping[int, _Edge], last: int) -> tuple[list[int], str, str] 
             if not here.policy.is_mirrored(names[-1]):
                 continue
             if passes == PASSES:
+                if accepted(set(path)):
+                    continue
                 again = path.index(last, 1)
                 return sorted(set(path) - {last}), names[0], names[again]
             name = here.policy.remote_topic(names[-1])
             for number, other in edges.items():
-                state = (number, name, passes)
+                state = (number, name, passes, accepted({*path, number}))
                 if number <= last and other.source == here.target and state not in known:
                     known.add(state)
                     open_.append(([*path, number], [*names, name]))

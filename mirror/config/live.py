@@ -80,6 +80,7 @@ EFFECTS: Mapping[str, Mapping[str, Effect]] = {
                 "transaction_threads",
                 "producers_max",
                 "exactly_once",
+                "active_active",
                 "accept_log_append_time",
             ),
             Effect.START,

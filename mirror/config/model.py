@@ -439,6 +439,10 @@ class FlowDefaultsModel(_Model):
     append_to_existing: Annotated[bool, _allowed("true or false")] = False
     """Whether to copy into remote partitions that have records but no position of this flow; records may then be there
     twice. If false, such a partition stops until `mirror resume` decides."""
+    active_active: Annotated[bool, _allowed("true or false")] = False
+    """Whether both clusters write to the same topics, which needs `replication_policy: identity`. Copies then get the
+    header `mirror.provenance`, and records that have been on the target before are left out. Every flow of a cycle
+    needs it. Stop all of them before you change this."""
     accept_log_append_time: Annotated[bool, _allowed("true or false")] = False
     """Whether to copy into topics with `message.timestamp.type=LogAppendTime`, which replace each record's timestamp
     by the target's time. If false, the partitions of such a topic are not copied until the topic is altered."""

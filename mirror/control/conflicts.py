@@ -51,6 +51,8 @@ class Statement:
     remotes: Mapping[str, str]  # remote topics by source topic
     clusters: tuple[str, ...]  # ids of source and target; empty if an older mirror wrote it
     origins: Origins
+    active_active: bool = False  # it carries the mark: what it copies has a header that keeps it from coming back
+    unmarked: frozenset[str] = frozenset()  # its remote topics that may have copies without that header
     written: frozenset[str] = field(init=False, compare=False)  # its remote topics
 
     def __post_init__(self) -> None:
@@ -78,6 +80,8 @@ class Statement:
             remotes,
             _clusters(plan.get("clusters", [])),
             {_text(name, "a topic"): _ids(ids) for name, ids in origins.items()},
+            plan.get("active_active", False) is True,
+            frozenset(_text(name, "a topic") for name in _mapping(plan.get("unmarked", {}), "unmarked")),
         )
 
     def comes_from(self, remote: str) -> tuple[str, ...]:
@@ -125,6 +129,8 @@ class OwnFlow:
     clusters: tuple[str, ...]  # ids of source and target; empty if one of the clusters does not report its id
     remotes: Mapping[str, str]  # remote topics by source topic
     siblings: Collection[str] = ()  # flow leaders of the same configuration, which copies twice only on purpose
+    active_active: bool = False  # it carries the mark
+    from_earliest: Collection[str] = ()  # source topics that it copies from the beginning
     written: frozenset[str] = field(init=False, compare=False)  # its remote topics
 
     def __post_init__(self) -> None:
@@ -160,8 +166,7 @@ class Finding:
 def conflict(ours: OwnFlow, other: OtherFlow) -> str:
     """The reason why the two flows conflict; "" if they do not, or if that cannot be known."""
     if other.at_source:
-        back = _comes_back(ours, other.statement)
-        return f"records would be copied in a cycle: {back} of {ours.source} comes from {ours.target}" if back else ""
+        return _cycle(ours, other.statement)
     both = other.statement.written & ours.written
     if both:
         return f"both write to {min(both)} on {ours.target}"
@@ -169,13 +174,31 @@ def conflict(ours: OwnFlow, other: OtherFlow) -> str:
     return f"both copy {twice} from one cluster ({ours.clusters[0]}), under two aliases" if twice else ""
 
 
-def _comes_back(ours: OwnFlow, statement: Statement) -> str | None:
-    if not ours.clusters:
-        return None
-    back = (
-        topic for topic in statement.written & ours.remotes.keys() if ours.clusters[1] in statement.comes_from(topic)
+def _cycle(ours: OwnFlow, statement: Statement) -> str:
+    """Why records would come back; "" if none would. With the mark on both flows, only older copies can."""
+    back = _comes_back(ours, statement)
+    if not back:
+        return ""
+    said = f"{min(back)} of {ours.source} comes from {ours.target}"
+    if ours.active_active != statement.active_active:
+        return f"records would be copied in a cycle, because only one of the flows has active_active: true: {said}"
+    if not ours.active_active:
+        return f"records would be copied in a cycle: {said}"
+    old = back & statement.unmarked & set(ours.from_earliest)
+    if not old:
+        return ""
+    return (
+        f"records would come back that were copied before that flow had active_active: true (set start: latest for "
+        f"{min(old)} in {ours.name}): {min(old)} of {ours.source} comes from {ours.target}"
     )
-    return min(back, default=None)
+
+
+def _comes_back(ours: OwnFlow, statement: Statement) -> set[str]:
+    """The topics that we copy, and that the other flow brings from our target."""
+    if not ours.clusters:
+        return set()
+    both = statement.written & ours.remotes.keys()
+    return {topic for topic in both if ours.clusters[1] in statement.comes_from(topic)}
 
 
 def _copied_twice(ours: OwnFlow, statement: Statement) -> str | None:

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import INTENT_KEY, PLAN_KEY, ControlWriter
 from mirror.control.orders import Scope
-from mirror.control.plan import Lineage, Plan, next_plan, slice_count
+from mirror.control.plan import Lineage, Plan, next_plan, slice_count, unmarked
 from mirror.control.task_settings import TaskSettings
 from mirror.control.throttle_shares import Load
 from mirror.errors import ClusterAway, FlowError, Superseded
@@ -128,7 +128,17 @@ class FlowLeader:
         """
         plan = self.control.plan
         generation = plan.generation + 1 if plan else 1
-        intent = Plan(self._identity, generation, topics, (), clusters=lineage.clusters, origins=lineage.origins)
+        marked, remote_ids = self._flow.active_active, {topic.remote: topic.remote_id for topic in topics.values()}
+        intent = Plan(
+            self._identity,
+            generation,
+            topics,
+            (),
+            clusters=lineage.clusters,
+            origins=lineage.origins,
+            active_active=marked,
+            unmarked=unmarked(plan, remote_ids) if marked else {},
+        )
         self._intent = intent.encode()
         self._send({INTENT_KEY: self._intent})
         deadline = time.monotonic() + TIMEOUT
@@ -162,8 +172,10 @@ class FlowLeader:
         partitions = sum(topic.partitions for topic in topics.values())
         count = slice_count(slots, self._flow.tasks_max, partitions, current)
         self._slots = slots
-        settings = TaskSettings.of(self._flow, self._log_level)
-        plan = next_plan(previous, self._identity, topics, count, load, lineage, remote_ids, renew_interval, settings)
+        settings, marked = TaskSettings.of(self._flow, self._log_level), self._flow.active_active
+        plan = next_plan(
+            previous, self._identity, topics, count, load, lineage, remote_ids, renew_interval, settings, marked
+        )
         in_force = ours and not self.control.awaits_plan
         if in_force and previous is not None and replace(previous, generation=plan.generation) == plan:
             return previous

@@ -29,6 +29,7 @@ from mirror.control.control_topics import PLAN_KEY
 from mirror.control.flow_leader import FlowLeader
 from mirror.control.plan import Lineage
 from mirror.errors import Conflict, FlowError
+from mirror.kafka.provenance import is_usable
 from mirror.logs import OnChange
 from mirror.model import Topic
 from mirror.settings import Flow
@@ -86,7 +87,7 @@ class OtherFlows:
         foreign = own is not None and own.leader != identity and _from_elsewhere(own, clusters)
         # One configuration may copy a cluster twice on purpose. An earlier run of it is known by its flow leader.
         self._siblings |= {identity} | ({own.leader} if own and not foreign else set())
-        ours = OwnFlow(self._flow.source.alias, self._flow.target.alias, clusters, remotes, self._siblings)
+        ours = self._ours(clusters, remotes)
         others = [self._with_life(other) for other in self._others() if is_relevant(ours, other)]
         findings = [Finding(other, why) for other in others if (why := conflict(ours, other))]
         if own is not None and foreign and not own.stop:
@@ -95,6 +96,12 @@ class OtherFlows:
         doubts += [] if clusters else [Note(f"the clusters of flow {ours.name} do not report their ids", UNCHECKED)]
         doubts += [_older(ours, other) for other in others if other.alive and has_unknown_origin(ours, other)]
         return View(ours, tuple(findings), lineage(ours, others), tuple(doubts))
+
+    def _ours(self, clusters: tuple[str, ...], remotes: Mapping[str, str]) -> OwnFlow:
+        flow = self._flow
+        from_earliest = {name for name in remotes if flow.of_topic(name).start == "earliest"}
+        siblings, marked = self._siblings, flow.active_active
+        return OwnFlow(flow.source.alias, flow.target.alias, clusters, remotes, siblings, marked, from_earliest)
 
     def key(self, identity: str) -> Key:
         """Our own key."""
@@ -178,6 +185,10 @@ class ConflictGuard:
         if ours.clusters and ours.clusters[0] == ours.clusters[1]:
             leader.stop()
             raise Conflict(f"flow {ours.name}: source and target are the same cluster: correct bootstrap.servers", True)
+        if self._flow.active_active and not all(map(is_usable, ours.clusters or [""])):
+            leader.stop()
+            said = "active_active: true needs a cluster id without a comma of both clusters, and they report none"
+            raise FlowError(f"flow {ours.name}: {said}", blocked=True)
         self._warn(view)
         new = not leader.has_planned(remotes, view.lineage)
         ruling = rule(self._others.key(leader.identity), view.findings, new, announced)

@@ -44,7 +44,8 @@ class Plan:
 
     `retired` has the topics that left the plan while their remote topics still exist. They may come back, so their
     positions are kept from expiring. `renew_interval` is the time in seconds after which each position is committed
-    again.
+    again. `unmarked` has the remote topics, with their ids, whose first records were copied without the header that
+    `active_active` gives them.
     """
 
     leader: str  # identity of the flow leader
@@ -58,6 +59,8 @@ class Plan:
     origins: Origins = field(default_factory=dict)
     task_settings: TaskSettings | None = None  # None in a plan of an older mirror
     throttle_parts: Mapping[str, Parts] = field(default_factory=dict)  # how throttles are divided, by their names
+    active_active: bool = False  # the mark: records get a header that keeps them from coming back
+    unmarked: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """The record value, compact JSON: a plan of 10,000 partitions has about 50 kB."""
@@ -74,6 +77,7 @@ class Plan:
                 "origins": self.origins,
                 **({"task_settings": self.task_settings.as_json()} if self.task_settings else {}),
                 **({"throttle_parts": self.throttle_parts} if self.throttle_parts else {}),
+                **({"active_active": True, "unmarked": self.unmarked} if self.active_active else {}),
             },
             separators=(",", ":"),
         ).encode()
@@ -151,6 +155,8 @@ _ADDED_LATER: Mapping[str, decode.Check[Any]] = {
     "origins": decode.keyed(decode.topic_name, _ids),
     "task_settings": TaskSettings.decoded,
     "throttle_parts": decode.keyed(_throttle_name, _parts),
+    "active_active": decode.flag,
+    "unmarked": decode.keyed(decode.topic_name, decode.name),
 }
 
 
@@ -171,6 +177,7 @@ def next_plan(
     remote_ids: Mapping[str, str],
     renew_interval: float,
     task_settings: TaskSettings,
+    active_active: bool,
 ) -> Plan:
     """The plan that follows `previous`: `topics` in so many slices, by this leader.
 
@@ -190,7 +197,21 @@ def next_plan(
         origins=lineage.origins,
         task_settings=task_settings,
         throttle_parts=divided(task_settings.throttles, dealt, load, before),
+        active_active=active_active,
+        unmarked=unmarked(previous, remote_ids) if active_active else {},
     )
+
+
+def unmarked(previous: Plan | None, remote_ids: Mapping[str, str]) -> dict[str, str]:
+    """The remote topics, with their ids, to which `previous` or a plan before it has copied without the mark.
+
+    A topic that is gone has no such records any more, nor has one with another id.
+    """
+    if previous is None:
+        return {}
+    without = {} if previous.active_active else {t.remote: t.remote_id for t in previous.known.values()}
+    known = {**previous.unmarked, **without}
+    return {name: known[name] for name in sorted(known) if name in remote_ids and known[name] in ("", remote_ids[name])}
 
 
 def merge_initial(topics: Mapping[str, Topic], previous: Plan | None) -> dict[str, Topic]:

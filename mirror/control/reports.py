@@ -48,6 +48,7 @@ class Counters:
     retries: int = 0  # attempts after a failure
     throttled: float = 0.0  # seconds waited because of the throttle
     foreign: int = 0  # offsets of the remote partition that somebody else's records take
+    left_out: int = 0  # records that have been on the target before; one that is fetched again counts again
     lost: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LOST, 0))  # offsets, by reason
     latency_buckets: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BUCKETS) + 1))
     latency_sum: float = 0.0  # seconds
@@ -188,6 +189,7 @@ _COUNTED: Mapping[str, decode.Check[Any]] = {
     "retries": decode.integer(),
     "throttled": decode.number(),
     "foreign": decode.integer(),
+    "left_out": decode.integer(),
     "lost": decode.counts(LOST),
     "latency_buckets": _BUCKETS,
     "latency_sum": decode.number(),

@@ -34,6 +34,7 @@ TIMEOUT = 20.0  # seconds without an answer
 AT_LEAST_ONCE = "not exact: the flow runs with exactly_once: false"
 NEVER_COPIED = "the partition was never copied"
 NO_START = "not known now: the target does not give the bounds of the remote log"
+SHARED = "not exact: others write to the remote topic, so nothing can be counted there (active_active)"
 COMPACTED = "not exact: the remote topic is compacted, and was not while the records were copied"
 
 
@@ -172,6 +173,8 @@ class Translator:
         copied = Copied(*partition, seen.position.topic_id, seen.position.remote_id)
         found = look(self._map.maps.get(copied, PartitionMap()), End(seen.position.offset, seen.position.map_end))
         if isinstance(found, Count):
+            if self._flow.active_active:
+                return SHARED
             if seen.compacted:  # compaction may have removed records, and copying may have added as many
                 return COMPACTED
             try:

@@ -203,6 +203,22 @@ def entries(offsets: Sequence[int], first: int, last: int, follows: MapEnd | Non
     return found
 
 
+def entries_in_pieces(
+    offsets: Sequence[int], placed: Sequence[int], follows: MapEnd | None, resets: int
+) -> list[Entry]:
+    """The entries of a transaction, given the downstream offset of each record: others may have written between them.
+
+    Each piece without the records of others gets an entry.
+    """
+    found: list[Entry] = []
+    begin = 0
+    for end in range(1, len(offsets) + 1):
+        if end == len(offsets) or placed[end] != placed[end - 1] + 1:
+            found += entries(offsets[begin:end], placed[begin], placed[end - 1], follows, resets)
+            begin, follows = end, MapEnd(found[-1].downstream)
+    return found
+
+
 def end_after(made: Sequence[Entry], records: int) -> MapEnd | None:
     """The map's end after the entries of a transaction with so many records. None if they do not have all of them."""
     return MapEnd(made[-1].downstream) if sum(each.records for each in made) == records else None

@@ -22,7 +22,7 @@ from mirror.target import timestamps
 from mirror.target.dead_letters import dead_letter
 from mirror.target.delivered import note_missing, tell_offset
 from mirror.target.idempotent_producer import IdempotentProducer
-from mirror.target.offset_map import EVERY, Copied, MapMarks, end_after, entries
+from mirror.target.offset_map import EVERY, Copied, MapMarks, end_after, entries, entries_in_pieces
 from mirror.target.offset_syncs import OffsetSync, SyncMarks
 from mirror.target.position_reader import to_commit
 from mirror.target.transactional_producer import TransactionalProducer
@@ -77,7 +77,9 @@ class TransactionSession:
         self._marks = SyncMarks(flow.offset_lag_max)
         # A topic whose id is not known yet has no entries: nobody could tell which topic they belong to.
         is_mapped = flow.exactly_once and topic.topic_id and topic.remote_id
-        self._map = MapMarks(1 if topic.compacted else EVERY) if is_mapped else None
+        # Where others write, and where compaction removes records, nothing can be counted.
+        every = 1 if topic.compacted or flow.active_active else EVERY
+        self._map = MapMarks(every) if is_mapped else None
         self._tail: OffsetSync | None = None
         # Timestamps that the target set in place of ours. A transaction that has any is not committed. None: they are
         # not checked.
@@ -149,7 +151,13 @@ class TransactionSession:
         if 0 not in downstream or count - 1 not in downstream:
             return None
         copied = Copied(*self._partition, self._topic.topic_id, self._topic.remote_id)
-        made = entries(batch.offsets, downstream[0], downstream[count - 1], before.map_end, before.resets)
+        if self._flow.active_active:
+            placed = [at for each in range(count) if (at := downstream.get(each)) is not None]
+            if len(placed) < count:
+                return None
+            made = entries_in_pieces(batch.offsets, placed, before.map_end, before.resets)
+        else:
+            made = entries(batch.offsets, downstream[0], downstream[count - 1], before.map_end, before.resets)
         for entry in made:
             self._produce_beside(self._flow.offset_map_topic, key=entry.key(copied), value=entry.value())
         return end_after(made, count)
@@ -255,12 +263,14 @@ class TransactionSession:
     def _produce(self, batch: ConsumedBatch, chosen: Sequence[int], downstream: dict[int, int]) -> int:
         """Queue the batch. Returns the bytes of its keys, values and headers.
 
-        Once delivered, the first record, the last one and those `chosen` have their offsets in `downstream`, by index.
+        Once delivered, the first record, the last one and those `chosen` have their offsets in `downstream`, by index;
+        with `active_active` all of them, because others write between them.
         """
         messages, self._sent = batch.messages, batch.timestamps
         keys, headers = batch.keys, readable(batch.headers)
         tells: list[Callable[..., None] | None] = [None] * len(messages)
-        for index in (0, *chosen, len(messages) - 1):
+        told = range(len(messages)) if self._flow.active_active else (0, *chosen, len(messages) - 1)
+        for index in told:
             tells[index] = tell_offset(downstream, index, self._restamped)
         # The hot loop: with `map` the interpreter runs no bytecode for a record. Keyword arguments would double the
         # cost of produce.

@@ -10,6 +10,7 @@ from mirror.control.decisions import Incident, doubt
 from mirror.control.partition_state import TRANSITIONS, State
 from mirror.control.reports import NOWHERE, Counters
 from mirror.errors import MirrorError
+from mirror.kafka.provenance import Screen
 from mirror.logs import OnChange
 from mirror.model import Partition, Position, Topic
 from mirror.source.buffer import RecordBuffer
@@ -41,7 +42,7 @@ class PartitionFacts:
         self.partition = partition
         self.topic = topic
         self.identity = uuid.uuid4().hex[:16]
-        self.buffer = RecordBuffer(start.offset)
+        self.buffer = RecordBuffer(start.offset, _screen(services, partition, topic))
         self.step_lock = StepLock(services.clock)
         early = flow.start == "earliest"
         self.ledger = PositionLedger(start, topic, early, services.plan.renew_interval, services.clock)
@@ -129,7 +130,10 @@ class PartitionFacts:
     def owes(self) -> bool:
         """Has an idle partition something to commit: a sync of the last record, or a position past markers?"""
         tail = self.session is not None and self.session.unsynced_tail
-        return tail or 0 <= self.ledger.offset < self.settled_to
+        before = self.ledger.offset
+        if before < 0 and self.buffer.left_out:  # the first position: nobody has to look at these records again
+            before = self.ledger.start.offset
+        return tail or 0 <= before < self.settled_to
 
     @property
     def settled_to(self) -> int:
@@ -141,6 +145,7 @@ class PartitionFacts:
 
     def snapshot(self) -> PartitionSnapshot:
         """What other threads may read."""
+        self.counters.left_out = self.buffer.left_out
         return PartitionSnapshot(
             state=self.state,
             reason=self.reason,
@@ -259,3 +264,11 @@ class PartitionFacts:
     def where(self) -> dict[str, object]:
         """The fields of a log line."""
         return {"flow": self._services.flow.name, "topic": self.partition.topic, "partition": self.partition.partition}
+
+
+def _screen(services: TaskServices, partition: Partition, topic: Topic) -> Screen | None:
+    """What leaves out the records that come back: with `active_active` only."""
+    if not services.flow.active_active:
+        return None
+    source, target = services.plan.clusters
+    return Screen(partition, (topic.remote, partition.partition), (source, target))

@@ -75,8 +75,10 @@ class TakeOver:
         return TransactionalProducer(self._services.flow, name, self._services.group_metadata, throttle)
 
     def _has_records(self) -> bool:
-        """True if a read_committed consumer sees records in the remote partition."""
+        """True if a read_committed consumer sees records in the remote partition that only mirror can have written."""
         here = self._remote
+        if self._services.flow.active_active:  # others write there, too
+            return False
         return self._services.positions.end(*here) > 0 and here in with_records(self._services.flow, [here])
 
     def _follow_decision(self, incident: Incident, found: Position | None, session: TransactionSession) -> Position:

@@ -129,7 +129,7 @@ class RecordCopying:
         else:
             now = int(facts.ledger.last_commit * 1000)
             facts.counters.copied(batch.timestamps, written.size, now, session.duration)
-            if written.span is not None:
+            if written.span is not None and not self._services.flow.active_active:
                 self._foreign.committed(written.span, len(batch.messages))
         self._poison.taken()
 

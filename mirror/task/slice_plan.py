@@ -104,6 +104,12 @@ class SlicePlan:
             return True
         return wanted is not None and partition in wanted
 
+    @property
+    def clusters(self) -> tuple[str, ...]:
+        """The ids of source and target; empty if the newest plan does not have them."""
+        plan = self._control.plan
+        return plan.clusters if plan else ()
+
     def decision(self, partition: Partition) -> Decision | None:
         """What somebody has decided about an incident of the partition, the last one; None: nothing."""
         return self.decisions.get(partition)

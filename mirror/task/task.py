@@ -90,6 +90,8 @@ class SliceTask:
                 )
             if not self._plan.is_current:
                 return []
+            if self._flow.active_active and not self._plan.clusters:
+                raise FlowError(f"flow {self._flow.name}: the plan has no cluster ids, which active_active needs")
             self._claimant.claim()
             self._control.read_to_end()
             self._threads.have(slow=0)

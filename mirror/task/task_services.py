@@ -30,6 +30,10 @@ class Plan(Protocol):
     def renew_interval(self) -> float:
         """Seconds between two commits of a position that stays the same."""
 
+    @property
+    def clusters(self) -> tuple[str, ...]:
+        """The ids of source and target; empty if the newest plan does not have them."""
+
     def decision(self, partition: Partition) -> Decision | None:
         """What somebody has decided about an incident of the partition, the last one; None: nothing."""
 

@@ -216,6 +216,11 @@ class _Partitions:
             "Offsets of the remote partition that records of somebody else take, as far as they were noticed.",
             "offsets",
         )
+        self.left_out = counter(
+            "mirror_left_out_records",
+            "Records that were not copied because they have been on the target before (active_active).",
+            "records",
+        )
         self.lost = counter(
             "mirror_lost_offsets", "Upstream offsets skipped without a copy, by reason.", "offsets", "reason"
         )
@@ -266,6 +271,7 @@ class _Partitions:
         self.retries.add_metric(labels, sums.retries)
         self.throttled.add_metric(labels, sums.throttled)
         self.foreign.add_metric(labels, sums.foreign)
+        self.left_out.add_metric(labels, sums.left_out)
         for outcome, count in sums.transactions.items():
             self.transactions.add_metric((*labels, outcome), count)
         for reason, count in sums.lost.items():

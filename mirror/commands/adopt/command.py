@@ -72,6 +72,8 @@ def adopt(flow: Flow, options: Options, progress: TextIO) -> Adoption:
 
     Raises ConfigError if the offsets topic does not exist, MirrorError if the flow or MirrorMaker runs, ClusterAway.
     """
+    if flow.active_active:
+        raise ConfigError([f"{flow.name} has active_active: true, and MirrorMaker's copies lack the header it needs"])
     return _Command(flow, options, progress).run()
 
 

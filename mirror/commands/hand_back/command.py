@@ -76,6 +76,8 @@ def hand_back(flow: Flow, options: Options, progress: TextIO) -> HandBack:
     Raises ConfigError if mirror has never run, or a Connect cluster's topic does not exist; MirrorError if the flow or
     MirrorMaker runs; ClusterAway.
     """
+    if flow.active_active:
+        raise ConfigError([f"{flow.name} has active_active: true, and MirrorMaker would send its records back"])
     return _Command(flow, options, progress).run()
 
 

@@ -17,6 +17,7 @@ from mirror.commands.verify.keeping import keep
 from mirror.commands.verify.partition_comparison import Result
 from mirror.commands.verify.ranges import PartitionRanges, Side, select
 from mirror.commands.verify.record_reader import obstacle
+from mirror.commands.verify.shared_topics import shared_of
 from mirror.commands.verify.spark_jobs import SparkJobs
 from mirror.commands.verify.verify import verify
 from mirror.control.verification import Verification
@@ -38,6 +39,7 @@ class FlowResult:
     skipped: Sequence[str]  # compacted topics
     uncopied: Sequence[Partition]
     caveat: str | None  # what of the records could not be compared, and why
+    unmarked: Sequence[str] = ()  # topics whose older copies lack the header of active_active
 
     @property
     def equal(self) -> bool:
@@ -49,7 +51,7 @@ class FlowResult:
     @property
     def whole(self) -> bool:
         """True if everything could be compared."""
-        return not (self.left_out or self.skipped)
+        return not (self.left_out or self.skipped or self.unmarked)
 
     @property
     def left_out(self) -> int:
@@ -66,7 +68,7 @@ class FlowResult:
         """The result as it is printed with --json, with at most `shown` differences of each partition."""
         partitions = [result.as_dict(shown) for result in self.results]
         left_out = {"skipped": list(self.skipped), "uncopied": [p._asdict() for p in self.uncopied]}
-        left_out["caveat"] = self.caveat
+        left_out |= {"unmarked": list(self.unmarked), "caveat": self.caveat}
         verdict = {"equal": self.equal, "not_comparable": self.left_out}
         return {"flow": self.flow, **_total(self.results), **verdict, **left_out, "partitions": partitions}
 
@@ -79,13 +81,16 @@ def run(settings: Settings, flows: Sequence[Flow], topics: Sequence[str], progre
     Raises SetupError, ConfigError, ClusterAway, MirrorError.
     """
     java()
-    selections = [select(flow, topics) for flow in flows]
+    marks = [shared_of(flow) for flow in flows]
+    selections = [select(f, topics, mark.unmarked if mark else ()) for f, mark in zip(flows, marks, strict=True)]
     caveats = [_caveat(flow) for flow in flows]
     found = []
     with SparkJobs(settings) as jobs:
-        for flow, selection, caveat in zip(flows, selections, caveats, strict=True):
-            results = _compare(flow, selection.compared, caveat, jobs, progress)
-            result = FlowResult(flow.name, results, selection.compacted, selection.uncopied, caveat)
+        for flow, mark, selection, caveat in zip(flows, marks, selections, caveats, strict=True):
+            clusters = {cluster.alias: cluster for cluster in (flow.source, flow.target)}
+            digester = Digester(clusters, librdkafka=caveat is not None, shared=mark)
+            results = _compare(flow, selection.compared, digester, jobs, progress)
+            result = FlowResult(flow.name, results, selection.compacted, selection.uncopied, caveat, selection.unmarked)
             found.append(result)
             if not topics and (failed := keep(flow, result.verification())):
                 click.echo(failed, file=progress)
@@ -101,10 +106,8 @@ def _caveat(flow: Flow) -> str | None:
 
 
 def _compare(
-    flow: Flow, wanted: Sequence[PartitionRanges], caveat: str | None, jobs: SparkJobs, progress: TextIO
+    flow: Flow, wanted: Sequence[PartitionRanges], digester: Digester, jobs: SparkJobs, progress: TextIO
 ) -> list[Result]:
-    clusters = {cluster.alias: cluster for cluster in (flow.source, flow.target)}
-    digester = Digester(clusters, librdkafka=caveat is not None)
     with click.progressbar(length=1000, label=f"{flow.name} ", file=progress, show_pos=False) as bar:
 
         def report(what: str, done: int, total: int) -> None:
@@ -139,6 +142,7 @@ def shown(found: FlowResult, differences: int) -> str:
         lines += _differences(result, differences)
         lines += _outside(result)
     lines += [f"  {topic} is compacted, and was not compared" for topic in found.skipped]
+    lines += [f"  {topic} was copied before active_active was set, and was not compared" for topic in found.unmarked]
     lines += [f"  {partition} has records, but none was ever copied" for partition in found.uncopied]
     if not results:
         lines.append("  nothing was compared: no topic that mirror may see matches, or all are compacted or not copied")

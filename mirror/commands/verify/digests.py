@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from mirror.batches.records import Content, encode
 from mirror.commands.verify.record_reader import OldFormat, RecordReader, Removed
+from mirror.commands.verify.shared_topics import Record, Shared
 from mirror.errors import MirrorError, WireError
 from mirror.kafka.clients import internal_consumer, is_away
 from mirror.settings import Cluster
@@ -32,8 +33,6 @@ _TIMESTAMP = struct.Struct(">Q")
 _64_BITS = 2**64 - 1
 
 Properties = tuple[tuple[str, str], ...]
-Record = tuple[int, int, bytes | None]  # offset, timestamp (ms), encoded content; None if it can't be read whole
-
 # Called as a plain function: for `message.headers()` CPython does not check whether an error was set beside the result.
 # Such a result has a hole, and using it would crash the process.
 _headers = partial(Message.headers)
@@ -118,11 +117,19 @@ class Digester:
     It travels to the tasks within their code, so that Spark's data and pages hold no secret. If `librdkafka`, it reads
     both sides through that library, which cuts header names at a NUL byte: cut on one side only, they would differ.
 
-    It reads committed records; with `stable` False, also those of aborted and open transactions.
+    It reads committed records; with `stable` False, also those of aborted and open transactions. With `shared` it reads
+    only those that one flow copies, or has copied.
     """
 
-    def __init__(self, clusters: Mapping[str, Cluster], librdkafka: bool = False, stable: bool = True) -> None:
+    def __init__(
+        self,
+        clusters: Mapping[str, Cluster],
+        librdkafka: bool = False,
+        stable: bool = True,
+        shared: Shared | None = None,
+    ) -> None:
         self._clusters = clusters
+        self._shared = shared
         self._librdkafka = librdkafka
         self._stable = stable
 
@@ -140,6 +147,12 @@ class Digester:
         return [entry for entry in map(_entry, self._read(stretch, stretch.end)) if entry.digest in wanted]
 
     def _read(self, stretch: Stretch, stop: int) -> Iterator[Record]:
+        found = self._all(stretch, stop)
+        if self._shared is None:
+            return found
+        return self._shared.own(stretch.cluster, stretch.topic, stretch.partition, found)
+
+    def _all(self, stretch: Stretch, stop: int) -> Iterator[Record]:
         cluster = self._clusters[stretch.cluster]
         properties = tuple(sorted(cluster.properties.items()))
         if self._librdkafka:

@@ -72,25 +72,29 @@ class Selection:
     """What of a flow is compared, and what is not.
 
     - compacted: topics. A record that one side has compacted away looks like a lost one;
+    - unmarked: topics whose older copies lack the header of active_active, so that they look like records of others;
     - uncopied: partitions that have records on the source, but no committed position or no partition on the target.
     """
 
     compared: Sequence[PartitionRanges]
     compacted: Sequence[str]
     uncopied: Sequence[Partition]
+    unmarked: Sequence[str] = ()
 
 
-def select(flow: Flow, topics: Collection[str]) -> Selection:
+def select(flow: Flow, topics: Collection[str], unmarked: Collection[str] = ()) -> Selection:
     """Select the partitions of these topics, or of all that the flow mirrors, with their offset ranges.
 
+    `unmarked` are remote topics that can't be compared, because older copies lack the header of active_active.
     Raises ConfigError for a topic that the flow does not mirror, ClusterAway, and MirrorError, also when a cluster
     gives no offsets of a partition.
     """
     source, target = ClusterAdmin(flow.source), ClusterAdmin(flow.target)
     ours, remote = _remote(flow, topics, source, target)
     compacted = _compacted(source, {p.topic for p in ours})
-    ours = [p for p in ours if p.topic not in compacted]
-    remote = {p: r for p, r in remote.items() if p.topic not in compacted}
+    older = sorted({p.topic for p, r in remote.items() if r.topic in unmarked} - {*compacted})
+    ours = [p for p in ours if p.topic not in (*compacted, *older)]
+    remote = {p: r for p, r in remote.items() if p.topic not in (*compacted, *older)}
     syncs = surviving_syncs.read(flow, _starts(source, target, remote)) if remote else {}
     with closing(PositionReader(flow.target, flow.group, flow.control_topic)) as positions:
         # The order of these requests matters. Each offset sync that was read is before the first position, all records
@@ -117,7 +121,7 @@ def select(flow: Flow, topics: Collection[str]) -> Selection:
     ]
     uncopied = [p for p in ours if p not in remote]
     begin, end = (_offsets(source, uncopied, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest()))
-    return Selection(found, compacted, [p for p in uncopied if begin[p] < end[p]])
+    return Selection(found, compacted, [p for p in uncopied if begin[p] < end[p]], older)
 
 
 def _starts(

@@ -305,6 +305,33 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "12: flows[1].replication_policy: ",
         ("for ever",),
     ),
+    "active/active in one of two flows": (
+        GOOD + "    replication_policy: identity\n    active_active: true\n"
+        "  - {source: backup, target: primary, replication_policy: identity}\n",
+        "9: flows[1].replication_policy: ",
+        ("would go round for ever", "or active_active: true in all of them"),
+    ),
+    "active/active with other names": (
+        GOOD + "    active_active: true\n",
+        "7: flows[0].active_active: ",
+        ("need replication_policy: identity",),
+    ),
+    "active/active with synced groups": (
+        GOOD + "    replication_policy: identity\n    active_active: true\n    groups: {sync: true}\n",
+        "9: flows[0].groups.sync: ",
+        ("could pass over records", "sync: false"),
+    ),
+    "active/active with positions for MirrorMaker": (
+        GOOD + "    replication_policy: identity\n    active_active: true\n    mirrormaker_offsets: {enabled: true}\n",
+        "9: flows[0].mirrormaker_offsets.enabled: ",
+        ("would send records back",),
+    ),
+    "active/active that undoes configurations": (
+        GOOD + "    replication_policy: identity\n    active_active: true\n"
+        "  - {source: backup, target: primary, replication_policy: identity, active_active: true}\n",
+        "9: flows[1].sync_topic_configs: ",
+        ("here and in flows[0] topic configurations would be copied in a cycle",),
+    ),
     "identity round three clusters": (
         GOOD.replace("flows:", "  third: {bootstrap.servers: c}\nflows:")
         + "    replication_policy: identity\n"
@@ -778,6 +805,7 @@ def test_defaults(tmp_path: Path) -> None:
         "open_transaction_warn_after": 300.0,
         "exactly_once": True,
         "append_to_existing": False,
+        "active_active": False,
         "accept_log_append_time": False,
         "on_data_loss": "fail",
         "on_poison_record": "fail",
@@ -1070,6 +1098,20 @@ def test_identity_both_ways_is_fine_for_lists_without_common_names(tmp_path: Pat
     other = "    replication_policy: identity\n    topics: [b]\n"
     assert len(read(tmp_path, GOOD + one + OPPOSITE + other).flows) == 2
     assert "for ever" in refused(tmp_path, GOOD + one + OPPOSITE + other.replace("[b]", "['a+']"))[0]
+
+
+def test_a_cycle_is_fine_if_all_its_flows_are_active_active(tmp_path: Path) -> None:
+    mark = "replication_policy: identity, active_active: true"
+    defaults = f"flow_defaults: {{{mark}}}\nflows:"
+    two = GOOD.replace("flows:", defaults) + OPPOSITE + "    sync_topic_configs: false\n"
+    assert [flow.active_active for flow in read(tmp_path, two).flows] == [True, True]
+    ring = GOOD.replace("flows:", f"  third: {{bootstrap.servers: c}}\n{defaults}")
+    ring += "  - {source: third, target: primary, sync_topic_configs: false}\n  - {source: backup, target: third}\n"
+    assert len(read(tmp_path, ring).flows) == 3
+    open_ = ring.replace("third, target: primary", "third, target: primary, active_active: false")
+    assert "here and in flows[0], flows[1] records would go round" in refused(tmp_path, open_)[0]
+    aside = ring + "  - {source: primary, target: third, active_active: false}\n"
+    assert "here and in flows[1] records would go round" in refused(tmp_path, aside)[0]
 
 
 def test_identity_round_three_clusters_is_fine_without_a_name_in_common(tmp_path: Path) -> None:

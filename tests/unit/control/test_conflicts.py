@@ -84,6 +84,56 @@ def test_which_flows_conflict(flow: OwnFlow, met: OtherFlow, why: str) -> None:
     assert not found or is_relevant(flow, met)
 
 
+MARKED = replace(ONE_WAY, active_active=True, from_earliest={"t"})
+BACK = plan((B, A), {"t": (B,), "u": (B,)}, "t", "u")
+MARKED_BACK = replace(BACK, active_active=True)
+
+
+@pytest.mark.parametrize(
+    ("flow", "met", "why"),
+    [
+        (MARKED, MARKED_BACK, ""),
+        (MARKED, replace(MARKED_BACK, clusters=(C, A), origins={"t": (C, B)}), ""),
+        (ONE_WAY, MARKED_BACK, "because only one of the flows has active_active: true: t of a comes from b"),
+        (MARKED, BACK, "because only one of the flows has active_active: true: t of a comes from b"),
+        (ONE_WAY, BACK, "in a cycle: t of a comes from b"),
+        # Copies from before the mark come back to whoever begins at the beginning.
+        (MARKED, replace(MARKED_BACK, unmarked={"t": "id"}), "(set start: latest for t in a->b): t of a comes from b"),
+        (MARKED, replace(MARKED_BACK, unmarked={"u": "id"}), ""),
+        (MARKED, replace(MARKED_BACK, unmarked={"t": "id"}, origins={"t": (C,), "u": (B,)}), ""),
+        (replace(MARKED, from_earliest={"u"}), replace(MARKED_BACK, unmarked={"t": "id"}), ""),
+    ],
+)
+def test_a_cycle_is_accepted_if_both_flows_carry_the_mark(flow: OwnFlow, met: Plan, why: str) -> None:
+    found = conflict(flow, other(met, True))
+    assert found.endswith(why) and bool(found) == bool(why)
+
+
+def test_the_mark_changes_nothing_for_flows_that_write_to_one_topic() -> None:
+    met = replace(plan((C, B), {"t": (C,)}, "t"), active_active=True)
+    assert conflict(MARKED, other(met)) == "both write to t on b", "a record could come on two ways"
+
+
+def test_in_an_accepted_cycle_each_flow_knows_the_origins_of_both() -> None:
+    found = lineage(MARKED, [other(MARKED_BACK, True)])
+    assert found == Lineage((A, B), {"t": (A, B), "u": (A, B)})
+    again = replace(MARKED_BACK, origins=dict.fromkeys(("t", "u"), (A, B)))
+    assert lineage(MARKED, [other(again, True)]) == found, "they do not grow for ever"
+
+
+@pytest.mark.parametrize("mark", ["true", 1, None, [True]])
+def test_a_mark_that_is_no_mark_does_not_count(mark: Any) -> None:
+    value = json.dumps({**json.loads(BACK.encode()), "active_active": mark}).encode()
+    assert not Statement.decode(value).active_active
+
+
+@pytest.mark.parametrize("unmarked", [["t"], "t", 7, {"": "id"}, {"t" * 250: "id"}])
+def test_a_list_of_unmarked_topics_that_is_none_makes_no_plan(unmarked: Any) -> None:
+    value = json.dumps({**json.loads(MARKED_BACK.encode()), "unmarked": unmarked}).encode()
+    with pytest.raises(ValueError):
+        Statement.decode(value)
+
+
 def test_only_an_older_plan_for_our_topics_has_an_unknown_origin() -> None:
     assert has_unknown_origin(ONE_WAY, other(plan((), {}, "t"), True))
     assert not has_unknown_origin(ONE_WAY, other(plan((), {}, "v"), True))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.control.plan import Lineage, Plan, Slice, assign, merge_initial, slice_count
+from mirror.control.plan import Lineage, Plan, Slice, assign, merge_initial, slice_count, unmarked
 from mirror.decode import Malformed
 from mirror.model import Partition, Topic
 
@@ -22,7 +22,9 @@ slices = st.lists(st.frozensets(partitions, max_size=6), max_size=4).map(tuple)
 ids = st.lists(names, max_size=3).map(tuple)
 origins = st.dictionaries(names, ids, max_size=3)
 plans = st.builds(
-    lambda topics, slices, **rest: Plan(topics=topics | known(slices), slices=slices, **rest),
+    lambda topics, slices, unmarked, **rest: Plan(
+        topics=topics | known(slices), slices=slices, active_active=bool(unmarked), unmarked=unmarked, **rest
+    ),
     leader=names,
     generation=st.integers(1, 2**63 - 1),
     topics=topics,
@@ -30,6 +32,7 @@ plans = st.builds(
     stop=st.booleans(),
     clusters=st.just(()) | st.tuples(names, names),
     origins=origins,
+    unmarked=st.dictionaries(names, names, max_size=2),
 )
 weights = st.dictionaries(partitions, st.floats(0, 1e9))
 
@@ -202,3 +205,30 @@ def disjoint(previous: tuple[Slice, ...]) -> tuple[Slice, ...]:
         result.append(frozenset(each - seen))
         seen |= each
     return tuple(result)
+
+
+def remote(name: str, remote_id: str) -> Topic:
+    return Topic(name, "id", 1, 1, remote_id)
+
+
+BEFORE = Plan(
+    "us", 1, {"t": remote("t", "1"), "u": remote("u", "")}, (), retired={"v": remote("v", "3")}, unmarked={"w": "4"}
+)
+THERE = {"t": "1", "u": "2", "v": "3", "w": "4", "x": "5"}
+
+
+@pytest.mark.parametrize(
+    ("previous", "ids", "found"),
+    [
+        (None, THERE, {}),
+        (BEFORE, THERE, {"t": "1", "u": "", "v": "3", "w": "4"}),
+        (replace(BEFORE, active_active=True), THERE, {"w": "4"}),
+        (BEFORE.stopped(), {"t": "9", "v": "3"}, {"v": "3"}),
+        (BEFORE, {}, {}),
+    ],
+)
+def test_which_remote_topics_have_copies_from_before_the_mark(
+    previous: Plan | None, ids: dict[str, str], found: dict[str, str]
+) -> None:
+    """Those that were copied without it, while they are the same topics."""
+    assert unmarked(previous, ids) == found

@@ -23,7 +23,7 @@ from mirror.groups.translation import (
 )
 from mirror.model import MapEnd
 from mirror.target import offset_map
-from mirror.target.offset_map import Copied, Entry, MapMarks, end_after, entries
+from mirror.target.offset_map import Copied, Entry, MapMarks, end_after, entries, entries_in_pieces
 
 COPIED = Copied("orders", 3, "source-id", "remote-id")
 TOPICS = st.from_regex(r"[a-zA-Z0-9_-]{1,60}", fullmatch=True)
@@ -368,3 +368,37 @@ def test_records_that_retention_removes_between_two_entries_make_nothing_wrong(t
             if isinstance(found, Count):
                 found = counted_downstream(found, up, target.found(found, start), start)
             assert found == at
+
+
+STEPS = st.tuples(st.integers(1, 3), st.integers(1, 3))  # to the next upstream offset, and to the next downstream one
+
+
+@given(st.lists(st.lists(STEPS, min_size=1, max_size=8), min_size=1, max_size=6))
+def test_where_others_write_between_the_records_each_is_translated_exactly_and_none_is_counted(
+    transactions: list[list[tuple[int, int]]],
+) -> None:
+    marks, end, read = MapMarks(1), MapEnd(), PartitionMap()
+    places: dict[int, int] = {}  # by upstream offset
+    up = down = 0
+    for steps in transactions:
+        offsets, placed = [], []
+        for upstream, downstream in steps:
+            up, down = up + upstream, down + downstream
+            offsets.append(up)
+            placed.append(down)
+        assert marks.is_due(offsets, end)
+        made = entries_in_pieces(offsets, placed, end, 0)
+        for entry in made:
+            read.add(offset_map.decode_value(entry.downstream, entry.value()))
+        last = end_after(made, len(offsets))
+        assert last is not None
+        end = last
+        marks.committed(offsets)
+        places.update(zip(offsets, placed, strict=True))
+    for upstream in range(min(places), up + 1):
+        following = min(each for each in places if each >= upstream)
+        assert to_downstream(read, upstream, End(up + 1, end)) == places[following]
+    assert to_downstream(read, up + 1, End(up + 1, end)) == down + 1
+    for downstream in range(min(places.values()), down + 1):
+        following = min(each for each, place in places.items() if place >= downstream)
+        assert to_upstream(read, downstream, End(up + 1, end)) == following

@@ -40,12 +40,14 @@ class World(Clock):
     """The target, its group, the source, the plan, the scheduler and the clock of one copier."""
 
     renew_interval = 1e6
+    clusters = ("id-a", "id-b")
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
         self.time = 1_000.0
         self.calls: list[str] = []
         self.copied: list[int] = []  # the values on the target
+        self.headers: list[Any] = []  # of these records
         self.position: Position | None = None
         self.owner: object = None
         self.fails: dict[str, BaseException] = {}  # the next call of this name
@@ -133,7 +135,7 @@ class Producer:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._open: list[tuple[str, Any]] = []
+        self._open: list[tuple[str, Any, Any]] = []
         self._position: Position | None = None
 
     @property
@@ -149,7 +151,7 @@ class Producer:
 
     def produce(self, topic: str, value: Any = None, *more: Any, callback: Any = None, **_: Any) -> None:
         callback = callback or (more[2] if len(more) > 2 else None)
-        self._open.append((topic, value))
+        self._open.append((topic, value, more[5] if len(more) > 5 else None))
         if callback:
             offset = len(self._open) if self._world.grows is None else self._world.grows + len(self._open) - 1
             known = offset if self._world.tells_offsets else OFFSET_INVALID
@@ -167,9 +169,10 @@ class Producer:
 
     def commit(self) -> None:
         assert self._world.owner is self, "it is fenced"
-        self._world.copied += [int(value) for topic, value in self._open if topic == TOPIC.remote]
+        self._world.copied += [int(value) for topic, value, _ in self._open if topic == TOPIC.remote]
+        self._world.headers += [headers for topic, _, headers in self._open if topic == TOPIC.remote]
         self._world.position = self._position
-        records = sum(topic == TOPIC.remote for topic, _ in self._open)
+        records = sum(topic == TOPIC.remote for topic, *_ in self._open)
         if self._world.grows is not None and records:
             self._world.grows += records + 1
         self._world.called("commit")  # a failure of it tells nobody that it took effect
@@ -192,9 +195,9 @@ def state(copier: RecordCopier) -> State:
     return copier.snapshot.state
 
 
-def arrive(copier: RecordCopier, first: int, last: int) -> None:
+def arrive(copier: RecordCopier, first: int, last: int, headers: Any = None) -> None:
     """As the fetcher does it."""
-    messages = [Message("t", 0, n, None, b"%d" % n, None, timestamp=(1, 1_000)) for n in range(first, last)]
+    messages = [Message("t", 0, n, None, b"%d" % n, headers, timestamp=(1, 1_000)) for n in range(first, last)]
     copier.buffer.append(messages)
     copier.post(RecordsArrived())
 
