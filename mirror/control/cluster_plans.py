@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.control.conflicts import Note, Statement
+from mirror.control.conflicts import Note
 from mirror.control.control_topics import INTENT_KEY, NOT_YET, PLAN_KEY, READ_TIMEOUT
+from mirror.control.statement import Statement
 from mirror.kafka.clients import internal_consumer
 from mirror.kafka.cluster import TIMEOUT, ClusterAdmin, Refusals, checked_offset
 from mirror.settings import Cluster

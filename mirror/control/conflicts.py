@@ -17,17 +17,13 @@ again, and the other withdraws. So one of the two gets to copy, and so does at l
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from mirror.control.plan import Lineage, Origins
-from mirror.kafka.clients import INTERNAL_MAX
+from mirror.control.plan import Lineage
+from mirror.control.statement import Statement
 from mirror.timing import ALIVE
-
-NAME_MAX = 249  # characters: Kafka's limit for a topic's name, and more than any other name of ours needs
-ORIGINS_MAX = 100  # most clusters that one topic may come from
 
 
 class Key(NamedTuple):
@@ -39,85 +35,6 @@ class Key(NamedTuple):
     leader: str  # identity of the flow leader
     cluster: str  # id of the cluster that has the control topic
     topic: str
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """What a flow publishes about itself: its plan, or its announcement (intent) of the next plan."""
-
-    leader: str  # identity of the flow leader
-    generation: int
-    stop: bool
-    remotes: Mapping[str, str]  # remote topics by source topic
-    clusters: tuple[str, ...]  # ids of source and target; empty if an older mirror wrote it
-    origins: Origins
-    active_active: bool = False  # it carries the mark: what it copies has a header that keeps it from coming back
-    unmarked: frozenset[str] = frozenset()  # its remote topics that may have copies without that header
-    written: frozenset[str] = field(init=False, compare=False)  # its remote topics
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "written", frozenset(self.remotes.values()))
-
-    @staticmethod
-    def decode(value: bytes) -> Statement:
-        """Decode a plan that anybody may have written. Raises ValueError with the reason if it is not a plan."""
-        if len(value) > INTERNAL_MAX:
-            raise ValueError(f"it has {len(value)} bytes, more than a plan may have")
-        try:
-            raw = json.loads(value)
-        except RecursionError:
-            raise ValueError("it is nested too deeply") from None
-        plan = _mapping(raw, "the plan")
-        generation, topics = plan.get("generation"), _mapping(plan.get("topics"), "topics")
-        if not isinstance(generation, int):
-            raise ValueError("generation is not a number")
-        remotes = {_text(name, "a topic"): _text(_list(t, name)[0], "a remote topic") for name, t in topics.items()}
-        origins = _mapping(plan.get("origins", {}), "origins")
-        return Statement(
-            _text(plan.get("leader"), "leader"),
-            generation,
-            plan.get("stop", False) is not False,
-            remotes,
-            _clusters(plan.get("clusters", [])),
-            {_text(name, "a topic"): _ids(ids) for name, ids in origins.items()},
-            plan.get("active_active", False) is True,
-            frozenset(_text(name, "a topic") for name in _mapping(plan.get("unmarked", {}), "unmarked")),
-        )
-
-    def comes_from(self, remote: str) -> tuple[str, ...]:
-        """Ids of the clusters whose records are in a remote topic of this flow, according to the flow itself."""
-        return self.origins.get(remote, self.clusters[:1])
-
-
-def _mapping(raw: object, what: str) -> dict[str, Any]:
-    if not isinstance(raw, dict):
-        raise ValueError(f"{what} is not a JSON object")
-    return raw
-
-
-def _list(raw: object, what: str) -> list[Any]:
-    if not isinstance(raw, list) or not raw:
-        raise ValueError(f"{what:.50} is not a list, or is empty")
-    return raw
-
-
-def _text(raw: object, what: str) -> str:
-    if not isinstance(raw, str) or not 0 < len(raw) <= NAME_MAX or not raw.isprintable():
-        raise ValueError(f"{what} is not a name")
-    return raw
-
-
-def _ids(raw: object) -> tuple[str, ...]:
-    if not isinstance(raw, list) or len(raw) > ORIGINS_MAX:
-        raise ValueError("clusters is not a list, or is too long")
-    return tuple(_text(each, "a cluster id") for each in raw)
-
-
-def _clusters(raw: object) -> tuple[str, ...]:
-    ids = _ids(raw)
-    if len(ids) not in (0, 2):
-        raise ValueError("clusters are not two")
-    return ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,22 +92,14 @@ def conflict(ours: OwnFlow, other: OtherFlow) -> str:
 
 
 def _cycle(ours: OwnFlow, statement: Statement) -> str:
-    """Why records would come back; "" if none would. With the mark on both flows, only older copies can."""
+    """Why records would come back; "" if none would. If both flows carry the mark, only `old_copies` can."""
     back = _comes_back(ours, statement)
     if not back:
         return ""
     said = f"{min(back)} of {ours.source} comes from {ours.target}"
     if ours.active_active != statement.active_active:
         return f"records would be copied in a cycle, because only one of the flows has active_active: true: {said}"
-    if not ours.active_active:
-        return f"records would be copied in a cycle: {said}"
-    old = back & statement.unmarked & set(ours.from_earliest)
-    if not old:
-        return ""
-    return (
-        f"records would come back that were copied before that flow had active_active: true (set start: latest for "
-        f"{min(old)} in {ours.name}): {min(old)} of {ours.source} comes from {ours.target}"
-    )
+    return "" if ours.active_active else f"records would be copied in a cycle: {said}"
 
 
 def _comes_back(ours: OwnFlow, statement: Statement) -> set[str]:
@@ -199,6 +108,17 @@ def _comes_back(ours: OwnFlow, statement: Statement) -> set[str]:
         return set()
     both = statement.written & ours.remotes.keys()
     return {topic for topic in both if ours.clusters[1] in statement.comes_from(topic)}
+
+
+def old_copies(ours: OwnFlow, statement: Statement) -> str | None:
+    """A topic that we copy from the beginning, and to which that flow has brought our target's records unmarked.
+
+    Nothing keeps them from coming back, also if that flow has ended.
+    """
+    if not (ours.active_active and ours.clusters):
+        return None
+    topics = statement.old & ours.remotes.keys() & set(ours.from_earliest)
+    return min((topic for topic in topics if ours.clusters[1] in statement.comes_from(topic)), default=None)
 
 
 def _copied_twice(ours: OwnFlow, statement: Statement) -> str | None:
@@ -271,6 +191,15 @@ def refusal(ours: OwnFlow, finding: Finding) -> Note:
         _both(ours, finding),
         f"nothing is copied until that flow is stopped, or has been silent for {ALIVE:.0f} s: stop one of the two for "
         "good, or give them topics that do not overlap",
+    )
+
+
+def old_copies_refusal(ours: OwnFlow, topic: str, other: str) -> Note:
+    """The note that explains why a flow with the mark does not run: `other` has copied `topic` without it."""
+    return Note(
+        f"flow {ours.name}: records of {topic} on {ours.source} would come back to {ours.target}, because flow {other} "
+        "has copied them before it had active_active: true",
+        f"set start: latest for {topic} in flow {ours.name}, or delete {topic} on {ours.source}",
     )
 
 

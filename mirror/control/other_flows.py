@@ -16,11 +16,12 @@ from mirror.control.conflicts import (
     Note,
     OtherFlow,
     OwnFlow,
-    Statement,
     conflict,
     has_unknown_origin,
     is_relevant,
     lineage,
+    old_copies,
+    old_copies_refusal,
     refusal,
     rule,
     warning,
@@ -28,6 +29,7 @@ from mirror.control.conflicts import (
 from mirror.control.control_topics import PLAN_KEY
 from mirror.control.flow_leader import FlowLeader
 from mirror.control.plan import Lineage
+from mirror.control.statement import Statement
 from mirror.errors import Conflict, FlowError
 from mirror.kafka.provenance import is_usable
 from mirror.logs import OnChange
@@ -48,10 +50,15 @@ class View:
     findings: tuple[Finding, ...]
     lineage: Lineage
     doubts: tuple[Note, ...]  # what cannot be determined, and why
+    old_copies: tuple[Note, ...] = ()  # records that would come back, because they lack the mark's header
 
     @property
     def refusals(self) -> list[Note]:
         """The reasons why the flow would not run."""
+        return [*self.old_copies, *self._conflicts]
+
+    @property
+    def _conflicts(self) -> list[Note]:
         return [refusal(self.ours, finding) for finding in self.findings if finding.other.alive]
 
     @property
@@ -95,7 +102,7 @@ class OtherFlows:
         doubts = self._source.doubts + self._target.doubts
         doubts += [] if clusters else [Note(f"the clusters of flow {ours.name} do not report their ids", UNCHECKED)]
         doubts += [_older(ours, other) for other in others if other.alive and has_unknown_origin(ours, other)]
-        return View(ours, tuple(findings), lineage(ours, others), tuple(doubts))
+        return View(ours, tuple(findings), lineage(ours, others), tuple(doubts), tuple(self._old_copies(ours)))
 
     def _ours(self, clusters: tuple[str, ...], remotes: Mapping[str, str]) -> OwnFlow:
         flow = self._flow
@@ -115,6 +122,13 @@ class OtherFlows:
                 for statement, copies in topic.effective():
                     key = Key(statement.leader, cluster.cluster_id, control_topic(alias))
                     yield OtherFlow(key, f"{alias}->{cluster.alias}", cluster.alias, at_source, statement, copies)
+
+    def _old_copies(self, ours: OwnFlow) -> Iterator[Note]:
+        """Of flows that have copied to our source without the mark; also of those that have ended."""
+        for alias, topic in self._source.control_topics.items():
+            for statement in topic.statements.values():
+                if found := old_copies(ours, statement):
+                    yield old_copies_refusal(ours, found, f"{alias}->{self._flow.source.alias}")
 
     def _with_life(self, other: OtherFlow) -> OtherFlow:
         cluster = self._source if other.at_source else self._target
@@ -189,6 +203,9 @@ class ConflictGuard:
             leader.stop()
             said = "active_active: true needs a cluster id without a comma of both clusters, and they report none"
             raise FlowError(f"flow {ours.name}: {said}", blocked=True)
+        if view.old_copies:
+            leader.stop()
+            raise Conflict(str(view.old_copies[0]), True)
         self._warn(view)
         new = not leader.has_planned(remotes, view.lineage)
         ruling = rule(self._others.key(leader.identity), view.findings, new, announced)

@@ -13,7 +13,7 @@ the topic's end may be hidden by another partition's open transaction, or somebo
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -204,24 +204,28 @@ def entries(offsets: Sequence[int], first: int, last: int, follows: MapEnd | Non
 
 
 def entries_in_pieces(
-    offsets: Sequence[int], placed: Sequence[int], follows: MapEnd | None, resets: int
+    offsets: Sequence[int], downstream: Mapping[int, int], follows: MapEnd | None, resets: int
 ) -> list[Entry]:
-    """The entries of a transaction, given the downstream offset of each record: others may have written between them.
+    """The entries of a transaction, given the downstream offset of each record by index.
 
-    Each piece without the records of others gets an entry.
+    Each piece without the records of others gets an entry. A record whose offset is not known ends them: what follows
+    is in none.
     """
     found: list[Entry] = []
     begin = 0
     for end in range(1, len(offsets) + 1):
-        if end == len(offsets) or placed[end] != placed[end - 1] + 1:
-            found += entries(offsets[begin:end], placed[begin], placed[end - 1], follows, resets)
+        before, here = downstream.get(end - 1), downstream.get(end)
+        if before is None:
+            return found
+        if here != before + 1:
+            found += entries(offsets[begin:end], downstream[begin], before, follows, resets)
             begin, follows = end, MapEnd(found[-1].downstream)
     return found
 
 
 def end_after(made: Sequence[Entry], records: int) -> MapEnd | None:
     """The map's end after the entries of a transaction with so many records. None if they do not have all of them."""
-    return MapEnd(made[-1].downstream) if sum(each.records for each in made) == records else None
+    return MapEnd(made[-1].downstream) if made and sum(each.records for each in made) == records else None
 
 
 def _runs(offsets: Sequence[int]) -> list[int]:

@@ -20,7 +20,7 @@ from mirror.model import MapEnd, Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.target import timestamps
 from mirror.target.dead_letters import dead_letter
-from mirror.target.delivered import note_missing, tell_offset
+from mirror.target.delivered import Span, note_missing, span_of, tell_offset
 from mirror.target.idempotent_producer import IdempotentProducer
 from mirror.target.offset_map import EVERY, Copied, MapMarks, end_after, entries, entries_in_pieces
 from mirror.target.offset_syncs import OffsetSync, SyncMarks
@@ -30,15 +30,6 @@ from mirror.target.transactional_producer import TransactionalProducer
 UNINTERRUPTED = 1_000  # most records that are queued before other threads of the process may run
 UNEVEN = 1.1  # margin of `_request`: records differ in size, so a request may hold more than the average says
 TargetProducer = TransactionalProducer | IdempotentProducer
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Where the records of a transaction are in the remote partition."""
-
-    expected: int | None  # the offset after everything that the partition had before; None if that is not known
-    first: int
-    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +68,7 @@ class TransactionSession:
         self._marks = SyncMarks(flow.offset_lag_max)
         # A topic whose id is not known yet has no entries: nobody could tell which topic they belong to.
         is_mapped = flow.exactly_once and topic.topic_id and topic.remote_id
-        # Where others write, and where compaction removes records, nothing can be counted.
-        every = 1 if topic.compacted or flow.active_active else EVERY
+        every = 1 if topic.compacted or flow.active_active else EVERY  # there nothing can be counted
         self._map = MapMarks(every) if is_mapped else None
         self._tail: OffsetSync | None = None
         # Timestamps that the target set in place of ours. A transaction that has any is not committed. None: they are
@@ -137,7 +127,7 @@ class TransactionSession:
                 said = f"{topics} takes no record: {error}; have the target accept them"
                 raise PartitionError(said, blocked=True) from error
             raise
-        span = _span(expected, downstream.get(0), downstream.get(len(batch.offsets) - 1))
+        span = span_of(expected, downstream.get(0), downstream.get(len(batch.offsets) - 1))
         self.end = None if span is None else span.last + 1 + self._flow.exactly_once
         self._marks.committed(batch.offsets, chosen)
         if self._map is not None:
@@ -152,10 +142,7 @@ class TransactionSession:
             return None
         copied = Copied(*self._partition, self._topic.topic_id, self._topic.remote_id)
         if self._flow.active_active:
-            placed = [at for each in range(count) if (at := downstream.get(each)) is not None]
-            if len(placed) < count:
-                return None
-            made = entries_in_pieces(batch.offsets, placed, before.map_end, before.resets)
+            made = entries_in_pieces(batch.offsets, downstream, before.map_end, before.resets)
         else:
             made = entries(batch.offsets, downstream[0], downstream[count - 1], before.map_end, before.resets)
         for entry in made:
@@ -264,7 +251,7 @@ class TransactionSession:
         """Queue the batch. Returns the bytes of its keys, values and headers.
 
         Once delivered, the first record, the last one and those `chosen` have their offsets in `downstream`, by index;
-        with `active_active` all of them, because others write between them.
+        with `active_active` all of them.
         """
         messages, self._sent = batch.messages, batch.timestamps
         keys, headers = batch.keys, readable(batch.headers)
@@ -300,8 +287,3 @@ class TransactionSession:
         self._beside = topic
         self._producer.produce(topic, partition=0, callback=note_missing(self._gone, topic), **record)
         self._beside = ""
-
-
-def _span(expected: int | None, first: int | None, last: int | None) -> Span | None:
-    """None if librdkafka knows no offset of a record, as of one that the broker says it had already."""
-    return None if first is None or last is None else Span(expected, first, last)

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from mirror.control import other_flows
-from mirror.control.conflicts import Finding, Key, OwnFlow, Statement, lineage
+from mirror.control.conflicts import Finding, Key, OwnFlow, lineage
 from mirror.control.other_flows import ConflictGuard, View
 from mirror.control.plan import Lineage
+from mirror.control.statement import Statement
 from mirror.errors import Conflict
 from mirror.model import Topic
 from tests.unit.control.test_conflicts import KEYS, finding

@@ -13,21 +13,22 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mirror.control.conflicts import (
-    ORIGINS_MAX,
     Finding,
     Key,
     OtherFlow,
     OwnFlow,
-    Statement,
     conflict,
     has_unknown_origin,
     is_relevant,
     lineage,
+    old_copies,
+    old_copies_refusal,
     refusal,
     rule,
     warning,
 )
 from mirror.control.plan import Lineage, Plan
+from mirror.control.statement import ORIGINS_MAX, Statement
 from mirror.kafka.clients import INTERNAL_MAX
 from mirror.model import Topic
 
@@ -97,16 +98,43 @@ MARKED_BACK = replace(BACK, active_active=True)
         (ONE_WAY, MARKED_BACK, "because only one of the flows has active_active: true: t of a comes from b"),
         (MARKED, BACK, "because only one of the flows has active_active: true: t of a comes from b"),
         (ONE_WAY, BACK, "in a cycle: t of a comes from b"),
-        # Copies from before the mark come back to whoever begins at the beginning.
-        (MARKED, replace(MARKED_BACK, unmarked={"t": "id"}), "(set start: latest for t in a->b): t of a comes from b"),
-        (MARKED, replace(MARKED_BACK, unmarked={"u": "id"}), ""),
-        (MARKED, replace(MARKED_BACK, unmarked={"t": "id"}, origins={"t": (C,), "u": (B,)}), ""),
-        (replace(MARKED, from_earliest={"u"}), replace(MARKED_BACK, unmarked={"t": "id"}), ""),
     ],
 )
 def test_a_cycle_is_accepted_if_both_flows_carry_the_mark(flow: OwnFlow, met: Plan, why: str) -> None:
     found = conflict(flow, other(met, True))
     assert found.endswith(why) and bool(found) == bool(why)
+
+
+OLD = replace(MARKED_BACK, unmarked={"t": "id"})
+
+
+@pytest.mark.parametrize(
+    ("flow", "met", "topic"),
+    [
+        (MARKED, MARKED_BACK, None),
+        (MARKED, BACK, "t"),
+        (MARKED, BACK.stopped(), "t"),
+        (MARKED, replace(BACK, topics={}, retired=BACK.topics), "t"),
+        (MARKED, replace(BACK, topics={}), None),
+        (MARKED, replace(MARKED_BACK, topics={}, retired=BACK.topics), None),
+        (MARKED, OLD, "t"),
+        (MARKED, replace(OLD, topics={}, origins={}), "t"),
+        (MARKED, replace(MARKED_BACK, unmarked={"u": "id"}), None),
+        (MARKED, replace(OLD, origins={"t": (C,), "u": (B,)}), None),
+        (replace(MARKED, from_earliest={"u"}), OLD, None),
+        (replace(MARKED, active_active=False), BACK, None),
+        (replace(MARKED, clusters=()), BACK, None),
+    ],
+)
+def test_copies_from_before_the_mark_come_back_to_a_flow_that_begins_at_the_beginning(
+    flow: OwnFlow, met: Plan, topic: str | None
+) -> None:
+    found = old_copies(flow, Statement.decode(met.encode()))
+    assert found == topic
+    note = str(old_copies_refusal(flow, "t", "b->a"))
+    assert (
+        "flow a->b: records of t on a would come back to b" in note and "set start: latest for t in flow a->b" in note
+    )
 
 
 def test_the_mark_changes_nothing_for_flows_that_write_to_one_topic() -> None:

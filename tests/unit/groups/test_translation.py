@@ -387,7 +387,7 @@ def test_where_others_write_between_the_records_each_is_translated_exactly_and_n
             offsets.append(up)
             placed.append(down)
         assert marks.is_due(offsets, end)
-        made = entries_in_pieces(offsets, placed, end, 0)
+        made = entries_in_pieces(offsets, dict(enumerate(placed)), end, 0)
         for entry in made:
             read.add(offset_map.decode_value(entry.downstream, entry.value()))
         last = end_after(made, len(offsets))
@@ -402,3 +402,9 @@ def test_where_others_write_between_the_records_each_is_translated_exactly_and_n
     for downstream in range(min(places.values()), down + 1):
         following = min(each for each, place in places.items() if place >= downstream)
         assert to_upstream(read, downstream, End(up + 1, end)) == following
+
+
+def test_a_record_whose_place_is_not_known_ends_the_entries_of_its_transaction() -> None:
+    made = entries_in_pieces([1, 2, 3, 4], {0: 10, 1: 11, 3: 13}, MapEnd(), 0)
+    assert made == [Entry(1, 10, (2,), MapEnd())] and end_after(made, 4) is None
+    assert entries_in_pieces([1, 2], {1: 11}, MapEnd(), 0) == [] and end_after([], 2) is None
