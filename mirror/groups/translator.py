@@ -35,12 +35,18 @@ AT_LEAST_ONCE = "not exact: the flow runs with exactly_once: false"
 NEVER_COPIED = "the partition was never copied"
 NO_START = "not known now: the target does not give the bounds of the remote log"
 SHARED = "not exact: others write to the remote topic, so nothing can be counted there (active_active)"
+OF_SOURCE = (
+    "exact for the source's records, and says nothing about those that are written on the target (active_active)"
+)
 COMPACTED = "not exact: the remote topic is compacted, and was not while the records were copied"
 
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """An offset on one side and on the other. `translated` is None if it is not known, and `reason` says why."""
+    """An offset on one side and on the other. `translated` is None if it is not known, and `reason` says why.
+
+    With `active_active` a known one has a reason, too: what it does not say.
+    """
 
     partition: Partition  # of the source
     remote: str
@@ -203,7 +209,7 @@ class Translator:
     def _translation(self, partition: Partition, offset: int, found: int | str) -> Translation:
         remote = self.remote(partition.topic)
         if isinstance(found, int):
-            return Translation(partition, remote, offset, found)
+            return Translation(partition, remote, offset, found, OF_SOURCE if self._flow.active_active else "")
         return Translation(partition, remote, offset, None, found)
 
 
