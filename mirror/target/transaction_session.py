@@ -256,7 +256,8 @@ class TransactionSession:
         messages, self._sent = batch.messages, batch.timestamps
         keys, headers = batch.keys, readable(batch.headers)
         tells: list[Callable[..., None] | None] = [None] * len(messages)
-        told = range(len(messages)) if self._flow.active_active else (0, *chosen, len(messages) - 1)
+        everywhere = self._flow.active_active and self._map is not None
+        told = range(len(messages)) if everywhere else (0, *chosen, len(messages) - 1)
         for index in told:
             tells[index] = tell_offset(downstream, index, self._restamped)
         # The hot loop: with `map` the interpreter runs no bytecode for a record. Keyword arguments would double the

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from mirror.control import other_flows
-from mirror.control.conflicts import Finding, Key, OwnFlow, lineage
+from mirror.control.conflicts import Finding, Key, Note, OwnFlow, lineage
 from mirror.control.other_flows import ConflictGuard, View
 from mirror.control.plan import Lineage
 from mirror.control.statement import Statement
-from mirror.errors import Conflict
+from mirror.errors import Conflict, FlowError
 from mirror.model import Topic
 from tests.unit.control.test_conflicts import KEYS, finding
 from tests.unit.test_naming import flow
@@ -29,6 +29,8 @@ class World:
         self.said: list[str] = []
         self.findings: list[Finding] = []
         self.meanwhile: list[Finding] = []  # what others announce while we do
+        self.clusters: tuple[str, ...] = ("id-a", "id-b")
+        self.old_copies: list[Note] = []
         self._key = key
 
     def has_planned(self, *_: object) -> bool:
@@ -43,17 +45,17 @@ class World:
 
     def look(self, remotes: dict[str, str], _: Statement | None, __: str) -> View:
         self.said.append("looked")
-        ours = OwnFlow("primary", "backup", ("id-a", "id-b"), remotes)
-        return View(ours, tuple(self.findings), lineage(ours, ()), ())
+        ours = OwnFlow("primary", "backup", self.clusters, remotes)
+        return View(ours, tuple(self.findings), lineage(ours, ()), (), tuple(self.old_copies))
 
     def key(self, _: str) -> Key:
         return self._key
 
 
-def guard(world: World, monkeypatch: pytest.MonkeyPatch) -> ConflictGuard:
+def guard(world: World, monkeypatch: pytest.MonkeyPatch, marked: bool = False) -> ConflictGuard:
     monkeypatch.setattr(other_flows, "OtherFlows", lambda *_, **__: world)
     any_: Any = world
-    made = ConflictGuard(flow(), any_)
+    made = ConflictGuard(flow(active_active=marked), any_)
     made.permit({"t": "primary.t"})
     return made
 
@@ -77,3 +79,23 @@ def test_of_two_that_announce_at_once_neither_copies_at_once(
         made.agree(TOPICS)
     assert raised.value.gave_way is gives_way
     assert world.said == ["looked", "announced", "looked", *(["withdrawn"] if gives_way else [])]
+
+
+@pytest.mark.parametrize("clusters", [(), ("id-a", "a,b")])
+def test_with_the_mark_nothing_is_copied_without_ids_that_the_header_can_have(
+    monkeypatch: pytest.MonkeyPatch, clusters: tuple[str, ...]
+) -> None:
+    world = World(KEYS[0])
+    world.clusters = clusters
+    guard(world, monkeypatch)
+    with pytest.raises(FlowError, match="active_active: true needs a cluster id") as raised:
+        guard(world, monkeypatch, marked=True)
+    assert raised.value.blocked and world.said[-1] == "withdrawn"
+
+
+def test_nothing_is_copied_while_old_copies_would_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(KEYS[0])
+    world.old_copies = [Note("t would come back", "set start: latest")]
+    with pytest.raises(Conflict, match="t would come back; set start: latest") as raised:
+        guard(world, monkeypatch, marked=True)
+    assert raised.value.gave_way and world.said == ["looked", "withdrawn"]
