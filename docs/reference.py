@@ -97,6 +97,7 @@ MEANINGS = {
     "refused": "the target refused the record",
     "dead_letter": "the target refused the record, and it is in the dead-letter topic",
     "exact": "it is translated, and with `groups.sync` it is committed on the target",
+    "earlier": "with `active_active`, an earlier offset stands for it, so that no record of the target is passed over",
     "ahead": "the copy has not come so far; the end of the copy stands for it",
     "untranslated": "it can't be translated: the status page and `/status` say why",
     "active": "the group has members on the target: nothing is committed",

@@ -190,8 +190,8 @@ class Flow:
 
     @property
     def makes_rounds(self) -> bool:
-        """True if the groups' offsets are translated: that needs the offset map, and remote topics of their own."""
-        return self.exactly_once and not self.active_active and self.groups.wanted
+        """True if the groups' offsets are translated: that needs the offset map."""
+        return self.exactly_once and self.groups.wanted
 
     @property
     def own_topics(self) -> tuple[str, ...]:

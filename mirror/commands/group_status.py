@@ -16,8 +16,6 @@ from mirror.groups.translator import AT_LEAST_ONCE
 from mirror.settings import Flow
 from mirror.text import ABSENT
 
-BOTH_WRITE = "not exact: a group could pass over records that are written on the target (active_active)"
-
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
@@ -36,8 +34,6 @@ def read_groups(flow: Flow) -> GroupStatus:
     """Translate the offsets of all groups that the flow's `groups` include."""
     if not flow.exactly_once:
         return GroupStatus(flow.name, (), AT_LEAST_ONCE)
-    if flow.active_active:
-        return GroupStatus(flow.name, (), BOTH_WRITE)
     try:
         with closing(GroupSync(flow, commits=False)) as sync:
             return GroupStatus(flow.name, tuple(sync.round(renew_interval=0.0)))

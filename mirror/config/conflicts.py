@@ -117,12 +117,6 @@ def _active_active(flows: Mapping[int, FlowModel]) -> Iterator[Problem]:
         if flow.replication_policy != "identity":
             text = "topics of the same name on both sides need replication_policy: identity, too"
             yield Problem((*here, "active_active"), text)
-        if flow.groups.sync:
-            text = (
-                "with active_active: true a translated offset could pass over records that are written on the target; "
-                "set sync: false"
-            )
-            yield Problem((*here, "groups", "sync"), text)
         if flow.mirrormaker_offsets.enabled:
             text = "MirrorMaker can't go on after a flow with active_active: true, because it would send records back"
             yield Problem((*here, "mirrormaker_offsets", "enabled"), f"{text}; set enabled: false")

@@ -172,7 +172,8 @@ class FlowLeader:
         partitions = sum(topic.partitions for topic in topics.values())
         count = slice_count(slots, self._flow.tasks_max, partitions, current)
         self._slots = slots
-        settings, marked = TaskSettings.of(self._flow, self._log_level), self._flow.active_active
+        settings = TaskSettings.of(self._flow, self._log_level)
+        marked = self._flow.group if self._flow.active_active else None
         plan = next_plan(
             previous, self._identity, topics, count, load, lineage, remote_ids, renew_interval, settings, marked
         )

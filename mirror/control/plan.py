@@ -61,6 +61,7 @@ class Plan:
     throttle_parts: Mapping[str, Parts] = field(default_factory=dict)  # how throttles are divided, by their names
     active_active: bool = False  # the mark: records get a header that keeps them from coming back
     unmarked: Mapping[str, str] = field(default_factory=dict)
+    group: str = ""  # of the positions; only with the mark, for the flow back
 
     def encode(self) -> bytes:
         """The record value, compact JSON: a plan of 10,000 partitions has about 50 kB."""
@@ -77,10 +78,15 @@ class Plan:
                 "origins": self.origins,
                 **({"task_settings": self.task_settings.as_json()} if self.task_settings else {}),
                 **({"throttle_parts": self.throttle_parts} if self.throttle_parts else {}),
-                **({"active_active": True, "unmarked": self.unmarked} if self.active_active else {}),
+                **self._mark(),
             },
             separators=(",", ":"),
         ).encode()
+
+    def _mark(self) -> dict[str, Any]:
+        if not self.active_active:
+            return {}
+        return {"active_active": True, "unmarked": self.unmarked, "group": self.group}
 
     @staticmethod
     def decode(value: bytes) -> Plan:
@@ -157,6 +163,7 @@ _ADDED_LATER: Mapping[str, decode.Check[Any]] = {
     "throttle_parts": decode.keyed(_throttle_name, _parts),
     "active_active": decode.flag,
     "unmarked": decode.keyed(decode.topic_name, decode.name),
+    "group": decode.text,
 }
 
 
@@ -177,11 +184,12 @@ def next_plan(
     remote_ids: Mapping[str, str],
     renew_interval: float,
     task_settings: TaskSettings,
-    active_active: bool,
+    marked: str | None = None,
 ) -> Plan:
     """The plan that follows `previous`: `topics` in so many slices, by this leader.
 
-    `remote_ids` has the ids of the target's topics by name.
+    `remote_ids` has the ids of the target's topics by name. `marked` is the group of the positions of a flow with
+    the mark; None: it has no mark.
     """
     partitions = [Partition(name, number) for name, topic in topics.items() for number in range(topic.partitions)]
     dealt = assign(partitions, slices, previous.slices if previous else (), load.rates)
@@ -197,8 +205,9 @@ def next_plan(
         origins=lineage.origins,
         task_settings=task_settings,
         throttle_parts=divided(task_settings.throttles, dealt, load, before),
-        active_active=active_active,
-        unmarked=unmarked(previous, remote_ids) if active_active else {},
+        active_active=marked is not None,
+        unmarked={} if marked is None else unmarked(previous, remote_ids),
+        group=marked or "",
     )
 
 

@@ -25,6 +25,7 @@ class Statement:
     clusters: tuple[str, ...]  # ids of source and target; empty if an older mirror wrote it
     origins: Origins
     active_active: bool = False  # it carries the mark: what it copies has a header that keeps it from coming back
+    group: str = ""  # of its positions; "" without the mark
     old: frozenset[str] = frozenset()  # remote topics that may have copies of it without that header
     written: frozenset[str] = field(init=False, compare=False)  # its remote topics
 
@@ -58,6 +59,7 @@ class Statement:
             _clusters(plan.get("clusters", [])),
             {_text(name, "a topic"): _ids(ids) for name, ids in origins.items()},
             marked,
+            _text(plan.get("group"), "group") if marked and plan.get("group") else "",
             frozenset(_text(name, "a topic") for name in former) | (frozenset() if marked else {*remotes.values()}),
         )
 

@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from mirror.errors import ClusterAway, PartitionError
+from mirror.groups.flow_back import SharedTranslator
 from mirror.groups.group_commits import GroupCommits
 from mirror.groups.group_offsets import Committed, offsets_of
 from mirror.groups.translation import Unknown
@@ -34,6 +35,7 @@ class Outcome(StrEnum):
     """How a group stands in one partition."""
 
     EXACT = "exact"  # its offset is translated, and stands on the target if groups are synced
+    EARLIER = "earlier"  # with active_active: an earlier offset stands for it, so that nothing is passed over
     AHEAD = "ahead"  # the copy is not there yet; the end of the copy stands for its offset
     UNTRANSLATED = "untranslated"  # its offset can't be translated
     ACTIVE = "active"  # the group has members on the target, and is left alone
@@ -66,7 +68,7 @@ class Choice:
     @property
     def may_be_committed(self) -> bool:
         """True if nothing on the target speaks against it."""
-        return self.outcome in (Outcome.EXACT, Outcome.AHEAD)
+        return self.outcome in (Outcome.EXACT, Outcome.EARLIER, Outcome.AHEAD)
 
 
 def choose(translation: Translation, end: Translation, before: int | None, active: bool) -> Choice:
@@ -82,7 +84,9 @@ def choose(translation: Translation, end: Translation, before: int | None, activ
         return Choice(wanted, Outcome.BACKWARDS, f"{WOULD_GO_BACK}: {before} instead of {wanted}")
     if active and before != wanted:
         return Choice(wanted, Outcome.ACTIVE, HAS_MEMBERS)
-    return Choice(wanted, Outcome.AHEAD, AHEAD) if ahead else Choice(wanted, Outcome.EXACT)
+    if ahead:
+        return Choice(wanted, Outcome.AHEAD, AHEAD)
+    return Choice(wanted, Outcome.EARLIER if translation.reason else Outcome.EXACT, translation.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ class GroupSync:
         self._policy = ReplicationPolicy.of(flow)
         self._include, self._exclude = matcher(flow.groups.include), matcher(flow.groups.exclude)
         self._source, self._target = ClusterAdmin(flow.source), ClusterAdmin(flow.target)
-        self._translator = Translator(flow)
+        self._translator = SharedTranslator(flow) if flow.active_active else Translator(flow)
         self._target_groups = GroupCommits(flow.target)
         self._written: dict[tuple[str, Partition], float] = {}  # monotonic: when it was committed last
         self._refused: set[str] = set()  # groups whose offsets the source does not give

@@ -106,6 +106,32 @@ def to_upstream(entries: PartitionMap, downstream: int, end: End) -> int | Count
     return _closed(entry, after) if after.counted_before else after.upstream
 
 
+def read_before(entries: PartitionMap, downstream: int, end: End) -> int | Unknown:
+    """An upstream offset: each copied record before it is before `downstream`. The highest one that is certain.
+
+    Nothing is counted. So where others write to the remote partition, it is certain, too.
+    """
+    at = entries.at_downstream(downstream)
+    if at < 0 and not len(entries):
+        return end.upstream if end.map_end == MapEnd() else Unknown.INCOMPLETE
+    if at < 0:
+        return entries[0].upstream if entries[0].follows == MapEnd() else Unknown.BEFORE_THE_MAP
+    entry = entries[at]
+    if downstream < entry.downstream_end:
+        return entry.to_upstream(downstream)
+    if at + 1 == len(entries):
+        return end.upstream if end.map_end == MapEnd(entry.downstream) else entry.upstream_end
+    after = entries[at + 1]
+    return after.upstream if after.follows == MapEnd(entry.downstream) else entry.upstream_end
+
+
+def is_behind_all(entries: PartitionMap, upstream: int, end: End) -> bool:
+    """True if each record that was copied, as the map and the position say it, is before `upstream`."""
+    if not len(entries):
+        return end.map_end == MapEnd()
+    return end.map_end == MapEnd(entries[-1].downstream) and upstream >= entries[-1].upstream_end
+
+
 def _unread(entry: Entry, end: End) -> Unknown | None:
     """Why it is not known what follows this entry, the last one that was read. None if it is."""
     if end.map_end is None:

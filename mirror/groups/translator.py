@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, TopicPartition
@@ -67,7 +67,7 @@ class Translation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class Seen:
     """What the last refresh has found of a partition."""
 
     position: Position | None
@@ -87,7 +87,7 @@ class Translator:
         self._positions = PositionReader(flow.target, flow.group, flow.control_topic)
         self._counter = RecordCounter(flow)
         self._counted: dict[tuple[Partition, Count], tuple[list[int], int]] = {}  # since the last refresh
-        self._seen: dict[Partition, _Seen] = {}
+        self._seen: dict[Partition, Seen] = {}
 
     def close(self) -> None:
         """End the clients."""
@@ -111,7 +111,7 @@ class Translator:
         configs, _ = self._target.topic_configs({remote.topic for remote in remotes.values()}, own=False)
         kept = {name for name, config in configs.items() if "compact" not in config.get(CLEANUP, "compact")}
         self._seen = {
-            partition: _Seen(positions.get(at), starts.get(at), ends.get(at), at.topic not in kept)
+            partition: Seen(positions.get(at), starts.get(at), ends.get(at), at.topic not in kept)
             for partition, at in remotes.items()
         }
 
@@ -151,6 +151,28 @@ class Translator:
         """The remote topic of a topic of the source."""
         return self._names.of(topic)
 
+    def seen(self, partition: Partition) -> Seen:
+        """What the last refresh has found."""
+        return self._seen[partition]
+
+    def entries(self, partition: Partition, position: Position) -> PartitionMap:
+        """The offset map of the partition, in the topics of this position."""
+        return self._map.maps.get(Copied(*partition, position.topic_id, position.remote_id), PartitionMap())
+
+    def unmoved(self, partitions: Iterable[Partition]) -> set[Partition]:
+        """Those of which nothing was copied between the last refresh and now. Raises ClusterAway.
+
+        Their positions are loaded, since an older one would hide what was copied. If one is pending, none is known.
+        """
+        remotes = {each: Partition(self.remote(each.topic), each.partition) for each in partitions}
+        now = self._positions.hints(remotes.values())
+        idle = {each: at for each, at in remotes.items() if now.get(at) == self._seen[each].position is not None}
+        try:
+            loaded = self._positions.load_all(idle.values()) if idle else {}
+        except PartitionError:
+            return set()
+        return {each for each, at in idle.items() if loaded[at] == self._seen[each].position}
+
     def remote_id(self, partition: Partition) -> str:
         """The id of the remote topic that the last refresh has found; "" if it is not known."""
         position = self._seen[partition].position
@@ -176,8 +198,7 @@ class Translator:
             return AT_LEAST_ONCE
         if seen.position is None:
             return NEVER_COPIED
-        copied = Copied(*partition, seen.position.topic_id, seen.position.remote_id)
-        found = look(self._map.maps.get(copied, PartitionMap()), End(seen.position.offset, seen.position.map_end))
+        found = look(self.entries(partition, seen.position), End(seen.position.offset, seen.position.map_end))
         if isinstance(found, Count):
             if self._flow.active_active:
                 return SHARED

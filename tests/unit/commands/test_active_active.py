@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from mirror.commands.adopt.command import adopt
-from mirror.commands.group_status import read_groups
 from mirror.commands.hand_back.command import hand_back
 from mirror.commands.verify import shared_topics
 from mirror.commands.verify.shared_topics import Shared, shared_of
@@ -25,12 +24,6 @@ def test_positions_are_neither_adopted_nor_handed_back() -> None:
         adopt(MARKED, ANY, io.StringIO())
     with pytest.raises(ConfigError, match="primary->backup has active_active: true, and MirrorMaker would send"):
         hand_back(MARKED, ANY, io.StringIO())
-
-
-def test_no_offset_is_given_to_a_group() -> None:
-    assert "could pass over records" in read_groups(MARKED).reason
-    assert not MARKED.makes_rounds and MARKED.checkpoint_topic not in MARKED.own_topics
-    assert MARKED.offset_map_topic in MARKED.own_topics
 
 
 @pytest.mark.parametrize(

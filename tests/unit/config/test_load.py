@@ -316,11 +316,6 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "7: flows[0].active_active: ",
         ("need replication_policy: identity",),
     ),
-    "active/active with synced groups": (
-        GOOD + "    replication_policy: identity\n    active_active: true\n    groups: {sync: true}\n",
-        "9: flows[0].groups.sync: ",
-        ("could pass over records", "sync: false"),
-    ),
     "active/active with positions for MirrorMaker": (
         GOOD + "    replication_policy: identity\n    active_active: true\n    mirrormaker_offsets: {enabled: true}\n",
         "9: flows[0].mirrormaker_offsets.enabled: ",

@@ -33,6 +33,9 @@ LOST = translation(None, Unknown.BEFORE_THE_MAP.value)
         (EXACT, 69, True, 70, Outcome.ACTIVE, False),
         (EXACT, 71, True, 70, Outcome.BACKWARDS, False),  # its members have read on
         (EXACT, 70, True, 70, Outcome.EXACT, True),
+        (translation(60, "why"), 59, False, 60, Outcome.EARLIER, True),
+        (translation(60, "why"), 61, False, 60, Outcome.BACKWARDS, False),
+        (translation(60, "why"), 59, True, 60, Outcome.ACTIVE, False),
         (NOT_COPIED, None, False, 90, Outcome.AHEAD, True),
         (NOT_COPIED, 91, False, 90, Outcome.BACKWARDS, False),
         (LOST, None, False, None, Outcome.UNTRANSLATED, False),
