@@ -12,7 +12,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from tests.chaos.disk import CannotRun
 from tests.chaos.matrix import Row
 from tests.chaos.recorder import Recorder
 from tests.chaos.rows import ROWS
+from tests.chaos.shared import SharedRecorder, settings
 from tests.harness.service import DECIDED, PASSED_OVER, REFUSED
 
 RANDOM = "random"
@@ -55,13 +56,16 @@ class Total:
         )
 
 
-def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total) -> None:
-    """One recording: load, faults at random moments one after another, and the judgement."""
+def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total, shared: bool = False) -> None:
+    """One recording: load, faults at random moments one after another, and the judgement.
+
+    `shared`: on both clusters, whose programs write to the same topic.
+    """
     rng = random.Random(seed)
     total.seeds.append(seed)
     defects, said_before = len(arena.defects()), len(arena.lines())
     try:
-        with rows[0].recorder.at(arena) as recorder:
+        with (SharedRecorder if shared else rows[0].recorder).at(arena) as recorder:
             recorder.await_first()
             for row in rows:
                 time.sleep(rng.uniform(0, 0.5))
@@ -118,9 +122,11 @@ def _false_alarms(arena: Arena, recorder: Recorder, seed: int) -> list[str]:
     ]
 
 
-def schedule(names: Sequence[str], rounds: int, randoms: int, seed: int) -> Iterator[tuple[str, int, list[Row]]]:
+def schedule(
+    rows: Mapping[str, Row], names: Sequence[str], rounds: int, randoms: int, seed: int
+) -> Iterator[tuple[str, int, list[Row]]]:
     """Name, seed and faults of each recording: some rounds of one row, or of the random schedule, share one."""
-    together = [row for row in ROWS.values() if row.everywhere]
+    together = [row for row in rows.values() if row.everywhere]
     for name in names:
         for done in range(0, rounds, ROWS[name].together):
             yield name, seed, [ROWS[name]] * min(ROWS[name].together, rounds - done)
@@ -163,6 +169,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--random", type=int, default=5, help="rounds of faults drawn at random (default 5)")
     parser.add_argument("--minutes", type=float, help="stop after so many minutes")
     parser.add_argument("--rows", help=f"only these, separated by commas: {', '.join(ROWS)}")
+    parser.add_argument("--active-active", action="store_true", help="programs write to the topic on both sides")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="of the first round")
     parser.add_argument("--json", type=Path, help="add the results to those of this file")
     return parser.parse_args()
@@ -172,9 +179,10 @@ def main() -> int:
     """Play all rounds; 1 if anything was violated."""
     asked = options()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # mounts and services must not stay
-    recordings = list(
-        schedule(asked.rows.split(",") if asked.rows else list(ROWS), asked.rounds, asked.random, asked.seed)
-    )
+    shared = asked.active_active
+    rows_ = {n: row for n, row in ROWS.items() if not shared or (row.everywhere and row.recorder is Recorder)}
+    names = asked.rows.split(",") if asked.rows else list(rows_)
+    recordings = list(schedule(rows_, names, asked.rounds, asked.random, asked.seed))
     totals: dict[str, Total] = {}
     everything: list[Total] = []
     deadline = time.monotonic() + asked.minutes * 60 if asked.minutes else float("inf")
@@ -182,7 +190,7 @@ def main() -> int:
     place = os.environ.get("MIRROR_CACHE")
     with (
         tempfile.TemporaryDirectory(prefix="chaos-", dir=place, ignore_cleanup_errors=True) as directory,
-        Arena(Path(directory)) as arena,
+        Arena(Path(directory), make=settings if shared else None) as arena,
     ):
         for number, (name, seed, rows) in enumerate(recordings, 1):
             if time.monotonic() > deadline:
@@ -190,7 +198,7 @@ def main() -> int:
             print(f"{time.strftime('%X')} recording {number} of {len(recordings)}, seed {seed}: ", end="")
             print(" + ".join(row.name for row in rows), flush=True)
             total = Total(ROWS[name].name if name in ROWS else "any of them, at random")
-            play(arena, rows, seed, total)
+            play(arena, rows, seed, total, shared)
             for violation in total.violations:
                 print(f"   VIOLATION {violation}", flush=True)
             merge(totals, total)

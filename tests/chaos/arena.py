@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from tests.harness.proxy import Proxy
 from tests.harness.service import Event, Service
 
 ALIAS = "chaos"
+MakeSettings = Callable[..., Settings]  # takes a pair, keys of the flow, and keys at the top of the file
 TRANSACTION_TIMEOUT = 5  # seconds
 REAUTHENTICATE = 5_000  # ms after which a connection has to show its credentials again
 USER = "mirror"
@@ -43,13 +44,16 @@ PROPERTIES = {
 class Arena:
     """A context manager. The service reaches both clusters through proxies and with a password, the judge directly."""
 
-    def __init__(self, directory: Path, target_brokers: int = 3) -> None:
+    def __init__(self, directory: Path, target_brokers: int = 3, make: MakeSettings | None = None) -> None:
+        """`make` makes the configuration of a flow in both directions, under the same names of topics."""
+        self._make = make
         self.source = LocalCluster("source", directory, 1, PROPERTIES)
         self.target = LocalCluster("target", directory, target_brokers, PROPERTIES)
         self.source_proxy, self.target_proxy = Proxy(self.source), Proxy(self.target)
         for broker in (*self.source.brokers, *self.target.brokers):
             _ask_for_credentials(broker)
-        self.pair = Pair(self.source.bootstrap, self.target.bootstrap, ALIAS, f"{ALIAS}-")
+        template = "{source}.{topic}" if make is None else "{topic}"
+        self.pair = Pair(self.source.bootstrap, self.target.bootstrap, ALIAS, f"{ALIAS}-", template)
         self.failpoints = Failpoints(directory)
         self.temporary = directory / "tmp"
         self.local_disk = Disk(self.temporary, 128)
@@ -96,7 +100,8 @@ class Arena:
             **flow,
         }
         through = replace(pair or self.pair, source=self.source_proxy.bootstrap, target=self.target_proxy.bootstrap)
-        settings = through.settings(own, **({"spark": spark} if spark else {}))
+        make = Pair.settings if self._make is None else self._make
+        settings = make(through, own, **({"spark": spark} if spark else {}))
         self.service = self.start_beside(settings, environment)
         return self.service
 

@@ -8,7 +8,7 @@ import operator
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 
@@ -31,7 +31,7 @@ SETTLE_TIMEOUT = 150.0  # seconds until everything has to be copied
 PROGRESS_TIMEOUT = 90.0
 
 
-def _wait(description: str, condition: Callable[[], bool], timeout: float) -> None:
+def wait(description: str, condition: Callable[[], bool], timeout: float) -> None:
     """As `until`, but what is late is judged with all the rest."""
     try:
         until(description, condition, timeout)
@@ -52,7 +52,7 @@ class Recorder:
         self.told: Counter[int] = Counter()  # how often, by partition, mirror had to tell of what it passed over
         self._rate = rate / partitions
         self.senders = [self._sender(number) for number in range(partitions)]
-        self.watch = Watch(pair, self.topic, partitions)
+        self.watch = Watch(pair, self.topic, partitions, self.copies)
         self.groups = Groups(pair, self.topic, partitions)
         self.stalls: list[float] = []
         self.memory: list[Memory] = []
@@ -97,6 +97,14 @@ class Recorder:
     def remote(self) -> str:
         """The remote topic."""
         return self.pair.remote(self.topic)
+
+    def own(self, number: int, records: Iterable[Record]) -> list[Record]:
+        """Of the source's records in a partition, those that have to be copied."""
+        return list(records)
+
+    def copies(self, number: int, records: Iterable[Record]) -> list[Record]:
+        """Of the remote partition's records, those that were copied."""
+        return list(records)
 
     def grow(self, partitions: int) -> None:
         """Add partitions on the source, with load on them."""
@@ -153,7 +161,7 @@ class Recorder:
     def remember(self) -> None:
         """Keep what the source has now, before some of it is deleted."""
         for number, records in oracle.read(self.pair.source, self.topic).items():
-            shifted = ((record.offset + self._bases[number], record) for record in records)
+            shifted = ((record.offset + self._bases[number], record) for record in self.own(number, records))
             self._remembered.setdefault(number, {}).update((at, Record(at, *record[1:])) for at, record in shifted)
 
     def await_first(self) -> None:
@@ -181,7 +189,7 @@ class Recorder:
                         del missing[number]
             return not missing
 
-        _wait("progress", is_beyond, PROGRESS_TIMEOUT)
+        wait("progress", is_beyond, PROGRESS_TIMEOUT)
 
     def sampled(self) -> list[int]:
         """How many samples each partition has."""
@@ -198,9 +206,9 @@ class Recorder:
         for sender in self.senders:
             sender.stop()
         self.remember()
-        _wait("all copied", self._is_copied, SETTLE_TIMEOUT)
-        _wait("no open transaction", lambda: not oracle.hanging(self.pair.target, self.remote), 30)
-        target = oracle.read(self.pair.target, self.remote)
+        wait("all copied", self._is_copied, SETTLE_TIMEOUT)
+        wait("no open transaction", lambda: not oracle.hanging(self.pair.target, self.remote), 30)
+        target = {n: self.copies(n, records) for n, records in oracle.read(self.pair.target, self.remote).items()}
         until("the concurrent reader has seen all", lambda: self._has_seen(target), 60)
         positions = until("positions", self.positions, PATIENCE)
         self.watch.stop()

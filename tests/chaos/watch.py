@@ -7,7 +7,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
@@ -21,12 +21,15 @@ from tests.harness.waiting import TooLate
 SAMPLE_INTERVAL = 0.2  # seconds
 DECIDED_WITHIN = 3.0  # seconds that a sample waits for open transactions
 TIMEOUT = 5.0
+Copies = Callable[[int, Iterable[Record]], list[Record]]
 
 
 class Watch:
     """Two threads: a concurrent reader, and a sampler of positions that compares them with what is visible."""
 
-    def __init__(self, pair: Pair, topic: str, partitions: int) -> None:
+    def __init__(self, pair: Pair, topic: str, partitions: int, copies: Copies) -> None:
+        """`copies` says which records of a remote partition were copied."""
+        self._copies = copies
         self.seen: dict[int, list[Record]] = {}
         self.samples: dict[int, list[Sample]] = {}
         self.bases: dict[tuple[str, int], int] = {}  # what a topic's id adds to the offsets of its partition
@@ -130,7 +133,8 @@ class Watch:
                 consumer.incremental_assign([TopicPartition(self._remote, number, OFFSET_BEGINNING)])
             for message in consumer.consume(1_000, 0.1):
                 if message.error() is None:
-                    self.seen[message.partition()].append(oracle.record(message))
+                    number = message.partition()
+                    self.seen[number] += self._copies(number, [oracle.record(message)])
                     self._arrived[message.partition()] = time.monotonic()
         consumer.close()
 
@@ -162,7 +166,7 @@ class Watch:
         while any(stable[number] < high[number] for number in high) and time.monotonic() < deadline:
             self._stopping.wait(0.02)
             stable = self._ends(IsolationLevel.READ_COMMITTED)
-        visible = {number: len(records) for number, records in reader.to_end(TIMEOUT).items()}
+        visible = {number: len(self._copies(number, records)) for number, records in reader.to_end(TIMEOUT).items()}
         after = self.positions()
         if doubts % 2 or doubts != self._doubts:
             return {}
