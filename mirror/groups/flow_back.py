@@ -82,6 +82,10 @@ class SharedTranslator:
         position = self._there.seen(partition).position
         return self.to_downstream(partition, position.offset if position is not None else 0)
 
+    def remote(self, topic: str) -> str:
+        """As Translator's."""
+        return self._there.remote(topic)
+
     def remote_id(self, partition: Partition) -> str:
         """As Translator's."""
         return self._there.remote_id(partition)
