@@ -115,7 +115,7 @@ def _active_active(flows: Mapping[int, FlowModel]) -> Iterator[Problem]:
             continue
         here = ("flows", index)
         if flow.replication_policy != "identity":
-            text = "topics of the same name on both sides need replication_policy: identity, too"
+            text = "the names have to be the same on both sides: set replication_policy: identity, no other one"
             yield Problem((*here, "active_active"), text)
         if flow.mirrormaker_offsets.enabled:
             text = "MirrorMaker can't go on after a flow with active_active: true, because it would send records back"

@@ -110,6 +110,10 @@ class OtherFlows:
         siblings, marked = self._siblings, flow.active_active
         return OwnFlow(flow.source.alias, flow.target.alias, clusters, remotes, siblings, marked, from_earliest)
 
+    def reconfigure(self, flow: Flow) -> None:
+        """Follow a changed configuration: a topic that it brings may begin elsewhere. Aliases and group stay."""
+        self._flow = flow
+
     def key(self, identity: str) -> Key:
         """Our own key."""
         return Key(identity, self._target.cluster_id, self._flow.control_topic)
@@ -167,6 +171,11 @@ class ConflictGuard:
         self._others = OtherFlows(flow, own=False)
         self._view: View | None = None
         self._warnings = OnChange()
+
+    def reconfigure(self, flow: Flow) -> None:
+        """Follow a changed configuration."""
+        self._flow = flow
+        self._others.reconfigure(flow)
 
     def permit(self, remotes: Mapping[str, str]) -> None:
         """Look at the other flows. Raises Conflict if one is in the way, and what FlowLeader.stop raises."""

@@ -94,6 +94,8 @@ class Plan:
         plan = Plan(**decode.fields(decode.parsed(value, PLAN_MAX), _REQUIRED, _ADDED_LATER))
         if any(partition.topic not in plan.topics for each in plan.slices for partition in each):
             raise decode.Malformed("a slice has a topic that the plan does not have")
+        if len(plan.clusters) not in (0, 2):
+            raise decode.Malformed("clusters are not two")
         return plan
 
     @property

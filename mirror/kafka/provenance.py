@@ -27,9 +27,11 @@ def encode(topic: str, partition: int, ids: Sequence[str]) -> bytes:
     """The value of the header of a copy in this remote partition. If it would be too long, the oldest ids go."""
     head = f"{topic}{_SEPARATOR}{partition}".encode()
     parts = [f"{_SEPARATOR}{each}".encode() for each in ids]
-    while len(parts) > 1 and len(head) + sum(map(len, parts)) > VALUE_MAX:
-        del parts[0]
-    return head + b"".join(parts)
+    surplus, oldest = len(head) + sum(map(len, parts)) - VALUE_MAX, 0
+    while surplus > 0 and oldest < len(parts) - 1:
+        surplus -= len(parts[oldest])
+        oldest += 1
+    return head + b"".join(parts[oldest:])
 
 
 def route(values: Sequence[bytes | None], topic: str, partition: int) -> tuple[str, ...]:

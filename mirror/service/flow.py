@@ -193,6 +193,7 @@ class FlowRunner(threading.Thread):
         if flow != self._flow:
             self._flow = flow
             self.status.throttles = throttles(flow.throttle, flow.topic_settings)
+            self._conflict_guard.reconfigure(flow)
             self._monitor.reconfigure(flow)
             self._sidelines.reconfigure(flow)
             self.status.remember("the flow follows the changed configuration")

@@ -26,6 +26,7 @@ class SlicePlan:
         self._flow = flow
         self._changed: tuple[TaskSettings | None, Flow] = None, flow  # settings of a plan, and the flow with them
         self._shares: tuple[Plan | None, Mapping[str, Share]] = None, {}  # a plan, and our shares in it
+        self._clusters: tuple[str, ...] = ()  # of the newest plan that has their ids
         self._control = control
         self.leader = leader
         self._index = index
@@ -106,9 +107,11 @@ class SlicePlan:
 
     @property
     def clusters(self) -> tuple[str, ...]:
-        """The ids of source and target; empty if the newest plan does not have them."""
+        """The ids of source and target, of the newest plan that has them; empty if none had."""
         plan = self._control.plan
-        return plan.clusters if plan else ()
+        if plan is not None and plan.clusters:
+            self._clusters = plan.clusters
+        return self._clusters
 
     def decision(self, partition: Partition) -> Decision | None:
         """What somebody has decided about an incident of the partition, the last one; None: nothing."""

@@ -32,7 +32,7 @@ class Plan(Protocol):
 
     @property
     def clusters(self) -> tuple[str, ...]:
-        """The ids of source and target; empty if the newest plan does not have them."""
+        """The ids of source and target, of the newest plan that has them; empty if none had."""
 
     def decision(self, partition: Partition) -> Decision | None:
         """What somebody has decided about an incident of the partition, the last one; None: nothing."""

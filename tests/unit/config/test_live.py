@@ -120,6 +120,20 @@ def test_changes_that_need_each_other_are_not_taken_in_part(tmp_path: Path) -> N
     assert "records would go round for ever" in problem and problem.endswith("start the service again")
 
 
+def test_the_mark_waits_for_the_next_start(tmp_path: Path) -> None:
+    """Tasks that run on would copy records without the header. So topics in common have to wait with it."""
+    apart = BASE.replace("topics: [orders]", "topics: [orders], replication_policy: identity")
+    apart += "  - {source: b, target: a, topics: [bills], replication_policy: identity, sync_topic_configs: false}\n"
+    marked = apart.replace("identity", "identity, active_active: true")
+    found = blended(tmp_path, marked, apart)
+    assert (found.applied, found.waiting) == ((), ("a->b: active_active", "b->a: active_active"))
+    with pytest.raises(ConfigError) as raised:
+        blended(tmp_path, marked.replace("[bills]", "[orders]"), apart)
+    (problem,) = raised.value.problems
+    assert problem.startswith("a->b: active_active, b->a: active_active can't change while the service runs")
+    assert "records would go round for ever" in problem and problem.endswith("start the service again")
+
+
 def with_entries(entries: str, topics: str = "orders, bills") -> str:
     return BASE.replace("topics: [orders]", f"topics: [{topics}], topic_settings: {{{entries}}}")
 

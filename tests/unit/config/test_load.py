@@ -314,7 +314,17 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "active/active with other names": (
         GOOD + "    active_active: true\n",
         "7: flows[0].active_active: ",
-        ("need replication_policy: identity",),
+        ("the names have to be the same on both sides: set replication_policy: identity",),
+    ),
+    "active/active with a policy of one's own": (
+        GOOD + f"    replication_policy: {OWN['replication_policy']}\n    active_active: true\n",
+        "8: flows[0].active_active: ",
+        ("set replication_policy: identity, no other one",),
+    ),
+    "active/active with a template": (
+        GOOD + "    remote_topic: 'x.{topic}'\n    active_active: true\n",
+        "8: flows[0].active_active: ",
+        ("set replication_policy: identity, no other one",),
     ),
     "active/active with positions for MirrorMaker": (
         GOOD + "    replication_policy: identity\n    active_active: true\n    mirrormaker_offsets: {enabled: true}\n",

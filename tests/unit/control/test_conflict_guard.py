@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from mirror.control import other_flows
+from mirror.control.cluster_plans import ControlTopic
 from mirror.control.conflicts import Finding, Key, Note, OwnFlow, lineage
+from mirror.control.control_topics import PLAN_KEY
 from mirror.control.other_flows import ConflictGuard, View
 from mirror.control.plan import Lineage
 from mirror.control.statement import Statement
 from mirror.errors import Conflict, FlowError
 from mirror.model import Topic
+from mirror.settings import Flow, TopicSettings
 from tests.unit.control.test_conflicts import KEYS, finding
 from tests.unit.test_naming import flow
 
@@ -99,3 +103,32 @@ def test_nothing_is_copied_while_old_copies_would_come_back(monkeypatch: pytest.
     with pytest.raises(Conflict, match="t would come back; set start: latest") as raised:
         guard(world, monkeypatch, marked=True)
     assert raised.value.gave_way and world.said == ["looked", "withdrawn"]
+
+
+class Seen:
+    """What has been read from one cluster: on the source, a flow back that ended before it had the mark."""
+
+    def __init__(self, cluster: Any, *_: object) -> None:
+        self.alias, self.cluster_id = cluster.alias, f"id-{cluster.alias}"
+        back = Statement("them", 1, True, {"t": "t"}, ("id-backup", "id-primary"), {}, old=frozenset({"t"}))
+        self.control_topics = {"backup": ControlTopic(statements={PLAN_KEY: back})} if cluster.alias == "primary" else {}
+        self.doubts: list[Note] = []
+
+    def read(self) -> None:
+        pass
+
+
+def test_a_topic_that_a_reload_brings_may_begin_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a topic begins is in its own settings, which change with the topics of the flow."""
+    monkeypatch.setattr(other_flows, "ClusterPlans", Seen)
+    any_: Any = World(KEYS[0])
+    marked: Flow = flow(active_active=True, replication_policy="identity")
+    made = ConflictGuard(marked, any_)
+    with pytest.raises(Conflict, match="records of t on primary would come back to backup"):
+        made.permit({"t": "t"})
+    late = TopicSettings(None, "latest", None, None, None)
+    made.reconfigure(replace(marked, topic_settings={"t": late}))
+    made.permit({"t": "t"})
+    made.reconfigure(marked)
+    with pytest.raises(Conflict, match="would come back"):
+        made.permit({"t": "t"})

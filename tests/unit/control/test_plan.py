@@ -78,6 +78,8 @@ def test_a_plan_of_an_older_mirror_does_not_say_where_its_records_come_from(plan
         {"slices": [["a", 0]]},
         {"slices": [{"a": [None]}]},
         {"slices": [{"b": [0]}]},
+        {"clusters": ["id"]},
+        {"clusters": ["id", "id", "id"]},
     ],
 )
 def test_a_plan_without_a_required_field_is_refused(changes: dict[str, Any]) -> None:
