@@ -18,11 +18,13 @@ from tests.harness.waiting import PATIENCE, until
 
 HEADER = "mirror.provenance"
 MARK = {"replication_policy": "identity", "active_active": True, "groups": {"sync": False}}
+SPARK = {"master": "local[4]"}  # the flows share the cores: each may have as many tasks as where one runs alone
 BACK_TIMEOUT = 90.0  # seconds until all has come to the source
 
 
 def settings(pair: Pair, flow: Mapping[str, Any], **top: Any) -> configuration.Settings:
     """One configuration of both flows."""
+    top = {"spark": SPARK, **top}
     own = {**flow, **MARK}
     back = {**own, "sync_topic_configs": False}
     names = [f"{pair.prefix}.*"]
