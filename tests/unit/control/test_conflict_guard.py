@@ -111,7 +111,8 @@ class Seen:
     def __init__(self, cluster: Any, *_: object) -> None:
         self.alias, self.cluster_id = cluster.alias, f"id-{cluster.alias}"
         back = Statement("them", 1, True, {"t": "t"}, ("id-backup", "id-primary"), {}, old=frozenset({"t"}))
-        self.control_topics = {"backup": ControlTopic(statements={PLAN_KEY: back})} if cluster.alias == "primary" else {}
+        said = {"backup": ControlTopic(statements={PLAN_KEY: back})}
+        self.control_topics = said if cluster.alias == "primary" else {}
         self.doubts: list[Note] = []
 
     def read(self) -> None:
