@@ -24,6 +24,8 @@ MirrorError
 ├── WireError          command, or one of its checks: told, and not tried again by itself
 │   ├── Unsupported          the cluster needs what only librdkafka has, which is used instead where it can be
 │   ├── Unavailable          tried again with back-off for a while
+│   │   └── Unanswered           the same, but the request may have taken effect: what changes something looks first
+│   ├── Refused              a broker's error code that does not pass by itself
 │   └── Malformed            the answer, or the record batch, is none of Kafka's
 ├── ClusterAway        partition, task, flow: retrying; command: ends with exit code 1
 └── Superseded         flow: stopped, another service leads it; the service ends with exit code 3 when it has no other
@@ -155,7 +157,14 @@ class ForeignPlan(FlowError):
 
 
 class WireError(MirrorError):
-    """A request of Kafka's protocol failed: the command, or its check, says so."""
+    """A request of Kafka's protocol failed: the command, or its check, says so.
+
+    `code` is Kafka's error code, if a broker has answered with one.
+    """
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Unsupported(WireError):
@@ -167,6 +176,17 @@ class Unavailable(WireError):
 
     Where it may pass, the request is tried again with back-off.
     """
+
+
+class Unanswered(Unavailable):
+    """A request was sent, and no answer came: it may have taken effect.
+
+    What only asks is tried again. What changes something is tried again after a look at what it has changed.
+    """
+
+
+class Refused(WireError):
+    """A broker refuses the request with an error code that does not pass by itself."""
 
 
 class Malformed(WireError):

@@ -9,7 +9,7 @@ from zlib import crc32
 
 from crc32c import crc32c
 
-from mirror.batches import varints
+from mirror import varints
 from mirror.errors import Malformed
 
 # First offset, length, leader epoch, format; at the same places in every format.
@@ -19,7 +19,7 @@ _REST = struct.Struct(">IhiqqqhiI")
 _LENGTH_FROM = 12  # the length counts the bytes from here on
 _OLD = struct.Struct(">Ib")  # CRC and format of the old formats
 _OLD_CRC_FROM = 16
-_CRC_FROM = 21  # the CRC covers the bytes from here (the attributes) on
+CRC_FROM = 21  # the CRC covers the bytes from here (the attributes) on
 HEADER = _START.size + _REST.size  # bytes
 
 FORMAT = 2
@@ -32,18 +32,24 @@ _OLD_MIN, _OFFSET_MAX = 14, 2**63 - 1
 class RecordBatch:
     """One record batch. The offsets `first` and `last` do not change when compaction removes records.
 
-    For the old formats 0 and 1 only `format` and `last` are known.
+    For the old formats 0 and 1 only `format`, `last` and `data` are known.
     """
 
     format: int
     first: int
     last: int
+    epoch: int  # of the leader that appended it
     attributes: int
     base_timestamp: int  # ms
     max_timestamp: int  # ms
     producer_id: int
     records: int
-    payload: memoryview  # the records, compressed or not
+    data: memoryview  # the whole batch
+
+    @property
+    def payload(self) -> memoryview:
+        """The records, compressed or not."""
+        return self.data[HEADER:]
 
     @property
     def is_old(self) -> bool:
@@ -59,7 +65,7 @@ def walk(data: memoryview) -> list[RecordBatch]:
     found: list[RecordBatch] = []
     at, end = 0, len(data)
     while end - at >= _START.size:
-        first, length, _, version = _START.unpack_from(data, at)
+        first, length, epoch, version = _START.unpack_from(data, at)
         total = _LENGTH_FROM + length
         if (
             first < 0
@@ -73,28 +79,28 @@ def walk(data: memoryview) -> list[RecordBatch]:
         if found and first <= found[-1].last:
             raise Malformed(f"offset {first} comes after offset {found[-1].last}")
         read = _batch if version == FORMAT else _old
-        found.append(read(data[at : at + total], first))
+        found.append(read(data[at : at + total], first, epoch))
         at += total
     return found
 
 
-def _batch(data: memoryview, first: int) -> RecordBatch:
+def _batch(data: memoryview, first: int, epoch: int) -> RecordBatch:
     crc, attributes, delta, base, most, producer, _, _, records = _REST.unpack_from(data, _START.size)
-    if crc32c(data[_CRC_FROM:]) != crc:
+    if crc32c(data[CRC_FROM:]) != crc:
         raise Malformed(f"the batch at offset {first} has a wrong checksum")
     last = first + delta
     # A batch keeps its last offset when compaction removes records, even if it removes all of them.
     if delta < 0 or records > delta + 1 or last > _OFFSET_MAX:
         raise Malformed(f"the batch at offset {first} has {records} records up to offset {last}")
-    return RecordBatch(FORMAT, first, last, attributes, base, most, producer, records, data[HEADER:])
+    return RecordBatch(FORMAT, first, last, epoch, attributes, base, most, producer, records, data)
 
 
-def _old(data: memoryview, offset: int) -> RecordBatch:
+def _old(data: memoryview, offset: int, _: int) -> RecordBatch:
     """Parse an entry of an old format, which has the offset of its last message. The CRC starts at the format."""
     crc, version = _OLD.unpack_from(data, _LENGTH_FROM)
     if crc32(data[_OLD_CRC_FROM:]) != crc:
         raise Malformed(f"the message at offset {offset} has a wrong checksum")
-    return RecordBatch(version, offset, offset, 0, -1, -1, -1, 0, memoryview(b""))
+    return RecordBatch(version, offset, offset, -1, 0, -1, -1, -1, 0, data)
 
 
 def committed(batches: Iterable[RecordBatch], aborted: Sequence[tuple[int, int]]) -> Iterator[RecordBatch]:

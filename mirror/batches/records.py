@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from mirror.batches import varints
+from mirror import varints
 from mirror.batches.codecs import unpacked
 from mirror.batches.headers import CODEC, LOG_APPEND_TIME, RecordBatch
 from mirror.errors import Malformed

@@ -17,8 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from mirror import decode
-from mirror.batches import varints
+from mirror import decode, varints
 from mirror.errors import Malformed
 from mirror.model import MapEnd
 

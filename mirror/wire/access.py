@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import re
+import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mirror.errors import Unsupported
-from mirror.wire.auth import MECHANISMS
+from mirror.wire.auth import MECHANISMS, OAUTHBEARER, Login, TokenSource
+from mirror.wire.oidc import Oidc
 
 Address = tuple[str, int]  # host, port
 
 _PORT = 9092
 _SERVER = re.compile(r"(?:[a-z_]+://)?(?P<host>\[[^]]+\]|[^:/]+)(?::(?P<port>\d{1,5}))?", re.IGNORECASE)
 _TRUE = frozenset({"true", "t", "1"})
+_FAMILIES = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
 # Prefixes of properties that decide how a cluster is reached. An unknown property with such a prefix is refused, not
 # ignored.
 _DECISIVE = ("ssl.", "enable.ssl.", "broker.address.", "client.dns.", "plugin.", "proxy.")
+_OAUTH = ("sasl.oauthbearer.", "enable.sasl.oauthbearer.", "https.")  # the same, for OAUTHBEARER only
 _KNOWN = frozenset(
     {
+        "broker.address.family",
         "enable.ssl.certificate.verification",
+        "https.ca.location",
+        "https.ca.pem",
+        "sasl.oauthbearer.client.id",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.extensions",
+        "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.token.endpoint.url",
         "ssl.ca.location",
         "ssl.ca.pem",
         "ssl.certificate.location",
@@ -30,39 +42,52 @@ _KNOWN = frozenset(
         "ssl.key.password",
     }
 )
-_WITHOUT_EFFECT = {"client.dns.lookup": "use_all_dns_ips", "broker.address.family": "any", "ssl.ca.location": "probe"}
+_WITHOUT_EFFECT = {
+    "client.dns.lookup": "use_all_dns_ips",
+    "enable.sasl.oauthbearer.unsecure.jwt": "false",
+    "sasl.oauthbearer.grant.type": "client_credentials",
+    "sasl.oauthbearer.method": "oidc",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to connect to brokers. `tls` and `login` (mechanism, user, password) are None if they are not used."""
+    """How to connect to brokers. `tls` and `login` are None if they are not used."""
 
     servers: tuple[Address, ...]
     client: str
+    family: socket.AddressFamily
     tls: ssl.SSLContext | None = field(repr=False)
-    login: tuple[str, str, str] | None = field(repr=False)
+    login: Login | None = field(repr=False)
 
 
-def access(properties: Mapping[str, str]) -> Access:
-    """The access that librdkafka's properties describe.
+def access(properties: Mapping[str, str], tokens: TokenSource | None = None) -> Access:
+    """The access that librdkafka's properties describe. `tokens` are for OAUTHBEARER, instead of an OIDC server's.
 
-    Raises Unsupported for a property that only librdkafka supports, and if a file cannot be used.
+    This is the one place that says what we lack. Raises Unsupported for a property that only librdkafka supports, and
+    if a file can't be used.
     """
     protocol = properties.get("security.protocol", "plaintext").lower()
     if protocol not in ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"):
         raise Unsupported(f"security.protocol is {protocol}")
     encrypted = protocol.endswith("ssl")
+    login = _login(properties, tokens) if protocol.startswith("sasl") else None
+    decisive = _DECISIVE + (_OAUTH if login and login.tokens else ())
     for name, value in properties.items():
         relevant = encrypted or "ssl." not in name
         known = name in _KNOWN or value == _WITHOUT_EFFECT.get(name)
-        if name.startswith(_DECISIVE) and relevant and not known:
+        if name.startswith(decisive) and relevant and not known:
             raise Unsupported(f"{name} is set")
+    family = properties.get("broker.address.family", "any")
+    if family not in _FAMILIES:
+        raise Unsupported(f"broker.address.family is {family}")
     servers = properties.get("bootstrap.servers") or properties.get("metadata.broker.list", "")
     return Access(
         servers=tuple(_server(server.strip()) for server in servers.split(",") if server.strip()),
         client=properties.get("client.id", "mirror"),
+        family=_FAMILIES[family],
         tls=_tls(properties) if encrypted else None,
-        login=_login(properties) if protocol.startswith("sasl") else None,
+        login=login,
     )
 
 
@@ -73,20 +98,38 @@ def _server(server: str) -> Address:
     return match["host"].strip("[]"), int(match["port"] or _PORT)
 
 
-def _login(properties: Mapping[str, str]) -> tuple[str, str, str]:
+def _login(properties: Mapping[str, str], tokens: TokenSource | None) -> Login:
     mechanism = properties.get("sasl.mechanisms") or properties.get("sasl.mechanism", "GSSAPI")
     if mechanism not in MECHANISMS:
         raise Unsupported(f"sasl.mechanisms is {mechanism}")
-    return mechanism, properties.get("sasl.username", ""), properties.get("sasl.password", "")
+    user, password = properties.get("sasl.username", ""), properties.get("sasl.password", "")
+    if mechanism == OAUTHBEARER and tokens is None:
+        if properties.get("sasl.oauthbearer.method", "default") != "oidc":
+            raise Unsupported("sasl.oauthbearer.method is not oidc")
+        trust = _trust(properties.get("https.ca.location", "probe"), properties.get("https.ca.pem"))
+        tokens = Oidc(properties, trust).token
+    return Login(mechanism, user, password, tokens if mechanism == OAUTHBEARER else None)
 
 
 def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = _trust(properties.get("ssl.ca.location", "probe"), properties.get("ssl.ca.pem"))
     verified = properties.get("enable.ssl.certificate.verification", "true").lower() in _TRUE
     named = properties.get("ssl.endpoint.identification.algorithm", "https").lower() != "none"
     context.check_hostname = verified and named
     context.verify_mode = ssl.CERT_REQUIRED if verified else ssl.CERT_NONE
-    location, text = properties.get("ssl.ca.location", "probe"), properties.get("ssl.ca.pem")
+    if certificate := properties.get("ssl.certificate.location"):
+        # With None, OpenSSL would ask for the password on the terminal.
+        password = properties.get("ssl.key.password", "")
+        try:
+            context.load_cert_chain(certificate, properties.get("ssl.key.location"), password)
+        except (OSError, ValueError) as error:
+            raise _useless(error) from error
+    return context
+
+
+def _trust(location: str, text: str | None) -> ssl.SSLContext:
+    """A context that trusts these authorities, or the system's."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         if text:
             context.load_verify_locations(cadata=text)
@@ -95,10 +138,10 @@ def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
             context.load_verify_locations(None if directory else location, location if directory else None)
         else:
             context.load_default_certs()
-        if certificate := properties.get("ssl.certificate.location"):
-            # With None, OpenSSL would ask for the password on the terminal.
-            password = properties.get("ssl.key.password", "")
-            context.load_cert_chain(certificate, properties.get("ssl.key.location"), password)
     except (OSError, ValueError) as error:
-        raise Unsupported(f"the certificates or the key can't be used: {error}") from error
+        raise _useless(error) from error
     return context
+
+
+def _useless(error: Exception) -> Unsupported:
+    return Unsupported(f"the certificates or the key can't be used: {error}")

@@ -7,26 +7,51 @@ import binascii
 import hashlib
 import hmac
 import secrets
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
 
 from mirror.errors import WireError
+from mirror.wire.oidc import Token
 
+OAUTHBEARER = "OAUTHBEARER"
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-MECHANISMS = ("PLAIN", *_HASHES)
+MECHANISMS = ("PLAIN", *_HASHES, OAUTHBEARER)
 _NO_BINDING = b"n,,"  # neither channel binding nor another identity
 _ITERATIONS = range(4096, 1_000_001)  # fewer are too weak (the limit of Java's client), more would take too long
 
 Exchange = Generator[bytes, bytes, None]
+TokenSource = Callable[[], Token]  # blocks while it fetches one; raises WireError
 
 
-def login(mechanism: str, user: str, password: str) -> Exchange:
-    """The exchange for one of MECHANISMS."""
-    return plain(user, password) if mechanism == "PLAIN" else scram(mechanism, user, password)
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who we are, by one of MECHANISMS. `tokens` are for OAUTHBEARER, which has neither user nor password."""
+
+    mechanism: str
+    user: str
+    password: str = field(repr=False)
+    tokens: TokenSource | None = field(default=None, repr=False)
+
+    def exchange(self) -> Exchange:
+        """The messages of one login. Blocks while a token is fetched. Raises WireError."""
+        if self.tokens:
+            return bearer(self.tokens())
+        if self.mechanism == "PLAIN":
+            return plain(self.user, self.password)
+        return scram(self.mechanism, self.user, self.password)
 
 
 def plain(user: str, password: str) -> Exchange:
     """PLAIN (RFC 4616). The broker's answer is empty."""
     yield b"\0" + user.encode() + b"\0" + password.encode()
+
+
+def bearer(token: Token) -> Exchange:
+    """OAUTHBEARER (RFC 7628). The broker's answer is empty if it accepts the token. Raises WireError."""
+    extensions = "".join(f"{name}={value}\x01" for name, value in token.extensions.items())
+    refusal = yield f"n,,\x01auth=Bearer {token.value}\x01{extensions}\x01".encode()
+    if refusal:
+        yield b"\x01"  # only then the broker says why
 
 
 def scram(mechanism: str, user: str, password: str, nonce: str | None = None) -> Exchange:

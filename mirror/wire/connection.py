@@ -1,153 +1,289 @@
-"""One connection to a broker: sends requests and reads their answers, each within a time-out."""
+"""One connection to a broker: requests are sent one after the other without a wait, and answered in that order."""
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import ssl
+import asyncio
 import struct
-import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, Self, TypeVar
 
-from mirror.errors import Malformed, Unavailable, Unsupported, WireError
-from mirror.wire import messages
+from mirror.errors import Malformed, Unanswered, Unavailable, WireError
 from mirror.wire.access import Access, Address
-from mirror.wire.auth import login
-from mirror.wire.cursor import Cursor
-from mirror.wire.messages import Api
+from mirror.wire.greeting import API_VERSIONS, Abilities, api_versions
+from mirror.wire.incoming import Incoming
+from mirror.wire.login import authenticate
+from mirror.wire.requests import Api, Request
+from mirror.wire.stream import Stream, failed
+from mirror.wire.writer import Writer
 
-TIMEOUT = 10.0  # seconds to connect, and for the next piece of an answer
-PIECE = 2**18  # bytes of an answer that have to arrive within TIMEOUT; a slow link can do that
-ANSWER_MAX = 2**30  # bytes; no batch that a broker accepts is larger
+T = TypeVar("T")
+
+TIMEOUT = 10.0  # seconds to connect, and for each answer
 THROTTLE_MAX = 60.0  # seconds; brokers throttle for a few
+STILL = 1.0  # seconds by which a timer is late when the loop, or the machine, stood still
+LOGIN_MAX = 30.0  # seconds for a login, with the token that may have to be fetched
+RENEWED_AFTER = 0.85  # of the time for which a login lasts (KIP-368), as Java's client does it
+READS = 64  # most reads, of 16 KiB with TLS, before others have their turn
 
-_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # what a closed TLS connection raises
+_INT = struct.Struct(">i")
+_HEADER = struct.Struct(">ihhih")
 
-_SIZE = struct.Struct(">i")
-_CORRELATION = struct.Struct(">i")
+
+class _Sent(Generic[T]):
+    """A request, and who waits for its answer."""
+
+    __slots__ = ("correlation", "deadline", "flexible", "future", "parts", "request", "version")
+
+    def __init__(self, request: Request[T], version: int, future: asyncio.Future[T]) -> None:
+        self.request = request
+        self.version = version
+        self.flexible = version >= request.api.flexible
+        self.future = future
+        self.correlation = 0
+        self.deadline = 0.0
+        writer = Writer(version, self.flexible)
+        request.write(writer)
+        self.parts = writer.parts
+
+    def header(self, correlation: int, client: bytes) -> bytes:
+        """The size and the header of the request."""
+        self.correlation = correlation
+        end = b"\0" if self.flexible else b""
+        size = _HEADER.size - _INT.size + len(client) + len(end) + sum(map(len, self.parts))
+        return _HEADER.pack(size, self.request.api.key, self.version, correlation, len(client)) + client + end
+
+    def fail(self, error: WireError) -> None:
+        """Tell whoever waits. It is no mistake if nobody does any more."""
+        if not self.future.done():
+            self.future.set_exception(error)
+            self.future.exception()
 
 
 class Connection:
-    """A connection to one broker, logged in. Every method raises WireError, and then the connection is closed."""
+    """A connection to one broker, logged in. It belongs to one event loop.
 
-    def __init__(self, address: Address, access: Access) -> None:
-        self._name = f"{address[0]}:{address[1]}"
-        self._client = access.client
-        self._sent = 0
+    Any error closes it, because nobody knows where the next answer begins. Then whoever waits gets the error: Malformed
+    for an answer that can't be read, Unanswered for other requests that were sent, Unavailable for those that were not.
+    """
+
+    def __init__(self, stream: Stream, address: Address, access: Access) -> None:
+        self.name = f"{address[0]}:{address[1]}"
+        self.abilities = Abilities({API_VERSIONS.key: (0, API_VERSIONS.last)})
+        self._access = access
+        self._client = access.client.encode()
+        self._loop = asyncio.get_running_loop()
+        self.opened_at = self.used_at = self._loop.time()
+        self.broken = False  # was it closed while somebody waited?
+        self._stream = stream
+        self._closed: WireError | None = None
+        self._correlation = 0
+        self._out: deque[memoryview] = deque()
+        self._flushing = False
+        self._sent: deque[_Sent[Any]] = deque()
+        self._held: deque[_Sent[Any]] = deque()  # they wait while we log in, or are throttled
         self._quiet_until = 0.0
-        self._socket = socket.socket()
-        self._connect(address, access.tls)
+        self._login_until = float("inf")
+        self._logging_in: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._incoming = Incoming(self.name, stream, self._expected, self._answered, self._extend)
+        stream.on_readable, stream.on_writable = self._readable, self._flush
+        stream.start()
+
+    @classmethod
+    async def open(cls, address: Address, access: Access) -> Self:
+        """Connect and log in. Raises WireError."""
+        name = f"{address[0]}:{address[1]}"
+        with failed(name, "can't be reached"):
+            async with asyncio.timeout(TIMEOUT):
+                stream = await Stream.open(address, access)
+        found = cls(stream, address, access)
         try:
-            self._look(access)
-            if access.login:
-                self._login(*access.login)
+            await found._greet()
+            await found._log_in()
         except BaseException:
-            self.close()
+            found.close()
+            raise
+        return found
+
+    @property
+    def pending(self) -> int:
+        """How many requests wait for an answer."""
+        return len(self._sent) + len(self._held)
+
+    @property
+    def closed(self) -> WireError | None:
+        """Why it is closed; None while it is open."""
+        return self._closed
+
+    def close(self, reason: WireError | None = None) -> None:
+        """Close the connection. Whoever waits for an answer gets an error."""
+        if self._closed:
+            return
+        self._closed = reason or Unavailable(f"the connection to {self.name} was closed")
+        self._stream.close()
+        if self._timer:
+            self._timer.cancel()
+        if self._logging_in:
+            self._logging_in.cancel()
+        sent, held = list(self._sent), list(self._held)
+        self.broken = bool(sent or held)
+        self._sent.clear()
+        self._held.clear()
+        self._out.clear()
+        if sent and isinstance(reason, Malformed):
+            sent.pop(0).fail(reason)  # it is the answer to this one that can't be read
+        for each in sent:
+            each.fail(Unanswered(str(self._closed)))
+        for each in held:
+            each.fail(Unavailable(str(self._closed)))
+
+    def version(self, api: Api) -> int:
+        """The version of a request that is used here. Raises Unsupported."""
+        return api.version(self.abilities.versions)
+
+    def send(self, request: Request[T]) -> asyncio.Future[T]:
+        """Send a request after those before it. The answer comes later, and need not be waited for.
+
+        Raises Unavailable if the connection is closed, and Unsupported. How many requests are under way is the
+        caller's concern.
+        """
+        if self._closed:
+            raise Unavailable(str(self._closed))
+        sent: _Sent[T] = _Sent(request, self.version(request.api), self._loop.create_future())
+        self.used_at = now = self._loop.time()
+        if now >= self._login_until and not self._logging_in:
+            self._logging_in = self._loop.create_task(self._log_in_again())
+        if self._logging_in or self._held or now < self._quiet_until:
+            self._held.append(sent)
+        else:
+            self._transmit(sent)
+        return sent.future
+
+    async def ask(self, request: Request[T]) -> T:
+        """Send a request and wait for its answer. Raises WireError."""
+        return await self.send(request)
+
+    async def _greet(self) -> None:
+        self.abilities = await self.ask(api_versions())
+        if not self.abilities.known:
+            self.abilities = Abilities({API_VERSIONS.key: (0, 0)})
+            self.abilities = await self.ask(api_versions())
+
+    async def _log_in(self) -> None:
+        if self._access.login:
+            begun = self._loop.time()
+            with failed(self.name, "can't be logged in to"):
+                async with asyncio.timeout(LOGIN_MAX):
+                    lasts = await authenticate(self._now, self._access.login, self.name)
+            self._login_until = begun + RENEWED_AFTER * lasts if lasts else float("inf")
+
+    async def _now(self, request: Request[T]) -> T:
+        """Ask before the requests that are held back. The broker takes no others while we log in."""
+        sent: _Sent[T] = _Sent(request, self.version(request.api), self._loop.create_future())
+        self._transmit(sent)
+        return await sent.future
+
+    async def _log_in_again(self) -> None:
+        """Without another connection (KIP-368). Answers to what was sent before come meanwhile."""
+        try:
+            await self._log_in()
+        except BaseException as error:  # whatever it is: nobody else would tell those who are held back
+            self._logging_in = None
+            self.close(error if isinstance(error, WireError) else None)
+            if not isinstance(error, WireError):
+                raise
+        else:
+            self._logging_in = None
+            self._release()
+
+    def _transmit(self, sent: _Sent[Any]) -> None:
+        self._correlation = (self._correlation + 1) & 0x7FFFFFFF
+        self._out.append(memoryview(sent.header(self._correlation, self._client) + sent.parts[0]))
+        self._out.extend(memoryview(part) for part in sent.parts[1:] if len(part))
+        sent.parts.clear()
+        sent.deadline = self._loop.time() + TIMEOUT + sent.request.wait
+        self._sent.append(sent)
+        if not self._timer:
+            self._timer = self._loop.call_at(sent.deadline, self._look_at_time, sent.deadline)
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Send what requests of this turn of the loop have written, in one call."""
+        self._flushing = False
+        if not self._closed:
+            self._guarded(lambda: self._stream.write(self._out))
+
+    def _release(self) -> None:
+        """Send what was held back, unless we have to wait longer."""
+        if self._closed or self._logging_in or not self._held:
+            return
+        if (left := self._quiet_until - self._loop.time()) > 0:
+            self._loop.call_later(left, self._release)
+            return
+        while self._held:
+            self._transmit(self._held.popleft())
+
+    def _look_at_time(self, due: float) -> None:
+        """Close the connection if an answer is overdue, else look again when the next one would be."""
+        self._timer = None
+        now = self._loop.time()
+        if now - due > STILL:
+            self._extend()
+        if self._sent:
+            due = min(each.deadline for each in self._sent)
+            if now >= due:
+                self.close(Unavailable(f"{self.name} does not answer: timed out"))
+            else:
+                self._timer = self._loop.call_at(due, self._look_at_time, due)
+
+    def _readable(self) -> None:
+        self._guarded(self._read)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Close the connection after any error, for nobody else would tell those who wait."""
+        try:
+            with failed(self.name, "closes the connection or breaks off"):
+                step()
+        except WireError as error:
+            self.close(error)
+        except BaseException as error:
+            self.close(Malformed(f"{self.name}: {type(error).__name__} while an answer was read"))
             raise
 
-    def close(self) -> None:
-        """Close the connection. Open requests get no answer."""
-        self._socket.close()
+    def _read(self) -> None:
+        for _ in range(READS):
+            if not self._incoming.read() or self._closed or not self._stream.holds_more():
+                break
+        else:
+            self._loop.call_soon(self._again)
+        if self._out and not self._closed:
+            self._stream.write(self._out)  # TLS may have waited until something was read
 
-    def ask(self, api: Api, body: bytes) -> int:
-        """Send a request, after a wait if the broker throttles us. Returns the number that `answer` needs."""
-        time.sleep(max(0.0, self._quiet_until - time.monotonic()))
-        self._sent += 1
-        request = messages.header(api, self._sent, self._client) + body
-        with self._closing("can't be sent to"):
-            self._socket.settimeout(TIMEOUT)
-            self._socket.sendall(_SIZE.pack(len(request)) + request)
-        return self._sent
+    def _again(self) -> None:
+        if not self._closed:
+            self._readable()
 
-    def answer(self, number: int) -> Cursor:
-        """Wait for the answer to a request. Answers to earlier requests are dropped: nobody waits for them any more."""
-        with self._closing("does not answer"):
-            while True:
-                (size,) = _SIZE.unpack(self._read(_SIZE.size))
-                if not _CORRELATION.size <= size <= ANSWER_MAX:
-                    raise Malformed(f"{self._name} answers with {size} bytes: is it a Kafka broker?")
-                (found,) = _CORRELATION.unpack(self._read(_CORRELATION.size))
-                if not 0 < found <= number:
-                    raise Malformed(f"{self._name} answers a request that was not sent")
-                body = self._read(size - _CORRELATION.size)
-                if found == number:
-                    return Cursor(body)
+    def _expected(self) -> Request[Any] | None:
+        return self._sent[0].request if self._sent else None
 
-    def throttled(self, milliseconds: int) -> None:
-        """Send no request for this time, because the broker has throttled us (KIP-219)."""
-        self._quiet_until = time.monotonic() + min(max(0, milliseconds) / 1000, THROTTLE_MAX)
+    def _extend(self) -> None:
+        """Give answers more time: one keeps coming, or we have not listened."""
+        late = self._loop.time() + TIMEOUT
+        for each in self._sent:
+            each.deadline = max(each.deadline, late)
 
-    def request(self, api: Api, body: bytes) -> Cursor:
-        """Send a request and wait for its answer."""
-        return self.answer(self.ask(api, body))
-
-    def _connect(self, address: Address, tls: ssl.SSLContext | None) -> None:
-        with self._closing("can't be reached"):
-            self._socket = socket.create_connection(address, TIMEOUT)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if tls:
-                self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
-
-    def _look(self, access: Access) -> None:
-        """Check that the broker supports the needed request versions. Raises Unsupported."""
-        versions = messages.api_versions(self.request(messages.API_VERSIONS, b""))
-        needed = [messages.FETCH, messages.METADATA]
-        needed += [messages.SASL_HANDSHAKE, messages.SASL_AUTHENTICATE] if access.login else []
-        for api in needed:
-            first, last = versions.get(api.key, (0, -1))
-            if not first <= api.version <= last:
-                raise Unsupported(f"{self._name} does not have version {api.version} of {api.name}: Kafka 2.3 has it")
-
-    def _login(self, mechanism: str, user: str, password: str) -> None:
-        answer = self.request(messages.SASL_HANDSHAKE, messages.sasl_handshake(mechanism))
-        error, offered = messages.sasl_handshake_answer(answer)
-        if error == messages.UNSUPPORTED_SASL_MECHANISM:
-            raise WireError(f"{self._name} does not offer {mechanism}, but {', '.join(offered)}")
-        if error:
-            raise WireError(f"{self._name} refuses {mechanism}: {messages.error_name(error)}")
-        exchange = login(mechanism, user, password)
-        message = next(exchange)
-        with contextlib.suppress(StopIteration):
-            while True:
-                answer = self.request(messages.SASL_AUTHENTICATE, messages.sasl_authenticate(message))
-                error, words, reply = messages.sasl_authenticate_answer(answer)
-                if error:
-                    raise WireError(f"{self._name} refuses the login: {words or messages.error_name(error)}")
-                message = exchange.send(reply)
-
-    def _read(self, count: int) -> bytes:
-        pieces = []
-        while count:
-            piece = self._piece(min(count, PIECE))
-            count -= len(piece)
-            pieces.append(piece)
-        return b"".join(pieces)
-
-    def _piece(self, count: int) -> bytes:
-        piece, deadline = bytearray(), time.monotonic() + TIMEOUT
-        while len(piece) < count:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise TimeoutError(f"timed out after {TIMEOUT:.0f} s")
-            self._socket.settimeout(left)
-            some = self._socket.recv(count - len(piece))
-            if not some:
-                raise ConnectionError("the connection was closed")
-            piece += some
-        return bytes(piece)
-
-    @contextlib.contextmanager
-    def _closing(self, what: str) -> Iterator[None]:
-        """Close the connection after any error, because it is not known where the next answer begins."""
-        try:
-            yield
-        except OSError as error:
-            self.close()
-            refused = isinstance(error, ssl.SSLError) and not isinstance(error, _ENDED)
-            raise (WireError if refused else Unavailable)(f"{self._name} {what}: {error}") from error
-        except ValueError as error:  # the host's name is invalid; a broker may have sent it
-            self.close()
-            raise Malformed(f"{self._name} {what}: {error}") from error
-        except BaseException:
-            self.close()
-            raise
+    def _answered(self, frame: memoryview) -> None:
+        (correlation,) = _INT.unpack_from(frame)
+        if not self._sent or correlation != self._sent[0].correlation:
+            raise Malformed(f"{self.name} answers a request that was not sent")
+        sent = self._sent[0]
+        found, throttled = sent.request.decode(sent.version, frame[_INT.size :])
+        self._sent.popleft()
+        if not sent.future.done():
+            sent.future.set_result(found)
+        if throttled > 0:
+            self._quiet_until = self._loop.time() + min(throttled / 1000, THROTTLE_MAX)
+            self._loop.call_at(self._quiet_until, self._release)

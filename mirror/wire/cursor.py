@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
+from mirror import varints
 from mirror.errors import Malformed
 
+K = TypeVar("K")
 T = TypeVar("T")
 
+bytes_ = bytes  # the class has a method of that name
+
 _INT8, _INT16, _INT32, _INT64 = (struct.Struct(f">{code}") for code in "bhiq")
+_UUID = 16  # bytes
+_NO_TAGS: Mapping[int, Cursor] = {}
 
 
 class Cursor:
-    """Reads an answer from its beginning to its end. Each method raises Malformed."""
+    """Reads an answer of one version from its beginning to its end. Each method raises Malformed.
 
-    def __init__(self, data: bytes) -> None:
+    A `flexible` version (KIP-482) has compact lengths and tagged fields.
+    """
+
+    def __init__(self, data: bytes | bytearray | memoryview, version: int = 0, flexible: bool = False) -> None:
+        self.version = version
+        self.throttled = 0  # ms for which the broker asks us to be quiet, once they are read
+        self._flexible = flexible
         self._data = memoryview(data)
         self._at = 0
 
@@ -36,58 +48,89 @@ class Cursor:
         """Read an INT64."""
         return self._number(_INT64)
 
+    def unpack(self, fields: struct.Struct) -> tuple[Any, ...]:
+        """Read several numbers that follow each other."""
+        return fields.unpack(self._take(fields.size))
+
+    def throttle(self) -> None:
+        """Read the time for which the broker throttles us (KIP-219)."""
+        self.throttled = self.int32()
+
+    def uuid(self) -> bytes:
+        """Read a UUID."""
+        return bytes(self._take(_UUID))
+
     def string(self) -> str:
         """Read a STRING or NULLABLE_STRING; null is empty."""
-        return self._text(max(0, self.int16()))
+        text = bytes(self._take(self._length(_INT16)))
+        try:
+            return text.decode()
+        except UnicodeDecodeError as error:
+            raise Malformed("a text in the answer is not UTF-8") from error
 
     def bytes(self) -> memoryview:
-        """Read BYTES, NULLABLE_BYTES or RECORDS; null is empty."""
-        return self._take(max(0, self.int32()))
+        """Read BYTES, NULLABLE_BYTES or RECORDS, without a copy; null is empty."""
+        return self._take(self._length(_INT32))
 
     def array(self, item: Callable[[Cursor], T], least: int) -> list[T]:
         """Read an ARRAY of items that `item` reads, each of `least` bytes at least; null is empty."""
-        return self._items(max(0, self.int32()), item, least)
+        count = self._length(_INT32)
+        if count * least > len(self._data) - self._at:
+            raise Malformed(f"the answer ends before its {count} items")
+        return [item(self) for _ in range(count)]
 
-    def compact_string(self) -> str:
-        """Read a COMPACT_STRING or COMPACT_NULLABLE_STRING; null is empty."""
-        return self._text(max(0, self._unsigned() - 1))
+    def by_topic(self, item: Callable[[Cursor], T], least: int) -> list[tuple[str, T]]:
+        """Read partitions that are grouped by topic, each with the topic's name."""
+        return self._by_topic(Cursor.string, item, least)
 
-    def compact_array(self, item: Callable[[Cursor], T], least: int) -> list[T]:
-        """Read a COMPACT_ARRAY of items that `item` reads, each of `least` bytes at least; null is empty."""
-        return self._items(max(0, self._unsigned() - 1), item, least)
+    def by_topic_id(self, item: Callable[[Cursor], T], least: int) -> list[tuple[bytes_, T]]:
+        """Read partitions that are grouped by topic, each with the topic's id."""
+        return self._by_topic(Cursor.uuid, item, least)
 
-    def tags(self) -> None:
-        """Pass over tagged fields (KIP-482)."""
-        for _ in range(self._unsigned()):
-            self._unsigned()
-            self._take(self._unsigned())
+    def tags(self) -> Mapping[int, Cursor]:
+        """Read the tagged fields, by their tags. A version that is not flexible has none."""
+        if not self._flexible:
+            return _NO_TAGS
+        count = self._unsigned()
+        if not count:
+            return _NO_TAGS
+        if 2 * count > len(self._data) - self._at:
+            raise Malformed(f"the answer ends before its {count} tagged fields")
+        return {self._unsigned(): Cursor(self._take(self._unsigned()), self.version, True) for _ in range(count)}
+
+    @property
+    def left(self) -> int:
+        """How many bytes are still to be read."""
+        return len(self._data) - self._at
+
+    def back(self, count: int) -> None:
+        """Read so many bytes again."""
+        self._at -= count
+
+    def rest(self) -> None:
+        """Pass over everything that is left."""
+        self._at = len(self._data)
 
     def end(self) -> None:
         """Check that the whole answer has been read."""
         if self._at != len(self._data):
             raise Malformed(f"the answer has {len(self._data) - self._at} bytes too many")
 
-    def _text(self, length: int) -> str:
-        text = bytes(self._take(length))
-        try:
-            return text.decode()
-        except UnicodeDecodeError as error:
-            raise Malformed("a text in the answer is not UTF-8") from error
+    def _by_topic(self, key: Callable[[Cursor], K], item: Callable[[Cursor], T], least: int) -> list[tuple[K, T]]:
+        def topic(answer: Cursor) -> list[tuple[K, T]]:
+            named = key(answer)
+            found = [(named, each) for each in answer.array(item, least)]
+            answer.tags()
+            return found
 
-    def _items(self, count: int, item: Callable[[Cursor], T], least: int) -> list[T]:
-        if count * least > len(self._data) - self._at:
-            raise Malformed(f"the answer ends before its {count} items")
-        return [item(self) for _ in range(count)]
+        return [each for some in self.array(topic, 3) for each in some]
+
+    def _length(self, kind: struct.Struct) -> int:
+        return max(0, self._unsigned() - 1 if self._flexible else self._number(kind))
 
     def _unsigned(self) -> int:
-        """Read an UNSIGNED_VARINT of 32 bits."""
-        value = 0
-        for shift in range(0, 35, 7):
-            (byte,) = self._take(1)
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise Malformed("a number in the answer has no end")
+        value, self._at = varints.read_unsigned(self._data, self._at)
+        return value
 
     def _number(self, kind: struct.Struct) -> int:
         number: int = kind.unpack(self._take(kind.size))[0]
@@ -98,14 +141,3 @@ class Cursor:
             raise Malformed("the answer is cut off")
         self._at += count
         return self._data[self._at - count : self._at]
-
-
-def string(text: str | None) -> bytes:
-    """Encode a STRING or NULLABLE_STRING."""
-    encoded = b"" if text is None else text.encode()
-    return _INT16.pack(-1 if text is None else len(encoded)) + encoded
-
-
-def sized(data: bytes) -> bytes:
-    """Encode BYTES."""
-    return _INT32.pack(len(data)) + data

@@ -2,75 +2,92 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from mirror.backoff import Backoff
 from mirror.errors import Unavailable, Unsupported
-from mirror.wire import messages
 from mirror.wire.access import access
-from mirror.wire.brokers import Brokers
+from mirror.wire.cluster import Cluster
 from mirror.wire.connection import Connection
 from mirror.wire.cursor import Cursor
-from mirror.wire.messages import Api
+from mirror.wire.error_codes import CODES, name_of
+from mirror.wire.requests import Api, Request
+from mirror.wire.writer import Writer
 
 TIMEOUT = 10.0  # seconds in which every broker has to answer
 # A broker coordinates some transactional ids, and has to load them first.
-_LOADING, _NOT_COORDINATOR, _NOT_AVAILABLE = 14, 16, 15
+_LOADING = [CODES[f"COORDINATOR_{each}"] for each in ("LOAD_IN_PROGRESS", "NOT_AVAILABLE")] + [CODES["NOT_COORDINATOR"]]
 
-LIST_TRANSACTIONS = Api("ListTransactions", 66, 0)
-# The end of the header (its tagged fields), no filter by state, none by producer id, tagged fields.
-_EVERYTHING = b"\0" + b"\1" + b"\1" + b"\0"
-_TRANSACTION_LEAST = 11  # bytes
+LIST_TRANSACTIONS = Api("ListTransactions", 66, 0, 0, flexible=0)
+_LEAST = 11  # bytes of a transaction
 
 
-def transactional_ids(properties: Mapping[str, str], topic: str) -> set[str]:
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """An error code, and the transactional ids of one broker."""
+
+    error: int
+    names: list[str]
+
+
+def transactional_ids(properties: Mapping[str, str]) -> set[str]:
     """The transactional ids that we may see on the cluster that these librdkafka properties reach.
 
-    These are also those whose last transaction has ended, until they expire. `topic` is any topic that exists there.
-    Raises WireError; Unsupported for brokers before Kafka 3.0.
+    These are also those whose last transaction has ended, until they expire. Raises WireError; Unsupported for brokers
+    before Kafka 3.0.
     """
-    brokers = Brokers(access(properties))
+    return asyncio.run(_every_id(Cluster(access(properties))))
+
+
+async def _every_id(cluster: Cluster) -> set[str]:
     deadline, backoff = time.monotonic() + TIMEOUT, Backoff()
     try:
         while True:
             try:
-                return {name for connection in brokers.all(topic) for name in _listed(connection)}
+                connections = [await cluster.connection(node) for node in await cluster.brokers()]
+                return {name for each in connections for name in await _listed(each)}
             except Unavailable:
-                brokers.close()
                 if time.monotonic() > deadline:
                     raise
-            time.sleep(backoff.next())
+            await asyncio.sleep(backoff.next())
     finally:
-        brokers.close()
+        cluster.close()
 
 
-def _listed(connection: Connection) -> list[str]:
-    versions = messages.api_versions(connection.request(messages.API_VERSIONS, b""))
-    if LIST_TRANSACTIONS.key not in versions:
+async def _listed(connection: Connection) -> list[str]:
+    if LIST_TRANSACTIONS.key not in connection.abilities.versions:
         raise Unsupported("brokers before Kafka 3.0 do not list transactions")
-    throttled, error, names = decode(connection.request(LIST_TRANSACTIONS, _EVERYTHING))
-    connection.throttled(throttled)
-    if error in (_LOADING, _NOT_COORDINATOR, _NOT_AVAILABLE):
-        raise Unavailable("a broker is loading its transactions")
-    if error:
-        raise Unsupported(f"ListTransactions was answered with {messages.error_name(error)}")
-    return names
+    found = await connection.ask(list_transactions())
+    if found.error in _LOADING:
+        raise Unavailable("a broker is loading its transactions", found.error)
+    if found.error:
+        raise Unsupported(f"ListTransactions was answered with {name_of(found.error)}", found.error)
+    return found.names
 
 
-def decode(answer: Cursor) -> tuple[int, int, list[str]]:
-    """The time for which the broker throttles us (ms), an error code, and the transactional ids. Raises Malformed."""
+def list_transactions() -> Request[Listed]:
+    """Ask a broker for the transactional ids that it coordinates."""
+    return Request(LIST_TRANSACTIONS, _everything, _read)
+
+
+def _everything(writer: Writer) -> None:
+    writer.array((), Writer.string).array((), Writer.string).tags()  # no filter by state, none by producer id
+
+
+def _read(answer: Cursor) -> Listed:
+    answer.throttle()
+    error = answer.int16()
+    answer.array(Cursor.string, 1)  # states that the broker does not know
+    names = answer.array(_name, _LEAST)
     answer.tags()
-    throttled, error = answer.int32(), answer.int16()
-    answer.compact_array(Cursor.compact_string, 1)  # states that the broker does not know
-    names = answer.compact_array(_name, _TRANSACTION_LEAST)
-    answer.tags()
-    answer.end()
-    return throttled, error, names
+    return Listed(error, names)
 
 
 def _name(answer: Cursor) -> str:
-    name = answer.compact_string()
-    answer.int64(), answer.compact_string()  # producer id, state
+    name = answer.string()
+    answer.int64(), answer.string()  # producer id, state
     answer.tags()
     return name

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 from crc32c import crc32c
 
-from mirror.batches import varints
+from mirror import varints
 from mirror.batches.codecs import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from mirror.batches.records import Content, encode
 

@@ -10,17 +10,18 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from mirror.wire.cursor import sized, string
+from mirror.wire.writer import Writer
 
 API_VERSIONS, METADATA, FETCH, LIST_TRANSACTIONS = 18, 3, 1, 66
-VERSIONS = {
-    FETCH: (4, 18),
-    METADATA: (0, 13),
+VERSIONS = {  # of Kafka 2.3, which has no flexible ones yet, but for ListTransactions
+    FETCH: (4, 11),
+    METADATA: (0, 8),
     17: (0, 1),
-    36: (0, 2),
-    API_VERSIONS: (0, 4),
-    LIST_TRANSACTIONS: (0, 1),
+    36: (0, 1),
+    API_VERSIONS: (0, 2),
+    LIST_TRANSACTIONS: (0, 0),
 }
+UNSUPPORTED_VERSION = 35
 
 Answer = Callable[[int, bytes], bytes]  # of a request's key and what follows its header; empty: never
 
@@ -95,18 +96,25 @@ class FakeBroker:
             while True:
                 (size,) = struct.unpack(">i", stream.read(4))
                 request = stream.read(size)
-                api, _, correlation, client = struct.unpack_from(">hhih", request)
+                api, version, correlation, client = struct.unpack_from(">hhih", request)
                 self.requests.append(Request(api, request[10 + client :]))
-                answer = versions() if api == API_VERSIONS else self.answers(api, request[10 + client :])
+                newer = version > VERSIONS[API_VERSIONS][1]
+                answer = versions(newer) if api == API_VERSIONS else self.answers(api, request[10 + client :])
                 if answer and not self._greeting:
                     connection.sendall(struct.pack(">ii", 4 + len(answer), correlation) + answer)
 
 
-def versions() -> bytes:
-    """An answer to ApiVersions."""
-    return struct.pack(">hi", 0, len(VERSIONS)) + b"".join(
+def versions(newer: bool = False) -> bytes:
+    """An answer to ApiVersions, version 0; with an error to a `newer` one, as brokers do (KIP-511)."""
+    error = UNSUPPORTED_VERSION if newer else 0
+    return struct.pack(">hi", error, len(VERSIONS)) + b"".join(
         struct.pack(">hhh", key, *range_) for key, range_ in VERSIONS.items()
     )
+
+
+def string(text: str | None) -> bytes:
+    """A STRING or NULLABLE_STRING."""
+    return bytes(Writer().string(text).parts[0])
 
 
 def metadata(topic: str, leader: int, ports: dict[int, int], host: str = "127.0.0.1") -> bytes:
@@ -125,7 +133,7 @@ def fetched(topic: str, records: bytes, error: int = 0, throttle: int = 0) -> by
     """An answer to Fetch: of partition 0."""
     head = struct.pack(">ihii", throttle, 0, 0, 1) + string(topic) + struct.pack(">i", 1)
     partition = struct.pack(">ihqqq", 0, error, 10**6, 10**6, 0) + struct.pack(">iqqi", 1, 77, 5, -1)
-    return head + partition + sized(records)
+    return head + partition + struct.pack(">i", len(records)) + records
 
 
 def position(body: bytes) -> int:

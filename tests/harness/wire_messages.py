@@ -1,77 +1,119 @@
-"""Parts of the requests and answers of transactions, in Kafka's protocol. Each names one topic and its partition 0."""
+"""Requests that only proofs make, in Kafka's protocol. Each names one topic and its partition 0."""
 
 from __future__ import annotations
 
-import struct
+from collections.abc import Callable, Sequence
 
-from mirror.batches import varints
 from mirror.wire.cursor import Cursor
+from mirror.wire.requests import Api, Request
+from mirror.wire.transactional import Identity
+from mirror.wire.writer import Writer
+
+# As clients did before transactions version 2, in versions that record it so.
+ADD_PARTITIONS = Api("AddPartitionsToTxn", 24, 1, 1, flexible=3)
+ADD_OFFSETS = Api("AddOffsetsToTxn", 25, 1, 1, flexible=3)
+REASSIGN = Api("AlterPartitionReassignments", 45, 0, 0, flexible=0)
+DESCRIBE_PRODUCERS = Api("DescribeProducers", 61, 0, 0, flexible=0)
 
 
-def text(content: str) -> bytes:
-    """Encode a COMPACT_STRING."""
-    encoded = content.encode()
-    return varints.write_unsigned(len(encoded) + 1) + encoded
+def add_partition(by: Identity, topic: str) -> Request[int]:
+    """Add the partition to the transaction. The answer: an error code."""
+
+    def write(writer: Writer) -> None:
+        writer.string(by.name).pack("qh", by.producer, by.epoch)
+        writer.array((topic,), lambda each, name: each.string(name).array((0,), _number))
+
+    return Request(ADD_PARTITIONS, write, _added)
 
 
-def of_partition(topic: str, content: bytes) -> bytes:
-    """Encode the topics of a flexible request, up to its end. `content` follows the partition's number."""
-    return b"\2" + text(topic) + b"\2" + struct.pack(">i", 0) + content + b"\0\0\0"
+def add_offsets(by: Identity, group: str) -> Request[int]:
+    """Add the group's offsets to the transaction. The answer: an error code."""
+
+    def read(answer: Cursor) -> int:
+        answer.throttle()
+        return answer.int16()
+
+    return Request(
+        ADD_OFFSETS, lambda writer: writer.string(by.name).pack("qh", by.producer, by.epoch).string(group), read
+    )
 
 
-def added(answer: Cursor) -> int:
-    """The partition's error code in an answer to AddPartitionsToTxn."""
-    answer.int32(), answer.string(), answer.int32(), answer.int32()
-    return answer.int16()
+def reassign(topic: str, replicas: Sequence[int]) -> Request[int]:
+    """Give the partition other replicas. The answer: an error code; it takes a while."""
+
+    def write(writer: Writer) -> None:
+        writer.pack("i", 30_000)
+        _of_partition(writer, topic, lambda each: each.pack("i", 0).array(replicas, _number).tags())
+
+    def read(answer: Cursor) -> int:
+        answer.throttle()
+        error, _ = answer.int16(), answer.string()
+        found = answer.array(_reassigned, 3)
+        answer.tags()
+        return error or next((each for each in found if each), 0)
+
+    return Request(REASSIGN, write, read)
 
 
-def offset_committed(answer: Cursor) -> int:
-    """A topic in an answer to TxnOffsetCommit: the partition's error code."""
-    answer.compact_string()
-    (error,) = answer.compact_array(_offset_committed, 7)
+def _reassigned(answer: Cursor) -> int:
+    answer.string()
+    (error,) = answer.array(_reassigned_partition, 8)
     answer.tags()
     return error
 
 
-def _offset_committed(answer: Cursor) -> int:
-    _, error = answer.int32(), answer.int16()
+def _reassigned_partition(answer: Cursor) -> int:
+    _, error, _ = answer.int32(), answer.int16(), answer.string()
     answer.tags()
     return error
 
 
-def produced(answer: Cursor) -> tuple[int, int]:
-    """A topic in an answer to Produce: the partition's error code, and the base offset."""
-    answer.compact_string()
-    (found,) = answer.compact_array(_produced, 30)
-    answer.tags()
-    return found
+def describe_producers(topic: str) -> Request[tuple[int, set[int]]]:
+    """Ask for the producers of which a replica has a state. The answer: an error code, and their ids."""
+
+    def read(answer: Cursor) -> tuple[int, set[int]]:
+        answer.throttle()
+        (found,) = answer.array(_described, 3)
+        answer.tags()
+        return found
+
+    def write(writer: Writer) -> None:
+        writer.array((topic,), lambda each, name: each.string(name).array((0,), _number).tags()).tags()
+
+    return Request(DESCRIBE_PRODUCERS, write, read)
 
 
-def _produced(answer: Cursor) -> tuple[int, int]:
-    _, error, base = answer.int32(), answer.int16(), answer.int64()
-    answer.int64(), answer.int64()  # append time, log start
-    answer.compact_array(_wrong_record, 6)
-    answer.compact_string()
-    answer.tags()
-    return error, base
+def _of_partition(writer: Writer, topic: str, partition: Callable[[Writer], object]) -> None:
+    writer.array((topic,), lambda each, name: each.string(name).array((0,), lambda one, _: partition(one)).tags())
+    writer.tags()
 
 
-def _wrong_record(answer: Cursor) -> None:
-    answer.int32(), answer.compact_string()
-    answer.tags()
+def _number(writer: Writer, number: int) -> None:
+    writer.pack("i", number)
 
 
-def described(answer: Cursor) -> tuple[int, set[int]]:
-    """A topic in an answer to DescribeProducers: the partition's error code, and the ids of its producers."""
-    answer.compact_string()
-    (found,) = answer.compact_array(_described, 8)
-    answer.tags()
-    return found
+def _added(answer: Cursor) -> int:
+    answer.throttle()
+    (error,) = answer.array(_added_topic, 6)
+    return error
+
+
+def _added_topic(answer: Cursor) -> int:
+    answer.string()
+    (error,) = answer.array(lambda each: (each.int32(), each.int16())[1], 6)
+    return error
 
 
 def _described(answer: Cursor) -> tuple[int, set[int]]:
-    _, error, _ = answer.int32(), answer.int16(), answer.compact_string()
-    known = answer.compact_array(_producer, 37)
+    answer.string()
+    (found,) = answer.array(_described_partition, 8)
+    answer.tags()
+    return found
+
+
+def _described_partition(answer: Cursor) -> tuple[int, set[int]]:
+    _, error, _ = answer.int32(), answer.int16(), answer.string()
+    known = answer.array(_producer, 37)
     answer.tags()
     return error, set(known)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import IsolationLevel
@@ -20,17 +21,24 @@ from mirror.kafka.certificates import KINDS
 from mirror.service.cluster_watch import ClusterWatch
 from mirror.settings import Cluster
 from mirror.web.metrics import Metrics
+from mirror.wire import connection as connection_module
+from mirror.wire import login
+from mirror.wire.access import access
+from mirror.wire.connection import Connection
+from mirror.wire.metadata import metadata
 from tests.harness import batches, credentials, load, oracle, raw_headers, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Load, Made, mixed
 from tests.harness.pair import Pair
 from tests.harness.service import Service
+from tests.harness.tokens import TokenServer
 from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
 
 LONG_AGO = 1_700_000_000_000  # ms since the Unix epoch
 USER, PASSPHRASE = "reader", "of-no-worth"
+REAUTHENTICATED = 2_000  # ms for which a login with a password lasts (KIP-368)
 VALID_DAYS = 9
 
 
@@ -61,10 +69,10 @@ def test_it_says_why_it_reads_through_the_client_library(pair: Pair, tmp_path: P
         load.produce(bootstrap, name, [Made(b"key", b"value")], timestamp=LONG_AGO)
     topics.commit(pair.target, pair.group, remote, {0: 1})
     settings = pair.settings()
-    settings["clusters"]["backup"]["broker.address.family"] = "v4"
+    settings["clusters"]["backup"]["client.dns.lookup"] = "resolve_canonical_bootstrap_servers_only"
     file = Service(settings, tmp_path).file
     said = "header names are compared as the client library reads them, which cuts them at a NUL byte: "
-    why = "backup: broker.address.family is set"
+    why = "backup: client.dns.lookup is set"
     (flow,) = answer("verify", "-c", file)["flows"]
     assert flow["equal"] and flow["compared"] == 1 and flow["caveat"] == said + why
     assert mirror("verify", "-c", file).stdout.count(said + why) == 1
@@ -104,11 +112,19 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         broker.properties[key] = f"{broker.properties[key]},SASL_SSL://{address}"
     tls = {"keystore.type": "PEM", "keystore.location": made / "both.pem", "client.auth": "required"}
     tls |= {"truststore.type": "PEM", "truststore.location": made / "certificate.pem"}
-    scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+    modules = "org.apache.kafka.common.security"
+    scram = f"{modules}.scram.ScramLoginModule required;"
+    plain, oauth = (
+        f"{modules}.plain.PlainLoginModule required",
+        f"{modules}.oauthbearer.OAuthBearerLoginModule required",
+    )
     broker.properties |= {
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL",
-        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256,PLAIN,OAUTHBEARER",
         "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config": scram,
+        "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{plain} user_{USER}="{PASSPHRASE}";',
+        "listener.name.sasl_ssl.plain.connections.max.reauth.ms": REAUTHENTICATED,
+        "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": f"{oauth} unsecuredLoginStringClaim_sub=broker;",
         **{f"listener.name.sasl_ssl.ssl.{key}": value for key, value in tls.items()},
     }
     with cluster:
@@ -158,7 +174,7 @@ def test_tls_and_scram(secured: Secured, prefix: str) -> None:
     assert entries(secured.properties, topic, at=bootstrap) == entries({"bootstrap.servers": bootstrap}, topic)
     wrong = {
         "sasl.password": ("refuses the login: Authentication failed", "wrong"),
-        "sasl.mechanisms": ("does not offer SCRAM-SHA-512, but SCRAM-SHA-256", "SCRAM-SHA-512"),
+        "sasl.mechanisms": ("does not offer SCRAM-SHA-512, but ", "SCRAM-SHA-512"),
         "ssl.ca.location": ("certificate verify failed", "probe"),
         "ssl.key.password": ("the certificates or the key can't be used", "wrong"),
         "bootstrap.servers": ("Hostname mismatch", secured.address.replace("127.0.0.1", "localhost")),
@@ -168,6 +184,56 @@ def test_tls_and_scram(secured: Secured, prefix: str) -> None:
     elsewhere = {"bootstrap.servers": wrong["bootstrap.servers"][1], "ssl.endpoint.identification.algorithm": "none"}
     assert obstacle(secured.properties) is None
     assert obstacle({**secured.properties, **elsewhere}) is None
+
+
+async def asked_until(properties: dict[str, str], enough: Callable[[], bool]) -> int:
+    """Ask on one connection until there have been enough logins. Returns how often. The connection stays open."""
+    connection = await Connection.open(access(properties).servers[0], access(properties))
+    deadline, count = time.monotonic() + PATIENCE, 0
+    while not enough():
+        assert time.monotonic() < deadline
+        answers = [connection.send(metadata([])) for _ in range(50)]
+        assert all(len(found.brokers) == 1 for found in await asyncio.gather(*answers))
+        count += len(answers)
+        assert not connection.closed
+    connection.close()
+    return count
+
+
+def test_a_login_with_a_password_is_renewed(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the same connection, between requests that are sent without a wait. The broker would close it otherwise."""
+    logins: list[float] = []
+
+    async def authenticated(*arguments: Any) -> float:
+        logins.append(time.monotonic())
+        lasts = await login.authenticate(*arguments)
+        assert 0 < lasts <= REAUTHENTICATED / 1000
+        return lasts
+
+    monkeypatch.setattr(connection_module, "authenticate", authenticated)
+    plain = {**secured.properties, "sasl.mechanisms": "PLAIN", "sasl.password": PASSPHRASE}
+    assert asyncio.run(asked_until(plain, lambda: len(logins) >= 3)) > 100
+    assert logins[-1] - logins[0] > REAUTHENTICATED / 1000
+
+
+def test_a_token_is_fetched_and_renewed(secured: Secured) -> None:
+    """From an OIDC server, by client credentials. Its tokens are not signed: the broker believes them."""
+    with TokenServer(life=3) as server:
+        oauth = {
+            "sasl.mechanisms": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": "mirror",
+            "sasl.oauthbearer.client.secret": PASSPHRASE,
+            "sasl.oauthbearer.scope": "kafka",
+            "sasl.oauthbearer.token.endpoint.url": server.url,
+        }
+        assert asyncio.run(asked_until({**secured.properties, **oauth}, lambda: len(server.asked) >= 3)) > 100
+        assert server.asked[0] == ("mirror:of-no-worth", "grant_type=client_credentials&scope=kafka")
+        server.life = -1000
+        refused = obstacle({**secured.properties, **oauth}) or ""
+        assert "refuses the login" in refused, refused
+        server.status = 401
+        assert obstacle({**secured.properties, **oauth}) == "the token server answers with 401"
 
 
 def test_a_watch_knows_when_certificates_expire_and_that_tls_fails(secured: Secured) -> None:

@@ -89,7 +89,7 @@ class _Command:
     def run(self) -> Adoption:
         flow, options = self._flow, self._options
         self._check()
-        ids = stopping.task_ids(flow, self._group, options.connector, options.tasks, self._topic)
+        ids = stopping.task_ids(flow, self._group, options.connector, options.tasks)
         if not options.dry_run:
             if options.offsets_topic is None:  # the workers of a Connect cluster may have other connectors
                 stopping.await_no_workers(self._target, self._group, options.quiet, self._say)

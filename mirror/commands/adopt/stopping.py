@@ -54,15 +54,15 @@ class TaskIds:
         return sorted(self.listed | self.numbered)
 
 
-def task_ids(flow: Flow, group: str, connector: str, tasks: int | None, topic: str) -> TaskIds:
+def task_ids(flow: Flow, group: str, connector: str, tasks: int | None) -> TaskIds:
     """The transactional ids of MirrorMaker's tasks: `<group.id>-<connector>-<task>` (Worker.taskTransactionalId).
 
-    They are those that the target lists, and the first `tasks`. `topic` is any topic on the target. Raises MirrorError
-    if the target lists none to us and `tasks` is None.
+    They are those that the target lists, and the first `tasks`. Raises MirrorError if the target lists none to us
+    and `tasks` is None.
     """
     numbered = frozenset(f"{group}-{connector}-{number}" for number in range(tasks or 0))
     try:
-        listed = transactional_ids(flow.target.properties, topic)
+        listed = transactional_ids(flow.target.properties)
     except WireError as error:
         if tasks is None:
             why = "" if isinstance(error, Unsupported) else "the request failed: "

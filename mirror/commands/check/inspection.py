@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from mirror.errors import WireError
 from mirror.kafka import clients
 from mirror.kafka.cluster import TIMEOUT, ClusterAdmin
 from mirror.kafka.librdkafka_log import api_version
@@ -69,7 +70,7 @@ class Inspector(ClusterAdmin):
         def ask(address: tuple[str, int]) -> Features | None:
             try:
                 return features.ask(*address, self._properties)
-            except (OSError, ValueError):  # a security that only librdkafka has, or a broker other than Apache's
+            except WireError:  # a security that only librdkafka has, or a broker other than Apache's
                 return None
 
         with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:

@@ -130,7 +130,7 @@ class _Command:
 
     def _end_mirrormaker(self) -> None:
         """Raises MirrorError if MirrorMaker runs, and fences what is left of its tasks."""
-        ids = stopping.task_ids(self._flow, self._group, self._connector, self._options.tasks, self._flow.control_topic)
+        ids = stopping.task_ids(self._flow, self._group, self._connector, self._options.tasks)
         if self._dedicated:  # the workers of a Connect cluster may have other connectors
             stopping.await_no_workers(self._target, self._group, self._options.quiet, self._say)
         stopping.fence(self._flow, ids.all, self._say)

@@ -5,6 +5,7 @@ librdkafka cuts header names at their first NUL byte.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Iterator, Mapping
@@ -14,15 +15,14 @@ from mirror.backoff import Backoff
 from mirror.batches.headers import RecordBatch, committed, walk
 from mirror.batches.records import records
 from mirror.errors import Malformed, Unavailable, WireError
-from mirror.wire import messages
 from mirror.wire.access import access
-from mirror.wire.brokers import Brokers, failure
-from mirror.wire.connection import Connection
-from mirror.wire.messages import Fetched
+from mirror.wire.cluster import Cluster
+from mirror.wire.error_codes import CODES, failure
+from mirror.wire.fetch import FETCH, FetchAnswer, Fetched, Limits, TopicKey, Wanted, fetch
+from mirror.wire.metadata import METADATA
 
 TIMEOUT = 30.0  # seconds without any record; long enough for a leader that hangs and for its successor
-WAIT = 500  # ms that a broker may wait for records
-FETCH_MAX = 4 * 2**20  # bytes of one request; two answers can be in memory at once
+LIMITS = Limits(wait=0.5, most=4 * 2**20)  # of one request; two answers can be in memory at once
 
 Record = tuple[int, int, bytes]  # offset, timestamp (ms), encoded content
 
@@ -42,19 +42,26 @@ class Removed(Exception):
 def obstacle(properties: Mapping[str, str]) -> str | None:
     """Why this module can't read a cluster; None if it can. Waits a while for a cluster that does not answer."""
     try:
-        brokers = Brokers(access(properties))
-        deadline, backoff = time.monotonic() + TIMEOUT, Backoff()
+        asyncio.run(_reached(Cluster(access(properties))))
+    except WireError as error:
+        return str(error)
+    return None
+
+
+async def _reached(cluster: Cluster) -> None:
+    deadline, backoff = time.monotonic() + TIMEOUT, Backoff()
+    try:
         while True:
             try:
-                brokers.any()
-                brokers.close()
-                return None
+                connection = await cluster.any()
+                connection.version(FETCH), connection.version(METADATA)
+                return
             except Unavailable:
                 if time.monotonic() > deadline:
                     raise
-            time.sleep(backoff.next())
-    except WireError as error:
-        return str(error)
+            await asyncio.sleep(backoff.next())
+    finally:
+        cluster.close()
 
 
 class RecordReader:
@@ -64,7 +71,8 @@ class RecordReader:
     """
 
     def __init__(self, properties: Mapping[str, str], stable: bool = True) -> None:
-        self._brokers = Brokers(access(properties))
+        self._runner = asyncio.Runner()  # its loop runs while we wait for an answer
+        self._cluster = Cluster(access(properties))
         self._stable = stable
 
     def read(self, topic: str, partition: int, start: int, stop: int) -> Iterator[Record]:
@@ -82,10 +90,10 @@ class RecordReader:
 
     def _batches(self, topic: str, partition: int, start: int, stop: int) -> Iterator[RecordBatch]:
         """The batches from the one with `start` on. The next request is sent before they are processed."""
-        fetches = _Fetches(self._brokers, topic, partition, self._stable)
+        fetches = _Fetches(self._cluster, topic, partition, self._stable)
         position = start
         while position < stop:
-            fetched = fetches.next(position, stop)
+            fetched = self._runner.run(fetches.next(position, stop))
             batches = [batch for batch in walk(fetched.records) if batch.last >= position]
             if not batches:
                 raise Malformed(f"the answer has no batch with offset {position}")
@@ -95,50 +103,58 @@ class RecordReader:
             new = list(takewhile(lambda each: not each.is_old, batches))
             position = new[-1].last + 1
             if position < stop:
-                fetches.ask(position)
+                self._runner.run(fetches.ask(position))
             yield from committed(new, fetched.aborted)
 
 
 class _Fetches:
     """Fetch requests for one partition, sent to its leader; at most one is under way."""
 
-    def __init__(self, brokers: Brokers, topic: str, partition: int, stable: bool) -> None:
-        self._brokers = brokers
+    def __init__(self, cluster: Cluster, topic: str, partition: int, stable: bool) -> None:
+        self._cluster = cluster
         self._stable = stable
         self._where = topic, partition
-        self._asked: tuple[Connection, int] | None = None
+        self._asked: asyncio.Future[FetchAnswer] | None = None
 
-    def ask(self, position: int) -> None:
+    async def ask(self, position: int) -> None:
         """Send a request for the records from `position` on, if there is a leader."""
         with contextlib.suppress(Unavailable):  # then `next` looks for the new leader
-            self._asked = self._ask(position)
+            self._asked = await self._ask(position)
 
-    def next(self, position: int, stop: int) -> Fetched:
+    async def next(self, position: int, stop: int) -> Fetched:
         """The records from `position` on. Waits for a leader and for records. Raises Removed, WireError."""
         backoff, deadline = Backoff(most=1.0), time.monotonic() + TIMEOUT
         reason = "no records come"
         while time.monotonic() < deadline:
             try:
-                fetched = self._answer(position)
+                fetched = await self._answer(position)
                 if fetched.records:
                     return fetched
             except Unavailable as error:
                 reason = str(error)
-                self._brokers.forget(*self._where)
-                time.sleep(backoff.next())
+                self._cluster.forget_leader(*self._where)
+                await asyncio.sleep(backoff.next())
         raise WireError(f"no record before offset {stop} within {TIMEOUT:.0f} s: {reason}")
 
-    def _ask(self, position: int) -> tuple[Connection, int]:
-        connection = self._brokers.leader(*self._where)
-        request = messages.fetch(*self._where, position, WAIT, FETCH_MAX, self._stable)
-        return connection, connection.ask(messages.FETCH, request)
+    async def _ask(self, position: int) -> asyncio.Future[FetchAnswer]:
+        topic, partition = self._where
+        leader = await self._cluster.leader(topic, partition)
+        connection = await self._cluster.connection(leader.node)
+        wanted = {TopicKey(topic, self._cluster.topic_id(topic)): [Wanted(partition, position, LIMITS.most)]}
+        return connection.send(fetch(wanted, LIMITS, stable=self._stable))
 
-    def _answer(self, position: int) -> Fetched:
-        (connection, number), self._asked = self._asked or self._ask(position), None
-        throttled, fetched = messages.fetch_answer(connection.answer(number), *self._where)
-        connection.throttled(throttled)
-        if fetched.error == messages.OFFSET_OUT_OF_RANGE:
+    async def _answer(self, position: int) -> Fetched:
+        asked, self._asked = self._asked or await self._ask(position), None
+        answer = await asked
+        if answer.error:
+            raise failure(answer.error)
+        topic, partition = self._where
+        names = topic, self._cluster.topic_id(topic)
+        found = next((each for name, each in answer.partitions if name in names and each.partition == partition), None)
+        if found is None:
+            raise Malformed(f"the answer to a Fetch request for {topic}-{partition} does not have that partition")
+        if found.error == CODES["OFFSET_OUT_OF_RANGE"]:
             raise Removed
-        if fetched.error:
-            raise failure(fetched.error)
-        return fetched
+        if found.error:
+            raise failure(found.error)
+        return found

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mirror.batches import varints
+from mirror import varints
 from mirror.batches.codecs import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from mirror.batches.headers import LOG_APPEND_TIME, TRANSACTIONAL, RecordBatch, committed, walk
 from mirror.batches.records import Content, decode, encode, records

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from mirror.errors import Malformed, Unavailable, Unsupported, WireError
 from mirror.wire import transactions
-from mirror.wire.cursor import Cursor
-from mirror.wire.transactions import decode, transactional_ids
+from mirror.wire.transactions import list_transactions, transactional_ids
 from tests.harness import fake_broker
 from tests.harness.fake_broker import LIST_TRANSACTIONS, METADATA, FakeBroker
 
@@ -43,13 +42,13 @@ def serve(brokers: tuple[FakeBroker, FakeBroker], *answers: Callable[[], bytes])
 
 def test_every_broker_is_asked(two: tuple[FakeBroker, FakeBroker]) -> None:
     serve(two, lambda: listed("a-0", "b"), lambda: listed("a-1"))
-    assert transactional_ids(two[0].properties, TOPIC) == {"a-0", "a-1", "b"}
+    assert transactional_ids(two[0].properties) == {"a-0", "a-1", "b"}
     assert all(broker.count(LIST_TRANSACTIONS) == 1 for broker in two)
 
 
 def test_a_broker_that_loads_is_asked_again(two: tuple[FakeBroker, FakeBroker]) -> None:
     serve(two, lambda: listed(error=14 if two[0].count(LIST_TRANSACTIONS) == 1 else 0), lambda: listed("a"))
-    assert transactional_ids(two[0].properties, TOPIC) == {"a"}
+    assert transactional_ids(two[0].properties) == {"a"}
     assert two[0].count(LIST_TRANSACTIONS) == 2
 
 
@@ -57,17 +56,17 @@ def test_it_is_not_waited_for_ever(two: tuple[FakeBroker, FakeBroker], monkeypat
     monkeypatch.setattr(transactions, "TIMEOUT", 0.1)
     serve(two, lambda: listed(error=14), lambda: listed("a"))
     with pytest.raises(Unavailable, match="loading"):
-        transactional_ids(two[0].properties, TOPIC)
+        transactional_ids(two[0].properties)
 
 
 def test_what_a_broker_refuses(two: tuple[FakeBroker, FakeBroker], monkeypatch: pytest.MonkeyPatch) -> None:
     serve(two, lambda: listed(error=35), lambda: listed("a"))
     with pytest.raises(WireError, match="UNSUPPORTED_VERSION"):
-        transactional_ids(two[0].properties, TOPIC)
+        transactional_ids(two[0].properties)
     older = {key: versions for key, versions in fake_broker.VERSIONS.items() if key != LIST_TRANSACTIONS}
     monkeypatch.setattr(fake_broker, "VERSIONS", older)
     with pytest.raises(Unsupported, match=r"before Kafka 3\.0"):
-        transactional_ids(two[0].properties, TOPIC)
+        transactional_ids(two[0].properties)
 
 
 @given(st.data())
@@ -76,7 +75,8 @@ def test_a_damaged_answer_is_refused_or_decoded(data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(answer)))
     nonsense = data.draw(st.binary(max_size=6))
     try:
-        _, _, names = decode(Cursor(answer[:place] + nonsense + answer[place + len(nonsense) :]))
+        damaged = answer[:place] + nonsense + answer[place + len(nonsense) :]
+        found, _ = list_transactions().decode(0, memoryview(damaged))
     except Malformed:
         return
-    assert all(isinstance(name, str) for name in names) and len(names) <= len(answer)
+    assert all(isinstance(name, str) for name in found.names) and len(found.names) <= len(answer)

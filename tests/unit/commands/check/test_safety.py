@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mirror.commands.check import safety
 from mirror.commands.check.findings import Finding
 from mirror.commands.check.safety import NEW, VERIFICATION, Safety
-from mirror.wire import features
 from mirror.wire.features import Features
 
 GOOD = Safety(replicas=3, in_sync=2, unclean=False)
@@ -109,53 +105,3 @@ def test_the_transaction_version_after_an_upgrade(metadata: int, level: int | No
     assert found.outcome == outcome
     command = "kafka-features.sh --bootstrap-server b:1 upgrade --feature transaction.version=2"
     assert found.remedy == (command if outcome == "WARNING" else "")
-
-
-# As Kafka 4.2.0 answers, with two of its requests.
-def compact(count: int) -> bytes:
-    return bytes([count + 1])
-
-
-def named(name: str, first: int, second: int) -> bytes:
-    return compact(len(name)) + name.encode() + struct.pack(">hh", first, second) + b"\0"
-
-
-def tagged(tag: int, content: bytes) -> bytes:
-    return bytes([tag, len(content)]) + content
-
-
-HEAD = struct.pack(">ih", features.CORRELATION, 0) + compact(2)
-HEAD += struct.pack(">hhh", 0, 3, 13) + b"\0" + struct.pack(">hhh", 24, 0, 5) + b"\0" + struct.pack(">i", 0)
-SUPPORTED = tagged(0, compact(1) + named("metadata.version", 7, 29))
-EPOCH = tagged(1, struct.pack(">q", 5))
-FINALIZED = tagged(2, compact(1) + named("transaction.version", 2, 2))
-ANSWER = HEAD + b"\x03" + SUPPORTED + EPOCH + FINALIZED
-
-
-def test_an_answer_is_read() -> None:
-    assert features.decode(ANSWER) == Features({"metadata.version": 29}, {"transaction.version": 2})
-    assert features.decode(HEAD + b"\0") == Features({}, {}), "a broker before features"
-
-
-def test_a_broker_that_does_not_know_the_clusters_levels_says_so() -> None:
-    unknown = tagged(1, struct.pack(">q", -1))
-    assert features.decode(HEAD + b"\x03" + SUPPORTED + unknown + FINALIZED).finalized == {}
-
-
-def test_a_broker_that_is_too_old_for_the_request() -> None:
-    assert features.decode(struct.pack(">ih", features.CORRELATION, 35) + b"\0\0\0\0") == Features({}, {})
-
-
-@pytest.mark.parametrize("cut", range(len(ANSWER)))
-def test_an_answer_that_is_cut(cut: int) -> None:
-    with pytest.raises(ValueError):
-        features.decode(ANSWER[:cut])
-
-
-@given(st.binary(max_size=200), st.integers(0, len(ANSWER)))
-def test_any_bytes_are_an_answer_or_refused(noise: bytes, at: int) -> None:
-    """Hostile lengths take no time and no memory."""
-    try:
-        features.decode(ANSWER[:at] + noise)
-    except ValueError as error:
-        assert str(error)

@@ -1,0 +1,184 @@
+"""A cluster: its brokers, who leads a partition and who coordinates a name, and the connections to them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Set
+from typing import TypeVar
+
+from mirror.errors import Malformed, Unavailable
+from mirror.wire import metadata as described
+from mirror.wire.access import Access, Address
+from mirror.wire.connection import Connection
+from mirror.wire.error_codes import CODES, failure
+from mirror.wire.gathered import Gathered
+from mirror.wire.metadata import Coordinator, Leader, Topic, find_coordinators, metadata
+from mirror.wire.pool import Pool
+from mirror.wire.requests import Request
+
+T = TypeVar("T")
+
+OTHER = "other"  # the lane of requests that are in nobody's way
+# Connections to one broker, by lane: the hard bound is their sum.
+LANES: Mapping[str, int] = {OTHER: 1, "fetch": 1, "first": 4, "produce": 4, "coordinator": 4}
+
+_REPLICA_NOT_AVAILABLE = CODES["REPLICA_NOT_AVAILABLE"]  # no error here (KAFKA-1609): another replica is away
+
+
+class Cluster:
+    """What is known of a cluster, and the connections to it. It belongs to one event loop.
+
+    Methods raise WireError. What is known stays until `forget` or a newer answer: whoever gets an error from a broker
+    says so, and then asks again.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._pools: dict[Address, Pool] = {}
+        self._brokers: dict[int, Address] = {}
+        self._topics: dict[str, Topic] = {}
+        self._leaders: dict[tuple[str, int], Leader] = {}
+        self._doubted: set[tuple[str, int]] = set()  # their leaders may be outdated, but not their epochs
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._described: Gathered[str, Topic] = Gathered(self._describe)
+        self._found: dict[int, Gathered[str, Coordinator]] = {
+            kind: Gathered(self._finder(kind)) for kind in (described.GROUP, described.TRANSACTION)
+        }
+
+    async def connection(self, node: int, lane: str = OTHER) -> Connection:
+        """A connection to a broker. Raises Unavailable if it is not known."""
+        if node not in self._brokers:
+            raise Unavailable(f"broker {node} is not known")
+        return await self._pool(self._brokers[node]).lane(lane, LANES[lane]).connection()
+
+    async def any(self) -> Connection:
+        """A connection to the first broker that answers. Those that have failed are asked last."""
+        reasons = []
+        addresses = dict.fromkeys([*self._pools, *self._brokers.values(), *self._access.servers])
+        for address in sorted(addresses, key=lambda each: self._pool(each).failing):
+            try:
+                return await self._pool(address).lane(OTHER, LANES[OTHER]).connection()
+            except Unavailable as error:
+                reasons.append(str(error))
+        raise Unavailable("; ".join(reasons) or "bootstrap.servers is empty")
+
+    async def ask(self, request: Request[T]) -> T:
+        """Ask any broker."""
+        return await (await self.any()).ask(request)
+
+    async def brokers(self) -> Mapping[int, Address]:
+        """All brokers as they are now."""
+        await self._describe(frozenset())
+        return dict(self._brokers)
+
+    async def topic(self, name: str) -> Topic:
+        """The topic as it is now. Raises Unavailable while no broker knows it."""
+        found = await self._described.get(name)
+        if found.error:
+            raise failure(found.error, f"Metadata of {name}")
+        return found
+
+    async def leader(self, topic: str, partition: int) -> Leader:
+        """The leader as far as is known, or as it is now. Raises Unavailable while there is none."""
+        where = topic, partition
+        if where not in self._leaders or where in self._doubted:
+            found = (await self.topic(topic)).leaders.get(partition)
+            if found is None:
+                raise failure(CODES["UNKNOWN_TOPIC_OR_PARTITION"], f"Metadata of {topic}-{partition}")
+            if found.error not in (0, _REPLICA_NOT_AVAILABLE):
+                raise failure(found.error, f"Metadata of {topic}-{partition}")
+        known = self._leaders.get(where)
+        if known is None or where in self._doubted or known.node not in self._brokers:
+            raise failure(CODES["LEADER_NOT_AVAILABLE"], f"Metadata of {topic}-{partition}")
+        return known
+
+    def topic_id(self, topic: str) -> bytes:
+        """The id that the topic had when it was last described."""
+        return self._topics[topic].id if topic in self._topics else described.NO_ID
+
+    def known_epoch(self, topic: str, partition: int) -> int:
+        """The epoch of the leader that is known; -1 if none is."""
+        known = self._leaders.get((topic, partition))
+        return known.epoch if known else -1
+
+    def forget_leader(self, topic: str, partition: int) -> None:
+        """Ask for the leader again when it is needed next."""
+        self._doubted.add((topic, partition))
+
+    def hint(self, topic: str, partition: int, leader: Leader, address: Address | None) -> None:
+        """Take a leader that a broker has named in its answer (KIP-951), if it is newer than what we know."""
+        known = self._leaders.get((topic, partition))
+        if leader.node < 0 or (known and leader.epoch <= known.epoch):
+            return
+        if address:
+            self._brokers[leader.node] = address
+        self._leaders[topic, partition] = leader
+        self._doubted.discard((topic, partition))
+
+    async def coordinator(self, kind: int, name: str) -> int:
+        """The node that coordinates a name, as far as is known, or as it is now."""
+        known = self._coordinators.get((kind, name))
+        if known is not None:
+            return known
+        found = await self._found[kind].get(name)
+        if found.error:
+            raise failure(found.error, f"FindCoordinator of {name}")
+        self._brokers[found.node] = found.address
+        self._coordinators[kind, name] = found.node
+        return found.node
+
+    def forget_coordinator(self, kind: int, name: str) -> None:
+        """Ask for the coordinator again when it is needed next."""
+        self._coordinators.pop((kind, name), None)
+
+    def connections(self) -> dict[Address, int]:
+        """How many connections there are to each broker, those that are being opened included."""
+        return {address: len(pool) for address, pool in self._pools.items()}
+
+    def close(self) -> None:
+        """Close all connections, and fail whoever waits."""
+        self._described.close()
+        for found in self._found.values():
+            found.close()
+        for pool in self._pools.values():
+            pool.close()
+        self._pools.clear()
+
+    def _pool(self, address: Address) -> Pool:
+        if address not in self._pools:
+            self._pools[address] = Pool(address, self._access)
+        return self._pools[address]
+
+    async def _describe(self, topics: Set[str]) -> dict[str, Topic]:
+        found = await self.ask(metadata(topics))
+        if not found.brokers:  # a broker that has just started knows of none
+            raise Unavailable("the cluster has no brokers")
+        self._brokers = dict(found.brokers)
+        for address in self._pools.keys() - {*self._brokers.values(), *self._access.servers}:
+            self._pools.pop(address).close()
+        for name in topics:
+            if name not in found.topics:
+                raise Malformed(f"the answer to a Metadata request for {name} does not have that topic")
+            self._learn(name, found.topics[name])
+        return {name: found.topics[name] for name in topics}
+
+    def _learn(self, name: str, topic: Topic) -> None:
+        before = self._topics.get(name)
+        if topic.error:
+            return
+        self._topics[name] = topic
+        same = before is not None and before.id == topic.id
+        for partition, leader in topic.leaders.items():
+            known = self._leaders.get((name, partition)) if same else None
+            if leader.node >= 0 and not (known and known.epoch > leader.epoch):  # else that broker lags behind
+                self._leaders[name, partition] = leader
+                self._doubted.discard((name, partition))
+
+    def _finder(self, kind: int) -> Callable[[Set[str]], Awaitable[Mapping[str, Coordinator]]]:
+        async def find(names: Set[str]) -> Mapping[str, Coordinator]:
+            found = await self.ask(find_coordinators(kind, names))
+            missing = names - found.keys()
+            if missing:
+                raise Malformed(f"the answer to FindCoordinator does not have {min(missing)}")
+            return found
+
+        return find

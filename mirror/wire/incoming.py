@@ -1,0 +1,91 @@
+"""Cuts what arrives on a connection into answers. Records are read straight into the buffer that they stay in."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from mirror.errors import Malformed
+from mirror.wire.requests import Request
+from mirror.wire.stream import Stream
+
+PIECE = 2**18  # bytes of an answer that, when they come, give the rest more time; a slow link can do that
+SCRATCH = 2**16  # bytes
+
+_SIZE = struct.Struct(">i")
+
+
+class Incoming:
+    """Reads answers.
+
+    Small ones are read many at once, and copied. The size of an answer with records is read alone, then memory is
+    reserved for it, and the kernel writes there. Memory that has not been written to costs nothing, so a size that lies
+    costs nothing, either.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        stream: Stream,
+        expected: Callable[[], Request[Any] | None],
+        answered: Callable[[memoryview], None],
+        coming: Callable[[], None],
+    ) -> None:
+        self._name = name
+        self._stream = stream
+        self._expected = expected  # the request that is answered next
+        self._answered = answered  # called with an answer without its size
+        self._coming = coming  # called when a large answer goes on
+        self._scratch = bytearray(SCRATCH)
+        self._have = 0  # bytes in it, or of the body
+        self._body: memoryview | None = None  # of a large answer
+        self._mark = 0  # the bytes of it when we last said that it comes
+
+    def read(self) -> bool:
+        """Read what is there. False if that is nothing. Raises Malformed, OSError, and what `answered` raises."""
+        return self._read_small() if self._body is None else self._read_body(self._body)
+
+    def _read_small(self) -> bool:
+        expected = self._expected()
+        alone = expected is not None and expected.api.has_records and self._have < _SIZE.size
+        end = _SIZE.size if alone else SCRATCH
+        count = self._stream.read_into(memoryview(self._scratch)[self._have : end])
+        self._have += count
+        at = 0
+        while self._have - at >= _SIZE.size:
+            size, begin = self._size(at), at + _SIZE.size
+            if size <= self._have - begin:
+                at = begin + size
+                self._answered(memoryview(self._scratch[begin:at]))
+            elif alone or size > SCRATCH - _SIZE.size:
+                body = self._body = memoryview(bytearray(size))
+                self._have, self._mark = self._have - begin, 0
+                body[: self._have] = memoryview(self._scratch)[begin : begin + self._have]
+                return count > 0
+            else:
+                break
+        if at:
+            self._scratch[: self._have - at] = self._scratch[at : self._have]
+            self._have -= at
+        return count > 0
+
+    def _size(self, at: int) -> int:
+        (size,) = _SIZE.unpack_from(self._scratch, at)
+        expected = self._expected()
+        if expected is None:
+            raise Malformed(f"{self._name} answers a request that was not sent")
+        if not _SIZE.size <= size <= expected.answer_max:
+            raise Malformed(f"{self._name} answers with {size} bytes: is it a Kafka broker?")
+        return int(size)
+
+    def _read_body(self, body: memoryview) -> bool:
+        count = self._stream.read_into(body[self._have :])
+        self._have += count
+        if self._have == len(body):
+            self._body, self._have = None, 0
+            self._answered(body)
+        elif self._have - self._mark >= PIECE:
+            self._mark = self._have
+            self._coming()
+        return count > 0

@@ -1,0 +1,146 @@
+"""The requests that say where things are: topics and their leaders, and coordinators."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from mirror.errors import Malformed
+from mirror.wire.access import Address
+from mirror.wire.cursor import Cursor
+from mirror.wire.requests import Api, Request
+from mirror.wire.writer import Writer
+
+# Before version 7 it has no leader epochs, before version 10 no topic ids.
+METADATA = Api("Metadata", 3, 8, 12, flexible=9)
+FIND_COORDINATOR = Api("FindCoordinator", 10, 4, 6, flexible=3)
+
+GROUP, TRANSACTION = 0, 1  # kinds of coordinators
+NO_ID = bytes(16)
+_IDS = 10  # the first version with topic ids
+_FOUR = struct.Struct(">hiii")
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The leader of a partition: its node id and its epoch, or an error code and a node id of -1 if it has none."""
+
+    node: int
+    epoch: int
+    error: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as a broker describes it. `id` is NO_ID for brokers before Kafka 2.8."""
+
+    error: int
+    id: bytes
+    leaders: Mapping[int, Leader]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """An answer to Metadata: the brokers by node id, and the topics by name."""
+
+    brokers: Mapping[int, Address]
+    topics: Mapping[str, Topic]
+
+
+def metadata(topics: Collection[str]) -> Request[Described]:
+    """Ask for these topics and all brokers, without creating anything."""
+
+    def write(writer: Writer) -> None:
+        writer.array(sorted(topics), _write_topic).pack("b", 0)
+        if writer.version <= _IDS:
+            writer.pack("b", 0)  # no operations on the cluster
+        writer.pack("b", 0).tags()
+
+    return Request(METADATA, write, _described)
+
+
+def _write_topic(writer: Writer, name: str) -> None:
+    if writer.version >= _IDS:
+        writer.raw(NO_ID)
+    writer.string(name).tags()
+
+
+def _described(answer: Cursor) -> Described:
+    answer.throttle()
+    brokers = dict(answer.array(_broker, 11))
+    answer.string(), answer.int32()  # cluster id, controller
+    topics = dict(answer.array(_topic, 8))
+    if answer.version <= _IDS:
+        answer.int32()
+    answer.tags()
+    return Described(brokers, topics)
+
+
+def _broker(answer: Cursor) -> tuple[int, Address]:
+    node = answer.int32()
+    address = read_address(answer)
+    answer.string()  # rack
+    answer.tags()
+    return node, address
+
+
+def read_address(answer: Cursor) -> Address:
+    """A host and a port."""
+    host, port = answer.string(), answer.int32()
+    if not host or not 0 < port < 2**16:
+        raise Malformed(f"a broker has port {port}" if host else "a broker has no host")
+    return host, port
+
+
+def _topic(answer: Cursor) -> tuple[str, Topic]:
+    error, name = answer.int16(), answer.string()
+    topic_id = answer.uuid() if answer.version >= _IDS else NO_ID
+    answer.int8()
+    leaders = dict(answer.array(_partition, 17))
+    answer.int32()
+    answer.tags()
+    return name, Topic(error, topic_id, leaders)
+
+
+def _partition(answer: Cursor) -> tuple[int, Leader]:
+    error, number, node, epoch = answer.unpack(_FOUR)
+    for _ in ("replicas", "in sync", "offline"):
+        answer.array(Cursor.int32, 4)
+    answer.tags()
+    return number, Leader(node, epoch, error)
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """The node that coordinates a group or a transactional id, or an error code."""
+
+    node: int
+    address: Address
+    error: int
+
+
+def find_coordinators(kind: int, names: Collection[str]) -> Request[Mapping[str, Coordinator]]:
+    """Ask who coordinates these groups, or these transactional ids."""
+    some = sorted(names)
+    return Request(
+        FIND_COORDINATOR,
+        lambda writer: writer.pack("b", kind).array(some, Writer.string).tags(),
+        _coordinators,
+    )
+
+
+def _coordinators(answer: Cursor) -> Mapping[str, Coordinator]:
+    answer.throttle()
+    found = dict(answer.array(_coordinator, 13))
+    answer.tags()
+    return found
+
+
+def _coordinator(answer: Cursor) -> tuple[str, Coordinator]:
+    name, node, host, port = answer.string(), answer.int32(), answer.string(), answer.int32()
+    error, _ = answer.int16(), answer.string()
+    answer.tags()
+    if not error and (not host or not 0 < port < 2**16):
+        raise Malformed(f"the coordinator of {name} has no address")
+    return name, Coordinator(node, (host, port), error)

@@ -1,0 +1,94 @@
+"""Gets tokens for OAUTHBEARER from an OIDC server, by client credentials (RFC 6749, 4.4)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mirror.errors import Unavailable, Unsupported, WireError
+
+TIMEOUT = 10.0  # seconds for the connection, and for each part of the answer
+ANSWER_MAX = 2**20  # bytes; a token has some thousand
+RENEWED_AFTER = 0.8  # of a token's life: so a login that takes a while still has a valid one
+_TOO_MANY, _SERVER_ERROR = 429, 500
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What proves who we are, until the time of the monotonic clock at which another one is fetched."""
+
+    value: str = field(repr=False)
+    renewed_at: float
+    extensions: Mapping[str, str] = field(default_factory=dict)  # KIP-342
+
+
+class _NotElsewhere(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: it would carry the client's secret to whoever the answer names."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Refuse it. The answer is then an error."""
+
+
+class Oidc:
+    """A client of an OIDC server, by librdkafka's properties. Raises Unsupported if one is missing or unusable."""
+
+    def __init__(self, properties: Mapping[str, str], trust: ssl.SSLContext) -> None:
+        self._url = properties.get("sasl.oauthbearer.token.endpoint.url", "")
+        identity = [properties.get(f"sasl.oauthbearer.client.{each}", "") for each in ("id", "secret")]
+        if urllib.parse.urlsplit(self._url).scheme not in ("http", "https") or not all(identity):
+            raise Unsupported("OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url, .client.id and .client.secret")
+        self._basic = base64.b64encode(":".join(identity).encode()).decode()
+        scope = properties.get("sasl.oauthbearer.scope")
+        self._form = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
+        pairs = (pair.partition("=") for pair in properties.get("sasl.oauthbearer.extensions", "").split(",") if pair)
+        self._extensions = {name.strip(): value for name, _, value in pairs}
+        handlers = urllib.request.HTTPSHandler(context=trust), _NotElsewhere()
+        self._opener = urllib.request.build_opener(*handlers)
+        self._lock = threading.Lock()  # connections that log in at the same time share one token
+        self._newest: Token | None = None
+
+    def token(self) -> Token:
+        """The newest token while it is young, else another one. Blocks. Raises Unavailable, WireError."""
+        with self._lock:
+            if self._newest is None or time.monotonic() >= self._newest.renewed_at:
+                self._newest = self._fetched()
+            return self._newest
+
+    def _fetched(self) -> Token:
+        asked_at = time.monotonic()
+        request = urllib.request.Request(
+            self._url,
+            urllib.parse.urlencode(self._form).encode(),
+            {"Authorization": f"Basic {self._basic}", "Accept": "application/json"},
+        )
+        try:
+            with self._opener.open(request, timeout=TIMEOUT) as answer:
+                body = answer.read(ANSWER_MAX + 1)
+        except urllib.error.HTTPError as error:
+            passes = error.code >= _SERVER_ERROR or error.code == _TOO_MANY
+            raise (Unavailable if passes else WireError)(f"the token server answers with {error.code}") from error
+        except OSError as error:
+            raise Unavailable(f"the token server does not answer: {error}") from error
+        value, life = _decoded(body)
+        return Token(value, asked_at + RENEWED_AFTER * life, self._extensions)
+
+
+def _decoded(body: bytes) -> tuple[str, float]:
+    """The token and its life (s). No error shows what was read."""
+    try:
+        found = json.loads(body if len(body) <= ANSWER_MAX else b"")
+        value, life = found["access_token"], float(found.get("expires_in", 300))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        raise WireError("the token server's answer has no access_token") from None
+    # Anything else would be able to add to the login's message.
+    if not isinstance(value, str) or not value.isascii() or not value.isprintable() or not 0 < life < 2**31:
+        raise WireError("the token server's access_token can't be used")
+    return value, life

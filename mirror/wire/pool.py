@@ -1,0 +1,137 @@
+"""The connections to one broker: never more than a bound, and never opened faster than a back-off."""
+
+from __future__ import annotations
+
+import asyncio
+
+from mirror.backoff import Backoff
+from mirror.errors import Unavailable, WireError
+from mirror.wire.access import Access, Address
+from mirror.wire.connection import Connection
+
+RECONNECT, RECONNECT_MAX = 0.05, 2.0  # seconds between attempts to connect
+LASTING = 5.0  # seconds; a connection that breaks off sooner is one more failure in a row
+IDLE_MAX = 540.0  # seconds; brokers close a connection after 600, perhaps just when a request is on its way
+
+
+class Lane:
+    """Some of the connections to a broker, for one kind of requests, so that others do not wait behind them.
+
+    A broker looks at the next request of a connection only after it has answered the last one.
+    """
+
+    def __init__(self, pool: Pool, most: int) -> None:
+        self._pool = pool
+        self._most = most
+        self._open: list[Connection] = []
+        self._opening: list[asyncio.Task[Connection]] = []
+
+    async def connection(self) -> Connection:
+        """The connection with the fewest requests, or another one while all are busy. Raises WireError."""
+        now = asyncio.get_running_loop().time()
+        for each in self._open:
+            if each.closed and (each.broken or now - each.opened_at < LASTING):
+                self._pool.failed(each.closed, now - each.opened_at)
+            elif not each.pending and now - each.used_at > IDLE_MAX:
+                each.close()
+        self._open = [each for each in self._open if not each.closed]
+        best = min(self._open, key=lambda each: each.pending, default=None)
+        full = len(self._open) + len(self._opening) >= self._most
+        if best and (not best.pending or full):
+            return best
+        if not full:
+            self._pool.permit()
+            task = asyncio.create_task(self._opened())
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps nobody waits for it
+            self._opening.append(task)
+        return best or await self._awaited(self._opening[-1])
+
+    async def _awaited(self, opening: asyncio.Task[Connection]) -> Connection:
+        """Whoever waits may be cancelled, but others still want the connection."""
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            if opening.cancelled():
+                raise Unavailable("the connections were closed") from None
+            raise
+
+    async def _opened(self) -> Connection:
+        task = asyncio.current_task()
+        try:
+            found = await self._pool.open()
+            self._open.append(found)
+            return found
+        finally:
+            self._opening = [each for each in self._opening if each is not task]
+
+    def close(self, reason: WireError | None = None) -> None:
+        """Close all connections, and open none that were being opened."""
+        for task in self._opening:
+            task.cancel()
+        for each in self._open:
+            each.close(reason)
+
+    def __len__(self) -> int:
+        return len(self._open) + len(self._opening)
+
+
+class Pool:
+    """All connections to the broker at one address, in lanes with bounds of their own."""
+
+    def __init__(self, address: Address, access: Access) -> None:
+        self.address = address
+        self._access = access
+        self._lanes: dict[str, Lane] = {}
+        self._backoff = Backoff(RECONNECT, RECONNECT_MAX)
+        self._not_before = 0.0
+        self._failure: WireError | None = None
+        self._probing = False  # is a connection tried, after a failure?
+
+    @property
+    def failing(self) -> bool:
+        """True after an attempt to connect has failed, until one succeeds."""
+        return self._failure is not None
+
+    def lane(self, name: str, most: int) -> Lane:
+        """The connections for one kind of requests."""
+        if name not in self._lanes:
+            self._lanes[name] = Lane(self, most)
+        return self._lanes[name]
+
+    def permit(self) -> None:
+        """Raise the last failure again while it is too early for another attempt, or while one is under way."""
+        if self._failure:
+            if self._probing or asyncio.get_running_loop().time() < self._not_before:
+                raise self._failure
+            self._probing = True
+
+    async def open(self) -> Connection:
+        """Open a connection. Raises WireError."""
+        try:
+            found = await Connection.open(self.address, self._access)
+        except WireError as error:
+            self.failed(error)
+            raise
+        finally:
+            self._probing = False
+        self._failure = None
+        return found
+
+    def failed(self, error: WireError, lasted: float = 0.0) -> None:
+        """Wait before the next attempt to connect: the longer, the more have failed in a row."""
+        now = asyncio.get_running_loop().time()
+        if now < self._not_before:  # all connections break off at once
+            return
+        if lasted > LASTING:
+            self._backoff.reset()
+        self._failure = error
+        self._not_before = now + self._backoff.next()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for lane in self._lanes.values():
+            lane.close()
+        self._lanes.clear()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lanes.values()))

@@ -1,0 +1,151 @@
+"""A socket that never blocks the event loop, plain or with TLS.
+
+asyncio's own transports copy what they can't send at once, and its TLS copies everything twice. Here bytes go from and
+to the caller's buffers; with TLS, OpenSSL reads and writes the socket itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from mirror.errors import Malformed, Unavailable, WireError
+from mirror.wire.access import Access, Address
+
+_NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # what a closed TLS connection raises
+_PARTS = 256  # most buffers for one call of the kernel
+_TLS_RECORD = 2**14  # bytes
+
+
+class Stream:
+    """An open connection. Its methods raise OSError; `failed` says what that means."""
+
+    def __init__(self, opened: socket.socket) -> None:
+        self._socket = opened
+        self._loop = asyncio.get_running_loop()
+        self._tls = isinstance(opened, ssl.SSLSocket)
+        self._writing = False
+        self.on_readable: Callable[[], None] = lambda: None
+        self.on_writable: Callable[[], None] = lambda: None
+
+    @classmethod
+    async def open(cls, address: Address, access: Access) -> Stream:
+        """Connect to the first of the host's addresses that answers. Raises OSError, ValueError."""
+        host, port = address
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, family=access.family, type=socket.SOCK_STREAM)
+        for place, (family, kind, protocol, _, where) in enumerate(found):
+            opened = socket.socket(family, kind, protocol)
+            try:
+                opened.setblocking(False)
+                opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                await loop.sock_connect(opened, where)
+                if access.tls:
+                    opened = access.tls.wrap_socket(opened, server_hostname=host, do_handshake_on_connect=False)
+                    await _shake_hands(opened)
+                return cls(opened)
+            except ssl.SSLError:
+                opened.close()
+                raise
+            except OSError:
+                opened.close()
+                if place == len(found) - 1:
+                    raise
+            except BaseException:
+                opened.close()
+                raise
+        raise OSError(f"{host} has no address")
+
+    def start(self) -> None:
+        """Call `on_readable` when there is something to read, from now on."""
+        self._loop.add_reader(self._socket.fileno(), self.on_readable)
+
+    def close(self) -> None:
+        """Close the connection. May be called again."""
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket.fileno())
+            self._loop.remove_writer(self._socket.fileno())
+            self._socket.close()
+
+    def read_into(self, buffer: memoryview) -> int:
+        """The number of bytes that were read; 0 if there are none yet."""
+        try:
+            count = self._socket.recv_into(buffer)
+        except _NOT_NOW:
+            return 0
+        if not count:
+            raise ConnectionError("the connection was closed")
+        return count
+
+    def holds_more(self) -> bool:
+        """True if TLS has decrypted bytes which the event loop does not see. Then nobody calls `on_readable`."""
+        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+
+    def write(self, parts: deque[memoryview]) -> None:
+        """Send what the connection takes now, and take it from `parts`. Calls `on_writable` when it takes more."""
+        try:
+            while parts:
+                sent = self._send_tls(parts) if self._tls else self._socket.sendmsg(list(islice(parts, _PARTS)))
+                while parts and sent >= len(parts[0]):
+                    sent -= len(parts.popleft())
+                if sent:
+                    parts[0] = parts[0][sent:]
+        except ssl.SSLWantReadError:  # TLS has to read first, and the next read calls us again
+            return
+        except _NOT_NOW:
+            if not self._writing:
+                self._writing = True
+                self._loop.add_writer(self._socket.fileno(), self.on_writable)
+            return
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._socket.fileno())
+
+    def _send_tls(self, parts: deque[memoryview]) -> int:
+        """Small parts go into one TLS record. What could not be sent has to come again, and may have grown."""
+        if len(parts[0]) >= _TLS_RECORD or len(parts) == 1:
+            return self._socket.send(parts[0])
+        some, size = [], 0
+        for part in islice(parts, _PARTS):
+            some.append(part[: _TLS_RECORD - size])
+            size += len(some[-1])
+            if size == _TLS_RECORD:
+                break
+        return self._socket.send(b"".join(some))
+
+
+async def _shake_hands(opened: socket.socket) -> None:
+    assert isinstance(opened, ssl.SSLSocket)
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    while True:
+        try:
+            opened.do_handshake()
+            return
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as wanted:
+            reads = isinstance(wanted, ssl.SSLWantReadError)
+        ready.clear()
+        (loop.add_reader if reads else loop.add_writer)(opened.fileno(), ready.set)
+        try:
+            await ready.wait()
+        finally:
+            (loop.remove_reader if reads else loop.remove_writer)(opened.fileno())
+
+
+@contextlib.contextmanager
+def failed(name: str, what: str) -> Iterator[None]:
+    """Tell an error of the socket as one of ours."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise Unavailable(f"{name} {what}: timed out") from error
+    except OSError as error:
+        refused = isinstance(error, ssl.SSLError) and not isinstance(error, _ENDED)
+        raise (WireError if refused else Unavailable)(f"{name} {what}: {error}") from error
+    except ValueError as error:  # the host's name is invalid; a broker may have sent it
+        raise Malformed(f"{name} {what}: {error}") from error

@@ -1,0 +1,327 @@
+"""A cluster: connections stay few and attempts rare, and who leads and coordinates is found again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from mirror.errors import Malformed, Unavailable, WireError
+from mirror.wire import pool
+from mirror.wire.access import access
+from mirror.wire.cluster import LANES, Cluster
+from mirror.wire.connection import Connection
+from mirror.wire.metadata import GROUP, TRANSACTION, Coordinator, Described, Leader, Topic
+from mirror.wire.pool import Pool
+from mirror.wire.requests import Request
+
+ADDRESSES = {1: ("a", 1), 2: ("b", 2), 3: ("c", 3)}
+ID, OTHER_ID = b"1" * 16, b"2" * 16
+
+
+class Refusing:
+    """In place of a broker: refuses connections, or lets nobody in, and counts who tries."""
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        self.at_once = 0
+        self.most = 0
+
+    async def open(self, *_: object) -> Connection:
+        self.attempts += 1
+        self.at_once += 1
+        self.most = max(self.most, self.at_once)
+        try:
+            await asyncio.sleep(0.01)
+            raise Unavailable("refused")
+        finally:
+            self.at_once -= 1
+
+
+def test_a_broker_that_refuses_is_asked_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a hundred partitions that want it all the time: a few attempts, then one every second or two."""
+    broker = Refusing()
+    monkeypatch.setattr(Connection, "open", broker.open)
+
+    async def partition(lane: pool.Lane) -> None:
+        while True:
+            with contextlib.suppress(Unavailable):
+                await lane.connection()
+            await asyncio.sleep(0.005)
+
+    async def run() -> None:
+        made = Pool(("a", 1), access({}))
+        lanes = [made.lane(name, most) for name, most in LANES.items()]
+        tasks = [
+            asyncio.create_task(partition(lane)) for lane, _ in zip(itertools.cycle(lanes), range(100), strict=False)
+        ]
+        await asyncio.sleep(1.5)
+        assert broker.most <= sum(LANES.values()) and len(made) <= sum(LANES.values())
+        # 50 ms, 100, 200, ... less half of each: six at most, of which the first may be one for each lane.
+        assert broker.attempts <= sum(LANES.values()) + 6
+        for task in tasks:
+            task.cancel()
+
+    asyncio.run(run())
+
+
+class Busy(Connection):
+    """A connection that is always busy."""
+
+    def __init__(self) -> None:
+        self._closed = None
+        self.opened_at = self.used_at = asyncio.get_running_loop().time()
+
+    @property
+    def pending(self) -> int:
+        return 1
+
+    def close(self, reason: WireError | None = None) -> None:
+        self._closed = reason or Unavailable("closed")
+        self.broken = self.pending > 0
+
+
+def test_connections_have_a_bound_while_they_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    opening = 0
+
+    async def slow(*_: object) -> Connection:
+        nonlocal opening
+        opening += 1
+        await asyncio.sleep(0.1)
+        return Busy()
+
+    monkeypatch.setattr(Connection, "open", slow)
+
+    async def run() -> None:
+        lane = Pool(("a", 1), access({})).lane("produce", 4)
+        found = await asyncio.gather(*(lane.connection() for _ in range(100)))
+        assert opening == 4 and len(lane) == 4 and len(set(map(id, found))) == 4
+
+    asyncio.run(run())
+
+
+def test_one_who_gives_up_does_not_take_the_connection_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def slow(*_: object) -> Connection:
+        await asyncio.sleep(0.1)
+        return Busy()
+
+    monkeypatch.setattr(Connection, "open", slow)
+
+    async def run() -> None:
+        made = Pool(("a", 1), access({}))
+        lane = made.lane("other", 1)
+        first, second = asyncio.create_task(lane.connection()), asyncio.create_task(lane.connection())
+        await asyncio.sleep(0)
+        first.cancel()
+        assert isinstance(await second, Busy)
+        third = asyncio.create_task(made.lane("more", 1).connection())
+        await asyncio.sleep(0.01)
+        made.close()
+        with pytest.raises(Unavailable, match="were closed"):
+            await third
+
+    asyncio.run(run())
+
+
+def test_connections_that_break_off_together_are_one_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that restarts is not waited for as if it had failed once for each of them."""
+
+    async def at_once(*_: object) -> Connection:
+        return Busy()
+
+    monkeypatch.setattr(Connection, "open", at_once)
+
+    async def run() -> None:
+        monkeypatch.setattr(pool, "RECONNECT_MAX", 60.0)
+        monkeypatch.setattr(pool, "RECONNECT", 1.0)
+        made = Pool(("a", 1), access({}))
+        lanes = [made.lane(name, 1) for name in "abcdefgh"]
+        for connection in [await lane.connection() for lane in lanes]:
+            connection.close()
+        for lane in lanes:
+            with pytest.raises(Unavailable):
+                await lane.connection()
+        await asyncio.sleep(1.05)
+        assert isinstance(await lanes[0].connection(), Busy) and not made.failing
+
+    asyncio.run(run())
+
+
+def test_a_connection_that_was_idle_for_long_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker may close it just now, and then nobody knew whether a request took effect."""
+
+    class Idle(Busy):
+        pending = 0
+
+    async def at_once(*_: object) -> Connection:
+        return Idle()
+
+    monkeypatch.setattr(Connection, "open", at_once)
+
+    async def run() -> None:
+        lane = Pool(("a", 1), access({})).lane("other", 1)
+        first = await lane.connection()
+        assert await lane.connection() is first
+        first.used_at -= pool.IDLE_MAX + 1
+        first.opened_at -= pool.IDLE_MAX + 1
+        second = await lane.connection()
+        assert second is not first and first.closed
+        second.opened_at -= pool.LASTING + 1
+        second.close()  # as the broker may do it
+        assert await lane.connection() is not second, "no failure, and no wait"
+
+    asyncio.run(run())
+
+
+@dataclass
+class Scripted(Cluster):
+    """A cluster whose brokers answer what a test says."""
+
+    leaders: dict[int, Leader] = field(default_factory=lambda: {0: Leader(1, 5)})
+    topic_id_: bytes = ID
+    error: int = 0
+    known: dict[int, tuple[str, int]] = field(default_factory=lambda: dict(ADDRESSES))
+    coordinators: dict[str, Coordinator] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(access({"bootstrap.servers": "a:1"}))
+
+    async def ask(self, request: Request[Any]) -> Any:
+        self.asked.append(request.api.name)
+        await asyncio.sleep(0)
+        if request.api.name == "Metadata":
+            topic = Topic(self.error, self.topic_id_, dict(self.leaders))
+            return Described(self.known, {"t": topic, "u": topic})
+        return dict(self.coordinators)
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(main)
+
+
+def test_many_questions_are_one_request() -> None:
+    async def main() -> None:
+        cluster = Scripted()
+        found = await asyncio.gather(*(cluster.leader(topic, 0) for topic in "tu" * 50))
+        assert found == [Leader(1, 5)] * 100 and cluster.asked == ["Metadata"]
+        await cluster.leader("t", 0)
+        assert cluster.asked == ["Metadata"], "it is known"
+        cluster.forget_leader("t", 0)
+        await cluster.leader("t", 0)
+        assert cluster.asked == ["Metadata"] * 2
+
+    run(main())
+
+
+def test_requests_keep_a_distance() -> None:
+    async def main() -> None:
+        cluster = Scripted(leaders={0: Leader(-1, 5, 5)})
+        begun = asyncio.get_running_loop().time()
+        while asyncio.get_running_loop().time() < begun + 0.5:
+            with pytest.raises(Unavailable, match="LEADER_NOT_AVAILABLE"):
+                await cluster.leader("t", 0)
+        assert len(cluster.asked) <= 7  # 20 ms, 40, 80, ... less half of each
+
+    run(main())
+
+
+def test_the_newest_leader_counts() -> None:
+    """Of what brokers say beside an error (KIP-951) and in their metadata, which may lag behind."""
+
+    async def main() -> None:
+        cluster = Scripted()
+        await cluster.leader("t", 0)
+        cluster.hint("t", 0, Leader(2, 6), ("b", 22))
+        assert await cluster.leader("t", 0) == Leader(2, 6)
+        cluster.hint("t", 0, Leader(3, 6), None)
+        cluster.hint("t", 0, Leader(-1, 9), None)
+        assert await cluster.leader("t", 0) == Leader(2, 6), "not newer, or nobody"
+        await cluster.topic("t")
+        assert await cluster.leader("t", 0) == Leader(2, 6), "that broker lags behind"
+        cluster.topic_id_ = OTHER_ID
+        await cluster.topic("t")
+        assert await cluster.leader("t", 0) == Leader(1, 5) and cluster.topic_id("t") == OTHER_ID, "another topic"
+        cluster.leaders = {0: Leader(9, 7)}
+        cluster.forget_leader("t", 0)
+        with pytest.raises(Unavailable):  # a broker that the answer does not name
+            await cluster.leader("t", 0)
+        with pytest.raises(Unavailable, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            await cluster.leader("t", 1)
+
+    run(main())
+
+
+def test_a_doubted_leader_is_believed_again_by_a_hint() -> None:
+    async def main() -> None:
+        cluster = Scripted()
+        await cluster.leader("t", 0)
+        cluster.forget_leader("t", 0)
+        cluster.hint("t", 0, Leader(2, 6), None)
+        assert await cluster.leader("t", 0) == Leader(2, 6) and len(cluster.asked) == 1
+
+    run(main())
+
+
+def test_connections_to_brokers_that_are_gone_are_closed() -> None:
+    async def main() -> None:
+        cluster = Scripted()
+        await cluster.topic("t")
+        found = [cluster._pool(address) for address in ADDRESSES.values()]
+        assert len(cluster.connections()) == 3
+        del cluster.known[3]
+        await cluster.topic("t")
+        assert cluster.connections().keys() == {("a", 1), ("b", 2)} and found[2] not in cluster._pools.values()
+        cluster.known.clear()
+        with pytest.raises(Unavailable, match="no brokers"):
+            await cluster.topic("t")
+
+    run(main())
+
+
+def test_what_does_not_pass_by_itself_is_said() -> None:
+    async def main() -> None:
+        with pytest.raises(WireError, match="Metadata of t was answered with TOPIC_AUTHORIZATION_FAILED") as refused:
+            await Scripted(error=29).leader("t", 0)
+        assert not isinstance(refused.value, Unavailable) and refused.value.code == 29
+        with pytest.raises(Malformed, match="does not have that topic"):
+            await Scripted().leader("x", 0)
+
+    run(main())
+
+
+def test_coordinators_move() -> None:
+    async def main() -> None:
+        cluster = Scripted(coordinators={"g": Coordinator(2, ("b", 2), 0), "h": Coordinator(-1, ("", -1), 15)})
+        assert await cluster.coordinator(GROUP, "g") == 2
+        with pytest.raises(Unavailable, match="COORDINATOR_NOT_AVAILABLE"):
+            await cluster.coordinator(GROUP, "h")
+        cluster.coordinators["g"] = Coordinator(3, ("c", 3), 0)
+        assert await cluster.coordinator(GROUP, "g") == 2 and await cluster.coordinator(TRANSACTION, "g") == 3
+        cluster.forget_coordinator(GROUP, "g")
+        assert await cluster.coordinator(GROUP, "g") == 3
+        with pytest.raises(Malformed, match="does not have x"):
+            await cluster.coordinator(GROUP, "x")
+
+    run(main())
+
+
+def test_whoever_waits_is_told_when_the_cluster_is_closed() -> None:
+    class Silent(Scripted):
+        async def ask(self, request: Request[Any]) -> Any:
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        cluster = Silent()
+        waiting = [asyncio.create_task(cluster.leader("t", 0)), asyncio.create_task(cluster.coordinator(GROUP, "g"))]
+        await asyncio.sleep(0.01)
+        cluster.close()
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(each) for each in found] == [Unavailable] * 2
+
+    run(main())

@@ -1,0 +1,507 @@
+"""A connection: whatever a broker sends or does not send, each request ends, and none is answered that was not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import tracemalloc
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror.errors import Malformed, Unanswered, Unavailable, WireError
+from mirror.wire import connection as module
+from mirror.wire.access import access
+from mirror.wire.connection import Connection
+from mirror.wire.fetch import Limits, fetch
+from mirror.wire.greeting import Abilities, sasl_authenticate, sasl_handshake
+from mirror.wire.incoming import PIECE
+from mirror.wire.requests import Api, Request
+from mirror.wire.stream import Stream
+from tests.harness.recorded import REQUESTS, Answer, answers
+
+NUMBER = Api("Number", 99, 0, 0, flexible=9)
+FETCH_VERSION = 17
+RECORDED = answers()
+EVERYTHING = Abilities({each.request.api.key: (0, 99) for each in RECORDED} | {NUMBER.key: (0, 0)})
+
+
+def number() -> Request[int]:
+    """A request whose answer is an INT32."""
+    return Request(NUMBER, lambda writer: writer.pack("i", 0), lambda answer: answer.int32())
+
+
+def frame(correlation: int, body: bytes) -> bytes:
+    return struct.pack(">ii", 4 + len(body), correlation) + body
+
+
+def numbers(first: int, count: int) -> bytes:
+    """Answers to `number`: each is its correlation id."""
+    return b"".join(frame(each, struct.pack(">i", each)) for each in range(first, first + count))
+
+
+@contextlib.asynccontextmanager
+async def opened() -> AsyncIterator[tuple[Connection, socket.socket]]:
+    """A connection that has been greeted, and the broker's end of it, which does not block."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    connection = Connection(Stream(ours), ("broker", 1), access({}))
+    connection.abilities = EVERYTHING
+    try:
+        yield connection, theirs
+    finally:
+        connection.close()
+        theirs.close()
+
+
+async def received(theirs: socket.socket, count: int) -> list[bytes]:
+    """Requests as they arrive at the broker, without their sizes."""
+    loop, data = asyncio.get_running_loop(), b""
+    found: list[bytes] = []
+    while len(found) < count:
+        if len(data) >= 4 and len(data) >= 4 + (size := struct.unpack_from(">i", data)[0]):
+            found.append(data[4 : 4 + size])
+            data = data[4 + size :]
+        else:
+            data += await loop.sock_recv(theirs, 65_536)
+    return found
+
+
+async def outcomes(waiting: Sequence[asyncio.Future[Any]]) -> list[Any]:
+    """What each has got: an answer or an error. None waits for ever."""
+    async with asyncio.timeout(20):
+        return list(await asyncio.gather(*waiting, return_exceptions=True))
+
+
+def test_requests_are_sent_without_a_wait_and_answered_in_order() -> None:
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            waiting = [connection.send(number()) for _ in range(500)]
+            requests = await received(theirs, 500)
+            assert [struct.unpack_from(">hhi", each) for each in requests] == [(99, 0, n) for n in range(1, 501)]
+            assert connection.pending == 500
+            await asyncio.get_running_loop().sock_sendall(theirs, numbers(1, 500))
+            assert await outcomes(waiting) == list(range(1, 501))
+            assert connection.pending == 0 and not connection.closed
+
+    asyncio.run(run())
+
+
+def test_an_answer_for_which_nobody_waits_any_more_is_dropped() -> None:
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            first, second = connection.send(number()), connection.send(number())
+            first.cancel()
+            await asyncio.get_running_loop().sock_sendall(theirs, numbers(1, 2))
+            assert await second == 2
+
+    asyncio.run(run())
+
+
+def test_a_request_that_is_not_answered_in_time_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TIMEOUT", 0.2)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            answered, *waiting = [connection.send(number()) for _ in range(4)]
+            await asyncio.get_running_loop().sock_sendall(theirs, numbers(1, 1))
+            assert await answered == 1
+            found = await outcomes(waiting)
+            assert [type(each) for each in found] == [Unanswered] * 3
+            assert {str(each) for each in found} == {"broker:1 does not answer: timed out"}
+            with pytest.raises(Unavailable, match="timed out") as refused:
+                connection.send(number())
+            assert not isinstance(refused.value, Unanswered), "nothing was sent"
+
+    asyncio.run(run())
+
+
+def test_a_request_may_wait_for_longer_if_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TIMEOUT", 0.1)
+    patient = Request(NUMBER, lambda writer: writer.pack("i", 0), lambda answer: answer.int32(), wait=0.4)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            waiting = connection.send(patient)
+            await asyncio.sleep(0.25)
+            await asyncio.get_running_loop().sock_sendall(theirs, numbers(1, 1))
+            assert await waiting == 1
+
+    asyncio.run(run())
+
+
+def test_a_loop_that_stood_still_listens_before_it_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a suspend: the answer is there, and only the clock has gone on."""
+    monkeypatch.setattr(module, "TIMEOUT", 0.2)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            waiting = connection.send(number())
+            await received(theirs, 1)
+            await asyncio.sleep(0)
+            blocked = asyncio.get_running_loop().time() + 1.5
+            while asyncio.get_running_loop().time() < blocked:
+                pass
+            asyncio.get_running_loop().call_later(0.1, theirs.send, numbers(1, 1))
+            assert await waiting == 1
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("sent", "error", "reason"),
+    [
+        (struct.pack(">i", 2**31 - 1), Malformed, "answers with 2147483647 bytes"),
+        (struct.pack(">i", -1), Malformed, "answers with -1 bytes"),
+        (struct.pack(">i", 3), Malformed, "answers with 3 bytes"),
+        (numbers(2, 1), Malformed, "a request that was not sent"),
+        (frame(1, b"abc"), Malformed, "cut off"),
+        (frame(1, b"12345"), Malformed, "1 bytes too many"),
+        (numbers(1, 1)[:-1], Unanswered, "the connection was closed"),
+        (b"", Unanswered, "the connection was closed"),
+    ],
+)
+def test_what_is_no_answer(sent: bytes, error: type[WireError], reason: str) -> None:
+    """The request that it seemed to answer says so. For those behind it nobody knows."""
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            waiting = [connection.send(number()) for _ in range(3)]
+            await received(theirs, 3)
+            theirs.send(sent)
+            theirs.shutdown(socket.SHUT_WR)
+            first, *others = await outcomes(waiting)
+            assert type(first) is error and reason in str(first)
+            assert [type(each) for each in others] == [Unanswered] * 2
+            assert connection.closed
+
+    asyncio.run(run())
+
+
+def test_an_answer_that_nobody_asked_for() -> None:
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            theirs.send(struct.pack(">i", 2**29))  # and no memory is reserved for it
+            async with asyncio.timeout(20):
+                while not connection.closed:
+                    await asyncio.sleep(0)
+            assert "a request that was not sent" in str(connection.closed)
+
+    asyncio.run(run())
+
+
+def test_a_throttled_connection_is_quiet() -> None:
+    """What comes meanwhile is sent later, in its order (KIP-219)."""
+
+    def read(answer: Any) -> int:
+        answer.throttle()
+        return int(answer.throttled)
+
+    request = Request(NUMBER, lambda writer: writer.pack("i", 0), read)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            loop = asyncio.get_running_loop()
+            first = connection.send(request)
+            await received(theirs, 1)
+            theirs.send(frame(1, struct.pack(">i", 300)))
+            assert await first == 300
+            begun = loop.time()
+            waiting = [connection.send(request) for _ in range(2)]
+            requests = await received(theirs, 2)
+            assert loop.time() - begun > 0.25 and [struct.unpack_from(">i", each, 4)[0] for each in requests] == [2, 3]
+            theirs.send(frame(2, struct.pack(">i", 0)) + frame(3, struct.pack(">i", 0)))
+            assert await outcomes(waiting) == [0, 0]
+
+    asyncio.run(run())
+
+
+def test_nothing_overtakes_what_was_held_back() -> None:
+    """When the quiet time is over, but what waits has not been sent yet, because the loop was busy."""
+
+    def read(answer: Any) -> int:
+        answer.throttle()
+        return int(answer.throttled)
+
+    def request(value: int) -> Request[int]:
+        return Request(NUMBER, lambda writer: writer.pack("i", value), read)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            loop = asyncio.get_running_loop()
+            first = connection.send(request(1))
+            await received(theirs, 1)
+            theirs.send(frame(1, struct.pack(">i", 100)))
+            await first
+            connection.send(request(2))
+            blocked = loop.time() + 0.15
+            while loop.time() < blocked:
+                pass
+            connection.send(request(3))
+            assert [each[-4:] for each in await received(theirs, 2)] == [struct.pack(">i", each) for each in (2, 3)]
+
+    asyncio.run(run())
+
+
+def payload() -> Request[bytes]:
+    """A request whose answer is BYTES, in an API that has no records."""
+    return Request(NUMBER, lambda writer: writer.pack("i", 0), lambda answer: bytes(answer.bytes()))
+
+
+@given(
+    st.lists(st.sampled_from([0, 10, 5_000, 65_000, 65_536, 200_000]), min_size=1, max_size=6), st.integers(1, 90_000)
+)
+def test_answers_of_any_size_in_pieces_of_any_size(sizes: list[int], piece: int) -> None:
+    bodies = [bytes([number]) * size for number, size in enumerate(sizes)]
+    stream = b"".join(frame(n, struct.pack(">i", len(body)) + body) for n, body in enumerate(bodies, 1))
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            loop = asyncio.get_running_loop()
+            waiting = [connection.send(payload()) for _ in bodies]
+            await received(theirs, len(bodies))
+            for at in range(0, len(stream), max(piece, len(stream) // 50)):
+                await loop.sock_sendall(theirs, stream[at : at + max(piece, len(stream) // 50)])
+                await asyncio.sleep(0)
+            assert await outcomes(waiting) == bodies
+
+    asyncio.run(run())
+
+
+def test_an_answer_that_keeps_coming_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TIMEOUT", 0.8)
+    body = bytes(6 * PIECE)
+    stream = frame(1, struct.pack(">i", len(body)) + body) + numbers(2, 1)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            waiting: list[asyncio.Future[Any]] = [connection.send(payload()), connection.send(number())]
+            for at in range(0, len(stream), PIECE + 100):
+                await asyncio.get_running_loop().sock_sendall(theirs, stream[at : at + PIECE + 100])
+                await asyncio.sleep(0.2)
+            assert await outcomes(waiting) == [body, 2]
+
+    asyncio.run(run())
+
+
+def test_the_size_of_an_answer_with_records_is_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So what follows it is written where it stays, by the kernel."""
+    asked: list[int] = []
+    original = Stream.read_into
+
+    def read_into(self: Stream, buffer: memoryview) -> int:
+        asked.append(len(buffer))
+        return original(self, buffer)
+
+    monkeypatch.setattr(Stream, "read_into", read_into)
+    whole = frame(1, b"\0" * 17)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            waiting = connection.send(fetch({}, Limits(0, 1)))
+            theirs.send(whole)
+            with pytest.raises(Malformed):
+                await waiting
+
+    asyncio.run(run())
+    assert asked == [4, len(whole) - 4]
+
+
+def test_records_are_read_into_the_memory_that_they_stay_in() -> None:
+    """An answer of 32 MiB needs 32 MiB, and what is decoded is a part of them."""
+    size = 32 * 2**20
+    head = struct.pack(">iihi", 0, 0, 0, 0)[:10]
+    partition = struct.pack(">ihqqq", 0, 0, 9, 9, 0) + b"\1" + struct.pack(">i", -1)
+    length = bytes([(size + 1) & 0x7F | 0x80, (size + 1) >> 7 & 0x7F | 0x80, (size + 1) >> 14 & 0x7F | 0x80])
+    before = b"\0" + head + b"\2" + bytes(16) + b"\2" + partition + length + bytes([(size + 1) >> 21])
+    after = b"\0\0\0"
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            loop = asyncio.get_running_loop()
+            waiting = connection.send(fetch({}, Limits(0, 1)))
+            requests = await received(theirs, 1)
+            assert struct.unpack_from(">hh", requests[0]) == (1, FETCH_VERSION)
+            records, rest = memoryview(bytes(size)), struct.pack(">ii", 4 + len(before) + size + len(after), 1)
+            tracemalloc.start()
+            try:
+                for part in (rest, before, records, after):
+                    await loop.sock_sendall(theirs, part)
+                ((_, found),) = (await waiting).partitions
+                peak = tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+            assert len(found.records) == size and not found.records.readonly
+            assert peak < size + 2**20
+
+    asyncio.run(run())
+
+
+@given(st.sampled_from(RECORDED), st.data())
+def test_a_damaged_answer_is_another_or_is_refused(answer: Answer, data: st.DataObject) -> None:
+    """Bytes are flipped, cut off or put in; no length makes it read or reserve more than there is."""
+    place = data.draw(st.integers(0, len(answer.data)))
+    nonsense = data.draw(st.binary(max_size=8))
+    kept = data.draw(st.sampled_from([0, len(nonsense), 2**30]))
+    damaged = answer.data[:place] + nonsense + answer.data[place + kept :]
+    with contextlib.suppress(WireError):
+        answer.request.decode(answer.version, memoryview(bytearray(damaged)))
+
+
+@given(st.sampled_from([*REQUESTS.values(), sasl_handshake("PLAIN"), sasl_authenticate(b"")]), st.binary(), st.data())
+def test_any_bytes_are_an_answer_or_refused(request: Request[Any], answer: bytes, data: st.DataObject) -> None:
+    version = data.draw(st.integers(request.api.first, request.api.last))
+    with contextlib.suppress(WireError):
+        request.decode(version, memoryview(answer))
+
+
+def test_recorded_answers_are_whole() -> None:
+    for answer in RECORDED:
+        answer.request.decode(answer.version, memoryview(answer.data))
+        with pytest.raises(Malformed):
+            answer.request.decode(answer.version, memoryview(answer.data + b"\0"))
+        for cut in range(len(answer.data)):
+            with pytest.raises(Malformed):
+                answer.request.decode(answer.version, memoryview(answer.data[:cut]))
+
+
+@given(st.data())
+def test_a_damaged_stream_acknowledges_nothing_that_was_not_answered(data: st.DataObject) -> None:
+    """The answers before the damage count. After it, nothing counts, and nobody waits for ever."""
+    count = data.draw(st.integers(1, 12))
+    chosen = [data.draw(st.sampled_from(RECORDED)) for _ in range(count)]
+    stream, ends = b"", []
+    for correlation, answer in enumerate(chosen, 1):
+        stream += frame(correlation, answer.data)
+        ends.append(len(stream))
+    place = data.draw(st.integers(0, len(stream) - 1))
+    header = data.draw(st.booleans())  # damage where an answer begins: its size, its correlation id
+    if header:
+        place = data.draw(st.sampled_from([0, *ends[:-1]])) + data.draw(st.integers(0, 7))
+    how = data.draw(st.sampled_from(["cut", "flip", "insert", "drop"]))
+    middle = {
+        "cut": b"",
+        "flip": bytes([stream[place] ^ data.draw(st.integers(1, 255))]),
+        "insert": b"\xff",
+        "drop": b"",
+    }
+    after = b"" if how == "cut" else stream[place + (how != "insert") :]
+    intact = sum(end <= place for end in ends)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            waiting = []
+            for answer in chosen:
+                connection.abilities = Abilities({answer.request.api.key: (0, answer.version)})
+                waiting.append(connection.send(answer.request))
+            await received(theirs, count)
+            theirs.send(stream[:place] + middle[how] + after)
+            theirs.shutdown(socket.SHUT_WR)
+            found = await outcomes(waiting)
+            assert not any(isinstance(each, BaseException) for each in found[:intact])
+            errors = [isinstance(each, WireError) for each in found[intact:]]
+            assert not any(isinstance(each, BaseException) and not isinstance(each, WireError) for each in found)
+            assert errors == sorted(errors), "after the first error, nothing is answered"
+            # An inserted byte may be one more of those that follow: then it is left over at the end.
+            if how in ("cut", "drop") or header:
+                assert errors and errors[-1]
+
+    asyncio.run(run())
+
+
+def logging_in(theirs: socket.socket, connection: Connection) -> None:
+    """From now on a login is due."""
+    connection._access = access({"security.protocol": "sasl_plaintext", "sasl.mechanisms": "PLAIN"})
+    connection._login_until = 0.0
+    kinds = {kind: (0, version) for kind, version in ((17, 1), (36, 1))}
+    connection.abilities = Abilities({**connection.abilities.versions, **kinds})
+
+
+HANDSHAKE = struct.pack(">hi", 0, 1) + struct.pack(">h", 5) + b"PLAIN"
+LOGGED_IN = struct.pack(">hhiq", 0, -1, 0, 60_000)
+REFUSED = struct.pack(">hh", 58, 3) + b"bad" + struct.pack(">iq", 0, 0)
+
+
+def test_a_login_is_renewed_between_requests() -> None:
+    """The broker takes no other requests meanwhile (KIP-368). What was sent before is answered first."""
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            before = connection.send(number())
+            logging_in(theirs, connection)
+            waiting = [connection.send(number()) for _ in range(3)]
+            requests = await received(theirs, 2)
+            assert [struct.unpack_from(">h", each)[0] for each in requests] == [99, 17]
+            theirs.send(numbers(1, 1) + frame(2, HANDSHAKE))
+            assert await before == 1
+            ((kind,),) = [struct.unpack_from(">h", each) for each in await received(theirs, 1)]
+            assert kind == 36 and connection.pending == 4
+            theirs.send(frame(3, LOGGED_IN))
+            assert [struct.unpack_from(">hhi", each) for each in await received(theirs, 3)] == [
+                (99, 0, correlation) for correlation in (4, 5, 6)
+            ]
+            theirs.send(numbers(4, 3))
+            assert await outcomes(waiting) == [4, 5, 6]
+            assert 50 < connection._login_until - asyncio.get_running_loop().time() < 52
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("how", ["refused", "closed", "silent"])
+def test_a_login_that_is_not_renewed_ends_the_connection(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was held back was not sent, and is told so."""
+    monkeypatch.setattr(module, "LOGIN_MAX", 0.3)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            before = connection.send(number())
+            logging_in(theirs, connection)
+            waiting = [connection.send(number()) for _ in range(3)]
+            await received(theirs, 2)
+            theirs.send(numbers(1, 1) + (frame(2, HANDSHAKE) if how != "silent" else b""))
+            assert await before == 1
+            if how == "refused":
+                await received(theirs, 1)
+                theirs.send(frame(3, REFUSED))
+            elif how == "closed":
+                theirs.shutdown(socket.SHUT_RDWR)
+            found = await outcomes(waiting)
+            assert [type(each) for each in found] == [Unavailable] * 3
+            said = {"refused": "refuses the login: bad", "closed": "was closed", "silent": "timed out"}
+            assert said[how] in str(found[0]) and connection.closed
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_whoever_does_not_answer_is_not_waited_for(tls: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listener that takes the connection and says nothing, be it to TLS or to Kafka's first request."""
+    monkeypatch.setattr(module, "TIMEOUT", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        properties = {"security.protocol": "ssl" if tls else "plaintext"}
+        with pytest.raises(Unavailable, match="timed out"):
+            asyncio.run(Connection.open(("127.0.0.1", listener.getsockname()[1]), access(properties)))
+
+
+def test_the_next_address_of_a_host_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of which refuses: as a host with IPv6 whose broker has none."""
+    with socket.create_server(("127.0.0.1", 0)) as refusing, socket.create_server(("127.0.0.1", 0)) as listener:
+        ports = [each.getsockname()[1] for each in (refusing, listener)]
+        refusing.close()
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in ports]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+
+        async def run() -> None:
+            stream = await Stream.open(("host", 1), access({}))
+            stream.close()
+            found.pop()
+            with pytest.raises(ConnectionRefusedError):
+                await Stream.open(("host", 1), access({}))
+
+        asyncio.run(run())

@@ -1,0 +1,159 @@
+"""Tokens from an OIDC server: what it may answer, and what becomes of the client's secret."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from mirror.errors import Unavailable, Unsupported, WireError
+from mirror.wire import oidc
+from mirror.wire.access import access
+from mirror.wire.auth import Login, bearer
+from mirror.wire.oidc import Token
+
+SECRET = "hunter2"
+
+
+class Server:
+    """Answers each request with a status and a body, and keeps what was asked."""
+
+    def __init__(self) -> None:
+        self.status, self.body, self.location = 200, b'{"access_token": "token", "expires_in": 60}', ""
+        self.asked: list[str] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                outer.asked.append(base64.b64decode(self.headers["Authorization"].removeprefix("Basic ")).decode())
+                self.send_response(outer.status)
+                if outer.location:
+                    self.send_header("Location", outer.location)
+                self.send_header("Content-Length", str(len(outer.body)))
+                self.end_headers()
+                self.wfile.write(outer.body)
+
+            def do_GET(self) -> None:
+                outer.asked.append(f"GET {self.headers.get('Authorization')}")
+                self.send_error(404)
+
+            def log_message(self, *_: object) -> None:
+                """Say nothing."""
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_address[1]}/token"
+
+    def login(self, **more: str) -> Login:
+        """As the properties say."""
+        properties = {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanisms": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": "me",
+            "sasl.oauthbearer.client.secret": SECRET,
+            "sasl.oauthbearer.token.endpoint.url": self.url,
+            **more,
+        }
+        found = access(properties).login
+        assert found is not None and SECRET not in repr(access(properties))
+        return found
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    running = Server()
+    thread = threading.Thread(target=running.http.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield running
+    running.http.shutdown()
+    running.http.server_close()
+    thread.join()
+
+
+def first_message(login: Login) -> bytes:
+    return next(login.exchange())
+
+
+def test_a_token_is_used_until_most_of_its_life_is_over(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    login = server.login(**{"sasl.oauthbearer.extensions": "logicalCluster=lkc-1,pool=2"})
+    expected = b"n,,\x01auth=Bearer token\x01logicalCluster=lkc-1\x01pool=2\x01\x01"
+    assert [first_message(login) for _ in range(3)] == [expected] * 3
+    assert server.asked == [f"me:{SECRET}"]
+    monkeypatch.setattr(oidc, "RENEWED_AFTER", 0.0)
+    login = server.login()
+    assert [first_message(login) for _ in range(2)] and len(server.asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error", "reason"),
+    [
+        (200, b"", WireError, "has no access_token"),
+        (200, b"[]", WireError, "has no access_token"),
+        (200, b"[" * 10**5, WireError, "has no access_token"),
+        (200, b'{"access_token": "a"}' + b" " * 2**20, WireError, "has no access_token"),
+        (200, b'{"access_token": 1}', WireError, "can't be used"),
+        (200, b'{"access_token": "a\\u0001b"}', WireError, "can't be used"),
+        (200, b'{"access_token": "a", "expires_in": -1}', WireError, "can't be used"),
+        (200, b'{"access_token": "a", "expires_in": "soon"}', WireError, "has no access_token"),
+        (200, b'{"access_token": "a", "expires_in": NaN}', WireError, "can't be used"),
+        (401, b"hunter2", WireError, "answers with 401"),
+        (503, b"", Unavailable, "answers with 503"),
+        (429, b"", Unavailable, "answers with 429"),
+    ],
+)
+def test_what_a_server_may_answer(
+    server: Server, status: int, body: bytes, error: type[WireError], reason: str
+) -> None:
+    server.status, server.body = status, body
+    with pytest.raises(error, match=reason) as raised:
+        server.login().exchange()
+    assert type(raised.value) is error and SECRET not in str(raised.value)
+
+
+def test_the_secret_goes_to_nobody_else(server: Server) -> None:
+    server.status, server.location = 302, server.url
+    with pytest.raises(WireError, match="answers with 302"):
+        server.login().exchange()
+    assert server.asked == [f"me:{SECRET}"]
+
+
+def test_a_server_that_is_away(server: Server) -> None:
+    with pytest.raises(Unavailable, match="does not answer"):
+        server.login(**{"sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:1/"}).exchange()
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"sasl.oauthbearer.method": "default"}, "sasl.oauthbearer.method is not oidc"),
+        ({"sasl.oauthbearer.grant.type": "jwt-bearer"}, "sasl.oauthbearer.grant.type is set"),
+        ({"enable.sasl.oauthbearer.unsecure.jwt": "true"}, "enable.sasl.oauthbearer.unsecure.jwt is set"),
+        ({"sasl.oauthbearer.client.secret": ""}, "OAUTHBEARER needs"),
+        ({"sasl.oauthbearer.token.endpoint.url": "file:///etc/passwd"}, "OAUTHBEARER needs"),
+        ({"https.ca.location": "/nowhere"}, "the certificates or the key can't be used"),
+    ],
+)
+def test_what_only_librdkafka_has(server: Server, properties: dict[str, str], reason: str) -> None:
+    with pytest.raises(Unsupported, match=reason):
+        server.login(**properties)
+
+
+def test_tokens_of_the_caller() -> None:
+    known: dict[str, Any] = {"security.protocol": "sasl_ssl", "sasl.mechanisms": "OAUTHBEARER"}
+    login = access(known, lambda: Token("mine", 0.0)).login
+    assert login is not None and first_message(login) == b"n,,\x01auth=Bearer mine\x01\x01"
+
+
+def test_a_broker_that_refuses_a_token_is_asked_why() -> None:
+    exchange = bearer(Token("token", 0.0))
+    next(exchange)
+    assert exchange.send(b'{"status":"invalid_token"}') == b"\x01"
+    accepted = bearer(Token("token", 0.0))
+    next(accepted)
+    with pytest.raises(StopIteration):
+        accepted.send(b"")
