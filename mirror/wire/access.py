@@ -17,7 +17,7 @@ Address = tuple[str, int]  # host, port
 
 _PORT = 9092
 _SERVER = re.compile(r"(?:[a-z_]+://)?(?P<host>\[[^]]+\]|[^:/]+)(?::(?P<port>\d{1,5}))?", re.IGNORECASE)
-_TRUE = frozenset({"true", "t", "1"})
+_FALSE = frozenset({"false", "f", "0"})
 _FAMILIES = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
 # Prefixes of properties that decide how a cluster is reached. An unknown property with such a prefix is refused, not
 # ignored.
@@ -93,9 +93,10 @@ def access(properties: Mapping[str, str], tokens: TokenSource | None = None) -> 
 
 def _server(server: str) -> Address:
     match = _SERVER.fullmatch(server)
-    if not match:
+    port = int(match["port"] or _PORT) if match else 0
+    if not match or not 0 < port < 2**16:  # the resolver would take such a number for another port
         raise Unsupported(f"bootstrap.servers has {server}")
-    return match["host"].strip("[]"), int(match["port"] or _PORT)
+    return match["host"].strip("[]"), port
 
 
 def _login(properties: Mapping[str, str], tokens: TokenSource | None) -> Login:
@@ -113,7 +114,7 @@ def _login(properties: Mapping[str, str], tokens: TokenSource | None) -> Login:
 
 def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
     context = _trust(properties.get("ssl.ca.location", "probe"), properties.get("ssl.ca.pem"))
-    verified = properties.get("enable.ssl.certificate.verification", "true").lower() in _TRUE
+    verified = properties.get("enable.ssl.certificate.verification", "true").lower() not in _FALSE
     named = properties.get("ssl.endpoint.identification.algorithm", "https").lower() != "none"
     context.check_hostname = verified and named
     context.verify_mode = ssl.CERT_REQUIRED if verified else ssl.CERT_NONE

@@ -33,6 +33,7 @@ class Cluster:
 
     def __init__(self, access: Access) -> None:
         self._access = access
+        self._closed = False
         self._pools: dict[Address, Pool] = {}
         self._brokers: dict[int, Address] = {}
         self._topics: dict[str, Topic] = {}
@@ -135,7 +136,8 @@ class Cluster:
         return {address: len(pool) for address, pool in self._pools.items()}
 
     def close(self) -> None:
-        """Close all connections, and fail whoever waits."""
+        """Close all connections, and fail whoever waits. No other is opened any more."""
+        self._closed = True
         self._described.close()
         for found in self._found.values():
             found.close()
@@ -144,6 +146,8 @@ class Cluster:
         self._pools.clear()
 
     def _pool(self, address: Address) -> Pool:
+        if self._closed:
+            raise Unavailable("the cluster's connections were closed")
         if address not in self._pools:
             self._pools[address] = Pool(address, self._access)
         return self._pools[address]

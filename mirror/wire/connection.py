@@ -95,8 +95,7 @@ class Connection:
         """Connect and log in. Raises WireError."""
         name = f"{address[0]}:{address[1]}"
         with failed(name, "can't be reached"):
-            async with asyncio.timeout(TIMEOUT):
-                stream = await Stream.open(address, access)
+            stream = await Stream.open(address, access, TIMEOUT)
         found = cls(stream, address, access)
         try:
             await found._greet()
@@ -202,7 +201,9 @@ class Connection:
         self._out.append(memoryview(sent.header(self._correlation, self._client) + sent.parts[0]))
         self._out.extend(memoryview(part) for part in sent.parts[1:] if len(part))
         sent.parts.clear()
-        sent.deadline = self._loop.time() + TIMEOUT + sent.request.wait
+        # The broker looks at it only after it has answered those before it.
+        before = self._sent[-1].deadline if self._sent else 0.0
+        sent.deadline = max(before, self._loop.time() + TIMEOUT + sent.request.wait)
         self._sent.append(sent)
         if not self._timer:
             self._timer = self._loop.call_at(sent.deadline, self._look_at_time, sent.deadline)
@@ -224,7 +225,9 @@ class Connection:
             self._loop.call_later(left, self._release)
             return
         while self._held:
-            self._transmit(self._held.popleft())
+            held = self._held.popleft()
+            if not held.future.cancelled():  # who has given up wants no effect any more
+                self._transmit(held)
 
     def _look_at_time(self, due: float) -> None:
         """Close the connection if an answer is overdue, else look again when the next one would be."""
@@ -233,7 +236,7 @@ class Connection:
         if now - due > STILL:
             self._extend()
         if self._sent:
-            due = min(each.deadline for each in self._sent)
+            due = self._sent[0].deadline
             if now >= due:
                 self.close(Unavailable(f"{self.name} does not answer: timed out"))
             else:

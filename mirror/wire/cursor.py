@@ -16,6 +16,7 @@ bytes_ = bytes  # the class has a method of that name
 
 _INT8, _INT16, _INT32, _INT64 = (struct.Struct(f">{code}") for code in "bhiq")
 _UUID = 16  # bytes
+ITEMS_MAX = 2**21  # of all lists and tagged fields of an answer; Metadata has eight for a partition
 _NO_TAGS: Mapping[int, Cursor] = {}
 
 
@@ -31,6 +32,7 @@ class Cursor:
         self._flexible = flexible
         self._data = memoryview(data)
         self._at = 0
+        self._items = ITEMS_MAX
 
     def int8(self) -> int:
         """Read an INT8."""
@@ -75,8 +77,7 @@ class Cursor:
     def array(self, item: Callable[[Cursor], T], least: int) -> list[T]:
         """Read an ARRAY of items that `item` reads, each of `least` bytes at least; null is empty."""
         count = self._length(_INT32)
-        if count * least > len(self._data) - self._at:
-            raise Malformed(f"the answer ends before its {count} items")
+        self._expect(count, least, "items")
         return [item(self) for _ in range(count)]
 
     def by_topic(self, item: Callable[[Cursor], T], least: int) -> list[tuple[str, T]]:
@@ -94,8 +95,7 @@ class Cursor:
         count = self._unsigned()
         if not count:
             return _NO_TAGS
-        if 2 * count > len(self._data) - self._at:
-            raise Malformed(f"the answer ends before its {count} tagged fields")
+        self._expect(count, 2, "tagged fields")
         return {self._unsigned(): Cursor(self._take(self._unsigned()), self.version, True) for _ in range(count)}
 
     @property
@@ -124,6 +124,14 @@ class Cursor:
             return found
 
         return [each for some in self.array(topic, 3) for each in some]
+
+    def _expect(self, count: int, least: int, what: str) -> None:
+        """Refuse more than there can be, or than memory should be spent on: an item needs a hundred times its bytes."""
+        if count * least > len(self._data) - self._at:
+            raise Malformed(f"the answer ends before its {count} {what}")
+        self._items -= count
+        if self._items < 0:
+            raise Malformed(f"the answer has more than {ITEMS_MAX} items")
 
     def _length(self, kind: struct.Struct) -> int:
         return max(0, self._unsigned() - 1 if self._flexible else self._number(kind))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from mirror.wire.stream import Stream
 
 PIECE = 2**18  # bytes of an answer that, when they come, give the rest more time; a slow link can do that
 SCRATCH = 2**16  # bytes
+LARGE = 2**24  # bytes of an answer, from which on memory is reserved in a way that costs nothing before it is used
 
 _SIZE = struct.Struct(">i")
 
@@ -20,8 +22,7 @@ class Incoming:
     """Reads answers.
 
     Small ones are read many at once, and copied. The size of an answer with records is read alone, then memory is
-    reserved for it, and the kernel writes there. Memory that has not been written to costs nothing, so a size that lies
-    costs nothing, either.
+    reserved for it, and the kernel writes there. A size that lies costs LARGE bytes at most.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class Incoming:
                 at = begin + size
                 self._answered(memoryview(self._scratch[begin:at]))
             elif alone or size > SCRATCH - _SIZE.size:
-                body = self._body = memoryview(bytearray(size))
+                body = self._body = _reserved(size)
                 self._have, self._mark = self._have - begin, 0
                 body[: self._have] = memoryview(self._scratch)[begin : begin + self._have]
                 return count > 0
@@ -89,3 +90,8 @@ class Incoming:
             self._mark = self._have
             self._coming()
         return count > 0
+
+
+def _reserved(size: int) -> memoryview:
+    """Memory for an answer. A bytearray is filled with zeros at once; fresh pages come when they are written to."""
+    return memoryview(bytearray(size) if size < LARGE else mmap.mmap(-1, size))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import ssl
 import threading
@@ -11,11 +12,13 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from mirror.errors import Unavailable, Unsupported, WireError
 
 TIMEOUT = 10.0  # seconds for the connection, and for each part of the answer
+ANSWERED_WITHIN = 20.0  # seconds that anybody waits for a token
 ANSWER_MAX = 2**20  # bytes; a token has some thousand
 RENEWED_AFTER = 0.8  # of a token's life: so a login that takes a while still has a valid one
 _TOO_MANY, _SERVER_ERROR = 429, 500
@@ -43,7 +46,7 @@ class Oidc:
     def __init__(self, properties: Mapping[str, str], trust: ssl.SSLContext) -> None:
         self._url = properties.get("sasl.oauthbearer.token.endpoint.url", "")
         identity = [properties.get(f"sasl.oauthbearer.client.{each}", "") for each in ("id", "secret")]
-        if urllib.parse.urlsplit(self._url).scheme not in ("http", "https") or not all(identity):
+        if not self._url.lower().startswith(("http://", "https://")) or not all(identity):
             raise Unsupported("OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url, .client.id and .client.secret")
         self._basic = base64.b64encode(":".join(identity).encode()).decode()
         scope = properties.get("sasl.oauthbearer.scope")
@@ -52,31 +55,58 @@ class Oidc:
         self._extensions = {name.strip(): value for name, _, value in pairs}
         handlers = urllib.request.HTTPSHandler(context=trust), _NotElsewhere()
         self._opener = urllib.request.build_opener(*handlers)
-        self._lock = threading.Lock()  # connections that log in at the same time share one token
+        self._lock = threading.Lock()  # of the two below: connections that log in at the same time share one token
         self._newest: Token | None = None
+        self._fetch: Future[Token] | None = None
 
     def token(self) -> Token:
-        """The newest token while it is young, else another one. Blocks. Raises Unavailable, WireError."""
+        """The newest token while it is young, else another one. Blocks for a while. Raises Unavailable, WireError.
+
+        A thread of its own fetches it, at most one at a time: nobody can say how long a server takes that sends its
+        answer byte by byte.
+        """
         with self._lock:
-            if self._newest is None or time.monotonic() >= self._newest.renewed_at:
-                self._newest = self._fetched()
-            return self._newest
+            if self._newest and time.monotonic() < self._newest.renewed_at:
+                return self._newest
+            fetch = self._fetch
+            if fetch is None:
+                fetch = self._fetch = Future()
+                threading.Thread(target=self._run, args=(fetch,), daemon=True, name="fetch a token").start()
+        try:
+            return fetch.result(ANSWERED_WITHIN)
+        except TimeoutError:
+            raise Unavailable("the token server does not answer: timed out") from None
+
+    def _run(self, fetch: Future[Token]) -> None:
+        try:
+            found = self._fetched()
+        except BaseException as error:  # whatever it is: nobody else would tell those who wait
+            self._end(None)
+            fetch.set_exception(error)
+        else:
+            self._end(found)
+            fetch.set_result(found)
+
+    def _end(self, found: Token | None) -> None:
+        with self._lock:
+            self._newest, self._fetch = found, None
 
     def _fetched(self) -> Token:
         asked_at = time.monotonic()
-        request = urllib.request.Request(
-            self._url,
-            urllib.parse.urlencode(self._form).encode(),
-            {"Authorization": f"Basic {self._basic}", "Accept": "application/json"},
-        )
+        form = urllib.parse.urlencode(self._form).encode()
+        headers = {"Authorization": f"Basic {self._basic}", "Accept": "application/json"}
         try:
+            request = urllib.request.Request(self._url, form, headers)
             with self._opener.open(request, timeout=TIMEOUT) as answer:
                 body = answer.read(ANSWER_MAX + 1)
         except urllib.error.HTTPError as error:
+            error.close()
             passes = error.code >= _SERVER_ERROR or error.code == _TOO_MANY
             raise (Unavailable if passes else WireError)(f"the token server answers with {error.code}") from error
         except OSError as error:
             raise Unavailable(f"the token server does not answer: {error}") from error
+        except (http.client.HTTPException, ValueError) as error:  # their texts have what the server sent, or the URL
+            raise WireError(f"the token server's URL or answer can't be used ({type(error).__name__})") from None
         value, life = _decoded(body)
         return Token(value, asked_at + RENEWED_AFTER * life, self._extensions)
 

@@ -39,7 +39,7 @@ class Lane:
         full = len(self._open) + len(self._opening) >= self._most
         if best and (not best.pending or full):
             return best
-        if not full:
+        if not full and not (best and self._pool.waits):
             self._pool.permit()
             task = asyncio.create_task(self._opened())
             task.add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps nobody waits for it
@@ -92,6 +92,12 @@ class Pool:
         """True after an attempt to connect has failed, until one succeeds."""
         return self._failure is not None
 
+    @property
+    def waits(self) -> bool:
+        """True while no attempt to connect is permitted: it is too early for another one, or one is under way."""
+        early = asyncio.get_running_loop().time() < self._not_before
+        return self.failing and (self._probing or early)
+
     def lane(self, name: str, most: int) -> Lane:
         """The connections for one kind of requests."""
         if name not in self._lanes:
@@ -99,10 +105,10 @@ class Pool:
         return self._lanes[name]
 
     def permit(self) -> None:
-        """Raise the last failure again while it is too early for another attempt, or while one is under way."""
+        """Raise the last failure again while no attempt is permitted."""
         if self._failure:
-            if self._probing or asyncio.get_running_loop().time() < self._not_before:
-                raise self._failure
+            if self.waits:
+                raise self._failure.with_traceback(None)  # else it would grow each time
             self._probing = True
 
     async def open(self) -> Connection:

@@ -13,6 +13,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import Any
 
 from mirror.errors import Malformed, Unavailable, WireError
 from mirror.wire.access import Access, Address
@@ -21,6 +22,8 @@ _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWant
 _ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # what a closed TLS connection raises
 _PARTS = 256  # most buffers for one call of the kernel
 _TLS_RECORD = 2**14  # bytes
+
+_Where = tuple[int, int, int, str, Any]  # what the resolver says of one address
 
 
 class Stream:
@@ -35,31 +38,25 @@ class Stream:
         self.on_writable: Callable[[], None] = lambda: None
 
     @classmethod
-    async def open(cls, address: Address, access: Access) -> Stream:
-        """Connect to the first of the host's addresses that answers. Raises OSError, ValueError."""
+    async def open(cls, address: Address, access: Access, within: float) -> Stream:
+        """Connect to the first of the host's addresses that answers, `within` seconds. Raises OSError, ValueError.
+
+        One that does not answer leaves the others their share of the time.
+        """
         host, port = address
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, family=access.family, type=socket.SOCK_STREAM)
-        for place, (family, kind, protocol, _, where) in enumerate(found):
-            opened = socket.socket(family, kind, protocol)
+        deadline = loop.time() + within
+        async with asyncio.timeout_at(deadline):
+            found = await loop.getaddrinfo(host, port, family=access.family, type=socket.SOCK_STREAM)
+        for place, where in enumerate(found, 1):
             try:
-                opened.setblocking(False)
-                opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                await loop.sock_connect(opened, where)
-                if access.tls:
-                    opened = access.tls.wrap_socket(opened, server_hostname=host, do_handshake_on_connect=False)
-                    await _shake_hands(opened)
-                return cls(opened)
+                async with asyncio.timeout((deadline - loop.time()) / (len(found) - place + 1)):
+                    return cls(await _connected(where, host, access.tls))
             except ssl.SSLError:
-                opened.close()
                 raise
             except OSError:
-                opened.close()
-                if place == len(found) - 1:
+                if place == len(found):
                     raise
-            except BaseException:
-                opened.close()
-                raise
         raise OSError(f"{host} has no address")
 
     def start(self) -> None:
@@ -97,15 +94,18 @@ class Stream:
                 if sent:
                     parts[0] = parts[0][sent:]
         except ssl.SSLWantReadError:  # TLS has to read first, and the next read calls us again
-            return
+            self._await_writable(False)
         except _NOT_NOW:
-            if not self._writing:
-                self._writing = True
-                self._loop.add_writer(self._socket.fileno(), self.on_writable)
-            return
-        if self._writing:
-            self._writing = False
+            self._await_writable(True)
+        else:
+            self._await_writable(False)
+
+    def _await_writable(self, wanted: bool) -> None:
+        if wanted and not self._writing:
+            self._loop.add_writer(self._socket.fileno(), self.on_writable)
+        elif self._writing and not wanted:
             self._loop.remove_writer(self._socket.fileno())
+        self._writing = wanted
 
     def _send_tls(self, parts: deque[memoryview]) -> int:
         """Small parts go into one TLS record. What could not be sent has to come again, and may have grown."""
@@ -118,6 +118,23 @@ class Stream:
             if size == _TLS_RECORD:
                 break
         return self._socket.send(b"".join(some))
+
+
+async def _connected(where: _Where, host: str, tls: ssl.SSLContext | None) -> socket.socket:
+    """A socket that is connected to one address, with TLS if there is a context."""
+    family, kind, protocol, _, place = where
+    opened = socket.socket(family, kind, protocol)
+    try:
+        opened.setblocking(False)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await asyncio.get_running_loop().sock_connect(opened, place)
+        if tls:
+            opened = tls.wrap_socket(opened, server_hostname=host, do_handshake_on_connect=False)
+            await _shake_hands(opened)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
 
 
 async def _shake_hands(opened: socket.socket) -> None:

@@ -128,6 +128,39 @@ def test_one_who_gives_up_does_not_take_the_connection_from_the_others(monkeypat
     asyncio.run(run())
 
 
+def test_a_broker_that_takes_no_more_connections_is_asked_on_those_that_are_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may have a bound of its own (max.connections.per.ip)."""
+    attempts = 0
+
+    async def once(*_: object) -> Connection:
+        nonlocal attempts
+        attempts += 1
+        if attempts > 1:
+            raise Unavailable("refused")
+        return Busy()
+
+    monkeypatch.setattr(Connection, "open", once)
+
+    async def run() -> None:
+        made = Pool(("a", 1), access({}))
+        lane = made.lane("produce", 4)
+        first = await lane.connection()
+        for _ in range(20):
+            assert await lane.connection() is first
+            await asyncio.sleep(0)
+        assert attempts == 2 and made.failing
+        found = []
+        for _ in range(3):  # nothing is open in another lane
+            with pytest.raises(Unavailable, match="refused") as refused:
+                await made.lane("fetch", 1).connection()
+            found.append(len(refused.traceback))
+        assert found == found[:1] * 3, "an error that is raised again does not grow"
+
+    asyncio.run(run())
+
+
 def test_connections_that_break_off_together_are_one_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that restarts is not waited for as if it had failed once for each of them."""
 
@@ -323,5 +356,8 @@ def test_whoever_waits_is_told_when_the_cluster_is_closed() -> None:
         cluster.close()
         found = await asyncio.gather(*waiting, return_exceptions=True)
         assert [type(each) for each in found] == [Unavailable] * 2
+        with pytest.raises(Unavailable, match="were closed"):
+            await cluster.any()
+        assert not cluster.connections(), "who comes too late opens no other"
 
     run(main())

@@ -20,7 +20,7 @@ from mirror.wire.access import access
 from mirror.wire.connection import Connection
 from mirror.wire.fetch import Limits, fetch
 from mirror.wire.greeting import Abilities, sasl_authenticate, sasl_handshake
-from mirror.wire.incoming import PIECE
+from mirror.wire.incoming import LARGE, PIECE
 from mirror.wire.requests import Api, Request
 from mirror.wire.stream import Stream
 from tests.harness.recorded import REQUESTS, Answer, answers
@@ -132,6 +132,22 @@ def test_a_request_may_wait_for_longer_if_it_says_so(monkeypatch: pytest.MonkeyP
             await asyncio.sleep(0.25)
             await asyncio.get_running_loop().sock_sendall(theirs, numbers(1, 1))
             assert await waiting == 1
+
+    asyncio.run(run())
+
+
+def test_what_waits_behind_a_patient_request_is_as_patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker looks at a request only after it has answered those before it."""
+    monkeypatch.setattr(module, "TIMEOUT", 0.1)
+    patient = Request(NUMBER, lambda writer: writer.pack("i", 0), lambda answer: answer.int32(), wait=0.4)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            waiting = [connection.send(each) for each in (number(), patient, number())]
+            theirs.send(numbers(1, 1))  # so the clock is looked at when the first would be late
+            await asyncio.sleep(0.25)
+            theirs.send(numbers(2, 2))
+            assert await outcomes(waiting) == [1, 2, 3]
 
     asyncio.run(run())
 
@@ -249,6 +265,23 @@ def test_nothing_overtakes_what_was_held_back() -> None:
     asyncio.run(run())
 
 
+def test_who_gives_up_before_anything_is_sent_has_no_effect() -> None:
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            logging_in(theirs, connection)
+            given_up, wanted = (connection.send(number()) for _ in range(2))
+            given_up.cancel()
+            await received(theirs, 1)
+            theirs.send(frame(1, HANDSHAKE))
+            await received(theirs, 1)
+            theirs.send(frame(2, LOGGED_IN))
+            await received(theirs, 1)
+            theirs.send(numbers(3, 1))
+            assert await wanted == 3 and connection.pending == 0
+
+    asyncio.run(run())
+
+
 def payload() -> Request[bytes]:
     """A request whose answer is BYTES, in an API that has no records."""
     return Request(NUMBER, lambda writer: writer.pack("i", 0), lambda answer: bytes(answer.bytes()))
@@ -343,6 +376,25 @@ def test_records_are_read_into_the_memory_that_they_stay_in() -> None:
     asyncio.run(run())
 
 
+def test_a_size_that_lies_costs_no_memory() -> None:
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            waiting = connection.send(fetch({}, Limits(0, 1)))
+            await received(theirs, 1)
+            tracemalloc.start()
+            try:
+                theirs.send(struct.pack(">ii", 2**30, 1) + bytes(1000))
+                theirs.shutdown(socket.SHUT_WR)
+                with pytest.raises(Unanswered):
+                    await waiting
+                peak = tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+            assert peak < LARGE
+
+    asyncio.run(run())
+
+
 @given(st.sampled_from(RECORDED), st.data())
 def test_a_damaged_answer_is_another_or_is_refused(answer: Answer, data: st.DataObject) -> None:
     """Bytes are flipped, cut off or put in; no length makes it read or reserve more than there is."""
@@ -425,7 +477,7 @@ def logging_in(theirs: socket.socket, connection: Connection) -> None:
 
 HANDSHAKE = struct.pack(">hi", 0, 1) + struct.pack(">h", 5) + b"PLAIN"
 LOGGED_IN = struct.pack(">hhiq", 0, -1, 0, 60_000)
-REFUSED = struct.pack(">hh", 58, 3) + b"bad" + struct.pack(">iq", 0, 0)
+REFUSED = struct.pack(">hh", 58, 4) + b"bad\n" + struct.pack(">iq", 0, 0)
 
 
 def test_a_login_is_renewed_between_requests() -> None:
@@ -473,7 +525,7 @@ def test_a_login_that_is_not_renewed_ends_the_connection(how: str, monkeypatch: 
                 theirs.shutdown(socket.SHUT_RDWR)
             found = await outcomes(waiting)
             assert [type(each) for each in found] == [Unavailable] * 3
-            said = {"refused": "refuses the login: bad", "closed": "was closed", "silent": "timed out"}
+            said = {"refused": "refuses the login: bad?", "closed": "was closed", "silent": "timed out"}
             assert said[how] in str(found[0]) and connection.closed
 
     asyncio.run(run())
@@ -498,10 +550,23 @@ def test_the_next_address_of_a_host_is_tried(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
 
         async def run() -> None:
-            stream = await Stream.open(("host", 1), access({}))
+            stream = await Stream.open(("host", 1), access({}), 10)
             stream.close()
             found.pop()
             with pytest.raises(ConnectionRefusedError):
-                await Stream.open(("host", 1), access({}))
+                await Stream.open(("host", 1), access({}), 10)
 
         asyncio.run(run())
+
+
+def test_an_address_that_does_not_answer_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as refusing:
+        ports = [each.getsockname()[1] for each in (silent, refusing)]
+        refusing.close()
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in ports]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        with pytest.raises(ConnectionRefusedError):
+            asyncio.run(Stream.open(("host", 1), access({"security.protocol": "ssl"}), 0.4))
+        found.pop()
+        with pytest.raises(TimeoutError):
+            asyncio.run(Stream.open(("host", 1), access({"security.protocol": "ssl"}), 0.2))

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror.errors import Malformed, Unsupported, WireError
+from mirror.varints import write_unsigned
+from mirror.wire.cursor import ITEMS_MAX, Cursor
 from mirror.wire.greeting import Features, api_versions
 from mirror.wire.requests import Api
 
@@ -68,6 +70,20 @@ def test_any_bytes_are_an_answer_or_refused(noise: bytes, at: int) -> None:
         decoded(ANSWER[:at] + noise)
     except WireError as error:
         assert str(error)
+
+
+@pytest.mark.parametrize("flexible", [False, True])
+def test_lists_have_no_more_items_than_memory_is_worth(flexible: bool) -> None:
+    """Each needs a hundred times the bytes that it takes in the answer. They are counted before they are read."""
+    half = ITEMS_MAX // 2
+    length = write_unsigned(half + 2) if flexible else struct.pack(">i", half + 1)
+    answer = Cursor((length + bytes(half + 1)) * 2, flexible=flexible)
+    assert len(answer.array(Cursor.int8, 1)) == half + 1
+    with pytest.raises(Malformed, match="more than 2097152 items"):
+        answer.array(lambda _: pytest.fail("it is read"), 1)
+    tags = Cursor(write_unsigned(ITEMS_MAX + 1) + bytes(2 * ITEMS_MAX + 2), flexible=True)
+    with pytest.raises(Malformed, match="more than 2097152 items"):
+        tags.tags()
 
 
 def test_the_newest_version_that_both_have() -> None:

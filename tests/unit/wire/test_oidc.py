@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import base64
+import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mirror.errors import Unavailable, Unsupported, WireError
 from mirror.wire import oidc
@@ -122,6 +126,73 @@ def test_the_secret_goes_to_nobody_else(server: Server) -> None:
     assert server.asked == [f"me:{SECRET}"]
 
 
+@pytest.mark.parametrize("url", ["http://[", "http://127.0.0.1:hunter2/"])
+def test_a_url_that_is_none(server: Server, url: str) -> None:
+    with pytest.raises(WireError, match=r"can't be used \(") as raised:
+        server.login(**{"sasl.oauthbearer.token.endpoint.url": url}).exchange()
+    assert SECRET not in str(raised.value)
+
+
+@pytest.mark.parametrize("said", [b"SSH-2.0-hunter2\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx", b""])
+def test_something_that_is_no_token_server(server: Server, said: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            accepted, _ = listener.accept()
+            with accepted:
+                accepted.recv(2**16)
+                accepted.sendall(said)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        with pytest.raises(WireError) as raised:
+            server.login(**{"sasl.oauthbearer.token.endpoint.url": url}).exchange()
+        assert SECRET not in str(raised.value)
+        thread.join()
+
+
+def test_an_answer_that_has_no_end_is_not_waited_for(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it is asked, there is one request, and its token counts when it comes after all."""
+    monkeypatch.setattr(oidc, "ANSWERED_WITHIN", 0.1)
+    answer, asked = threading.Event(), threading.Semaphore(0)
+    original = oidc.Oidc._fetched
+
+    def fetched(self: oidc.Oidc) -> Token:
+        asked.release()
+        answer.wait(20)
+        return original(self)
+
+    monkeypatch.setattr(oidc.Oidc, "_fetched", fetched)
+    login = server.login()
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="timed out"):
+            login.exchange()
+    assert asked.acquire(blocking=False) and not asked.acquire(blocking=False)
+    monkeypatch.setattr(oidc, "ANSWERED_WITHIN", 20.0)
+    answer.set()
+    assert b"Bearer token" in first_message(login) and server.asked == [f"me:{SECRET}"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["access_token", "expires_in"]), inner, max_size=2)
+    ),
+    max_leaves=5,
+)
+
+
+@given(st.one_of(st.binary(max_size=40), JSON.map(lambda found: json.dumps(found).encode())))
+def test_any_answer_is_a_token_or_refused(body: bytes) -> None:
+    try:
+        value, life = oidc._decoded(body)
+    except WireError:
+        return
+    assert value.isprintable() and value.isascii() and 0 < life < 2**31
+
+
 def test_a_server_that_is_away(server: Server) -> None:
     with pytest.raises(Unavailable, match="does not answer"):
         server.login(**{"sasl.oauthbearer.token.endpoint.url": "http://127.0.0.1:1/"}).exchange()
@@ -135,6 +206,7 @@ def test_a_server_that_is_away(server: Server) -> None:
         ({"enable.sasl.oauthbearer.unsecure.jwt": "true"}, "enable.sasl.oauthbearer.unsecure.jwt is set"),
         ({"sasl.oauthbearer.client.secret": ""}, "OAUTHBEARER needs"),
         ({"sasl.oauthbearer.token.endpoint.url": "file:///etc/passwd"}, "OAUTHBEARER needs"),
+        ({"sasl.oauthbearer.token.endpoint.url": "token.example/token"}, "OAUTHBEARER needs"),
         ({"https.ca.location": "/nowhere"}, "the certificates or the key can't be used"),
     ],
 )

@@ -75,6 +75,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"client.dns.lookup": "resolve_canonical_bootstrap_servers_only"}, "client.dns.lookup is set"),
         ({"broker.address.family": "v7"}, "broker.address.family is v7"),
         ({"bootstrap.servers": "a:b:c"}, "bootstrap.servers has a:b:c"),
+        ({"bootstrap.servers": "127.0.0.1:65537"}, "bootstrap.servers has 127.0.0.1:65537"),
     ],
 )
 def test_properties_that_only_librdkafka_supports_are_refused(properties: dict[str, str], reason: str) -> None:
@@ -89,7 +90,8 @@ def test_properties_have_librdkafkas_meaning() -> None:
     secret = access({**secure, "sasl.username": "user", "sasl.password": "hunter2"})
     assert secret.login == Login("SCRAM-SHA-512", "user", "hunter2") and "hunter2" not in repr(secret)
     checks = [("true", "https", True, ssl.CERT_REQUIRED), ("true", "none", False, ssl.CERT_REQUIRED)]
-    for verification, name, hostname, mode in [*checks, ("false", "https", False, ssl.CERT_NONE)]:
+    checks += [("yes", "https", True, ssl.CERT_REQUIRED), ("False", "https", False, ssl.CERT_NONE)]
+    for verification, name, hostname, mode in checks:
         given_ = {"enable.ssl.certificate.verification": verification, "ssl.endpoint.identification.algorithm": name}
         tls = access({**secure, **given_}).tls
         assert tls and (tls.check_hostname, tls.verify_mode) == (hostname, mode)
@@ -130,6 +132,14 @@ def test_a_broker_without_the_password_gets_nothing(answers: list[bytes], reason
     with pytest.raises(WireError, match=reason):
         for answer in answers:
             exchange.send(answer)
+
+
+@given(st.one_of(st.binary(max_size=60), st.binary(max_size=9).map(lambda noise: FIRST[:30] + noise + FIRST[30:])))
+def test_any_challenge_is_answered_or_refused(challenge: bytes) -> None:
+    exchange = scram("SCRAM-SHA-256", "user", "pencil", "rOprNGfwEbeRWgbNEkqO")
+    next(exchange)
+    with contextlib.suppress(WireError):
+        assert exchange.send(challenge).startswith(b"c=biws,r=rOprNGfwEbeRWgbNEkqO")
 
 
 @given(st.integers(0, 10**6), st.binary(min_size=1, max_size=8), st.booleans())
