@@ -26,11 +26,12 @@ _TOO_MANY, _SERVER_ERROR = 429, 500
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What proves who we are, until the time of the monotonic clock at which another one is fetched."""
+    """What proves who we are. From `renewed_at` on another one is fetched; both times are the monotonic clock's."""
 
     value: str = field(repr=False)
     renewed_at: float
     extensions: Mapping[str, str] = field(default_factory=dict)  # KIP-342
+    ends_at: float = float("inf")
 
 
 class _NotElsewhere(urllib.request.HTTPRedirectHandler):
@@ -63,19 +64,22 @@ class Oidc:
         """The newest token while it is young, else another one. Blocks for a while. Raises Unavailable, WireError.
 
         A thread of its own fetches it, at most one at a time: nobody can say how long a server takes that sends its
-        answer byte by byte.
+        answer byte by byte. While the server is away, the newest token is used to its end.
         """
         with self._lock:
-            if self._newest and time.monotonic() < self._newest.renewed_at:
-                return self._newest
+            newest = self._newest
+            if newest and time.monotonic() < newest.renewed_at:
+                return newest
             fetch = self._fetch
             if fetch is None:
                 fetch = self._fetch = Future()
                 threading.Thread(target=self._run, args=(fetch,), daemon=True, name="fetch a token").start()
         try:
-            return fetch.result(ANSWERED_WITHIN)
-        except TimeoutError:
-            raise Unavailable("the token server does not answer: timed out") from None
+            return _result(fetch)
+        except Unavailable:
+            if newest and time.monotonic() < newest.ends_at:
+                return newest
+            raise
 
     def _run(self, fetch: Future[Token]) -> None:
         try:
@@ -89,7 +93,7 @@ class Oidc:
 
     def _end(self, found: Token | None) -> None:
         with self._lock:
-            self._newest, self._fetch = found, None
+            self._newest, self._fetch = found or self._newest, None
 
     def _fetched(self) -> Token:
         asked_at = time.monotonic()
@@ -108,7 +112,15 @@ class Oidc:
         except (http.client.HTTPException, ValueError) as error:  # their texts have what the server sent, or the URL
             raise WireError(f"the token server's URL or answer can't be used ({type(error).__name__})") from None
         value, life = _decoded(body)
-        return Token(value, asked_at + RENEWED_AFTER * life, self._extensions)
+        return Token(value, asked_at + RENEWED_AFTER * life, self._extensions, asked_at + life)
+
+
+def _result(fetch: Future[Token]) -> Token:
+    """What the thread has fetched. It may go on for longer than we wait."""
+    try:
+        return fetch.result(ANSWERED_WITHIN)
+    except TimeoutError:
+        raise Unavailable("the token server does not answer: timed out") from None
 
 
 def _decoded(body: bytes) -> tuple[str, float]:

@@ -126,6 +126,23 @@ def test_the_secret_goes_to_nobody_else(server: Server) -> None:
     assert server.asked == [f"me:{SECRET}"]
 
 
+def test_a_token_is_used_to_its_end_while_the_server_is_away(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But not after the server has refused another one."""
+    monkeypatch.setattr(oidc, "RENEWED_AFTER", 0.0)
+    login = server.login()
+    assert b"Bearer token" in first_message(login)
+    server.status = 503
+    assert b"Bearer token" in first_message(login) and len(server.asked) == 2
+    server.status = 401
+    with pytest.raises(WireError, match="answers with 401"):
+        login.exchange()
+    server.status, server.body = 200, b'{"access_token": "token", "expires_in": 0.000001}'
+    assert b"Bearer token" in first_message(login)
+    server.status = 503
+    with pytest.raises(Unavailable, match="answers with 503"):
+        login.exchange()
+
+
 @pytest.mark.parametrize("url", ["http://[", "http://127.0.0.1:hunter2/"])
 def test_a_url_that_is_none(server: Server, url: str) -> None:
     with pytest.raises(WireError, match=r"can't be used \(") as raised:
