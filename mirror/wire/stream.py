@@ -18,6 +18,8 @@ from typing import Any
 from mirror.errors import Malformed, Unavailable, WireError
 from mirror.wire.access import Access, Address
 
+LEAST_SHARE = 0.3  # of the time, for each address of a host that has many: TLS takes several ways there and back
+
 _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)  # what a closed TLS connection raises
 _PARTS = 256  # most buffers for one call of the kernel
@@ -41,7 +43,7 @@ class Stream:
     async def open(cls, address: Address, access: Access, within: float) -> Stream:
         """Connect to the first of the host's addresses that answers, `within` seconds. Raises OSError, ValueError.
 
-        One that does not answer leaves the others their share of the time.
+        One that does not answer leaves the next ones some of the time.
         """
         host, port = address
         loop = asyncio.get_running_loop()
@@ -49,8 +51,10 @@ class Stream:
         async with asyncio.timeout_at(deadline):
             found = await loop.getaddrinfo(host, port, family=access.family, type=socket.SOCK_STREAM)
         for place, where in enumerate(found, 1):
+            left = deadline - loop.time()
+            share = max(left / (len(found) - place + 1), LEAST_SHARE * within)
             try:
-                async with asyncio.timeout((deadline - loop.time()) / (len(found) - place + 1)):
+                async with asyncio.timeout(min(left, share)):
                     return cls(await _connected(where, host, access.tls))
             except ssl.SSLError:
                 raise
