@@ -41,9 +41,9 @@ class Stream:
 
     @classmethod
     async def open(cls, address: Address, access: Access, within: float) -> Stream:
-        """Connect to the first of the host's addresses that answers, `within` seconds. Raises OSError, ValueError.
+        """Connect to the first of the host's addresses that answers. Raises OSError, ValueError.
 
-        One that does not answer leaves the next ones some of the time.
+        It takes `within` seconds at most, and one that does not answer leaves the next ones some of them.
         """
         host, port = address
         loop = asyncio.get_running_loop()
