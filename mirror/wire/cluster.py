@@ -81,7 +81,8 @@ class Cluster:
     async def leader(self, topic: str, partition: int) -> Leader:
         """The leader as far as is known, or as it is now. Raises Unavailable while there is none."""
         where = topic, partition
-        if where not in self._leaders or where in self._doubted:
+        known = self._leaders.get(where)
+        if known is None or known.node not in self._brokers or where in self._doubted:
             found = (await self.topic(topic)).leaders.get(partition)
             if found is None:
                 raise failure(CODES["UNKNOWN_TOPIC_OR_PARTITION"], f"Metadata of {topic}-{partition}")

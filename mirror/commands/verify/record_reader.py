@@ -132,7 +132,8 @@ class _Fetches:
                     return fetched
             except Unavailable as error:
                 reason = str(error)
-                self._cluster.forget_leader(*self._where)
+                if error.code is None:  # nobody has answered; an answer has been judged already
+                    self._cluster.forget_leader(*self._where)
                 await asyncio.sleep(backoff.next())
         raise WireError(f"no record before offset {stop} within {TIMEOUT:.0f} s: {reason}")
 
@@ -146,9 +147,10 @@ class _Fetches:
     async def _answer(self, position: int) -> Fetched:
         asked, self._asked = self._asked or await self._ask(position), None
         answer = await asked
-        if answer.error:
-            raise failure(answer.error)
         topic, partition = self._where
+        if answer.error:
+            self._cluster.forget_leader(topic, partition)
+            raise failure(answer.error)
         names = topic, self._cluster.topic_id(topic)
         found = next((each for name, each in answer.partitions if name in names and each.partition == partition), None)
         if found is None:
@@ -156,5 +158,8 @@ class _Fetches:
         if found.error == CODES["OFFSET_OUT_OF_RANGE"]:
             raise Removed
         if found.error:
+            self._cluster.forget_leader(topic, partition)
+            if named := found.leader:
+                self._cluster.hint(topic, partition, named, answer.addresses.get(named.node))
             raise failure(found.error)
         return found

@@ -7,15 +7,19 @@ import contextlib
 import itertools
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from mirror.commands.verify.record_reader import _Fetches
 from mirror.errors import Malformed, Unavailable, WireError
 from mirror.wire import pool
 from mirror.wire.access import access
 from mirror.wire.cluster import LANES, Cluster
 from mirror.wire.connection import Connection
+from mirror.wire.error_codes import CODES
+from mirror.wire.fetch import FetchAnswer, Fetched
 from mirror.wire.metadata import GROUP, TRANSACTION, Coordinator, Described, Leader, Topic
 from mirror.wire.pool import Pool
 from mirror.wire.requests import Request
@@ -286,6 +290,41 @@ def test_the_newest_leader_counts() -> None:
             await cluster.leader("t", 0)
         with pytest.raises(Unavailable, match="UNKNOWN_TOPIC_OR_PARTITION"):
             await cluster.leader("t", 1)
+
+    run(main())
+
+
+class Led(Scripted):
+    """Broker 2 has become the leader of t-0, and broker 1 names it."""
+
+    async def connection(self, node: int, lane: str = "other") -> Any:
+        self.asked.append(f"Fetch of {node}")
+        new = Leader(2, 6) if node == 1 else None
+        records = memoryview(b"" if new else b"records")
+        found = Fetched(0, CODES["NOT_LEADER_OR_FOLLOWER"] if new else 0, 9, 9, 0, (), records, None, new, -1)
+        answered: asyncio.Future[FetchAnswer] = asyncio.get_running_loop().create_future()
+        answered.set_result(FetchAnswer(0, 0, [(ID, found)], {2: ("b", 22)} if new else {}))
+        return SimpleNamespace(send=lambda _: answered)
+
+
+def test_a_reader_goes_to_the_leader_that_an_error_names() -> None:
+    """Without another question."""
+
+    async def main() -> None:
+        cluster = Led()
+        assert bytes((await _Fetches(cluster, "t", 0, True).next(0, 9)).records) == b"records"
+        assert cluster.asked == ["Metadata", "Fetch of 1", "Fetch of 2"] and cluster._brokers[2] == ("b", 22)
+
+    run(main())
+
+
+def test_a_leader_whose_address_nobody_knows_is_asked_for() -> None:
+    async def main() -> None:
+        cluster = Scripted()
+        await cluster.leader("t", 0)
+        cluster.hint("t", 0, Leader(4, 6), None)
+        cluster.known[4], cluster.leaders = ("d", 4), {0: Leader(4, 6)}
+        assert await cluster.leader("t", 0) == Leader(4, 6) and cluster.asked == ["Metadata"] * 2
 
     run(main())
 
