@@ -11,7 +11,9 @@ MirrorError
 ├── PartitionError     partition: retrying; blocked if only a person can end it, e.g. where a permission is missing
 │   ├── TransactionAborted   retrying on the same producer: the batch left no trace
 │   ├── RecordsRefused       copied again in smaller batches, until the refused record is alone
-│   ├── PoisonRecord         blocked: one record that the target refuses
+│   ├── PoisonRecord         blocked: one record that the target refuses, or for which the transform fails
+│   ├── TransformFailed      handled like a refused record: on_poison_record decides
+│   ├── TransformUnusable    blocked: the topic's transform can't be used; `mirror run` and `verify` end with it
 │   ├── ProducerFenced       retrying if the plan says that the partition is ours, else let go
 │   ├── OutcomeUnknown       retrying with another producer: fence, load, seek
 │   ├── PositionUnstable     retrying: a transaction still holds the position or the records
@@ -85,8 +87,22 @@ class RecordsRefused(PartitionError):
 
 
 class PoisonRecord(PartitionError):
-    """The target refuses this one record: the partition is blocked until a person has it accepted or passed over."""
+    """One record can't be copied: the partition is blocked until a person has it accepted or passed over.
 
+    The target refuses it, or the topic's transform fails for it.
+    """
+
+    blocked = True
+
+
+class TransformFailed(PartitionError):
+    """A user's transform has raised, or returned what is no record. `on_poison_record` says what becomes of it."""
+
+
+class TransformUnusable(PartitionError):
+    """A user's transform can't be used: the command or service ends. If only a task can't, topics are blocked."""
+
+    exit_code = 2
     blocked = True
 
 

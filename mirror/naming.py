@@ -11,10 +11,8 @@ from mirror import own_policy
 from mirror.errors import FlowError
 from mirror.own_policy import Judgement
 from mirror.settings import Flow, canary_topic
-from mirror.template import Template
+from mirror.template import HEARTBEATS, Template, is_of_heartbeats
 from mirror.text import listed
-
-HEARTBEATS = "heartbeats"  # MirrorClientConfig.HEARTBEATS_TOPIC
 
 # A pattern made of legal topic characters only is a name. Any other pattern is a regular expression.
 LITERAL = re.compile(r"[a-zA-Z0-9._-]+")
@@ -117,7 +115,7 @@ class ReplicationPolicy:
         self._target = target
         given, named = rules.remote_topic, rules.replication_policy
         self.asks = None if given or named in MIRRORMAKERS else own_policy.load(named)
-        self.template = Template.parse(given) if given else Template.of(named, rules.separator)
+        self.template = Template.chosen(given, named, rules.separator)
         self._own_names = {t: s.remote_topic for t, s in rules.topic_settings.items() if s.remote_topic is not None}
         self._separator = self.template.separator or rules.separator
         self._of_heartbeats = Template.of("default", self._separator)
@@ -170,7 +168,7 @@ class ReplicationPolicy:
 
     def is_heartbeats(self, topic: str) -> bool:
         """True if heartbeats are on and this topic has them, the source's own or those that come from further away."""
-        return self._heartbeats and (topic == HEARTBEATS or topic.endswith(f"{self._separator}{HEARTBEATS}"))
+        return self._heartbeats and is_of_heartbeats(topic, self._separator)
 
     def is_canary(self, topic: str) -> bool:
         """True if the flow has a canary, and this is its topic. Those of other sources are never copied any further."""

@@ -6,27 +6,16 @@ Only the service and the commands ask it. Spark's tasks get all names with the p
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
-from pathlib import Path
-from traceback import walk_tb
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 from mirror.errors import FlowError
-
-_Answer = TypeVar("_Answer")
-
-PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+", re.ASCII)  # my_package.my_module.MyPolicy
+from mirror.user_code import SHOWN, Imports, InTime, clean, told
 
 TIMEOUT = 10.0  # seconds for all questions about one topic
-IMPORT_TIMEOUT = 60.0  # seconds
 KNOWN_MAX = 100_000  # topics of which a policy's answers are remembered: about 50 MB
 HOPS_MAX = 100  # upstream topics of one topic
-SHOWN = 60  # characters of an answer that are shown
 
-_NOT_THEIRS = (__file__, import_module.__code__.co_filename)  # files of the frames that lead to the user's code
 _NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")  # a topic's name: Kafka's rule
 
 
@@ -66,78 +55,6 @@ class _WrongAnswer(Exception):
     """An answer that can't be used."""
 
 
-class _InTime(Generic[_Answer]):
-    """Runs the user's code with a time limit. One run at a time: a thread that hangs can't be ended.
-
-    So while one hangs, no second one is started, and nobody waits again.
-    """
-
-    def __init__(self) -> None:
-        self._turn = threading.Lock()
-        self._hangs = False
-
-    def run(self, what: Callable[[], _Answer], timeout: float) -> _Answer:
-        """What `what` returns; it must not raise anything. Raises TimeoutError after so many seconds."""
-        if not self._turn.acquire(timeout=0 if self._hangs else timeout):
-            raise TimeoutError
-        found: list[_Answer] = []
-
-        def work() -> None:
-            try:
-                found.append(what())
-            finally:
-                self._hangs = False
-                self._turn.release()
-
-        thread = threading.Thread(target=work, daemon=True, name="replication policy")
-        try:
-            thread.start()
-        except RuntimeError:  # the machine has no thread left
-            self._turn.release()
-            raise
-        thread.join(timeout)
-        if not found:
-            self._hangs = thread.is_alive()
-            raise TimeoutError
-        return found[0]
-
-
-_imports: _InTime[OwnPolicy | str] = _InTime()
-_loaded: dict[str, OwnPolicy] = {}
-
-
-def load(path: str, timeout: float = IMPORT_TIMEOUT) -> OwnPolicy:
-    """Import a policy's class, and make one object of it, once in a process.
-
-    Raises ValueError with the reason if that is not possible, or takes longer than `timeout` seconds.
-    """
-    if path not in _loaded:
-        try:
-            made = _imports.run(lambda: _made(path), timeout)
-        except TimeoutError:
-            raise ValueError(f"to import a policy has taken more than {timeout:g} s; correct its module") from None
-        if isinstance(made, str):
-            raise ValueError(made)
-        _loaded.setdefault(path, made)
-    return _loaded[path]
-
-
-def _made(path: str) -> OwnPolicy | str:
-    """The policy, or why there is none."""
-    module, _, name = path.rpartition(".")
-    try:
-        found = getattr(import_module(module), name, None)
-        if not isinstance(found, type):
-            return f"{module} has no class {name}"
-        made: Any = found()
-        lacking = [question for question in QUESTIONS if not callable(getattr(made, question, None))]
-    except ModuleNotFoundError as error:
-        return f"there is no module {_clean(str(error.name))}; it must be on PYTHONPATH"
-    except BaseException as error:
-        return f"{_told(error)}; its module must be importable, and the class be made without arguments"
-    return f"it has no method {', '.join(lacking)}" if lacking else OwnPolicy(path, made)
-
-
 class OwnPolicy:
     """Asks a policy, and remembers what it has said. Any thread may use it."""
 
@@ -147,7 +64,7 @@ class OwnPolicy:
         self._policy = policy
         self._timeout = timeout
         self._known_max = known_max
-        self._in_time: _InTime[Judgement] = _InTime()
+        self._in_time: InTime[Judgement] = InTime("replication policy")
         self._known: dict[tuple[str, str, str], Judgement] = {}
 
     def judge(self, source: str, target: str, topic: str) -> Judgement:
@@ -225,28 +142,24 @@ class OwnPolicy:
         try:
             return getattr(self._policy, question)(*about)
         except BaseException as error:
-            raise _WrongAnswer(f"fails in {question}: {_told(error)}") from None
-
-
-def _told(error: BaseException) -> str:
-    """The class of an error of the user's code, and where it was raised.
-
-    Its text is not told: nobody knows whether it holds a secret.
-    """
-    if isinstance(error, SyntaxError):
-        places = [(error.filename or "", error.lineno)]
-    else:
-        frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
-        places = [(file, line) for file, line in frames if file not in _NOT_THEIRS and not file.startswith("<frozen")]
-    where = f"{_clean(Path(places[0][0]).name)}:{places[0][1]}" if places else "the call"
-    return f"{_clean(type(error).__name__)} at {where} (its text may hold a secret, so it is not shown)"
-
-
-def _clean(text: str) -> str:
-    """A text of the user's code as one line of limited length."""
-    return "".join(char if char.isprintable() else "?" for char in text[:SHOWN])
+            raise _WrongAnswer(f"fails in {question}: {told(error)}") from None
 
 
 def _shown(answer: object) -> str:
     """An answer as messages show it. Only texts are shown, because another object's own code would run."""
-    return repr(answer[:SHOWN]) if type(answer) is str else "None" if answer is None else _clean(type(answer).__name__)
+    return repr(answer[:SHOWN]) if type(answer) is str else "None" if answer is None else clean(type(answer).__name__)
+
+
+def _made(path: str, found: Any) -> OwnPolicy | str:
+    """The policy, or why there is none."""
+    if not isinstance(found, type):
+        module, _, name = path.rpartition(".")
+        return f"{module} has no class {name}"
+    made: Any = found()
+    lacking = [question for question in QUESTIONS if not callable(getattr(made, question, None))]
+    return f"it has no method {', '.join(lacking)}" if lacking else OwnPolicy(path, made)
+
+
+# Imports a policy's class, and makes one object of it.
+_imports: Imports[OwnPolicy] = Imports("replication policy", _made, must=", and the class be made without arguments")
+load = _imports.load

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Start = Literal["earliest", "latest"] | int  # int: milliseconds since the Unix epoch
+NO_TRANSFORM = "none"  # what a topic has in place of a dotted path if its records are copied as they are
 
 
 def canary_topic(source: str) -> str:
@@ -81,6 +82,7 @@ class TopicSettings:
     on_data_loss: Literal["fail", "skip"] | None
     on_poison_record: Literal["fail", "skip", "dead_letter"] | None
     throttle: int | None  # bytes per second, besides what the flow says; None: no limit of its own
+    transform: str | None = None  # "none": records are copied as they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,8 @@ class Flow:
     active_active: bool  # the mark: copies get a header that keeps them from coming back, see decision 0007
     accept_log_append_time: bool  # True if remote topics may replace the timestamps of records by their own clock
     on_data_loss: Literal["fail", "skip"]  # when the source has lost records after the position
-    on_poison_record: Literal["fail", "skip", "dead_letter"]  # when the target refuses a record
+    on_poison_record: Literal["fail", "skip", "dead_letter"]  # when the target refuses a record, or the transform fails
+    transform: str | None  # dotted path of a callable that drops or changes records; None: they are copied as they are
     sync_topic_configs: bool  # alter remote topics when the configurations of their source topics change
     sync_topic_configs_interval: float  # seconds between two comparisons
     exclude_configs: tuple[str, ...]  # keys of topic configurations that are left alone
@@ -147,6 +150,12 @@ class Flow:
             on_data_loss=own.on_data_loss or flow.on_data_loss,
             on_poison_record=own.on_poison_record or flow.on_poison_record,
         )
+
+    @property
+    def transforms(self) -> tuple[str, ...]:
+        """The dotted paths of all transforms that the flow's topics may have."""
+        paths = {self.transform, *(own.transform for own in self.topic_settings.values())}
+        return tuple(sorted(path for path in paths if path is not None and path != NO_TRANSFORM))
 
     @property
     def control_topic(self) -> str:
@@ -279,6 +288,11 @@ class Settings:
     log: Log
     drain_timeout: float
     warnings: tuple[Suspicion, ...] = ()
+
+    @property
+    def transforms(self) -> tuple[str, ...]:
+        """The dotted paths of the transforms of all flows."""
+        return tuple(sorted({path for flow in self.flows for path in flow.transforms}))
 
     def warned(self, flow: Flow) -> tuple[Suspicion, ...]:
         """What looks like a mistake in the configuration of one flow."""

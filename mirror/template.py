@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 SOURCE, TOPIC = "{source}", "{topic}"
+HEARTBEATS = "heartbeats"  # MirrorClientConfig.HEARTBEATS_TOPIC
 
 _PLACEHOLDER = re.compile(r"(\{[^{}]*\})")
 _TEXT = re.compile(r"[a-zA-Z0-9._-]*")  # the characters of a topic's name
@@ -40,6 +41,11 @@ class Template:
         """The template that MirrorMaker's policy is: `default`, or `identity`."""
         return Template.parse(TOPIC if policy == "identity" else f"{SOURCE}{separator}{TOPIC}")
 
+    @staticmethod
+    def chosen(remote_topic: str | None, policy: str, separator: str) -> Template:
+        """The template of a flow with these keys. One with a policy of the user's own has no use for it."""
+        return Template.parse(remote_topic) if remote_topic else Template.of(policy, separator)
+
     @property
     def separator(self) -> str | None:
         """The separator if the template is MirrorMaker's default policy with some separator; else None."""
@@ -73,3 +79,8 @@ class Template:
         if first == SOURCE:  # before an alias that is not the last one stands the text between the placeholders
             return f"{between}{before}{source}{between}" in between + name
         return f"{between}{source}{after}{between}" in name + between
+
+
+def is_of_heartbeats(topic: str, separator: str) -> bool:
+    """True if a topic's name is that of MirrorMaker's heartbeats, of this cluster or of one further away."""
+    return topic == HEARTBEATS or topic.endswith(f"{separator}{HEARTBEATS}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 
@@ -21,7 +21,7 @@ from mirror.control.reported_positions import reported_positions
 from mirror.kafka import clients
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Position, Topic
-from mirror.naming import HEARTBEATS, ReplicationPolicy, matches_nothing, some_of
+from mirror.naming import ReplicationPolicy, matches_nothing, some_of
 from mirror.service.topic_monitor import ANY_TIME, Changes, TopicMonitor
 from mirror.settings import Flow, Suspicion
 from mirror.target.position_reader import PositionReader
@@ -29,8 +29,10 @@ from mirror.target.remote_records import with_records
 from mirror.target.timestamps import KEEP, REASON
 from mirror.task.position_ledger import Start
 from mirror.task.start_offsets import find_starts
+from mirror.template import HEARTBEATS
 from mirror.text import number, plural
 from mirror.topic_selection import LeftOut
+from mirror.topic_transform import transform_of
 from mirror.topics.acl_sync import AclStatus
 from mirror.topics.config_sync import TopicConfig
 
@@ -52,6 +54,7 @@ class PartitionDryRun:
     recreated: bool  # the position belongs to a topic of this name that was deleted: see the flow's on_data_loss
     paused: bool
     blocked: str  # why the partition would be blocked; "" if it would not
+    transform: str | None = None  # the dotted path of its topic's transform
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +104,19 @@ def dry_run(flow: Flow, suspicions: Sequence[Suspicion] = ()) -> DryRun:
     ends = source.offsets(dict.fromkeys(wanted, OffsetSpec.latest()))
     firsts = source.offsets(dict.fromkeys(wanted, OffsetSpec.earliest()))
     blocked = _blocked(flow, changes, wanted, starts)
+    transforms = {name: transform_of(flow, name) for name in topics}
     partitions = [
-        _partition(
-            partition,
-            topic,
-            starts.get(partition),
-            firsts.get(partition, 0),
-            ends.get(partition),
-            is_paused(orders, partition),
-            blocked.get(partition, ""),
+        replace(
+            _partition(
+                partition,
+                topic,
+                starts.get(partition),
+                firsts.get(partition, 0),
+                ends.get(partition),
+                is_paused(orders, partition),
+                blocked.get(partition, ""),
+            ),
+            transform=transforms[partition.topic],
         )
         for partition, topic in wanted.items()
     ]
@@ -221,7 +228,7 @@ def _blocked(
 
 def shown(found: DryRun) -> str:
     """The dry run as text: the changes, then a table of the topics."""
-    lines = [*_changes(found), *_obstacles(found)]
+    lines = [*_changes(found), *_transformed(found), *_obstacles(found)]
     return "\n".join(
         [*lines, "", _topics_table(found), "", f"{number(found.records)} records to copy (offsets, markers included)"]
     )
@@ -242,6 +249,13 @@ def _changes(found: DryRun) -> list[str]:
     if len(lines) == 2:
         lines.append("  nothing to create or change on the target")
     return lines
+
+
+def _transformed(found: DryRun) -> list[str]:
+    topics: dict[str, list[str]] = {}
+    for name, path in sorted({(p.topic, p.transform) for p in found.partitions if p.transform is not None}):
+        topics.setdefault(path, []).append(name)
+    return [f"  {path} drops or changes records of {some_of(names)}" for path, names in topics.items()]
 
 
 def _topics_table(found: DryRun) -> str:

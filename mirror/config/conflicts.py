@@ -10,6 +10,7 @@ from itertools import combinations
 from mirror.config.located_yaml import Problem
 from mirror.config.model import EndsModel, FlowModel
 from mirror.naming import LITERAL, ReplicationPolicy
+from mirror.settings import NO_TRANSFORM
 
 PASSES = 3  # times that a topic passes one flow until it counts as a cycle: in round two its name has every alias
 PATHS_MAX = 1_000  # paths that are followed, short ones first; a full mesh of many clusters has more
@@ -120,6 +121,12 @@ def _active_active(flows: Mapping[int, FlowModel]) -> Iterator[Problem]:
         if flow.mirrormaker_offsets.enabled:
             text = "MirrorMaker can't go on after a flow with active_active: true, because it would send records back"
             yield Problem((*here, "mirrormaker_offsets", "enabled"), f"{text}; set enabled: false")
+        text = "a transform could take away the header that keeps records from coming back; remove it, or active_active"
+        if flow.transform is not None:
+            yield Problem((*here, "transform"), text)
+        for topic, own in flow.topic_settings.items():
+            if own.transform not in (None, NO_TRANSFORM):
+                yield Problem((*here, "topic_settings", topic, "transform"), text)
 
 
 def _undoing(

@@ -82,6 +82,7 @@ EFFECTS: Mapping[str, Mapping[str, Effect]] = {
                 "exactly_once",
                 "active_active",
                 "accept_log_append_time",
+                "transform",
             ),
             Effect.START,
         ),
@@ -89,6 +90,7 @@ EFFECTS: Mapping[str, Mapping[str, Effect]] = {
     "flows[].topic_settings.<topic>": {
         **dict.fromkeys(("remote_topic", "start"), Effect.NEW_TOPIC),
         **dict.fromkeys(("on_data_loss", "on_poison_record", "throttle"), Effect.PLAN),
+        "transform": Effect.START,
     },
     "flows[].groups": dict.fromkeys(("sync", "checkpoints", "include", "exclude", "interval"), Effect.RELOAD),
     # Heartbeats have names of their own: to switch them on could give a topic that is copied another remote topic.
@@ -133,6 +135,7 @@ def blend(running: RootModel, written: RootModel) -> Blend:
     found.waiting += _clusters(running, written)
     root = root.model_copy(update={"flows": flows})
     if found.applied and found.waiting:
+        _check_transforms(running, written, found)
         _check(root, found)
     return Blend(root, tuple(found.applied), tuple(found.waiting))
 
@@ -204,7 +207,7 @@ def _topic_settings(
         for key, effect in EFFECTS["flows[].topic_settings.<topic>"].items():
             if getattr(old, key) != getattr(new, key):
                 named = said + key_path(("topic_settings", topic, key))
-                if stays and effect is Effect.NEW_TOPIC:
+                if effect is Effect.START or (stays and effect is Effect.NEW_TOPIC):
                     kept[key] = getattr(old, key)
                     found.waiting.append(named)
                 else:
@@ -225,6 +228,28 @@ def _clusters(running: RootModel, written: RootModel) -> Iterator[str]:
             yield from _differing(before.properties, after.properties, said)
             yield from _differing(before.consumer, after.consumer, f"{said}.consumer")
             yield from _differing(before.producer, after.producer, f"{said}.producer")
+
+
+def _check_transforms(running: RootModel, written: RootModel, found: _Found) -> None:
+    """Raise ConfigError if transforms differ: topics that come into the flow would be copied without theirs."""
+    before, after = (
+        {key: each for flow in root.flows for key, each in _transforms(flow)} for root in (running, written)
+    )
+    if before != after:
+        raise ConfigError(
+            [
+                f"{some_of(found.waiting)} can't change while the service runs, and a transform may be meant for the "
+                "other changes: start the service again"
+            ]
+        )
+
+
+def _transforms(flow: FlowModel) -> Iterator[tuple[tuple[str, ...], str | None]]:
+    ends = (flow.source, flow.target)
+    yield ends, flow.transform
+    for topic, own in flow.topic_settings.items():
+        if own.transform is not None:
+            yield (*ends, topic), own.transform
 
 
 def _check(root: RootModel, found: _Found) -> None:

@@ -7,6 +7,7 @@ text (see `yaml_marks`).
 
 from __future__ import annotations
 
+import keyword
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -23,8 +24,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from mirror import own_policy
+from mirror import own_policy, user_code
 from mirror.naming import MIRRORMAKERS, NAME_MAX
+from mirror.settings import NO_TRANSFORM
 from mirror.template import Template
 
 _SECONDS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600}
@@ -122,7 +124,7 @@ def _header(value: str) -> str:
 def _policy(value: str) -> str:
     if value in MIRRORMAKERS:
         return value
-    if not own_policy.PATH.fullmatch(value):
+    if not user_code.PATH.fullmatch(value):
         raise ValueError(value)
     try:
         own_policy.load(value)
@@ -339,6 +341,16 @@ def _topic(value: str) -> str:
     return value
 
 
+def _path(value: str) -> str:
+    if not user_code.PATH.fullmatch(value) or any(map(keyword.iskeyword, value.split("."))):
+        raise ValueError(value)
+    return value
+
+
+def _own_transform(value: str) -> str:
+    return value if value == NO_TRANSFORM else _path(value)
+
+
 class TopicSettingsModel(_Model):
     """What is different for one topic of a flow. What is null is as in the flow."""
 
@@ -358,6 +370,11 @@ class TopicSettingsModel(_Model):
     throttle: Annotated[Rate | None, _allowed(f"{_RATE}, or null")] = None
     """The most bytes of keys, values and headers that are copied per second of all partitions of the topic together.
     The flow's `throttle` counts, too."""
+    transform: Annotated[
+        Annotated[str, AfterValidator(_own_transform)] | None,
+        _allowed("a dotted path, e.g. shop.transforms.masked, none (records are copied as they are), or null"),
+    ] = None
+    """The transform of the topic's records, as the flow's `transform`; `none` copies them as they are."""
 
 
 class FlowDefaultsModel(_Model):
@@ -450,8 +467,15 @@ class FlowDefaultsModel(_Model):
     """What happens when the source no longer has the records that come next, or the remote topic was deleted. `fail`
     stops the partition and says which offsets are lost; `skip` logs and counts the loss and goes on."""
     on_poison_record: Annotated[Literal["fail", "skip", "dead_letter"], _allowed("fail, skip or dead_letter")] = "fail"
-    """What happens when the target refuses a record. `fail` stops the partition before the record; `skip` goes on after
-    it; `dead_letter` also writes it to `mirror-dead-letters.<source>.internal`, with the reason and its origin."""
+    """What happens when the target refuses a record, or the transform fails for it. `fail` stops the partition before
+    the record; `skip` goes on after it; `dead_letter` also writes it to `mirror-dead-letters.<source>.internal`, with
+    the reason and its origin."""
+    transform: Annotated[
+        Annotated[str, AfterValidator(_path)] | None,
+        _allowed("the dotted path of a callable in a Python module, e.g. shop.transforms.masked, or null"),
+    ] = None
+    """A callable of your own that drops or changes records: it gets a `mirror.transform.Record`, and returns one, or
+    None to drop the record. `on_poison_record` decides about a record for which it fails."""
     sync_topic_configs: Annotated[bool, _allowed("true or false")] = True
     """Whether remote topics follow later changes of their source topics' configurations. A key that the source topic
     does not set is removed from the remote topic: list your own keys in `exclude_configs`. If false, a configuration is

@@ -47,6 +47,7 @@ class Counters:
     fenced: int = 0  # producers of ours that were fenced by a newer one
     retries: int = 0  # attempts after a failure
     throttled: float = 0.0  # seconds waited because of the throttle
+    dropped: int = 0  # records that the topic's transform has left out
     foreign: int = 0  # offsets of the remote partition that somebody else's records take
     left_out: int = 0  # records that have been on the target before; one that is fetched again counts again
     lost: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LOST, 0))  # offsets, by reason
@@ -188,6 +189,7 @@ _COUNTED: Mapping[str, decode.Check[Any]] = {
     "fenced": decode.integer(),
     "retries": decode.integer(),
     "throttled": decode.number(),
+    "dropped": decode.integer(),
     "foreign": decode.integer(),
     "left_out": decode.integer(),
     "lost": decode.counts(LOST),

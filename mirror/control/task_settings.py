@@ -11,11 +11,15 @@ from mirror.control.throttle_shares import throttles
 from mirror.settings import Flow, Start, TopicSettings
 
 _LONGEST = 86_400.0  # seconds, as in the configuration
+_NOTHING = TopicSettings(None, None, None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSettings:
-    """Those of a flow, by the names that they have in `Flow`; and the level of a task's log."""
+    """Those of a flow, by the names that they have in `Flow`; and the level of a task's log.
+
+    They have no transforms: these name code that tasks run, and others may write to the control topic.
+    """
 
     transaction_linger_max: float  # seconds
     producer_idle_timeout: float  # seconds
@@ -30,11 +34,17 @@ class TaskSettings:
     @staticmethod
     def of(flow: Flow, log_level: str) -> TaskSettings:
         """The settings of a flow leader."""
-        return TaskSettings(**{name: getattr(flow, name) for name in _OF_FLOW}, log_level=log_level)
+        entries = {topic: replace(entry, transform=None) for topic, entry in flow.topic_settings.items()}
+        values = {name: getattr(flow, name) for name in _OF_FLOW} | {"topic_settings": entries}
+        return TaskSettings(**values, log_level=log_level)
 
     def applied(self, flow: Flow) -> Flow:
         """`flow`, as it was when the service started, with what has changed since."""
-        return replace(flow, **{name: getattr(self, name) for name in _OF_FLOW})
+        entries = dict(self.topic_settings)
+        for topic, entry in flow.topic_settings.items():
+            if entry.transform is not None:
+                entries[topic] = replace(entries.get(topic, _NOTHING), transform=entry.transform)
+        return replace(flow, **{name: getattr(self, name) for name in _OF_FLOW} | {"topic_settings": entries})
 
     @property
     def throttles(self) -> dict[str, int]:

@@ -8,8 +8,8 @@ import time
 from mirror.control.leader_thread import LeaderPart
 from mirror.groups.heartbeats import Heartbeat
 from mirror.kafka.source_topic import SourceTopic
-from mirror.naming import HEARTBEATS
 from mirror.settings import Flow
+from mirror.template import HEARTBEATS
 
 
 class HeartbeatSender(LeaderPart):

@@ -48,9 +48,10 @@ class Count:
     after: int  # the upstream offset of what follows them
 
 
-def to_downstream(entries: PartitionMap, upstream: int, end: End) -> int | Count | Unknown:
+def to_downstream(entries: PartitionMap, upstream: int, end: End, whole: bool = False) -> int | Count | Unknown:
     """Where the record `upstream` is; if the source has none there, the next one that was copied.
 
+    With `whole`, what comes before the first record that was copied was left out on purpose, by a transform.
     If a part of the source was copied twice, this is the newer copy. A Count has to be counted, see
     `counted_downstream`.
     """
@@ -61,7 +62,16 @@ def to_downstream(entries: PartitionMap, upstream: int, end: End) -> int | Count
             return found
     if upstream == end.upstream and len(entries):  # of a group that has read all that is copied
         return _unread(entries[-1], end) or _open(entries[-1], end)
-    return Unknown.NOT_COPIED if upstream >= end.upstream else Unknown.BEFORE_THE_MAP
+    if upstream >= end.upstream:
+        return Unknown.NOT_COPIED
+    if whole and len(entries) and upstream < entries[0].upstream and _is_first(entries[0]):
+        return entries[0].downstream
+    return Unknown.BEFORE_THE_MAP
+
+
+def _is_first(entry: Entry) -> bool:
+    """True if nothing was copied before this entry."""
+    return entry.follows == MapEnd() and not entry.resets
 
 
 def _at_or_after(entries: PartitionMap, at: int, upstream: int, end: End) -> int | Count | Unknown | None:

@@ -24,11 +24,12 @@ from mirror.groups.translation import (
 )
 from mirror.kafka.clients import internal_consumer
 from mirror.kafka.cluster import ClusterAdmin
-from mirror.model import Partition, Position
+from mirror.model import MapEnd, Partition, Position
 from mirror.settings import Flow
 from mirror.target.offset_map import Copied
 from mirror.target.position_reader import PositionReader
 from mirror.target.timestamps import CLEANUP
+from mirror.topic_transform import transform_of
 
 TIMEOUT = 20.0  # seconds without an answer
 AT_LEAST_ONCE = "not exact: the flow runs with exactly_once: false"
@@ -119,7 +120,7 @@ class Translator:
         """Where on the target a consumer has to begin to read that would read `upstream` next on the source."""
         found = self._translated(
             partition,
-            lambda entries, end: to_downstream(entries, upstream, end),
+            lambda entries, end: to_downstream(entries, upstream, end, self._is_whole(partition)),
             lambda count, records, start: counted_downstream(count, upstream, records, start),
         )
         start = self._seen[partition].log_start
@@ -178,14 +179,23 @@ class Translator:
         position = self._seen[partition].position
         return "" if position is None else position.remote_id
 
+    def _is_whole(self, partition: Partition) -> bool:
+        """True if what was not copied before the first copied record was left out by a transform."""
+        topic = partition.topic
+        return self._flow.of_topic(topic).start == "earliest" and transform_of(self._flow, topic) is not None
+
     def _untouched(self, partition: Partition, upstream: int) -> int | None:
-        """The first offset, if nothing is copied yet and the group has read nothing either; else None.
+        """The first offset, if nothing is copied yet, and the group has read nothing but what was left out; else None.
 
         The log's end was asked for after the position: if the log is empty, no record was copied meanwhile.
         """
         seen = self._seen[partition]
-        is_new = self._flow.exactly_once and seen.position is None and seen.log_end == 0
-        return 0 if is_new and upstream == 0 else None
+        if not self._flow.exactly_once or seen.log_end != 0:
+            return None
+        if seen.position is None:
+            return 0 if upstream == 0 else None
+        all_left_out = seen.position.map_end == MapEnd() and upstream <= seen.position.offset
+        return 0 if all_left_out and self._is_whole(partition) else None
 
     def _translated(
         self,

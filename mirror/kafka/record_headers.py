@@ -57,6 +57,11 @@ def weights(messages: Sequence[Message], keys: Sequence[bytes | None], headers: 
     return list(plain) if headers.count(None) == len(headers) else list(map(add, plain, map(_weight, headers)))
 
 
+def weight(key: bytes | None, value: bytes | None, headers: Any) -> int:
+    """The weight of one record, as `weights` gives it."""
+    return length_hint(key) + length_hint(value) + _weight(headers)
+
+
 def _weight(headers: Any) -> int:
     if headers is None or headers is UNREADABLE:
         return 0

@@ -20,6 +20,7 @@ from mirror.service.cluster_watch import ClusterWatch
 from mirror.service.flow import FlowRunner
 from mirror.service.reloading import Configuration, Hangups, Reloader
 from mirror.settings import Settings
+from mirror.spark import shipping
 from mirror.spark.java import java
 from mirror.spark.session import SparkDriver, starting
 from mirror.status.configuration import ConfigurationStatus
@@ -69,9 +70,11 @@ class Service:
     def run(self) -> None:
         """Run until SIGTERM, SIGINT or a failure.
 
-        Raises SetupError without Java, Superseded when no flow is left to lead, MirrorError for other failures.
+        Raises SetupError without Java, TransformUnusable, Superseded when no flow is left to lead, and MirrorError for
+        other failures.
         """
         java()
+        shipping.check(self._settings.flows)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         pusher = self._pusher()
@@ -132,7 +135,13 @@ class Service:
         flows = {flow.name: flow for flow in self._settings.flows}
         try:
             with starting():
-                driver = SparkDriver(self._settings.spark, flows, self._leader, self._settings.log)
+                driver = SparkDriver(
+                    self._settings.spark,
+                    flows,
+                    self._leader,
+                    self._settings.log,
+                    transforms=self._settings.transforms,
+                )
         except MirrorError as error:
             self._spark.set_exception(error)
         else:

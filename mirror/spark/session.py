@@ -13,8 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -29,7 +28,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from mirror.errors import MirrorError
 from mirror.settings import Flow, Log
 from mirror.settings import Spark as SparkSettings
-from mirror.spark import security
+from mirror.spark import security, shipping
 from mirror.spark.data_source import WARM_UP, WarmUpDataSource, bound
 from mirror.spark.home import SparkHome, spark_home
 from mirror.spark.run_directory import RunDirectory
@@ -124,7 +123,9 @@ class SparkDriver:
         log: Log,
         home: SparkHome | None = None,
         task_failures: int = TASK_MAX_FAILURES,
+        transforms: Collection[str] = (),
     ) -> None:
+        """`transforms` are the dotted paths of callables that tasks need."""
         for line in security.warnings(settings.master, settings.conf):
             _logger.warning(line)
         self._directory = RunDirectory()
@@ -149,7 +150,8 @@ class SparkDriver:
         # Its own handler prints a stack trace to stderr when the JVM is gone.
         self.session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
         if not local:
-            self.session.sparkContext.addPyFile(str(_package(self._directory.path)))
+            for archive in shipping.archives(transforms, self._directory.path):
+                self.session.sparkContext.addPyFile(str(archive))
         # By flow: see data_source.bound.
         self.formats = {name: f"mirror-{number}" for number, name in enumerate(flows)}
         for name, flow in flows.items():
@@ -254,13 +256,3 @@ class SparkDriver:
             os.killpg(self._jvm.pid, signal.SIGKILL)  # the leader of its own session
         self._jvm.wait()
         self._directory.remove()
-
-
-def _package(directory: Path) -> Path:
-    """Zip this package for executors. The packages that it needs must be installed there (see docs/operations.md)."""
-    here = Path(__file__).parents[1]
-    archive = directory / "mirror.zip"
-    with zipfile.ZipFile(archive, "w") as packed:
-        for module in here.rglob("*.py"):
-            packed.write(module, Path("mirror", module.relative_to(here)))
-    return archive

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, repeat
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException
 
 from mirror.clock import Clock
 from mirror.errors import MirrorError, OutcomeUnknown, PartitionError, RecordsRefused
@@ -172,7 +172,7 @@ class TransactionSession:
             self._tail = None
 
     def keep(self, position: Position) -> None:
-        """Commit a position again unchanged, even if its source topic is gone. Raises the same errors as `copy`."""
+        """Commit nothing but a position, even if its source topic is gone. Raises the same errors as `copy`."""
         self._run(lambda: position)
 
     def pass_over(self, batch: ConsumedBatch, position: Position, reason: str, letter: bool, whole: bool) -> None:
@@ -263,10 +263,10 @@ class TransactionSession:
         # The hot loop: with `map` the interpreter runs no bytecode for a record. Keyword arguments would double the
         # cost of produce.
         topic, number = repeat(self._topic.remote), repeat(self._partition.partition)
-        values = map(Message.value, messages)
+        values = batch.values
         calls = map(self._producer.produce, topic, values, keys, number, tells, repeat(None), batch.timestamps, headers)
         # Headers are left out: librdkafka does not count them when it waits until a request is full.
-        size = sum(map(len, messages)) + sum(map(len, filter(None, keys)))
+        size = batch.value_bytes + sum(map(len, filter(None, keys)))
         request = self._request(size / len(messages))
         while deque(islice(calls, min(request, UNINTERRUPTED)), maxlen=1):
             self._producer.keep_down(2 * request)

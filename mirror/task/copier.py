@@ -80,9 +80,19 @@ class RecordCopier:
         return self.snapshot.state.stopped_by_error
 
     @property
+    def may_take_long(self) -> bool:
+        """True if an error ended the last try, or the last transform took long: steps that must leave threads free."""
+        return self.stopped_by_error or self._copying.is_slow
+
+    @property
     def drains_slowly(self) -> bool:
-        """True if the buffer is not expected to drain soon: an error or the throttle holds up its records."""
-        return self.stopped_by_error or self.snapshot.is_throttled(self._services.clock.monotonic())
+        """True if the buffer is not expected to drain soon: an error, the transform or the throttle holds it up."""
+        return self.may_take_long or self.snapshot.is_throttled(self._services.clock.monotonic())
+
+    @property
+    def transform_hangs(self) -> str:
+        """For people: for which record the transform does not return; "" while it is not known to hang."""
+        return self._copying.transform_hangs(self.step_held_for)
 
     @property
     def has_producer(self) -> bool:
@@ -180,7 +190,8 @@ class RecordCopier:
             case Step.LET_GO:
                 self._facts.leave()
             case Step.RENEW_PAUSED:
-                self._renew_paused()
+                self._facts.renew_position(self._take_over())
+                self._facts.leave()
             case Step.ASK_SOURCE:
                 self._ask_source()
             case Step.TAKE_OVER:
@@ -188,15 +199,12 @@ class RecordCopier:
             case Step.RENEW:
                 self._facts.renew_position(self._session)
             case Step.FACE_LOSS:
-                self._face_loss()
+                self._losses.face(self._session, self._own)
+                self._seek()
             case Step.COPY:
                 self._copying.copy(self._session)
             case Step.SETTLE:
                 self._facts.settle(self._session)
-
-    def _renew_paused(self) -> None:
-        self._facts.renew_position(self._take_over())
-        self._facts.leave()
 
     def _ask_source(self) -> None:
         """Make the consumer seek, then raise the source's error, so that the step runs again after the back-off.
@@ -222,10 +230,6 @@ class RecordCopier:
             facts.lost = OF_DELETED_TOPIC
             facts.buffer.invalidate()
         return session
-
-    def _face_loss(self) -> None:
-        self._losses.face(self._session, self._own)
-        self._seek()
 
     @property
     def _has_good_producer(self) -> bool:

@@ -1,4 +1,7 @@
-"""Finding the record for whose sake the target refuses a batch, and saying what a person can do about it."""
+"""Finding the record that can't be copied, and saying what a person can do about it.
+
+As a rule the target refuses it, and with it the whole batch. Or the topic's transform fails for it.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ class PoisonRecords:
         self.culprit = -1  # upstream offset
         self.reason = ""
         self.refused_again = 0  # attempts to put the culprit aside that were refused too
+        self._transform_failed = False  # for the culprit: the target was not asked
         self._most = most
         self._clock = clock
         self._narrowed = most
@@ -41,6 +45,12 @@ class PoisonRecords:
             self.refused_again += passed_over
         else:
             self.culprit, self.reason, self.refused_again = batch.offsets[0], reason, 0
+            self._transform_failed = False
+
+    def not_transformed(self, batch: ConsumedBatch, reason: str) -> None:
+        """The transform fails for the only record of this batch."""
+        self.culprit, self.reason, self.refused_again = batch.offsets[0], reason, 0
+        self._transform_failed = True
 
     def taken(self) -> None:
         """A batch was taken. If it was the culprit, or what stands for it, ordinary batches come next."""
@@ -48,14 +58,21 @@ class PoisonRecords:
             self.culprit, self._until = -1, 0.0
 
     def refusal(self, batch: ConsumedBatch) -> str:
-        """For people: which record the target refuses, and why."""
+        """For people: which record can't be copied, and why."""
         size = len(batch.messages[0])
-        return f"the target refuses the record at offset {batch.offsets[0]} ({size} bytes): {self.reason}"
+        what = "the transform fails for" if self._transform_failed else "the target refuses"
+        return f"{what} the record at offset {batch.offsets[0]} ({size} bytes): {self.reason}"
 
     def error(self, batch: ConsumedBatch, flow: Flow) -> PoisonRecord:
         """The error that blocks the partition until somebody acts."""
-        if flow.on_poison_record == "fail":
-            remedy = "have the target accept it, or pass it over with mirror resume --skip-lost"
+        if self._transform_failed:
+            repair = "correct the transform and start the service again"
         else:
-            remedy = f"have the target accept it, or its dead letter on {flow.dead_letter_topic}"
+            repair = "have the target accept it"
+        if flow.on_poison_record == "fail":
+            remedy = f"{repair}, or pass it over with mirror resume --skip-lost"
+        elif self._transform_failed:
+            remedy = f"{repair}, or have the target accept its dead letter on {flow.dead_letter_topic}"
+        else:
+            remedy = f"{repair}, or its dead letter on {flow.dead_letter_topic}"
         return PoisonRecord(f"{self.refusal(batch)}; {remedy}")

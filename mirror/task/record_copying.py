@@ -1,11 +1,11 @@
-"""Copies batches: chooses how many records go into one, and handles a record that the target refuses."""
+"""Copies batches: chooses how many records go into one, and handles a record that can't be copied."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mirror.control.decisions import Incident, decided
-from mirror.errors import PartitionError, RecordsRefused
+from mirror.errors import PartitionError, RecordsRefused, TransformUnusable
 from mirror.kafka.consumed_batch import ConsumedBatch, leader_epoch
 from mirror.model import Position
 from mirror.target.transaction_session import TransactionSession, Written
@@ -15,17 +15,25 @@ from mirror.task.partition_facts import PartitionFacts
 from mirror.task.poison_records import PoisonRecords
 from mirror.task.rate_limits import Bucket
 from mirror.task.task_services import TaskServices
+from mirror.task.transforming import Transforming
+from mirror.topic_transform import transform_of
 
 
 @dataclass(frozen=True, slots=True)
 class _Try:
-    """A batch that is about to be copied, and what happens if the target refuses a record of it."""
+    """A batch that is about to be copied, and what happens if a record of it can't be."""
 
-    batch: ConsumedBatch
+    batch: ConsumedBatch  # as it was consumed
+    copied: ConsumedBatch | None  # what the transform leaves of it; None: nothing
     at: Position  # after the batch
-    incident: Incident  # what a person has to decide about, if the target refuses the record
+    incident: Incident  # what a person has to decide about, if the record can't be copied
     policy: str  # `on_poison_record`, or "skip" if a person has decided so
-    passes_over: bool  # True if the batch is just the refused record, and has to be passed over
+    passes_over: bool  # True if the batch is just the record that can't be copied, and has to be passed over
+
+    @property
+    def sent(self) -> int:
+        """How many records go to the target."""
+        return 0 if self.copied is None or self.passes_over else len(self.copied.messages)
 
 
 class RecordCopying:
@@ -39,6 +47,20 @@ class RecordCopying:
         self._batch_size = BatchSize(flow.batch_max_records, flow.transaction_timeout)
         self._foreign = ForeignWrites(facts, services)
         self._poison = PoisonRecords(flow.batch_max_records, services.clock)
+        path = transform_of(flow, facts.partition.topic)
+        self._transforming = Transforming(path, facts.partition, services.clock) if path else None
+
+    @property
+    def is_slow(self) -> bool:
+        """True if the last batch took long to transform. Any thread may ask."""
+        return self._transforming is not None and self._transforming.is_slow
+
+    def transform_hangs(self, held_for: float) -> str:
+        """For people: for which record the transform does not return, in a step that takes so many seconds already.
+
+        "" if it is not known to hang. Any thread may ask.
+        """
+        return "" if self._transforming is None else self._transforming.hangs(held_for)
 
     def ask_for_turn(self) -> None:
         """If records wait and the throttle does not let them through yet, have the next step made when it does.
@@ -66,14 +88,16 @@ class RecordCopying:
         if batch is None:
             return
         trying = self._planned(batch)
+        if self._transforming is not None and not trying.passes_over:
+            trying = self._transformed(trying, self._transforming, most)
         begun, refused = self._clock.monotonic(), None
         try:
             written = self._send(trying, session)
         except RecordsRefused as error:
             refused = str(error)
         except PartitionError:
-            self._note_delivered(batch, session)
-            self._batch_size.failed(len(batch.messages), self._clock.monotonic() - begun)
+            self._note_delivered(trying, session)
+            self._batch_size.failed(len(trying.batch.messages), self._clock.monotonic() - begun)
             raise
         if refused is None:
             self._taken(trying, written, session)
@@ -94,21 +118,48 @@ class RecordCopying:
         if policy == "fail" and decided(incident, self._services.plan.decision(self._facts.partition)):
             policy = "skip"
         passes_over = self._poison.culprit == batch.offsets[0] and policy != "fail"
-        return _Try(batch, self._facts.ledger.next(batch.next_offset, batch.epoch), incident, policy, passes_over)
+        return _Try(batch, batch, self._after(batch), incident, policy, passes_over)
+
+    def _after(self, batch: ConsumedBatch) -> Position:
+        return self._facts.ledger.next(batch.next_offset, batch.epoch)
+
+    def _transformed(self, trying: _Try, transforming: Transforming, most: int) -> _Try:
+        """The first records of the batch, transformed, or the one for which the transform fails. Raises PoisonRecord.
+
+        The transform and the transaction may take their time one after the other.
+        """
+        facts = self._facts
+        try:
+            done = transforming.apply(trying.batch, most, facts.step_lock.progressed)
+        except TransformUnusable:
+            facts.turns.copied(0)
+            raise
+        if done.failure:
+            self._poison.not_transformed(done.consumed, done.failure)
+            trying = self._planned(done.consumed)
+            if not trying.passes_over:
+                facts.turns.copied(0)
+                facts.incident = trying.incident
+                raise self._poison.error(done.consumed, self._services.flow)
+            return trying
+        return replace(trying, batch=done.consumed, copied=done.copied, at=self._after(done.consumed))
 
     def _send(self, trying: _Try, session: TransactionSession) -> Written:
-        """Commit the batch, or the position after the record that has to be passed over."""
-        if not trying.passes_over:
-            return session.copy(trying.batch, trying.at)
-        poison = self._poison
-        self._facts.tell("record refused, copying goes on after it", poison.refusal(trying.batch))
-        letter = trying.policy == "dead_letter"
-        session.pass_over(trying.batch, trying.at, poison.reason, letter, whole=not poison.refused_again)
+        """Commit the batch, or only the position after it if nothing of it goes to the target."""
+        if trying.passes_over:
+            poison = self._poison
+            self._facts.tell("record refused, copying goes on after it", poison.refusal(trying.batch))
+            letter = trying.policy == "dead_letter"
+            session.pass_over(trying.batch, trying.at, poison.reason, letter, whole=not poison.refused_again)
+        elif trying.copied is not None:
+            return session.copy(trying.copied, trying.at)
+        else:
+            session.keep(trying.at)
         return Written(0, trying.at)
 
     def _refused(self, trying: _Try, reason: str, session: TransactionSession) -> None:
         facts, poison, batch = self._facts, self._poison, trying.batch
-        self._note_delivered(batch, session)
+        self._note_delivered(trying, session)
         facts.discard()  # its next sequence numbers are not those that the broker expects
         facts.counters.transactions["aborted"] += 1
         poison.refused(batch, reason, trying.passes_over)
@@ -119,23 +170,26 @@ class RecordCopying:
             raise poison.error(batch, flow)
 
     def _taken(self, trying: _Try, written: Written, session: TransactionSession) -> None:
-        facts, batch = self._facts, trying.batch
+        facts, batch, copied = self._facts, trying.batch, trying.copied
         facts.buffer.committed(batch)
         facts.turns.copied(written.size)
         self._batch_size.committed(len(batch.messages), session.duration)
-        facts.committed(written.position, session, len(batch.messages))
+        facts.committed(written.position, session, trying.sent)
         if trying.passes_over:
             facts.counters.lost["refused" if trying.policy == "skip" else "dead_letter"] += 1
         else:
-            now = int(facts.ledger.last_commit * 1000)
-            facts.counters.copied(batch.timestamps, written.size, now, session.duration)
+            facts.counters.dropped += len(batch.messages) - trying.sent
+            if copied is not None:
+                now = int(facts.ledger.last_commit * 1000)
+                facts.counters.copied(copied.timestamps, written.size, now, session.duration)
             if written.span is not None and not self._services.flow.active_active:
-                self._foreign.committed(written.span, len(batch.messages))
+                self._foreign.committed(written.span, trying.sent)
         self._poison.taken()
 
-    def _note_delivered(self, batch: ConsumedBatch, session: TransactionSession) -> None:
+    def _note_delivered(self, trying: _Try, session: TransactionSession) -> None:
         """Without transactions, the first records of a failed batch may be on the target: continue after them."""
-        count = session.delivered(batch)
-        if count:
+        batch = trying.copied
+        count = 0 if batch is None else session.delivered(batch)
+        if batch is not None and count:
             epoch = leader_epoch(batch.messages[count - 1])
             self._facts.ledger.delivered = self._facts.ledger.next(batch.offsets[count - 1] + 1, epoch)

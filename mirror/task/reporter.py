@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
+from mirror.control.partition_state import State
 from mirror.control.reports import Report
 from mirror.kafka.throttling import Throttles
 from mirror.model import Partition, Topic
@@ -29,6 +30,10 @@ class Reported(Protocol):
     def snapshot(self) -> PartitionSnapshot: ...
     @property
     def start(self) -> Start: ...
+
+    @property
+    def transform_hangs(self) -> str:
+        """For which record the transform does not return; "" while it is not known to hang."""
 
     @property
     def drained_to(self) -> int | None:
@@ -92,7 +97,8 @@ class Reporter:
         hold = self._ends.hold(copier.partition)
         overdue = hold is not None and hold.lasts >= self._plan.flow.open_transaction_warn_after
         waits = lag != 0 and seen.is_throttled(time.monotonic())
-        reasons = [seen.reason, seen.throttle if waits else "", *map(self._throttles.reason, throttled_by)]
+        hangs = copier.transform_hangs
+        reasons = [hangs or seen.reason, seen.throttle if waits else "", *map(self._throttles.reason, throttled_by)]
         reasons += [hold.reason] if hold and overdue else []
         return Report(
             leader=self._plan.leader,
@@ -100,7 +106,7 @@ class Reporter:
             generation=self._plan.generation,
             partition=copier.partition,
             remote=copier.topic.remote,
-            state=seen.state.value,
+            state=State.RETRYING.value if hangs else seen.state.value,
             reason="; ".join(filter(None, reasons)),
             throttled_by=throttled_by,
             throttled=waits,

@@ -16,8 +16,8 @@ class Steps(Protocol):
     """A partition that makes steps."""
 
     @property
-    def stopped_by_error(self) -> bool:
-        """Has an error ended the last try?"""
+    def may_take_long(self) -> bool:
+        """May the next step wait, or work, for long? Such steps must leave threads for the others."""
 
     def step(self) -> None:
         """Do what is due."""

@@ -86,6 +86,7 @@ class Supervisor(threading.Thread):
         self._reporter = Reporter(plan, services.throttles, self._ends, self._staying)
         self._backoff = Backoff(0.2, 5.0)
         self._waits_for = OnChange()
+        self._hanging: dict[Partition, str] = {}  # whose transform did not return, as it was logged
         self._retry_at = 0.0
         self._report_at = 0.0
 
@@ -231,9 +232,12 @@ class Supervisor(threading.Thread):
         hung_after = max(HUNG_LEAST, HUNG_AFTER * self._flow.transaction_timeout)
         slow = 0
         for copier in (*self._staying(), *(leaving for leaving, _ in self._leaving)):
+            hangs = copier.transform_hangs  # asked first: a transform that returns now makes the step young again
             lasts = copier.step_held_for
             slow += lasts > SLOW_AFTER
-            if lasts > hung_after:
+            if hangs:  # no other partition has to suffer from it: nothing is open on the target
+                self._tell_hanging(copier, hangs)
+            elif lasts > hung_after:
                 # Seen with librdkafka 2.16, whose send_offsets_to_transaction can forget its time-out.
                 log.warning("a step hangs", extra={**self._where(copier), "stack": copier.stack})
                 raise TaskHung(f"{copier.partition}: a transaction hangs for {lasts:.0f} s; the task starts again")
@@ -251,6 +255,11 @@ class Supervisor(threading.Thread):
         where = {"flow": self._flow.name, "stack": stack_of(self._reader)}
         log.warning("reading hangs, the task's process is killed", extra=where)
         os.kill(os.getpid(), signal.SIGKILL)
+
+    def _tell_hanging(self, copier: RecordCopier, reason: str) -> None:
+        if self._hanging.get(copier.partition) != reason:
+            self._hanging[copier.partition] = reason
+            log.warning("a transform hangs", extra={**self._where(copier), "reason": reason, "stack": copier.stack})
 
     def _where(self, copier: RecordCopier) -> dict[str, object]:
         topic, partition = copier.partition

@@ -98,12 +98,14 @@ class SliceTask:
             self._supervisor.start()
             while not self._supervisor.done.is_set():
                 self._fetcher.poll()
-            if not self._hangs:
+            if not isinstance(self._supervisor.failure, TaskHung):
                 self._drain()
         finally:
             self._end()
         if self._supervisor.failure:
             raise self._supervisor.failure
+        if self._hangs:
+            raise TaskHung("a transform does not return; the task's process ends with it")
         return [self._receipt(copier) for copier in self._fetcher.held.values()]
 
     def _drain(self) -> None:
@@ -112,7 +114,7 @@ class SliceTask:
         for copier in held:
             copier.post(LetGo(State.RELEASED))
         deadline = time.monotonic() + self._flow.transaction_timeout
-        while any(c.snapshot.state is not State.RELEASED for c in held) and time.monotonic() < deadline:
+        while any(map(_ends_soon, held)) and time.monotonic() < deadline:
             self._fetcher.progress.clear()
             self._fetcher.progress.wait(0.05)
 
@@ -133,7 +135,8 @@ class SliceTask:
 
     @property
     def _hangs(self) -> bool:
-        return isinstance(self._supervisor.failure, TaskHung)
+        held = self._fetcher.held.values()
+        return isinstance(self._supervisor.failure, TaskHung) or any(copier.transform_hangs for copier in held)
 
     def _receipt(self, copier: RecordCopier) -> Receipt:
         seen = copier.snapshot
@@ -146,3 +149,8 @@ class SliceTask:
             records=seen.counters.records,
             state=seen.state.value,
         )
+
+
+def _ends_soon(copier: RecordCopier) -> bool:
+    """True if the partition is not released yet, but can be expected to be."""
+    return copier.snapshot.state is not State.RELEASED and not copier.transform_hangs

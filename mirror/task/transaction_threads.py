@@ -20,8 +20,9 @@ class TransactionThreads:
         self._wanted = flow.transaction_threads
         self._stepped = stepped  # set after every step
         self._due: DelayQueue[Steps] = DelayQueue()
-        # Partitions that an error has stopped may wait for long at each try: they must leave threads for the others.
-        self._for_stopped: AdmissionQueue[Steps] = AdmissionQueue(max(1, flow.transaction_threads // 2))
+        # Partitions that an error has stopped may wait for long at each try, and a transform may work for long: such
+        # steps must leave threads for the others.
+        self._for_long: AdmissionQueue[Steps] = AdmissionQueue(max(1, flow.transaction_threads // 2))
 
     def schedule(self, item: Steps, delay: float) -> None:
         """Have `item.step` called in `delay` seconds."""
@@ -34,7 +35,7 @@ class TransactionThreads:
             self.threads.append(threading.Thread(target=self._transact, name=name, daemon=True))
             self.threads[-1].start()
             if len(self.threads) > self._wanted:  # an error has stopped most of the slow ones
-                self._admit(self._for_stopped.leave())
+                self._admit(self._for_long.leave())
 
     def close(self) -> None:
         """Begin no more steps."""
@@ -42,16 +43,16 @@ class TransactionThreads:
 
     def _transact(self) -> None:
         while (item := self._due.take()) is not None:
-            stopped = item.stopped_by_error
-            if not stopped:  # it may have been waiting to enter, twice even, until it was copied again
-                self._admit(self._for_stopped.next())
-            elif not self._for_stopped.enter(item):
+            takes_long = item.may_take_long
+            if not takes_long:  # it may have been waiting to enter, twice even, until it was copied again
+                self._admit(self._for_long.next())
+            elif not self._for_long.enter(item):
                 continue
             try:
                 item.step()
             finally:
-                if stopped:
-                    self._admit(self._for_stopped.leave())
+                if takes_long:
+                    self._admit(self._for_long.leave())
             self._stepped.set()
 
     def _admit(self, item: Steps | None) -> None:

@@ -211,6 +211,7 @@ class _Partitions:
         self.throttled = counter(
             "mirror_throttle_wait_seconds", "Time that partitions have waited because of the throttle.", "seconds"
         )
+        self.dropped = counter("mirror_dropped_records", "Records that the transform has left out.", "records")
         self.foreign = counter(
             "mirror_foreign_offsets",
             "Offsets of the remote partition that records of somebody else take, as far as they were noticed.",
@@ -270,6 +271,7 @@ class _Partitions:
         self.fenced.add_metric(labels, sums.fenced)
         self.retries.add_metric(labels, sums.retries)
         self.throttled.add_metric(labels, sums.throttled)
+        self.dropped.add_metric(labels, sums.dropped)
         self.foreign.add_metric(labels, sums.foreign)
         self.left_out.add_metric(labels, sums.left_out)
         for outcome, count in sums.transactions.items():

@@ -19,6 +19,7 @@ from pathlib import Path
 from tests.chaos.arena import Arena
 from tests.chaos.disk import CannotRun
 from tests.chaos.matrix import Row
+from tests.chaos.own_recorders import TRANSFORM, is_dropped
 from tests.chaos.recorder import Recorder
 from tests.chaos.rows import ROWS
 from tests.chaos.shared import SharedRecorder, settings
@@ -169,7 +170,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--random", type=int, default=5, help="rounds of faults drawn at random (default 5)")
     parser.add_argument("--minutes", type=float, help="stop after so many minutes")
     parser.add_argument("--rows", help=f"only these, separated by commas: {', '.join(ROWS)}")
-    parser.add_argument("--active-active", action="store_true", help="programs write to the topic on both sides")
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--active-active", action="store_true", help="programs write to the topic on both sides")
+    either.add_argument("--transform", action="store_true", help="with a transform that drops a third of the records")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="of the first round")
     parser.add_argument("--json", type=Path, help="add the results to those of this file")
     return parser.parse_args()
@@ -180,8 +183,14 @@ def main() -> int:
     asked = options()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # mounts and services must not stay
     shared = asked.active_active
+    if asked.transform:
+        Recorder.drops = staticmethod(is_dropped)
     rows_ = {n: row for n, row in ROWS.items() if not shared or (row.everywhere and row.recorder is Recorder)}
-    names = asked.rows.split(",") if asked.rows else list(rows_)
+    names = (
+        asked.rows.split(",")
+        if asked.rows
+        else [name for name, row in rows_.items() if not asked.transform or row.recorder is Recorder]
+    )
     recordings = list(schedule(rows_, names, asked.rounds, asked.random, asked.seed))
     totals: dict[str, Total] = {}
     everything: list[Total] = []
@@ -190,7 +199,9 @@ def main() -> int:
     place = os.environ.get("MIRROR_CACHE")
     with (
         tempfile.TemporaryDirectory(prefix="chaos-", dir=place, ignore_cleanup_errors=True) as directory,
-        Arena(Path(directory), make=settings if shared else None) as arena,
+        Arena(
+            Path(directory), make=settings if shared else None, transform=TRANSFORM if asked.transform else None
+        ) as arena,
     ):
         for number, (name, seed, rows) in enumerate(recordings, 1):
             if time.monotonic() > deadline:

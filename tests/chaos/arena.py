@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -24,6 +25,7 @@ from tests.harness.service import Event, Service
 ALIAS = "chaos"
 MakeSettings = Callable[..., Settings]  # takes a pair, keys of the flow, and keys at the top of the file
 TRANSACTION_TIMEOUT = 5  # seconds
+TRANSFORMS = Path(__file__).parents[1] / "transforms"  # the folder of the transform's module
 REAUTHENTICATE = 5_000  # ms after which a connection has to show its credentials again
 USER = "mirror"
 PROPERTIES = {
@@ -44,9 +46,19 @@ PROPERTIES = {
 class Arena:
     """A context manager. The service reaches both clusters through proxies and with a password, the judge directly."""
 
-    def __init__(self, directory: Path, target_brokers: int = 3, make: MakeSettings | None = None) -> None:
-        """`make` makes the configuration of a flow in both directions, under the same names of topics."""
+    def __init__(
+        self,
+        directory: Path,
+        target_brokers: int = 3,
+        make: MakeSettings | None = None,
+        transform: str | None = None,
+    ) -> None:
+        """`make` makes the configuration of a flow in both directions, under the same names of topics.
+
+        `transform` is the dotted path of what the services apply to all records.
+        """
         self._make = make
+        self._transform = transform
         self.source = LocalCluster("source", directory, 1, PROPERTIES)
         self.target = LocalCluster("target", directory, target_brokers, PROPERTIES)
         self.source_proxy, self.target_proxy = Proxy(self.source), Proxy(self.target)
@@ -97,6 +109,7 @@ class Arena:
             "on_poison_record": "skip",
             "exclude_configs": ["compression.type"],  # row 28 sets it on the remote topic
             "groups": {"sync": True, "interval": "1s", "include": [".*-(all|half)"]},  # see groups.py
+            "transform": self._transform,
             **flow,
         }
         through = replace(pair or self.pair, source=self.source_proxy.bootstrap, target=self.target_proxy.bootstrap)
@@ -110,6 +123,7 @@ class Arena:
         for cluster in settings["clusters"].values():
             cluster.update(credentials.properties(USER))
         own_environment = {**self.failpoints.environment, "TMPDIR": str(self.temporary), "PYTHONFAULTHANDLER": "1"}
+        own_environment["PYTHONPATH"] = os.pathsep.join([own_environment["PYTHONPATH"], str(TRANSFORMS)])
         own_environment |= environment or {}
         service = Service(settings, self.directory, own_environment)
         self._services.append(service)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -10,9 +11,11 @@ from tests.chaos.arena import Arena
 from tests.chaos.recorder import Recorder
 from tests.checker.checker import Violation
 from tests.checker.compacted import check_compacted
-from tests.checker.history import History
+from tests.checker.history import History, Record
 from tests.harness.load import keyed
 from tests.harness.pair import Pair
+
+TRANSFORM = "shop_transforms.without_a_third"
 
 
 class OwnServiceRecorder(Recorder):
@@ -37,6 +40,26 @@ class OwnServiceRecorder(Recorder):
         code = self._arena.service.terminate()
         self._arena.start_service().await_plan()
         assert code == 0 or error is not None, f"exit code {code}"
+
+
+def is_dropped(record: Record) -> bool:
+    """What `TRANSFORM` leaves out, said by the judge."""
+    return zlib.crc32((record.key or b"") + (record.value or b"")) % 3 == 0
+
+
+class TransformRecorder(OwnServiceRecorder):
+    """Of a service with a transform that drops a third of the records."""
+
+    drops = staticmethod(is_dropped)
+
+    def __init__(self, arena: Arena) -> None:
+        pair = Pair(arena.pair.source, arena.pair.target, "thirds", "thirds-")
+        super().__init__(arena, pair, transform=TRANSFORM)
+
+    @classmethod
+    def at(cls, arena: Arena) -> TransformRecorder:
+        """As Recorder's."""
+        return cls(arena)
 
 
 class CompactedRecorder(Recorder):

@@ -44,6 +44,7 @@ class Recorder:
 
     make: Factory = staticmethod(mixed)
     judges_groups = True  # False where the service syncs none
+    drops: Callable[[Record], bool] = staticmethod(lambda _: False)  # what the service's transform leaves out
 
     def __init__(self, pair: Pair, partitions: int = 2, rate: float = 400.0, **config: object) -> None:
         self.pair = pair
@@ -236,12 +237,15 @@ class Recorder:
                 stable=stable[number],
                 high=high[number],
                 stalls=self.stalls,
-                passed_over=frozenset(self.passed_over[number]),
+                passed_over=frozenset(self.passed_over[number]).union(self._dropped(number)),
                 strays=strays if number == 0 else (),
                 memory=self.memory if number == 0 else (),
             )
             for number in range(len(self.senders))
         ]
+
+    def _dropped(self, number: int) -> Iterator[int]:
+        return (offset for offset, record in self._remembered[number].items() if self.drops(record))
 
     def _strays(self) -> Iterator[Record]:
         for bootstrap, topic in self._forbidden:

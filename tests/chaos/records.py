@@ -8,14 +8,17 @@ import time
 
 from tests.chaos.arena import Arena
 from tests.chaos.matrix import row
-from tests.chaos.own_recorders import CompactedRecorder
+from tests.chaos.own_recorders import CompactedRecorder, TransformRecorder
 from tests.chaos.processes import worker
 from tests.chaos.recorder import Recorder
+from tests.checker.history import Record
 from tests.harness import oracle, topics
 from tests.harness.command import mirror
 from tests.harness.load import Made
 from tests.harness.service import DECIDED, PASSED_OVER, REFUSED
 from tests.harness.waiting import until
+
+FAILS = b"fails"  # the key for which the transform fails
 
 
 @row("10 an open transaction on the source holds records back, and is aborted")
@@ -83,7 +86,28 @@ def growth(_: Arena, __: random.Random, recorder: Recorder) -> None:
 def oversize(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     topics.configure(arena.pair.target, recorder.remote, max_message_bytes=50_000)
     since = len(arena.service.events)
-    arena.pair.produce(recorder.topic, Made(b"large", rng.randbytes(60_000)))
+    value = rng.randbytes(60_000)
+    while recorder.drops(Record(0, b"large", value, (), 0)):
+        value = rng.randbytes(60_000)
+    arena.pair.produce(recorder.topic, Made(b"large", value))
+    _await_refused(arena, recorder, since)
+
+
+@row(
+    "15 a transform that drops a third fails for a record, and perhaps a worker is killed",
+    everywhere=False,
+    recorder=TransformRecorder,
+)
+def failed_transform(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
+    since = len(arena.service.events)
+    arena.pair.produce(recorder.topic, Made(FAILS, rng.randbytes(20)))
+    if rng.random() < 0.5:
+        worker(arena, rng, recorder)
+    _await_refused(arena, recorder, since)
+
+
+def _await_refused(arena: Arena, recorder: Recorder, since: int) -> None:
+    """Wait until mirror tells of a record of partition 0 that it has passed over."""
     recorder.heals()
     said = arena.service.wait_for_event(REFUSED, since=since, topic=recorder.topic)
     (offset,) = re.findall(r"at offset (\d+)", said["reason"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.harness.spark_cluster import SparkCluster
 from tests.harness.spark_stranger import given_away, listening
 from tests.harness.waiting import PATIENCE
 
+TRANSFORMS = Path(__file__).parents[1] / "transforms"
 PASSWORD = "password-of-nobody-else"
 
 pytestmark = pytest.mark.slow
@@ -39,7 +41,10 @@ def test_an_executor_is_killed_under_load(pair: Pair, tmp_path: Path) -> None:
         settings = pair.settings(spark=cluster.settings)
         settings["clusters"][pair.alias]["sasl.password"] = PASSWORD
         settings["spark"]["conf"] |= through_eavesdropper(ports)
-        service = Service(settings, tmp_path)
+        # Executors do not have this module: the service has to ship it. Without it, its topics would be blocked.
+        settings["flows"][0]["transform"] = "shop_transforms.same"
+        python_path = os.pathsep.join(filter(None, [str(TRANSFORMS), os.environ.get("PYTHONPATH")]))
+        service = Service(settings, tmp_path, {"PYTHONPATH": python_path})
         with Load(pair.source, {topic: 4}, rate=1_000) as load, service:
 
             def spread() -> bool:

@@ -42,6 +42,7 @@ def test_which_errors_wait_for_a_person() -> None:
         "DecisionNeeded",
         "Conflict",
         "ForeignPlan",
+        "TransformUnusable",
     }
 
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 import mirror
-from mirror.spark.session import _package
+from mirror.spark.shipping import package
 from tests.unit.test_pins import pinned, project
 
 ROOT = Path(__file__).parents[2]
@@ -125,7 +125,7 @@ def test_pre_commit_runs_what_make_lint_runs() -> None:
 def test_tasks_find_all_their_modules_in_the_package(tmp_path: Path) -> None:
     imports = "import mirror.spark.data_source, mirror.commands.verify.digests as module"
     code = f"import sys; sys.path.insert(0, sys.argv[1]); {imports}; print(module.__file__)"
-    archive = str(_package(tmp_path))
+    archive = str(package(tmp_path))
     ended = subprocess.run(
         [sys.executable, "-I", "-c", code, archive], capture_output=True, text=True, check=True, cwd=tmp_path
     )
@@ -134,7 +134,7 @@ def test_tasks_find_all_their_modules_in_the_package(tmp_path: Path) -> None:
 
 def test_the_package_knows_its_version_without_being_installed(tmp_path: Path) -> None:
     code = "import sys; sys.path.insert(0, sys.argv[1]); import mirror; print(mirror.__file__, mirror.__version__)"
-    archive = str(_package(tmp_path))
+    archive = str(package(tmp_path))
     command = [sys.executable, "-I", "-S", "-c", code, archive]
     ended = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert ended.stdout.split() == [f"{archive}/mirror/__init__.py", mirror.__version__]

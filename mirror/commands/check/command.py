@@ -9,11 +9,12 @@ from confluent_kafka import KafkaException
 from mirror.commands.check.findings import Check
 from mirror.commands.check.flow_checks import FlowChecks
 from mirror.commands.check.inspection import Description, Inspector
-from mirror.errors import ClusterAway, SetupError
+from mirror.errors import ClusterAway, SetupError, TransformUnusable
 from mirror.settings import Cluster, Flow, Settings, Spark
 from mirror.spark import security
 from mirror.spark.java import java
 from mirror.text import plural
+from mirror.transform import load
 
 # For each role of a cluster, the APIs that mirror needs, by key: name, version, and the first Kafka that has it.
 NEEDED = {
@@ -47,6 +48,7 @@ def check(settings: Settings, flows: Sequence[Flow]) -> Iterator[Check]:
     for flow in flows:
         for each in settings.warned(flow):
             yield Check(flow.name, "configuration", "WARNING", each.said, each.remedy)
+        yield from _transforms(flow)
         if {flow.source.alias, flow.target.alias} <= inspectors.keys():
             yield from FlowChecks(flow, inspectors).all()
         else:
@@ -69,6 +71,17 @@ def _spark(spark: Spark) -> Iterator[Check]:
         yield Check("this machine", "Spark's protection", "WARNING", what, remedy)
     if not said:
         yield Check("this machine", "Spark's protection", "OK", "only processes that know its secret can connect")
+
+
+def _transforms(flow: Flow) -> Iterator[Check]:
+    """Import the flow's transforms, as a run does first. Executors may still lack what these modules import."""
+    for path in flow.transforms:
+        try:
+            load(path)
+        except TransformUnusable as error:
+            yield Check(flow.name, "transforms", "FAILED", *str(error).rsplit("; ", 1))
+        else:
+            yield Check(flow.name, "transforms", "OK", f"{path} can be imported")
 
 
 def _roles(alias: str, flows: Sequence[Flow]) -> set[str]:

@@ -5,7 +5,7 @@ The documentation's table is made from this one.
 
 from __future__ import annotations
 
-from mirror.commands.convert.setting import NAMES, OWN_CLASS, Setting
+from mirror.commands.convert.setting import NAMES, OWN_CLASS, OWN_TRANSFORM, Setting
 
 S = Setting
 
@@ -232,10 +232,10 @@ REST = (
     ),
     S("metric.names.formats", "legacy", "not needed", "", "mirror's metrics have one form, for Prometheus"),
     S("forwarding.admin.class", "ForwardingAdmin", "not possible", "", OWN_CLASS + "; mirror creates topics itself"),
-    S("transforms", "", "not possible", "", "mirror changes no record: it has no transforms"),
-    S("transforms.*", "", "not possible", "", "mirror changes no record: it has no transforms"),
-    S("predicates", "", "not possible", "", "mirror changes no record: it has no transforms and no predicates"),
-    S("predicates.*", "", "not possible", "", "mirror changes no record: it has no transforms and no predicates"),
+    S("transforms", "", "not possible", "", OWN_TRANSFORM),
+    S("transforms.*", "", "not possible", "", OWN_TRANSFORM),
+    S("predicates", "", "not possible", "", OWN_TRANSFORM),
+    S("predicates.*", "", "not possible", "", OWN_TRANSFORM),
     S("errors.retry.timeout", "0", "not needed", "", "mirror tries again without a limit"),
     S("errors.retry.delay.max.ms", "60000", "not needed", "", "mirror has a back-off of its own"),
     S(

@@ -17,6 +17,7 @@ MISSING: frozenset[Fate] = frozenset({"not there yet", "not possible"})
 NAMES = "a name without special characters is a name, where MirrorMaker's . matches any character"
 NO_GROUP = "no consumer joins a group"
 OWN_CLASS = "mirror runs no Java classes"
+OWN_TRANSFORM = "mirror runs no Java classes; a Python callable can take its place: see flows[].transform"
 
 MEANINGS: Mapping[Fate, str] = {
     "same": "carried under the same name",

@@ -23,8 +23,10 @@ from mirror.commands.verify.verify import verify
 from mirror.control.verification import Verification
 from mirror.model import Partition
 from mirror.settings import Flow, Settings
+from mirror.spark import shipping
 from mirror.spark.java import java
 from mirror.text import plural
+from mirror.topic_transform import transform_of
 
 KINDS = ("lost", "duplicated", "reordered", "altered", "extra")
 CUT = "header names are compared as the client library reads them, which cuts them at a NUL byte"
@@ -78,9 +80,10 @@ def run(settings: Settings, flows: Sequence[Flow], topics: Sequence[str], progre
 
     The result of a whole flow is kept on its control topic.
 
-    Raises SetupError, ConfigError, ClusterAway, MirrorError.
+    Raises SetupError, ConfigError, TransformUnusable, ClusterAway, MirrorError.
     """
     java()
+    shipping.check(flows)
     marks = [shared_of(flow) for flow in flows]
     selections = [select(f, topics, mark.unmarked if mark else ()) for f, mark in zip(flows, marks, strict=True)]
     caveats = [_caveat(flow) for flow in flows]
@@ -88,7 +91,8 @@ def run(settings: Settings, flows: Sequence[Flow], topics: Sequence[str], progre
     with SparkJobs(settings) as jobs:
         for flow, mark, selection, caveat in zip(flows, marks, selections, caveats, strict=True):
             clusters = {cluster.alias: cluster for cluster in (flow.source, flow.target)}
-            digester = Digester(clusters, librdkafka=caveat is not None, shared=mark)
+            transforms = _transforms(flow, selection.compared)
+            digester = Digester(clusters, librdkafka=caveat is not None, shared=mark, transforms=transforms)
             results = _compare(flow, selection.compared, digester, jobs, progress)
             result = FlowResult(flow.name, results, selection.compacted, selection.uncopied, caveat, selection.unmarked)
             found.append(result)
@@ -103,6 +107,12 @@ def _caveat(flow: Flow) -> str | None:
         if (reason := obstacle(cluster.properties)) is not None:
             return f"{CUT}: {cluster.alias}: {reason}"
     return None
+
+
+def _transforms(flow: Flow, wanted: Sequence[PartitionRanges]) -> dict[tuple[str, str], str]:
+    """The dotted paths of the source topics' transforms, by alias and topic."""
+    topics = {ranges.source.topic for ranges in wanted}
+    return {(flow.source.alias, topic): path for topic in topics if (path := transform_of(flow, topic)) is not None}
 
 
 def _compare(

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -20,6 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from mirror.batches.records import Content, encode
 from mirror.commands.verify.record_reader import OldFormat, RecordReader, Removed
 from mirror.commands.verify.shared_topics import Record, Shared
+from mirror.commands.verify.transformed import transformed
 from mirror.errors import MirrorError, WireError
 from mirror.kafka.clients import internal_consumer, is_away
 from mirror.settings import Cluster
@@ -118,7 +120,8 @@ class Digester:
     both sides through that library, which cuts header names at a NUL byte: cut on one side only, they would differ.
 
     It reads committed records; with `stable` False, also those of aborted and open transactions. With `shared` it reads
-    only those that one flow copies, or has copied.
+    only those that one flow copies, or has copied. `transforms` has the dotted paths of transforms, by alias and topic:
+    the digests of their topics are of what the transforms return.
     """
 
     def __init__(
@@ -127,9 +130,11 @@ class Digester:
         librdkafka: bool = False,
         stable: bool = True,
         shared: Shared | None = None,
+        transforms: Mapping[tuple[str, str], str] = MappingProxyType({}),
     ) -> None:
         self._clusters = clusters
         self._shared = shared
+        self._transforms = dict(transforms)
         self._librdkafka = librdkafka
         self._stable = stable
 
@@ -147,10 +152,11 @@ class Digester:
         return [entry for entry in map(_entry, self._read(stretch, stretch.end)) if entry.digest in wanted]
 
     def _read(self, stretch: Stretch, stop: int) -> Iterator[Record]:
-        found = self._all(stretch, stop)
-        if self._shared is None:
-            return found
-        return self._shared.own(stretch.cluster, stretch.topic, stretch.partition, found)
+        found, at = self._all(stretch, stop), (stretch.topic, stretch.partition)
+        if self._shared is not None:
+            found = self._shared.own(stretch.cluster, *at, found)
+        path = self._transforms.get((stretch.cluster, stretch.topic))
+        return found if path is None else transformed(path, *at, found)
 
     def _all(self, stretch: Stretch, stop: int) -> Iterator[Record]:
         cluster = self._clusters[stretch.cluster]

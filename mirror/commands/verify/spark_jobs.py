@@ -30,7 +30,9 @@ class SparkJobs:
 
     def __init__(self, settings: Settings) -> None:
         with starting():
-            self._driver = SparkDriver(settings.spark, {}, "", settings.log, task_failures=TASK_FAILURES)
+            self._driver = SparkDriver(
+                settings.spark, {}, "", settings.log, task_failures=TASK_FAILURES, transforms=settings.transforms
+            )
 
     def __enter__(self) -> SparkJobs:
         return self

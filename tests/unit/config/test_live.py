@@ -162,6 +162,13 @@ def with_entries(entries: str, topics: str = "orders, bills") -> str:
             {"orders": {"remote_topic": "eu"}}, id="the name of a topic that is copied changes",
         ),
         pytest.param("", "orders: {on_data_loss: null}", [], [], {}, id="an entry says nothing"),
+        pytest.param(
+            "", "orders: {transform: shop.f}", [], ["transform"], {}, id="a transform comes",
+        ),
+        pytest.param(
+            "orders: {transform: shop.f}", "", [], ["transform"], {"orders": {"transform": "shop.f"}},
+            id="a transform goes",
+        ),
     ],
 )  # fmt: skip
 def test_of_a_topic_that_is_copied_the_policies_change_and_the_name_and_start_stay(
@@ -172,6 +179,23 @@ def test_of_a_topic_that_is_copied_the_policies_change_and_the_name_and_start_st
     assert sorted(found.waiting) == [f"a->b: topic_settings.orders.{key}" for key in waiting]
     entries = found.root.flows[0].topic_settings
     assert {topic: entry.model_dump(exclude_none=True) for topic, entry in entries.items()} == in_force
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        BASE.replace("topics: [orders]", "topics: [orders, bills], transform: shop.f"),
+        with_entries("bills: {transform: shop.f}"),
+        with_entries("orders: {transform: shop.f, on_data_loss: skip}", topics="orders"),
+    ],
+)
+def test_nothing_changes_beside_a_transform_that_can_not(tmp_path: Path, changed: str) -> None:
+    """Else a topic would be copied as it is whose records the transform is to mask."""
+    for before, after in ((BASE, changed), (changed, BASE)):
+        with pytest.raises(
+            ConfigError, match=r"transform.* can't change while the service runs, and a transform may be"
+        ):
+            blended(tmp_path, after, before)
 
 
 def test_a_topic_comes_with_its_own_name_and_start_and_goes_with_them(tmp_path: Path) -> None:

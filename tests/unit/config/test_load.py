@@ -326,6 +326,17 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "8: flows[0].active_active: ",
         ("set replication_policy: identity, no other one",),
     ),
+    "active/active with a transform": (
+        GOOD + "    replication_policy: identity\n    active_active: true\n    transform: shop.masked\n",
+        "9: flows[0].transform: ",
+        ("could take away the header",),
+    ),
+    "active/active with a topic's transform": (
+        GOOD + "    replication_policy: identity\n    active_active: true\n"
+        "    topic_settings: {a: {transform: none}, b: {transform: shop.masked}}\n    topics: [a, b]\n",
+        "9: flows[0].topic_settings.b.transform: ",
+        ("could take away the header",),
+    ),
     "active/active with positions for MirrorMaker": (
         GOOD + "    replication_policy: identity\n    active_active: true\n    mirrormaker_offsets: {enabled: true}\n",
         "9: flows[0].mirrormaker_offsets.enabled: ",
@@ -418,7 +429,32 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "an unknown setting of a topic": (
         GOOD + "    topic_settings:\n      b:\n        exclude: [x]\n",
         "9: flows[0].topic_settings.b.exclude: ",
-        ("unknown key", "allowed: remote_topic, start, on_data_loss, on_poison_record"),
+        ("unknown key", "allowed: remote_topic, start, on_data_loss, on_poison_record, throttle, transform"),
+    ),
+    "a transform without a module": (
+        GOOD + "    transform: masked\n",
+        "7: flows[0].transform: ",
+        ("must be the dotted path of a callable", "or null"),
+    ),
+    "a transform with no name": (
+        GOOD + "    transform: shop.2masked\n",
+        "7: flows[0].transform: ",
+        ("must be the dotted path of a callable", "or null"),
+    ),
+    "a transform that is a keyword": (
+        GOOD + "    transform: shop.class.f\n",
+        "7: flows[0].transform: ",
+        ("must be the dotted path of a callable", "or null"),
+    ),
+    "no transform, in a word": (
+        GOOD + "    transform: none\n",
+        "7: flows[0].transform: ",
+        ("must be the dotted path of a callable", "or null"),
+    ),
+    "a bad transform of a topic": (
+        GOOD + "    topic_settings:\n      b: {transform: /shop.py}\n",
+        "8: flows[0].topic_settings.b.transform: ",
+        ("must be a dotted path, e.g. shop.transforms.masked, none (records are copied as they are), or null",),
     ),
     "a bad policy of a topic": (
         GOOD + "    topic_settings:\n      b: {on_data_loss: dead_letter}\n",
@@ -814,6 +850,7 @@ def test_defaults(tmp_path: Path) -> None:
         "accept_log_append_time": False,
         "on_data_loss": "fail",
         "on_poison_record": "fail",
+        "transform": None,
         "sync_topic_configs": True,
         "sync_topic_configs_interval": 600.0,
         "exclude_configs": (),

@@ -162,3 +162,28 @@ def test_a_task_has_its_share_of_the_throttle_of_the_newest_plan() -> None:
     assert follow(TaskSettings.of(changed, "info"), mine | theirs, frozenset()) == {"a": Share(5_000, 5_000.0)}
     assert follow(TaskSettings.of(STARTED, "info"), mine | theirs) == {"a": Share(5_000, 5_000.0)}, "not a plan for it"
     assert follow(TaskSettings.of(STARTED, "info"), mine, theirs) == {}
+
+
+def test_code_that_tasks_run_is_never_taken_from_a_plan() -> None:
+    """Others may write to the control topic. What the service has started with stays, whatever became of the entry."""
+    own = {
+        "own": TopicSettings(None, None, "skip", None, None, "shop.own"),
+        "gone": TopicSettings(None, 5, None, None, None, "none"),
+    }
+    started = replace(STARTED, transform="shop.masked", topic_settings=own)
+    settings = TaskSettings.of(started, "info")
+    assert b"shop" not in plan(settings).encode()
+    assert Plan.decode(plan(settings).encode()).task_settings == settings
+    assert settings.applied(started) == started
+    changed = replace(started, transform="evil.f", topic_settings={"own": replace(own["own"], on_data_loss="fail")})
+    followed = TaskSettings.of(changed, "info").applied(started)
+    assert followed.transform == "shop.masked"
+    assert followed.topic_settings == {
+        "own": TopicSettings(None, None, "fail", None, None, "shop.own"),
+        "gone": TopicSettings(None, None, None, None, None, "none"),
+    }
+    raw = json.loads(plan(settings).encode())
+    raw["task_settings"]["topic_settings"]["own"]["transform"] = "evil.f"
+    raw["task_settings"]["transform"] = "evil.f"
+    read = Plan.decode(json.dumps(raw).encode()).task_settings
+    assert read is not None and read.applied(started) == started

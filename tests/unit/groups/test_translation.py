@@ -408,3 +408,25 @@ def test_a_record_whose_place_is_not_known_ends_the_entries_of_its_transaction()
     made = entries_in_pieces([1, 2, 3, 4], {0: 10, 1: 11, 3: 13}, MapEnd(), 0)
     assert made == [Entry(1, 10, (2,), MapEnd())] and end_after(made, 4) is None
     assert entries_in_pieces([1, 2], {1: 11}, MapEnd(), 0) == [] and end_after([], 2) is None
+
+
+@given(targets())
+def test_what_a_transform_has_left_out_before_the_first_record_is_no_gap(target: Target) -> None:
+    """A group that waits there reads the first copied record next, if nothing was copied before and none set back."""
+    read, end = target.map()
+    copied = {up: down for down, up in reversed(list(enumerate(target.log))) if up is not None}
+    for upstream in range(target.position + 3):
+        plain, whole = to_downstream(read, upstream, end), to_downstream(read, upstream, end, whole=True)
+        if plain is Unknown.BEFORE_THE_MAP and not target.resets and copied:
+            assert upstream < min(copied) and whole == copied[min(copied)]
+        elif plain is not Unknown.BEFORE_THE_MAP:
+            assert whole == plain
+
+
+def test_of_a_map_whose_begin_was_cleaned_nothing_is_guessed() -> None:
+    read = PartitionMap()
+    read.add(Entry(20, 15, (3,), follows=MapEnd(9, 0)))
+    assert to_downstream(read, 5, End(23, MapEnd(15)), whole=True) is Unknown.BEFORE_THE_MAP
+    read = PartitionMap()
+    read.add(Entry(20, 15, (3,), follows=None))
+    assert to_downstream(read, 5, End(23, MapEnd(15)), whole=True) is Unknown.BEFORE_THE_MAP

@@ -19,6 +19,8 @@ from mirror.errors import (
     RecordsRefused,
     SourceDataLost,
     TransactionAborted,
+    TransformFailed,
+    TransformUnusable,
 )
 from mirror.task.error_recovery import DECISION_RETRY, Recovery, recovery
 
@@ -45,6 +47,8 @@ TABLE: list[tuple[MirrorError, Recovery]] = [
     (TransactionAborted("x", blocked=True), follows(BLOCKED, "aborted", discards=False)),
     (RecordsRefused("x"), follows(BLOCKED)),
     (PoisonRecord("x"), follows(BLOCKED, keeps_incident=True)),
+    (TransformFailed("x"), follows(RETRYING)),  # never reaches a step: it is handled like a refused record
+    (TransformUnusable("x"), follows(BLOCKED)),
     (ProducerFenced("x"), follows(RETRYING, fenced=True)),
     (OutcomeUnknown("x"), follows(RETRYING, "unknown")),
     (OutcomeUnknown("x", away=True), follows(RETRYING, "unknown")),

@@ -48,6 +48,7 @@ class World:
             start=Start(4),
             snapshot=SEEN,
             drained_to=None,
+            transform_hangs="",
             head_timestamp=None,
         )
         ends: Any = SimpleNamespace(stable={HERE: 12}, hold=lambda _: None)
@@ -157,3 +158,13 @@ def test_a_buffer_that_is_emptied_meanwhile_is_no_error(world: World) -> None:
     known = {name: value for name, value in vars(world.copier).items() if name != "head_timestamp"}
     for _ in range(5):
         world.reporter.one(Emptied(**known))
+
+
+def test_a_transform_that_hangs_is_told_before_its_step_has_ended(world: World) -> None:
+    world.copier.transform_hangs = "it does not return"
+    (report,) = world.reporter.news()
+    assert (report.state, report.reason, report.position) == ("retrying", "it does not return; slow target", 10)
+    assert not list(world.reporter.news())
+    world.copier.transform_hangs = ""
+    (report,) = world.reporter.news()
+    assert (report.state, report.reason) == ("running", "slow target")

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from mirror.control.task_settings import TaskSettings
-from mirror.task.supervisor import Supervisor
+from mirror.errors import TaskHung
+from mirror.model import Partition
+from mirror.task.supervisor import HUNG_AFTER, Supervisor
 from tests.unit.test_naming import flow
 
 
@@ -63,3 +65,31 @@ def test_who_waits_for_its_turn_learns_of_another_throttle() -> None:
     task._services.limits.follow = lambda _: False
     Supervisor._follow_throttle(task)
     assert posted == ["running", "retrying"]
+
+
+def test_a_transform_that_hangs_does_not_end_the_task(caplog: pytest.LogCaptureFixture) -> None:
+    """Its partition alone waits for it. A hanging transaction is another thing."""
+    hung = HUNG_AFTER * flow().transaction_timeout + 1
+    seen = SimpleNamespace(position_is_old=lambda _: False, has_producer=False)
+    copier = SimpleNamespace(
+        partition=Partition("t", 3), step_held_for=hung, transform_hangs="it hangs", stack="f < g", snapshot=seen
+    )
+    slow: list[int] = []
+    task: Any = SimpleNamespace(
+        _flow=flow(),
+        _staying=lambda: [copier],
+        _leaving=[],
+        _threads=SimpleNamespace(have=slow.append),
+        _services=SimpleNamespace(clock=SimpleNamespace(monotonic=lambda: 0.0)),
+        _hanging={},
+    )
+    task._where = lambda each: Supervisor._where(task, each)
+    task._tell_hanging = lambda *each: Supervisor._tell_hanging(task, *each)
+    for _ in range(3):
+        Supervisor._tend(task)
+    assert slow == [1, 1, 1], "it gets a thread more"
+    (said,) = [record for record in caplog.records if record.message == "a transform hangs"]
+    assert (vars(said)["reason"], vars(said)["stack"], vars(said)["partition"]) == ("it hangs", "f < g", 3)
+    copier.transform_hangs = ""
+    with pytest.raises(TaskHung):
+        Supervisor._tend(task)

@@ -17,7 +17,7 @@ class Item:
     """A partition whose step waits until it may end."""
 
     def __init__(self, stopped: bool = False, ends: threading.Event | None = None) -> None:
-        self.stopped_by_error = stopped
+        self.may_take_long = stopped
         self.steps = 0
         self._ends = ends
 

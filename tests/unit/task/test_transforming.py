@@ -1,0 +1,120 @@
+"""A batch is transformed as far as time and bytes allow, and up to the record for which the transform fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import Message
+
+from mirror import transform
+from mirror.clock import Clock
+from mirror.errors import TransformUnusable
+from mirror.kafka.consumed_batch import ConsumedBatch
+from mirror.kafka.record_headers import UNREADABLE, weights
+from mirror.model import Partition
+from mirror.task.transforming import HANGS_AFTER, TIME_MAX, Transformed, Transforming
+
+SHOP = "tests.transforms.shop_transforms"
+
+
+class Ticking(Clock):
+    """A clock that goes on by `step` at each look."""
+
+    def __init__(self, step: float = 0.0) -> None:
+        self.time, self.step = 0.0, step
+
+    def monotonic(self) -> float:
+        self.time += self.step
+        return self.time
+
+
+def batch(*values: bytes | None, headers: Any = None, first: int = 0) -> ConsumedBatch:
+    messages = [Message("t", 0, first + n, b"k", value, None, timestamp=(1, 5)) for n, value in enumerate(values)]
+    keys, count = [b"k"] * len(values), len(values)
+    found = [headers] * count
+    offsets = list(range(first, first + count))
+    return ConsumedBatch(messages, keys, found, offsets, [5] * count, sum(weights(messages, keys, found)))
+
+
+def transformed(name: str, given: ConsumedBatch, most: int = 10**6, clock: Clock | None = None) -> Transformed:
+    return Transforming(f"{SHOP}.{name}", Partition("t", 0), clock or Ticking()).apply(given, most, lambda: None)
+
+
+def test_records_are_dropped_and_changed() -> None:
+    given = batch(b"a", b"b", None, b"d", headers=[("h", b"1")])
+    done = transformed("thirds", given)
+    assert done.consumed is given and not done.failure and done.copied is not None
+    copied = done.copied
+    assert (copied.offsets, list(copied.values)) == ([0, 2, 3], [b"<a>", b"<>", b"<d>"])
+    assert copied.keys == [b"k"] * 3 and copied.timestamps == [5] * 3
+    assert copied.headers == [[("h", b"1"), ("by", b"thirds")]] * 3
+    assert [message.offset() for message in copied.messages] == copied.offsets
+    assert copied.value_bytes == 8
+    assert copied.weight == 3 + 8 + 3 * (2 + 8 + 2 * 150)
+    assert done.consumed.next_offset == 4
+
+
+def test_what_is_not_changed_weighs_the_same() -> None:
+    given = batch(b"a", None, headers=[("h", None)])
+    copied = transformed("same", given).copied
+    assert copied is not None and copied.weight == given.weight
+    assert copied.value_bytes == given.value_bytes == 1 and list(copied.values) == list(given.values)
+
+
+def test_all_can_be_dropped() -> None:
+    given = batch(b"a", b"b")
+    assert transformed("nothing", given) == Transformed(given)
+
+
+def test_what_comes_before_a_failure_is_copied_first() -> None:
+    done = transformed("thirds", batch(b"a", b"b", b"bad", b"d"))
+    assert (done.consumed.offsets, done.failure) == ([0, 1], "")
+    assert done.copied is not None and done.copied.offsets == [0]
+    done = transformed("thirds", batch(b"b", b"bad", first=1))
+    assert (done.consumed.offsets, done.copied, done.failure) == ([1], None, ""), "dropped: only a position"
+    done = transformed("thirds", batch(b"bad", b"d", first=2))
+    assert done.consumed.offsets == [2] and done.copied is None
+    assert f"the transform {SHOP}.thirds raised ValueError at shop_transforms.py:" in done.failure
+
+
+def test_headers_that_can_not_be_read_are_a_failure_of_their_record() -> None:
+    done = transformed("same", batch(b"a", headers=UNREADABLE))
+    assert done.consumed.offsets == [0] and "not UTF-8" in done.failure
+
+
+def test_a_batch_does_not_outgrow_its_limit_by_more_than_a_record() -> None:
+    done = transformed("same", batch(*[b"x" * 10] * 9), most=20)
+    assert done.consumed.offsets == [0, 1]
+    assert done.consumed.weight == 22
+
+
+def test_a_slow_transform_makes_small_batches() -> None:
+    transforming = Transforming(f"{SHOP}.same", Partition("t", 0), Ticking(TIME_MAX / 4))
+    assert transforming.apply(batch(*[b"x"] * 9), 10**6, lambda: None).consumed.offsets == [0, 1, 2, 3, 4]
+    assert transforming.is_slow
+    assert Transforming(f"{SHOP}.same", Partition("t", 0), Ticking()).is_slow is False
+
+
+def test_one_that_hangs_names_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = []
+
+    def progressed() -> None:
+        said.append([transforming.hangs(HANGS_AFTER)])
+
+    def hangs(record: transform.Record) -> transform.Record:
+        said.append([transforming.hangs(seconds) for seconds in (HANGS_AFTER - 1, HANGS_AFTER)])
+        return record
+
+    monkeypatch.setattr("mirror.task.transforming.load", lambda path: transform.Transform(path, hangs))
+    transforming = Transforming("shop.hangs", Partition("t", 0), Ticking())
+    transforming.apply(batch(b"a", first=12), 1, progressed)
+    (before,), (early, late), (after,) = said
+    assert before == early == "" and after == late, "the step is young again before the record is forgotten"
+    assert "shop.hangs does not return for the record at offset 12" in late
+    assert transforming.hangs(HANGS_AFTER) == "", "it has returned"
+
+
+def test_one_that_can_not_be_imported() -> None:
+    with pytest.raises(TransformUnusable):
+        Transforming("no_such_module.f", Partition("t", 0), Ticking()).apply(batch(b"a"), 1, lambda: None)
