@@ -22,7 +22,7 @@ FIND_PYTHON = \
 	done; \
 	[ -n "$$python" ] || { echo "$$missing" >&2; exit 1; }
 
-.PHONY: help demo test kafka-image bench chaos lint docs java
+.PHONY: help demo test jars helm prepare unit kafka-image bench chaos lint docs java
 .NOTPARALLEL:
 
 help: ## show the targets
@@ -34,13 +34,23 @@ demo: java $(VENV)/ready ## two local clusters, and records copied between them 
 	@$(RUN) mirror.spark.prepare
 	@$(VENV)/bin/mirror demo
 
-test: java $(VENV)/ready ## the tests; ARGS=--slow: all of them, as in CI; ARGS="-k name -x" goes to pytest
-	@$(RUN) mirror.demo.kafka_jars kafka_2.13 connect-mirror kafka-tools
-	@$(RUN) tests.harness.helm
-	@$(RUN) mirror.demo.prepare
-	@$(RUN) mirror.spark.prepare
+test: jars helm prepare ## the tests; ARGS=--slow: all of them, as in CI; ARGS="-k name -x" goes to pytest
 	@echo "unit tests (ARGS=tests/unit) take about a minute; all with ARGS=--slow, as in CI, about 50 minutes" >&2
 	@$(RUN) pytest $(ARGS)
+
+# Parts of `test`, which .ci/run runs beside other targets.
+jars: java
+	@$(FIND_PYTHON); $$python -m mirror.demo.kafka_jars kafka_2.13 connect-mirror kafka-tools
+
+helm: $(VENV)/ready
+	@$(RUN) tests.harness.helm
+
+prepare: $(VENV)/ready
+	@$(RUN) mirror.demo.prepare
+	@$(RUN) mirror.spark.prepare
+
+unit: $(VENV)/ready
+	@$(RUN) pytest tests/unit
 
 kafka-image: java $(VENV)/ready ## a stand-in for the image apache/kafka, for the tests in containers where none can be pulled
 	@$(RUN) mirror.demo.kafka_jars kafka_2.13

@@ -1,0 +1,49 @@
+"""What .ci/run makes: all of it, at the same time or one after the other, and a failure of any target is told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = ".venv/ready"
+TARGETS = {"jars", ENVIRONMENT, "helm", "unit", "lint", "docs", "kafka-image", "prepare", "test"}
+LAST = "=== passed: ", "=== FAILED: "
+
+
+def run(directory: Path, fails: str) -> subprocess.CompletedProcess[str]:
+    """The script, with a `make` that only says which target it was called for, and fails for one."""
+    stand_ins = {"make": f'echo "made <$1>"; [ "$1" != "{fails}" ]', "docker": "", "promtool": "", "chromedriver": ""}
+    for name, does in stand_ins.items():
+        file = directory / name
+        file.write_text(f"#!/bin/sh\n{does}\n")
+        file.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{directory}{os.pathsep}{os.environ['PATH']}"}
+    command = [str(ROOT / ".ci" / "run"), "with-engine"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_all_targets_are_made_and_what_they_say_is_shown(tmp_path: Path) -> None:
+    ended = run(tmp_path, "none")
+    *said, last = ended.stdout.splitlines()
+    assert ended.returncode == 0, ended
+    assert sorted(line for line in said if line.startswith("made")) == sorted(f"made <{each}>" for each in TARGETS)
+    assert last.startswith(LAST[0]) and set(last.removeprefix(LAST[0]).split()) == TARGETS
+
+
+@pytest.mark.parametrize("target", sorted(TARGETS - {ENVIRONMENT}))
+def test_one_that_fails_is_named_and_the_others_go_on(tmp_path: Path, target: str) -> None:
+    ended = run(tmp_path, target)
+    assert ended.returncode == 1
+    assert ended.stdout.splitlines()[-1] == f"{LAST[1]}{target}"
+    assert ended.stdout.count("made <") == len(TARGETS)
+
+
+def test_without_an_environment_nothing_else_is_tried(tmp_path: Path) -> None:
+    ended = run(tmp_path, ENVIRONMENT)
+    assert ended.returncode == 1
+    assert ended.stdout.splitlines()[-1] == f"{LAST[1]}{ENVIRONMENT}"
+    assert ended.stdout.count("made <") == 2, ended.stdout
