@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -16,6 +16,7 @@ import hypothesis
 import psutil
 import pytest
 
+from mirror.demo import brokers as local_brokers
 from mirror.demo.brokers import LocalCluster, start_together
 from tests.failpoints.arm import Failpoints
 from tests.harness import containers
@@ -44,6 +45,9 @@ def pytest_configure(config: pytest.Config) -> None:
             if run.name.isdigit() and not psutil.pid_exists(int(run.name)):
                 shutil.rmtree(run, ignore_errors=True)
         config.option.basetemp = str(runs / str(os.getpid()))
+    if config.option.beside is not None:
+        # A port that one of the two runs needs again, for a broker that it has stopped, is not free for the other one.
+        local_brokers.PORTS = local_brokers.PORTS[config.option.beside == "waiting" :: 2]
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -53,13 +57,18 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The choice of all tests, and of where their brokers run."""
+    """The choice of tests, and of where their brokers run."""
     parser.addoption("--slow", action="store_true", help="also those marked as slow; with CI=true they always run")
     parser.addoption(
         "--containers",
         action="store_true",
         help="run each test that needs no more than brokers' addresses with brokers in containers, too; without this, "
         "only those marked `containers`",
+    )
+    parser.addoption(
+        "--beside",
+        choices=["waiting", "others"],
+        help="only the tests that are marked as waiting, or only the others: for two runs at the same time",
     )
 
 
@@ -73,13 +82,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without --slow, leave out what is marked so, unless it was named."""
+    """Leave out what the run beside this one has, and without --slow what is marked so, unless it was named."""
+    if (beside := config.option.beside) is not None:
+        _leave_out(items, lambda item: (beside == "waiting") != (item.get_closest_marker("waiting") is not None))
     named = any("::" in argument or argument.endswith(".py") for argument in config.args)
     if config.option.slow or os.environ.get("CI") == "true" or named:
         return
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    items[:] = [item for item in items if item not in slow]
-    config.hook.pytest_deselected(items=slow)
+    _leave_out(items, lambda item: item.get_closest_marker("slow") is not None)
+
+
+def _leave_out(items: list[pytest.Item], which: Callable[[pytest.Item], bool]) -> None:
+    """Of the items of one session."""
+    left_out = [item for item in items if which(item)]
+    if left_out:
+        items[:] = [item for item in items if not which(item)]
+        left_out[0].config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -242,7 +259,7 @@ def _alive(process: psutil.Process) -> bool:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail the run if a process that it started still runs, and end that process."""
     temporary = session.config.option.basetemp
-    _, left = psutil.wait_procs(_running(temporary), timeout=5)
+    _, left = psutil.wait_procs(_running(f"{temporary}{os.sep}"), timeout=5)
     alive = [process for process in left if _alive(process)]
     session.config.stash[_left_behind] = [str(process) for process in alive]
     for process in alive:

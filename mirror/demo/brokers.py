@@ -40,18 +40,18 @@ appender.out.layout.type = PatternLayout
 appender.out.layout.pattern = %d %p %c{1}: %m%n
 """
 
+# Below the ephemeral range. Otherwise, while a broker is down, a client's connection could get the broker's port as its
+# own, connect to itself, and keep the broker from starting again.
+PORTS = range(20_000, 32_000)
+
 _ports_taken: set[int] = set()
 _log = logging.getLogger(__name__)
 
 
 def free_port() -> int:
-    """A free loopback port that this function has not returned before.
-
-    It is below the ephemeral range. Otherwise, while a broker is down, a client's connection could get the broker's
-    port as its own, connect to itself, and keep the broker from starting again.
-    """
+    """A free loopback port of PORTS that this function has not returned before."""
     while True:
-        port = random.randrange(20_000, 32_000)
+        port = random.choice(PORTS)
         with socket.socket() as client:
             if port not in _ports_taken and client.connect_ex(("127.0.0.1", port)) != 0:
                 _ports_taken.add(port)

@@ -33,4 +33,5 @@ class Durations:
     def pytest_sessionfinish(self) -> None:
         """Keep what was measured. A session that collected only, or nothing, changes nothing."""
         if self._now:
-            self._cache.set(_KEY, {**self._before, **self._now})
+            # Another session may have ended since this one began.
+            self._cache.set(_KEY, {**self._cache.get(_KEY, {}), **self._now})

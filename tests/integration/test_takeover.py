@@ -7,11 +7,15 @@ import time
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from tests.harness import oracle
 from tests.harness.load import Load
 from tests.harness.pair import Pair
 from tests.harness.together import together
 from tests.harness.waiting import PATIENCE, until
+
+pytestmark = pytest.mark.waiting
 
 SETTLED = 10.0  # seconds without another change
 
