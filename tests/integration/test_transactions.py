@@ -106,6 +106,7 @@ def more_idle_partitions_than_producers_may_be_open(pair: Pair, tmp_path: Path) 
         to.commit_transaction(30)
     with pair.service(tmp_path, {"producers_max": 1, "transaction_threads": 1, "tasks_max": 1}) as service:
         known = (pair.target, pair.group, pair.remote(topic))
+        service.await_plan()
         service.wait_for(
             "positions behind the markers",
             lambda: [oracle.committed_position(*known, number) for number in range(4)] == [2] * 4,
