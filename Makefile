@@ -22,7 +22,7 @@ FIND_PYTHON = \
 	done; \
 	[ -n "$$python" ] || { echo "$$missing" >&2; exit 1; }
 
-.PHONY: help demo test jars helm prepare unit waiting kafka-image bench chaos lint docs java
+.PHONY: help demo test jars helm prepare unit waiting kafka-image image-test bench chaos lint docs java
 .NOTPARALLEL:
 
 help: ## show the targets
@@ -58,6 +58,11 @@ waiting: jars prepare
 kafka-image: java $(VENV)/ready ## a stand-in for the image apache/kafka, for the tests in containers where none can be pulled
 	@$(RUN) mirror.demo.kafka_jars kafka_2.13
 	@$(RUN) tests.images.kafka
+
+image-test: java $(VENV)/ready ## mirror's own image, built and tried on real brokers; the first build takes about five minutes
+	@$(RUN) mirror.demo.kafka_jars kafka_2.13
+	@$(RUN) mirror.demo.prepare
+	@tests/images/engine.sh sh -c 'tests/images/build.sh mirror-test && $(RUN) tests.images.try_image mirror-test'
 
 bench: java $(VENV)/ready ## mirror beside MirrorMaker 2 on this machine: about an hour, nothing else should run
 	@$(RUN) pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'

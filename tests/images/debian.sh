@@ -4,7 +4,20 @@
 # It stands in for the default base of the Dockerfile where no image can be pulled:
 #   tests/images/debian.sh debian-stand-in
 #   DOCKER_BUILDKIT=1 docker build --build-arg BASE=debian-stand-in -t mirror .
+#
+# Making it takes a minute. The cache keeps it; to have newer packages in it, delete the file there and the image.
 set -eu -o pipefail
 name=${1:?usage: tests/images/debian.sh NAME [SUITE]}
-command -v mmdebstrap >/dev/null || { echo "no mmdebstrap: apt-get install mmdebstrap" >&2; exit 1; }
-mmdebstrap --quiet --variant=minbase "${2:-bookworm}" - | docker import - "$name"
+suite=${2:-bookworm}
+cache=${MIRROR_CACHE:-.cache}
+kept=$cache/debian-$suite-$(dpkg --print-architecture).tar
+if [ ! -f "$kept" ]; then
+  command -v mmdebstrap >/dev/null || { echo "no mmdebstrap: apt-get install mmdebstrap" >&2; exit 1; }
+  mkdir -p "$cache"
+  # As Debian's own slim image: without documentation, and with no package lists.
+  mmdebstrap --quiet --variant=minbase --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
+    --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
+    --customize-hook='rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/*.bin' "$suite" "$kept.part.tar"
+  mv "$kept.part.tar" "$kept"
+fi
+docker import "$kept" "$name" >/dev/null

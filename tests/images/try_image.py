@@ -3,17 +3,20 @@
     python -m tests.images.try_image IMAGE
 
 starts two local brokers, and `mirror validate`, `check` and `run` in containers of IMAGE on the machine's network: as a
-user without rights, with a read-only root and a /tmp of its own. The run has to copy records, to become healthy and to
-drain when it is stopped.
+user without rights, with a read-only root and a /tmp of its own. The run has to copy records, to go on where it was
+after it is killed and started again, to become healthy, and to drain when it is stopped. The image's bill of materials
+has to name what is in it.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
 import time
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +28,9 @@ from tests.harness.pair import Pair
 from tests.harness.waiting import until
 
 RECORDS = 5_000
+BILL = "/usr/share/doc/mirror/sbom.cdx.json"
+# One of each kind that the bill has to name: of PyPI, of Debian, a jar of Spark's.
+NAMED = {"pyspark", "confluent-kafka", "opentelemetry-exporter-otlp-proto-http", "tini", "spark-core_2.13"}
 FILE = "/etc/mirror/mirror.yaml"
 # The last one of the users has no name in the image, such as one that OpenShift makes up.
 USERS = ("10001:10001", "123456:0")
@@ -46,35 +52,58 @@ def strict(user: str, file: Path) -> Sequence[str]:
 
 
 def copies(image: str, user: str, pair: Pair, file: Path) -> None:
-    """One service in a container, from its start to its drained end."""
+    """One service in a container, from its start over its death to its drained end."""
     file.write_text(yaml.safe_dump({**pair.settings(), "http": {"host": "127.0.0.1"}}))
     file.chmod(0o644)
     topic = pair.topic("t", 3)
-    with Load(pair.source, {topic: 3}, transaction=100, abort_every=3) as load:
+    with Load(pair.source, {topic: 3}, rate=3_000, transaction=100, abort_every=3) as load:
         load.wait_for(RECORDS)
-    for command in ("validate", "check"):
-        print(docker("run", "--rm", *strict(user, file), image, command, "-c", FILE))
-    name, began = f"mirror-{uuid.uuid4().hex[:6]}", time.monotonic()
-    docker("run", "--detach", "--name", name, *strict(user, file), image)
-    try:
-        records = pair.await_same(topic)
-        print(f"{sum(map(len, records.values()))} records the same after {time.monotonic() - began:.0f} s as {user}")
-        health = ("inspect", "--format", "{{.State.Health.Status}}", name)
-        until("healthy", lambda: docker(*health).strip() == "healthy")
-        docker("stop", "--time", "30", name)
-        code = docker("inspect", "--format", "{{.State.ExitCode}}", name).strip()
-        if code != "0":
-            sys.exit(f"the run ended with {code}:\n{docker('logs', '--tail', '20', name)}")
-        pair.assert_settled(topic)
-    except BaseException:
-        print(docker("logs", "--tail", "20", name))
-        raise
-    finally:
-        docker("rm", "--force", "--volumes", name)
+        for command in ("validate", "check"):
+            print(docker("run", "--rm", *strict(user, file), image, command, "-c", FILE))
+        name, began = f"mirror-{uuid.uuid4().hex[:6]}", time.monotonic()
+        docker("run", "--detach", "--name", name, *strict(user, file), image)
+        try:
+            until("something is copied", lambda: pair.copied(topic))
+            print(f"first records after {time.monotonic() - began:.1f} s as {user}")
+            # No process of it can say goodbye.
+            docker("kill", "--signal", "KILL", name)
+            load.stop()
+            began = time.monotonic()
+            docker("start", name)
+            records = pair.await_same(topic)
+            print(f"{sum(map(len, records.values()))} records the same {time.monotonic() - began:.1f} s after the kill")
+            ends(name)
+            pair.assert_settled(topic)
+        except BaseException:
+            print(docker("logs", "--tail", "20", name))
+            raise
+        finally:
+            docker("rm", "--force", "--volumes", name)
+
+
+def ends(name: str) -> None:
+    """The container is healthy, and ends in order when it is stopped."""
+    health = ("inspect", "--format", "{{.State.Health.Status}}", name)
+    until("healthy", lambda: docker(*health).strip() == "healthy")
+    docker("stop", "--time", "30", name)
+    code = docker("inspect", "--format", "{{.State.ExitCode}}", name).strip()
+    if code != "0":
+        sys.exit(f"the run ended with {code}:\n{docker('logs', '--tail', '20', name)}")
+
+
+def names_its_contents(image: str) -> None:
+    """The bill of materials has a version for each thing that it names, and what we know to be there."""
+    bill = json.loads(docker("run", "--rm", "--entrypoint", "cat", image, BILL))
+    versions = {each["name"]: each.get("version") for each in bill["components"]}
+    kinds = Counter(each.get("purl", "").partition("/")[0] for each in bill["components"])
+    print(f"the bill of materials names {dict(kinds)}")
+    if missing := NAMED - {name for name, version in versions.items() if version}:
+        sys.exit(f"the bill of materials lacks {', '.join(sorted(missing))}")
 
 
 def main(image: str) -> None:
     """Try the image with each of USERS."""
+    names_its_contents(image)
     with tempfile.TemporaryDirectory() as temporary:
         directory = Path(temporary)
         directory.chmod(0o755)

@@ -86,7 +86,7 @@ def test_the_wheel_names_no_address(metadata: Message) -> None:
 def test_the_wheel_asks_for_what_the_project_asks_for(metadata: Message) -> None:
     asked = [each for each in metadata.get_all("Requires-Dist", []) if "extra ==" not in each]
     names = {re.split(r"[^\w-]", each)[0].lower() for each in asked}
-    assert names == {re.split(r"[^\w-]", each)[0].lower() for each in project()["requirements.txt"]}
+    assert names == {re.split(r"[^\w-]", each)[0].lower() for each in project()["the wheel"]}
     (oldest,) = re.findall(r"--python-version (\S+)", (ROOT / "requirements.txt").read_text())
     assert metadata["Requires-Python"] == f">={oldest}"
 

@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-FILES = ("requirements.txt", "requirements-build.txt")
+FILES = ("requirements.txt", "requirements-build.txt", "requirements-sbom.txt")
 PYTHON = {"python_version": "3.11", "python_full_version": "3.11.2", "sys_platform": "linux"}  # Debian bookworm's
 
 
@@ -20,7 +20,7 @@ def pinned(file: str) -> dict[str, str]:
     text = re.sub(r"^#.*\n", "", (ROOT / file).read_text(), flags=re.MULTILINE).replace("\\\n", "")
     found = {}
     for line in text.splitlines():
-        match = re.fullmatch(r"([\w.-]+)==([\w.]+)((?: +--hash=sha256:[0-9a-f]{64})+) *", line)
+        match = re.fullmatch(r"([\w.-]+)==([\w.]+)(?: ; [^#]+?)?((?: +--hash=sha256:[0-9a-f]{64})+) *", line)
         assert match, f"{file}: {line[:100]}"
         found[str(canonicalize_name(match[1]))] = match[2]
     return found
@@ -32,14 +32,19 @@ def needed(requirements: list[str]) -> dict[str, Requirement]:
 
 
 def project() -> dict[str, list[str]]:
-    """The project's dependencies, and those of its build. Lists of text look the same in TOML and Python."""
+    """What the image asks for, by file. Lists of text look the same in TOML and Python."""
     text = (ROOT / "pyproject.toml").read_text()
 
     def listed(key: str) -> list[str]:
         (found,) = re.findall(rf"^{key} = (\[.*?\])$", text, re.MULTILINE | re.DOTALL)
         return [str(each) for each in ast.literal_eval(found)]
 
-    return {"requirements.txt": listed("dependencies"), "requirements-build.txt": listed("requires")}
+    return {
+        "the wheel": listed("dependencies"),
+        "requirements.txt": [*listed("dependencies"), *listed("otlp")],
+        "requirements-build.txt": listed("requires"),
+        "requirements-sbom.txt": ["cyclonedx-bom"],
+    }
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -54,14 +59,23 @@ def test_build_tools_are_apart() -> None:
     assert not pinned("requirements.txt").keys() & pinned("requirements-build.txt").keys()
 
 
+def test_what_writes_the_bill_of_materials_stays_behind() -> None:
+    """It has an environment of its own, which the last stage does not copy."""
+    *_, last = (ROOT / "Dockerfile").read_text().split("\nFROM ")
+    copied = [line for line in last.splitlines() if line.startswith("COPY --from")]
+    assert copied == ["COPY --from=sbom /sbom.cdx.json /usr/share/doc/mirror/sbom.cdx.json"]
+
+
 def test_the_image_installs_nothing_else() -> None:
     lines = (ROOT / "Dockerfile").read_text().replace("\\\n", "").splitlines()
     installs = [line for command in lines for line in command.split("&&") if "pip install" in line]
-    assert len(installs) == 3
+    assert len(installs) == 4
     assert all("--require-hashes" in line or "--no-index" in line for line in installs)
     assert all("--no-build-isolation" in line or "--only-binary :all:" in line for line in installs)
     copied = {word for line in lines if line.startswith("COPY") and "--from" not in line for word in line.split()[1:-1]}
     allowed = (ROOT / ".dockerignore").read_text().splitlines()
     assert {f"!{name}" for name in copied} <= set(allowed)
     bases = [line.split()[1] for line in lines if line.startswith("FROM")]
-    assert bases == ["$BASE", "$BASE"] and "ARG BASE=docker.io/library/debian:bookworm-slim" in lines
+    assert (
+        bases == ["$BASE", "$BASE", "runtime", "runtime"] and "ARG BASE=docker.io/library/debian:bookworm-slim" in lines
+    )
