@@ -32,6 +32,8 @@ WITHOUT_SERIES = {
     "mirror_certificate_expiry_timestamp_seconds": "no certificates: test_reading",
     "mirror_retention_remaining_seconds": "no lag: test_pause",
     "mirror_retention_used_ratio": "no lag: test_pause",
+    "mirror_topic_acl_round_timestamp_seconds": "ACL sync is off: test_topic_acls",
+    "mirror_topic_acls": "ACL sync is off: test_topic_acls",
     "mirror_verify_differences": "nobody has compared the whole flow: test_secured",
     "mirror_verify_equal": "nobody has compared the whole flow: test_secured",
     "mirror_verify_timestamp_seconds": "nobody has compared the whole flow: test_secured",
