@@ -10,9 +10,11 @@ from typing import Any
 
 from mirror.commands.text_table import Cell, table
 from mirror.errors import MirrorError
+from mirror.naming import some_of
 from mirror.settings import Flow
-from mirror.text import ABSENT
-from mirror.topics.acl_sync import AclOutcome, AclStatus, AclSync
+from mirror.text import ABSENT, plural
+from mirror.topics.acl_rules import UNNAMED
+from mirror.topics.acl_sync import AclOutcome, AclStatus, AclSync, unnamed_principals
 from mirror.topics.config_sync import ConfigSync
 
 
@@ -25,11 +27,18 @@ class AclsStatus:
     in_step: int
     others: tuple[AclStatus, ...] = ()  # that the target lacks, or does not get as they are
     reason: str = ""
+    unnamed: tuple[str, ...] = ()  # principals of copied ACLs that nothing else on the target names
 
     def as_dict(self) -> dict[str, Any]:
         """The ACLs as they are printed with --json."""
         acls = [asdict(each) for each in self.others]
-        return {"reason": self.reason, "synced": self.synced, "in_step": self.in_step, "not_in_step": acls}
+        return {
+            "reason": self.reason,
+            "synced": self.synced,
+            "in_step": self.in_step,
+            "not_in_step": acls,
+            "unnamed_principals": list(self.unnamed),
+        }
 
 
 def read_acls(flow: Flow) -> AclsStatus:
@@ -41,7 +50,7 @@ def read_acls(flow: Flow) -> AclsStatus:
         return AclsStatus(flow.name, flow.sync_acls, 0, reason=str(error))
     others = tuple(each for each in found if each.reason or each.outcome is not AclOutcome.IN_STEP)
     in_step = sum(each.outcome is AclOutcome.IN_STEP for each in found)
-    return AclsStatus(flow.name, flow.sync_acls, in_step, others)
+    return AclsStatus(flow.name, flow.sync_acls, in_step, others, unnamed=tuple(unnamed_principals(found)))
 
 
 def shown(status: AclsStatus) -> str:
@@ -50,6 +59,8 @@ def shown(status: AclsStatus) -> str:
         return f"ACLs: {status.reason}"
     synced = "" if status.synced else "; none is created, because sync_acls is false"
     head = f"ACLs: {status.in_step:,} in step{synced}"
+    if status.unnamed:
+        head += f"\n{plural(len(status.unnamed), 'principal')}: {some_of(status.unnamed)}: {UNNAMED}"
     rows: list[list[Cell]] = [
         [
             str(each.source),

@@ -10,7 +10,8 @@ from mirror.model import Topic
 from mirror.naming import some_of
 from mirror.settings import Flow
 from mirror.text import plural
-from mirror.topics.acl_sync import AclOutcome, AclStatus, AclSync
+from mirror.topics.acl_rules import UNNAMED
+from mirror.topics.acl_sync import AclOutcome, AclStatus, AclSync, unnamed_principals
 from mirror.topics.config_sync import ConfigSync, TopicConfig
 
 
@@ -48,12 +49,14 @@ def change_lines(configs: Iterable[TopicConfig], acls: Iterable[AclStatus]) -> I
             yield f"create ACL {acl.target}"
 
 
-def obstacle_lines(configs: Iterable[TopicConfig], acls: Iterable[AclStatus]) -> Iterator[str]:
+def obstacle_lines(configs: Iterable[TopicConfig], acls: Collection[AclStatus]) -> Iterator[str]:
     """What would stay different, a line for each reason."""
     for reason, remotes in _by_reason((each.reason, each.remote) for each in configs):
         yield f"configurations not in step, {plural(len(remotes), 'topic')}: {some_of(remotes)}: {reason}"
     for reason, names in _by_reason((each.reason, str(each.source)) for each in acls):
         yield f"not copied as on the source, {plural(len(names), 'ACL')}: {some_of(names)}: {reason}"
+    if unnamed := unnamed_principals(acls):
+        yield f"ACLs for {plural(len(unnamed), 'principal')}: {some_of(unnamed)}: {UNNAMED}"
 
 
 def _by_reason(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, list[str]]]:

@@ -43,10 +43,18 @@ class AclAdmin(ClusterAdmin):
 
     def topic_acls(self) -> set[Acl]:
         """The ACLs of all topics. Raises KafkaException if the cluster has no authorizer, or does not tell."""
+        return {_acl(binding) for binding in self._bindings(ResourceType.TOPIC)}
+
+    def principals(self) -> set[str]:
+        """The principals that ACLs name, those of topics left out. Raises KafkaException, as `topic_acls` does."""
+        others = self._bindings(ResourceType.ANY)
+        return {binding.principal for binding in others if binding.restype is not ResourceType.TOPIC}
+
+    def _bindings(self, kind: ResourceType) -> list[AclBinding]:
         every = AclBindingFilter(
-            ResourceType.TOPIC, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+            kind, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
         )
-        return {_acl(binding) for binding in self._answer(self._admin.describe_acls(every, request_timeout=TIMEOUT))}
+        return list(self._answer(self._admin.describe_acls(every, request_timeout=TIMEOUT)))
 
     def create_acls(self, acls: Iterable[Acl]) -> dict[Acl, KafkaError]:
         """Create ACLs; one that is there already stays. Returns those that the cluster refuses, with the errors."""

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from mirror.topics.acl_rounds import AclRound
-from mirror.topics.acl_sync import AclOutcome
+from mirror.topics.acl_sync import AclOutcome, unnamed_principals
 
 ACL_OUTCOMES = tuple(outcome.value for outcome in AclOutcome)
 
@@ -27,10 +27,13 @@ class AclsView:
     at: float  # when the round ended, in seconds since the Unix epoch
     acls_by_outcome: dict[str, int]
     acls: list[AclView]  # those with a reason
+    unnamed_principals: list[str]  # of copied ACLs; nothing else on the target names them
 
 
 def acls_view(found: AclRound) -> AclsView:
     """How the ACLs stand after a round."""
     counts = Counter(each.outcome.value for each in found.acls)
     views = [AclView(str(each.source), each.outcome.value, each.reason) for each in found.acls if each.reason]
-    return AclsView(found.at, {outcome: counts[outcome] for outcome in ACL_OUTCOMES}, views)
+    return AclsView(
+        found.at, {outcome: counts[outcome] for outcome in ACL_OUTCOMES}, views, unnamed_principals(found.acls)
+    )

@@ -13,7 +13,8 @@ from mirror.errors import MirrorError
 from mirror.logs import OnChange
 from mirror.naming import some_of
 from mirror.settings import Flow
-from mirror.topics.acl_sync import AclOutcome, AclStatus, AclSync
+from mirror.topics.acl_rules import UNNAMED
+from mirror.topics.acl_sync import AclOutcome, AclStatus, AclSync, unnamed_principals
 from mirror.topics.trusted import Trusted
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class AclRounds(LeaderPart):
         self._tell = tell
         # What follows is used by the thread alone.
         self._said = OnChange()  # the reason of each ACL that is not copied, or not as it is
+        self._unnamed = OnChange()
         self._why = OnChange()
 
     @property
@@ -83,6 +85,12 @@ class AclRounds(LeaderPart):
             if each.outcome is AclOutcome.CREATED:
                 log.info("ACL created", extra={**where, "acl": str(each.target), "source_acl": str(each.source)})
         self._log_reasons(found)
+        unnamed = unnamed_principals(found)
+        if not unnamed:
+            self._unnamed.clear()
+        elif self._unnamed.is_new(", ".join(unnamed)):
+            some = {"count": len(unnamed), "principals": some_of(unnamed), "reason": UNNAMED}
+            log.info("ACLs are for principals that the target may lack", extra={**where, **some})
         result = AclRound(time.time(), tuple(found))
         self._thread.tell(lambda: self._tell(result))
 

@@ -15,6 +15,7 @@ EVERYBODY, USER = "User:*", "User:"
 WRITE = "access for writing is not copied: nobody but mirror writes to remote topics"
 READ_ONLY = "ALL becomes READ: nobody but mirror writes to remote topics"
 PATTERN = "only ACLs of single topics are copied, and this one may also be about topics that are not mirrored"
+UNNAMED = "no other ACL of the target names this principal, so the target may lack it"
 DENIES_US = "it is a DENY for everybody or for mirror's own user: it could lock mirror out"
 
 
@@ -38,6 +39,18 @@ class AclCopy:
 def copies(acls: Collection[Acl], rules: AclRules) -> list[AclCopy]:
     """What becomes of each ACL that is about one of the topics, in order."""
     return [found for acl in sorted(acls) if (found := copy_of(acl, rules)) is not None]
+
+
+def strangers(wanted: Collection[Acl], there: Collection[Acl], named: Collection[str], us: str = "") -> frozenset[str]:
+    """The principals of the wanted ACLs that nothing else on the target names.
+
+    `there` has the target's ACLs of topics, `named` the principals that its other ACLs name. A target that gives
+    neither tells nothing: an answer that is refused is empty, too.
+    """
+    if not there and not named:
+        return frozenset()
+    others = {acl.principal for acl in set(there) - set(wanted)}
+    return frozenset({acl.principal for acl in wanted} - others - set(named) - {EVERYBODY, f"{USER}{us}"})
 
 
 def copy_of(acl: Acl, rules: AclRules) -> AclCopy | None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
 from mirror.errors import FlowError
 from mirror.kafka.acls import Acl, AclAdmin
 from mirror.settings import Flow
-from mirror.topics.acl_rules import AclCopy, AclRules, copies
+from mirror.topics.acl_rules import AclCopy, AclRules, copies, strangers
+
+Answered = TypeVar("Answered")
 
 
 class AclOutcome(StrEnum):
@@ -31,6 +34,7 @@ class AclStatus:
     target: Acl | None  # None: it is not copied
     outcome: AclOutcome
     reason: str = ""  # why it is missing or not copied, or why not as it is
+    stranger: bool = False  # True if nothing else on the target names the principal: the target may lack it
 
 
 class AclSync:
@@ -50,7 +54,10 @@ class AclSync:
             why = "there are none, or no authorizer, or mirror may not Describe the cluster"
             raise FlowError(f"{self._source.alias} gives no ACLs of topics: {why}")
         there = _acls(self._target)
-        return [_status(each, there) for each in copies(acls, AclRules(remotes, self._us))]
+        found = copies(acls, AclRules(remotes, self._us))
+        wanted = {each.target for each in found if each.target is not None}
+        unknown = strangers(wanted, there, _named(self._target), self._us)
+        return [_status(each, there, unknown) for each in found]
 
     def round(self, remotes: Mapping[str, str]) -> list[AclStatus]:
         """Compare, and create what is missing. Raises ClusterAway or FlowError."""
@@ -62,24 +69,37 @@ class AclSync:
     def _created(self, each: AclStatus, refused: Mapping[Acl, KafkaError]) -> AclStatus:
         error = None if each.target is None else refused.get(each.target)
         if error is None:
-            return AclStatus(each.source, each.target, AclOutcome.CREATED, each.reason)
+            return replace(each, outcome=AclOutcome.CREATED)
         denied = error.code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED
         remedy = "; allow Alter on the cluster" if denied else ""
         reason = f"{self._target.alias} refuses it: {error.str()}{remedy}"
-        return AclStatus(each.source, each.target, AclOutcome.MISSING, reason)
+        return replace(each, reason=reason)
+
+
+def unnamed_principals(found: Iterable[AclStatus]) -> list[str]:
+    """The principals of copied ACLs that the target may lack, in order."""
+    return sorted({each.target.principal for each in found if each.stranger and each.target is not None})
 
 
 def _acls(cluster: AclAdmin) -> set[Acl]:
+    return _answer(cluster, cluster.topic_acls)
+
+
+def _named(cluster: AclAdmin) -> set[str]:
+    return _answer(cluster, cluster.principals)
+
+
+def _answer(cluster: AclAdmin, ask: Callable[[], set[Answered]]) -> set[Answered]:
     try:
-        return cluster.topic_acls()
+        return ask()
     except KafkaException as error:
         code = error.args[0].code()
         remedy = "; allow Describe on the cluster" if code == KafkaError.CLUSTER_AUTHORIZATION_FAILED else ""
         raise FlowError(f"{cluster.alias} does not give its ACLs: {error.args[0].str()}{remedy}") from None
 
 
-def _status(each: AclCopy, there: set[Acl]) -> AclStatus:
+def _status(each: AclCopy, there: Collection[Acl], unknown: Collection[str]) -> AclStatus:
     if each.target is None:
         return AclStatus(each.source, None, AclOutcome.NOT_COPIED, each.reason)
     outcome = AclOutcome.IN_STEP if each.target in there else AclOutcome.MISSING
-    return AclStatus(each.source, each.target, outcome, each.reason)
+    return AclStatus(each.source, each.target, outcome, each.reason, each.target.principal in unknown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster, free_port, start_together
 from mirror.kafka.acls import PREFIXED, Acl, AclAdmin
 from mirror.settings import Canary, Cluster, Flow
-from mirror.topics.acl_rules import DENIES_US, PATTERN, READ_ONLY, WRITE
+from mirror.topics.acl_rules import DENIES_US, PATTERN, READ_ONLY, UNNAMED, WRITE
 from mirror.topics.acl_sync import AclOutcome, AclSync
 from tests.conftest import Addresses
 from tests.harness import topics
@@ -102,7 +103,10 @@ def test_remote_topics_get_acls_by_the_rules(pair: Pair, tmp_path: Path) -> None
     }
     # An operator's own, and what others may do: nobody takes it away.
     own = Acl(remote, "User:operator", "WRITE")
-    target = give(pair.target, own)
+    target = give(pair.target, own, Acl("other", "User:known", "READ"))
+    # Nothing else on the target names these principals. For User:app, an ACL of a group does.
+    unnamed = ["User:evil"]
+    app = (pair.target, ResourceType.GROUP, f"{pair.prefix}group", "app", (AclOperation.READ,))
     service = pair.service(tmp_path, SYNC)
 
     flow = flow_of(service.file)
@@ -113,18 +117,25 @@ def test_remote_topics_get_acls_by_the_rules(pair: Pair, tmp_path: Path) -> None
         assert f"not copied as on the source, 1 ACL: {acl}: {reason}" in lines
     assert not [acl for acl in target.topic_acls() if acl.name == remote and acl != own], "nothing is created"
 
-    with service:
+    assert f"ACLs for 2 principals: User:app, User:evil: {UNNAMED}" in lines
+
+    began = time.time()
+    with topics.allowed(*app), service:
         pair.await_same(topic)
         until("the ACLs", lambda: {acl for acl in target.topic_acls() if acl.name == remote} == wanted | {own})
         service.wait_for("all is logged", lambda: len(service.find("ACL created")) == len(wanted))
         assert {event["acl"] for event in service.find("ACL created")} == {str(acl) for acl in wanted}
         service.wait_for("a round", lambda: service.metric("mirror_topic_acls", outcome="in_step") == 3)
+        assert service.metric("mirror_topic_acl_round_timestamp_seconds") > began
         assert service.metric("mirror_topic_acls", outcome="not_copied") == len(kept)
         (view,) = [each["acls"] for each in json.loads(service.get("/status")[1])["flows"]]
         assert {each["acl"]: each["reason"] for each in view["acls"]} == {
             str(whole): READ_ONLY,
             **{str(acl): reason for acl, reason in kept.items()},
         }
+        assert view["unnamed_principals"] == unnamed
+        (told,) = service.find("ACLs are for principals that the target may lack")
+        assert told["principals"] == "User:evil"
         # Nothing is taken away, be it from a topic on the source or because it was an operator's.
         topics.admin(pair.source).delete_acls([_filter(read)])[_filter(read)].result(PATIENCE)
         until("it is gone", lambda: read not in source.topic_acls())
@@ -137,6 +148,7 @@ def test_remote_topics_get_acls_by_the_rules(pair: Pair, tmp_path: Path) -> None
         assert sorted(each["reason"] for each in said) == sorted({READ_ONLY, *kept.values()}), "each is said once"
         (status,) = answer("status", "-c", service.file, "--acls")["flows"]
         assert {each["reason"] for each in status["acls"]["not_in_step"]} == {READ_ONLY, *kept.values()}
+        assert status["acls"]["unnamed_principals"] == unnamed
         assert service.terminate() == 0, service.tail()
     assert not service.noise
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from xml.etree.ElementTree import Element
 
+from mirror.naming import some_of
 from mirror.status.acl_overview import AclsView, AclView
 from mirror.text import duration, plural
+from mirror.topics.acl_rules import UNNAMED
 from mirror.web.page.markup import Child, folded, tag
 
 ACLS_MAX = 200  # rows; /status has all of them
@@ -25,6 +27,14 @@ def acls(flow: str, view: AclsView | None, now: float, opened: frozenset[str]) -
         tag("small", found),
     ]
     return folded(key, opened, summary, _HEADS, [_row(each) for each in view.acls[:ACLS_MAX]], more)
+
+
+def unnamed_principals(view: AclsView | None) -> Element | None:
+    """The principals of copied ACLs that the target may lack; nothing if there is none."""
+    if view is None or not view.unnamed_principals:
+        return None
+    names = view.unnamed_principals
+    return tag("p", f"ACLs for {plural(len(names), 'principal')}: {some_of(names)}: {UNNAMED}", class_="quiet")
 
 
 def _row(view: AclView) -> Element:

@@ -10,7 +10,7 @@ from mirror.control.partition_state import STOPPED_BY_ERROR
 from mirror.status.overview import FlowView, Lag, Overview, Pace, PartitionView, TopicView
 from mirror.status.rates import POINTS, TOPIC_POINTS
 from mirror.text import ABSENT, byte_rate, count, duration, plural, rate, time_of_day
-from mirror.web.page.acls import acls
+from mirror.web.page.acls import acls, unnamed_principals
 from mirror.web.page.cautions import canary, expiring, missing, unequal
 from mirror.web.page.chart import Series, chart, highest
 from mirror.web.page.clusters import clusters
@@ -124,6 +124,7 @@ def _flow(flow: FlowView, overview: Overview, opened: frozenset[str]) -> Element
         groups(flow.name, flow.groups, overview.at, opened),
         configs(flow.name, flow.configs, overview.at, opened),
         acls(flow.name, flow.acls, overview.at, opened),
+        unnamed_principals(flow.acls),
         events(flow.events),
         class_="flow",
         id=flow.name,

@@ -27,4 +27,11 @@ def test_outcomes_are_counted_and_what_is_not_copied_is_listed() -> None:
         ("missing", "it is missing"),
         ("not_copied", "it is not_copied"),
     ]
+    assert view.unnamed_principals == []
     assert view.acls[0].acl == "ALLOW READ on orders to User:billing"
+
+
+def test_principals_that_the_target_may_lack_are_listed_once() -> None:
+    found = acl_round(AclOutcome.IN_STEP, AclOutcome.CREATED, AclOutcome.MISSING)
+    found = replace(found, acls=tuple(replace(each, stranger=True) for each in found.acls))
+    assert acls_view(found).unnamed_principals == ["User:billing"]

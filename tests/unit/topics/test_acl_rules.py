@@ -14,6 +14,7 @@ from mirror.topics.acl_rules import (
     AclRules,
     copies,
     copy_of,
+    strangers,
 )
 
 RULES = AclRules({"orders": "primary.orders"}, "mirror")
@@ -72,6 +73,18 @@ def test_no_access_for_writing_is_ever_given() -> None:
     targets = [each.target for each in copies(acls, RULES) if each.target]
     assert targets and all(each.name == "primary.orders" and each.pattern == LITERAL for each in targets)
     assert not [each for each in targets if each.permission == "ALLOW" and each.operation in ("WRITE", "ALL")]
+
+
+def test_principals_that_only_copied_acls_name() -> None:
+    billing, app = copied("READ"), copied("READ", "User:app")
+    others = {Acl("elsewhere", "User:app", "READ"), Acl("elsewhere", "User:more", "READ")}
+    wanted = [billing, app, copied("READ", "User:*"), copied("READ", "User:mirror")]
+    assert strangers(wanted, others, (), "mirror") == {BILLING}
+    assert strangers(wanted, {*others, billing, app}, (), "mirror") == {BILLING}, "what is copied names nobody"
+    assert strangers(wanted, others, {BILLING}, "mirror") == frozenset(), "an ACL of a group"
+    assert strangers(wanted, {*others, copied("DESCRIBE")}, (), "mirror") == frozenset(), "the target's own"
+    assert strangers(wanted, (), (), "mirror") == frozenset(), "a refused answer is empty, too: nothing is known"
+    assert strangers(wanted, (), {"User:more"}) == {BILLING, "User:app", "User:mirror"}, "our user is not known"
 
 
 def test_an_acl_for_people() -> None:

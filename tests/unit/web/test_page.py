@@ -23,6 +23,7 @@ from mirror.status.coverage import coverage
 from mirror.status.flow_status import FlowStatus
 from mirror.status.overview import overview
 from mirror.topics import config_sync
+from mirror.topics.acl_rules import UNNAMED
 from mirror.topics.acl_sync import AclOutcome
 from mirror.web.page import FILES, files, page
 from mirror.web.page.acls import ACLS_MAX
@@ -175,6 +176,11 @@ def test_acls_that_are_not_copied_are_there_with_the_reason() -> None:
     html = shown(status, opened=("ACLs primary->backup",))
     assert "2 ACLs" in html.text and "it is not_copied" in html.text and "not copied as on the source" in html.text
     assert [d["id"] for d in html.all("details") if "open" in d] == ["ACLs primary->backup"]
+    assert UNNAMED not in html.text
+    status.acls = replace(
+        status.acls, acls=tuple(replace(each, stranger=True) for each in acl_round(AclOutcome.IN_STEP).acls)
+    )
+    assert f"ACLs for 1 principal: User:billing: {UNNAMED}" in shown(status).text
     status.acls = acl_round(*[AclOutcome.MISSING] * (ACLS_MAX + 7))
     assert "and 7 more" in shown(status).text
 
