@@ -16,17 +16,31 @@ from mirror.spark import security
 @click.command()
 @CONFIG
 @FLOW
+@click.option("--acls", is_flag=True, help="Print kafka-acls.sh commands that allow what mirror needs, and no more.")
 @AS_JSON
-def check(paths: tuple[Path, ...], flow: str | None, as_json: bool) -> None:
+def check(paths: tuple[Path, ...], flow: str | None, acls: bool, as_json: bool) -> None:
     """Ask both clusters whether a run would work: connections, versions, permissions, limits. Changes nothing.
+
+    With --acls it tests nothing. It asks the source for its topics and groups, and prints what to allow on
+    each cluster.
 
     \b
     Exit codes: 0 it would (there may be warnings), 1 a check has FAILED, 2 bad use.
     Example: mirror check -c mirror.yaml
     """
     from mirror.commands.check import command as verb  # noqa: PLC0415
+    from mirror.commands.check import permissions  # noqa: PLC0415
 
     settings = load_quietly(paths)
+    if acls:
+        needed = [(each, permissions.asked(each)) for each in chosen_flows(settings, flow)]
+        answer(
+            as_json,
+            lambda: {"commands": [line for _, some in needed for need in some for line in permissions.commands(need)]},
+            lambda: permissions.script(needed),
+            well=True,
+        )
+        return
     found = list(verb.check(settings, chosen_flows(settings, flow)))
     failed = any(each.outcome == "FAILED" for each in found)
     answer(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -250,20 +252,12 @@ def what_the_readme_asks_for_is_enough(
     topic = pair.topic("t", retention_ms=987_654_321)
     pair.produce(topic, Made(None, b"value"))
     topics.create(pair.target, pair.remote(topic))
-    topics_of_ours = (f"{pair.alias}.", "mirror-", f"mm2-offset-syncs.{pair.alias}.internal")
     may = AclOperation
-    on_topics = (may.CREATE, may.ALTER, may.READ, may.WRITE, may.DESCRIBE)
-    least = [
-        *((ResourceType.TOPIC, name, on_topics) for name in topics_of_ours),
-        (ResourceType.GROUP, pair.group, (may.READ,)),
-        (ResourceType.TRANSACTIONAL_ID, f"{pair.group}/", (may.WRITE, may.DESCRIBE)),
-    ]
     limited = settings(pair, address, free_port(), ITS_PASSWORD, user)
     limited["flows"][0]["sync_topic_configs_interval"] = "1s"
-    begins = ResourcePatternType.PREFIXED
     with contextlib.ExitStack() as stack:
-        for kind, name, operations in least:
-            stack.enter_context(topics.allowed(pair.target, kind, name, user, operations, begins))
+        for acl in printed_for(tmp_path, limited, address):
+            stack.enter_context(topics.allowed(pair.target, *acl))
         with Service(limited, tmp_path) as service:
             pair.await_same(topic)
             checks = found(tmp_path, limited, code=0)
@@ -285,6 +279,25 @@ def what_the_readme_asks_for_is_enough(
             pair.await_same(topic)
             assert service.terminate() == 0, service.tail()
         pair.assert_settled(topic)
+
+
+def printed_for(
+    directory: Path, content: configuration.Settings, address: str
+) -> Iterator[tuple[ResourceType, str, str, list[AclOperation], ResourcePatternType]]:
+    """What `check --acls` prints as needed on this cluster, for `topics.allowed`."""
+    lines = mirror("check", "-c", file_of(directory, content), "--acls").stdout.splitlines()
+    for reason, command in pairwise(lines):
+        if not command.startswith(f"kafka-acls.sh --bootstrap-server {address} ") or ", needed: " not in reason:
+            continue
+        words = shlex.split(command)[3:]
+        given = [(key[2:], value) for key, value in pairwise(words) if key.startswith("--") and value[:2] != "--"]
+        user = dict(given)["allow-principal"].removeprefix("User:")
+        prefixed = ("resource-pattern-type", "prefixed") in given
+        pattern = ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL
+        operations = [AclOperation[value.upper()] for key, value in given if key == "operation"]
+        for key, name in given:
+            if key in ("topic", "group", "transactional-id"):
+                yield ResourceType[key.upper().replace("-", "_")], name, user, operations, pattern
 
 
 def await_not_in_step(service: Service, topic: str, lacking: AclOperation) -> None:

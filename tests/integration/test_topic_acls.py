@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import (
     AclBindingFilter,
     AclOperation,
@@ -17,13 +19,14 @@ from confluent_kafka.admin import (
 )
 
 from mirror.commands import acl_status
+from mirror.commands.check.beside_checks import beside_checks
 from mirror.commands.check.canary import canary, command
 from mirror.commands.check.inspection import Inspector
 from mirror.commands.plan import dry_run, shown
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster, free_port, start_together
 from mirror.kafka.acls import PREFIXED, Acl, AclAdmin
-from mirror.settings import Canary, Cluster, Flow
+from mirror.settings import Canary, Cluster, Flow, Groups, Heartbeats
 from mirror.topics.acl_rules import DENIES_US, PATTERN, READ_ONLY, UNNAMED, WRITE
 from mirror.topics.acl_sync import AclOutcome, AclSync
 from tests.conftest import Addresses
@@ -214,6 +217,62 @@ def test_check_says_what_the_canary_lacks(guarded: tuple[LocalCluster, LocalClus
             until("nothing is lacking", lambda: found()[0] == "OK")
     assert PASSWORD not in command(one) and f"--operation Write --topic {named}" in command(one)
     assert not list(canary(flow(source=one.source), inspector, inspector.describe())), "it is off unless asked for"
+
+
+def test_check_names_each_acl_that_the_work_beside_copying_lacks(
+    guarded: tuple[LocalCluster, LocalCluster, str], prefix: str
+) -> None:
+    """The cluster that knows who asks is both source and target here. Each finding names one ACL, until it is given."""
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN"}
+    login |= {"sasl.username": LIMITED, "sasl.password": PASSWORD, "bootstrap.servers": guarded[2]}
+    bootstrap, group = guarded[1].bootstrap, f"{prefix}group"
+    source, target = (Cluster(f"{side}{prefix[-7:-1]}", login, {}, {}) for side in "st")
+    groups = Groups(sync=True, checkpoints=True, include=(prefix + ".*",), exclude=(), interval=60.0)
+    one = flow(
+        source=source, target=target, groups=groups, heartbeats=Heartbeats(True, 1.0), sync_acls=True, exactly_once=True
+    )
+    committed(bootstrap, group, prefix)
+    inspector = Inspector(target)
+
+    def found() -> dict[str, tuple[str, str]]:
+        both = inspector, inspector.describe()
+        return {each.what: (each.outcome, each.said) for each in beside_checks(one, both, both)}
+
+    see, sync = f"groups on {source.alias}", f"groups.sync on {target.alias}"
+    beats = f"heartbeats.enabled on {source.alias}"
+    acls = [f"sync_acls on {cluster.alias}" for cluster in (source, target)]
+    first = found()
+    assert first.keys() == {"consumer groups", beats, *acls}
+    assert {outcome for outcome, _ in first.values()} == {"WARNING"}
+    assert "Kafka hides those" in first["consumer groups"][1], "a hidden group can't be named"
+    assert first[acls[0]][1] == "Describe is not allowed on the cluster"
+    assert first[acls[1]][1] == "Alter, Describe is not allowed on the cluster"
+    assert first[beats][1].endswith("does not show the topic heartbeats, and Create is not allowed on the cluster")
+    may = AclOperation
+    cluster = (bootstrap, ResourceType.BROKER, "kafka-cluster", LIMITED)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(topics.allowed(*cluster, (may.DESCRIBE,)))
+        until("the source's ACLs", lambda: found()[acls[0]] == ("OK", "Describe on the cluster"))
+        second = found()
+        assert second[acls[1]] == ("WARNING", "Alter is not allowed on the cluster")
+        assert second[see] == ("WARNING", f"Describe is not allowed on 1 group: {group}"), "listed, but not readable"
+        assert second[sync] == ("WARNING", f"Read is not allowed on 1 group: {group}")
+        stack.enter_context(topics.allowed(*cluster, (may.ALTER, may.CREATE)))
+        stack.enter_context(topics.allowed(bootstrap, ResourceType.GROUP, group, LIMITED, (may.DESCRIBE,)))
+        until("the groups are seen", lambda: found()[see][0] == "OK")
+        third = {what: outcome for what, (outcome, _) in found().items()}
+        assert third == {see: "OK", sync: "WARNING", beats: "OK", acls[0]: "OK", acls[1]: "OK"}
+        stack.enter_context(topics.allowed(bootstrap, ResourceType.GROUP, group, LIMITED, (may.READ,)))
+        until("nothing is lacking", lambda: {outcome for outcome, _ in found().values()} == {"OK"})
+
+
+def committed(bootstrap: str, group: str, prefix: str) -> None:
+    """Make a consumer group that has an offset."""
+    topic = f"{prefix}read"
+    topics.create(bootstrap, topic)
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(topic, 0, 0)], asynchronous=False)
+    consumer.close()
 
 
 def test_clusters_without_an_authorizer_are_told(_local_brokers: Addresses, prefix: str, tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from mirror.commands.check.findings import Finding
 from mirror.commands.check.inspection import Description, Inspector
+from mirror.commands.check.permissions import COPY, commands, for_canary
 from mirror.settings import Flow
 
 WHAT = "canary"
-NEEDED = frozenset({"DESCRIBE", "READ", "WRITE"})  # on its topic, which mirror creates if it is missing
 
 
 def canary(flow: Flow, source: Inspector, description: Description) -> Iterator[Finding]:
@@ -21,7 +21,7 @@ def canary(flow: Flow, source: Inspector, description: Description) -> Iterator[
         return
     topic = flow.canary_topic
     exists = topic in source.partitions()
-    lacking = NEEDED - source.topic_operations([topic]).get(topic, frozenset()) if exists else frozenset()
+    lacking = COPY - source.topic_operations([topic]).get(topic, frozenset()) if exists else frozenset()
     if lacking:
         words = ", ".join(sorted(each.title() for each in lacking))
         yield Finding(WHAT, "WARNING", f"{words} is not allowed on {topic} of {flow.source.alias}", command(flow))
@@ -37,7 +37,5 @@ def canary(flow: Flow, source: Inspector, description: Description) -> Iterator[
 
 def command(flow: Flow) -> str:
     """The command that allows all that the canary needs on the source."""
-    servers = flow.source.properties["bootstrap.servers"]
-    operations = " ".join(f"--operation {each}" for each in ("Create", "Describe", "Read", "Write"))
-    who = "--add --allow-principal User:NAME"
-    return f"kafka-acls.sh --bootstrap-server {servers} {who} {operations} --topic {flow.canary_topic}"
+    (found,) = commands(for_canary(flow))
+    return found

@@ -7,9 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from confluent_kafka import KafkaException
 
+from mirror.commands.check.beside_checks import beside_checks
 from mirror.commands.check.canary import canary
 from mirror.commands.check.findings import Check, Finding, Outcome
 from mirror.commands.check.inspection import Description, Inspector
+from mirror.commands.check.permissions import (
+    CHANGE_CONFIGS,
+    COPY,
+    GROW,
+    POSITIONS,
+    READ_CONFIGS,
+    READ_SOURCE,
+    words,
+)
 from mirror.commands.check.target import TargetChecks
 from mirror.commands.plan import dry_run
 from mirror.control.other_flows import OtherFlows
@@ -57,6 +67,7 @@ class FlowChecks:
             ("timeouts and sizes", self._limits),
             ("timestamps", lambda: self._checks(target.timestamps())),
             ("safety of the target", lambda: self._checks(target.safety())),
+            ("permissions beside the copying", self._beside),
             ("canary", lambda: self._checks(canary(self._flow, self._source, self._source_description))),
             ("clocks", self._clocks),
             ("decisions", self._decisions),
@@ -96,37 +107,42 @@ class FlowChecks:
 
     def _source_permissions(self) -> Iterator[Check]:
         allowed = self._source.topic_operations(self._topics)
-        yield from self._lacking("permissions on the source", allowed, {"READ", "DESCRIBE"}, "FAILED")
+        yield from self._lacking("permissions on the source", allowed, READ_SOURCE, "FAILED")
         named = "topic configurations on the source"
-        yield from self._lacking(named, allowed, {"DESCRIBE_CONFIGS"}, "WARNING")
+        yield from self._lacking(named, allowed, READ_CONFIGS, "WARNING")
 
     def _lacking(
-        self, what: str, allowed: Mapping[str, Iterable[str]], needed: set[str], outcome: Outcome, kind: str = "topic"
+        self,
+        what: str,
+        allowed: Mapping[str, Iterable[str]],
+        needed: frozenset[str],
+        outcome: Outcome,
+        kind: str = "topic",
     ) -> Iterator[Check]:
         lacking = {name: sorted(needed - set(has)) for name, has in allowed.items() if needed - set(has)}
-        words = ", ".join(operation.title().replace("_", "") for operation in sorted(needed))
+        wanted = words(needed)
         if not lacking:
             if allowed:
-                yield self._check(what, "OK", f"{words} on {plural(len(allowed), kind)}")
+                yield self._check(what, "OK", f"{wanted} on {plural(len(allowed), kind)}")
             return
         some = ", ".join(sorted(lacking)[:NAMES_MAX]) + (", ..." if len(lacking) > NAMES_MAX else "")
-        said = f"{words} is not allowed on {plural(len(lacking), kind)}: {some}"
-        yield self._check(what, outcome, said, f"allow {words} on them")
+        said = f"{wanted} is not allowed on {plural(len(lacking), kind)}: {some}"
+        yield self._check(what, outcome, said, f"allow {wanted} on them")
 
     def _target_permissions(self) -> Iterator[Check]:
         flow = self._flow
         own = self._existing.keys() & flow.own_topics
         topics = self._target.topic_operations(self._remote | own)
         remote = {name: has for name, has in topics.items() if name in self._remote}
-        yield from self._lacking("permissions on the target", remote, {"READ", "WRITE", "DESCRIBE"}, "FAILED")
-        yield from self._lacking("adding partitions on the target", remote, {"ALTER"}, "WARNING")
+        yield from self._lacking("permissions on the target", remote, COPY, "FAILED")
+        yield from self._lacking("adding partitions on the target", remote, GROW, "WARNING")
         if flow.sync_topic_configs:
             named = "topic configurations on the target"
-            yield from self._lacking(named, remote, {"ALTER_CONFIGS", "DESCRIBE_CONFIGS"}, "WARNING")
+            yield from self._lacking(named, remote, CHANGE_CONFIGS, "WARNING")
         internal = {name: has for name, has in topics.items() if name in own}
-        yield from self._lacking("mirror's own topics", internal, {"READ", "WRITE", "DESCRIBE"}, "FAILED")
+        yield from self._lacking("mirror's own topics", internal, COPY, "FAILED")
         group = {flow.group: self._target.group_operations(flow.group)}
-        yield from self._lacking("the position's group", group, {"READ"}, "FAILED", "group")
+        yield from self._lacking("the position's group", group, POSITIONS, "FAILED", "group")
         missing = len(self._topics) - len(self._remote) + len(flow.own_topics) - len(own)
         if missing and "CREATE" not in self._target_description.operations:
             said = f"{plural(missing, 'topic')} to create, and Create is not allowed on the cluster"
@@ -142,6 +158,10 @@ class FlowChecks:
             yield self._check("transactional ids", "WARNING", said, remedy)
         else:
             yield self._check("transactional ids", "OK", "the target has no ACLs")
+
+    def _beside(self) -> Iterator[Check]:
+        source = self._source, self._source_description
+        return self._checks(beside_checks(self._flow, source, (self._target, self._target_description)))
 
     def _limits(self) -> Iterator[Check]:
         flow, broker = self._flow, self._target.broker_config(self._target_description.brokers[0])

@@ -1,0 +1,61 @@
+"""Tests what a flow leader may do beside the copying: groups, heartbeats, ACLs. What is lacking ends no copying."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from mirror.commands.check.findings import Finding
+from mirror.commands.check.inspection import Description, Inspector
+from mirror.commands.check.permissions import Kind, Need, beside, taking_part, words
+from mirror.naming import some_of
+from mirror.settings import Flow
+from mirror.text import plural
+
+GROUPS_MAX = 20  # that are asked for: each takes a request
+Reached = tuple[Inspector, Description]
+
+
+def beside_checks(flow: Flow, source: Reached, target: Reached) -> Iterator[Finding]:
+    """One finding for each permission. Raises ClusterAway or KafkaException."""
+    groups: list[str] = []
+    if flow.makes_rounds:
+        groups = taking_part(flow, source[0].groups())
+        if not groups and "DESCRIBE" not in source[1].operations:
+            said = f"{flow.source.alias} shows no consumer group: Kafka hides those that mirror may not Describe"
+            yield Finding("consumer groups", "WARNING", said, "allow Describe on the groups, if there are any")
+    for need in beside(flow, groups):
+        if need.names != (flow.canary_topic,):  # canary.py tests it
+            yield _finding(need, *(source if need.cluster is flow.source else target))
+
+
+def _finding(need: Need, inspector: Inspector, description: Description) -> Finding:
+    setting = need.why.partition(":")[0]
+    what, where = f"{setting} on {need.cluster.alias}", _where(need)
+    if need.kind is Kind.CLUSTER:
+        return _judged(what, need, need.operations - description.operations, where)
+    if need.kind is Kind.GROUP:
+        asked = need.names[:GROUPS_MAX]
+        missing = {name: need.operations - inspector.group_operations(name) for name in asked}
+        lacking = [name for name, some in missing.items() if some]
+        about = f"{plural(len(lacking or asked), 'group')}: {some_of(lacking or asked)}"
+        return _judged(what, need, frozenset().union(*missing.values()), about)
+    (topic,) = need.names
+    if topic in inspector.partitions():
+        may = inspector.topic_operations([topic]).get(topic, frozenset())
+        return _judged(what, need, need.operations - {"CREATE"} - may, where)
+    if "CREATE" in description.operations:
+        return Finding(what, "OK", f"Create on the cluster, for {where}")
+    said = f"{need.cluster.alias} does not show {where}, and Create is not allowed on the cluster"
+    return Finding(what, "WARNING", said, f"make sure that {words(need.operations)} are allowed on {where}")
+
+
+def _where(need: Need) -> str:
+    return f"the topic {need.names[0]}" if need.kind is Kind.TOPIC else "the cluster"
+
+
+def _judged(what: str, need: Need, lacking: Collection[str], where: str) -> Finding:
+    if not lacking:
+        return Finding(what, "OK", f"{words(need.operations)} on {where}")
+    said = f"{words(lacking)} is not allowed on {where}"
+    remedy = f"allow {words(lacking)} there ({need.why.partition(': ')[2]}); mirror check --acls prints the command"
+    return Finding(what, "WARNING", said, remedy)

@@ -1,0 +1,162 @@
+"""What mirror needs to be allowed, declared once: `mirror check` tests it, and prints the commands that allow it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mirror.kafka.cluster import ClusterAdmin, chunks
+from mirror.naming import matcher
+from mirror.settings import Cluster, Flow
+from mirror.template import HEARTBEATS
+from mirror.topics.selected import selected
+
+NAMES_MAX = 100  # names in one command
+READ_SOURCE = frozenset({"DESCRIBE", "READ"})
+COPY = frozenset({"DESCRIBE", "READ", "WRITE"})  # Read on the remote topics is needed to commit a position
+READ_CONFIGS, CHANGE_CONFIGS = frozenset({"DESCRIBE_CONFIGS"}), frozenset({"ALTER_CONFIGS", "DESCRIBE_CONFIGS"})
+POSITIONS, TRANSACTIONS = frozenset({"READ"}), frozenset({"DESCRIBE", "WRITE"})
+SEE_ACLS, COPY_ACLS = frozenset({"DESCRIBE"}), frozenset({"ALTER", "DESCRIBE"})
+CREATE, GROW = frozenset({"CREATE"}), frozenset({"ALTER"})
+
+
+class Kind(StrEnum):
+    """What an ACL is about, in the words of kafka-acls.sh."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    TRANSACTIONAL_ID = "transactional-id"
+    CLUSTER = "cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Operations on resources of one kind on one cluster."""
+
+    cluster: Cluster
+    kind: Kind
+    names: tuple[str, ...]  # empty for the cluster itself
+    operations: frozenset[str]
+    why: str  # what needs it; begins with the setting if one switches it on
+    prefixed: bool = False  # True: the names are beginnings of names
+    required: bool = True  # False: without it records are copied all the same
+
+
+def words(operations: Iterable[str]) -> str:
+    """Operations for people, and for kafka-acls.sh: `Describe, DescribeConfigs`."""
+    return ", ".join(each.title().replace("_", "") for each in sorted(operations))
+
+
+def needs(flow: Flow, remotes: Mapping[str, str], groups: Collection[str]) -> Iterator[Need]:
+    """All that a flow needs; `remotes` has the remote topic of each topic, `groups` are those that take part."""
+    yield from _to_copy(flow, remotes)
+    yield from _configurations(flow, remotes)
+    yield from beside(flow, groups)
+
+
+def beside(flow: Flow, groups: Collection[str]) -> Iterator[Need]:
+    """What the flow leader needs beside the copying; without it records are copied all the same."""
+    source, target, names = flow.source, flow.target, tuple(sorted(groups))
+    if flow.makes_rounds and names:
+        yield Need(source, Kind.GROUP, names, frozenset({"DESCRIBE"}), "groups: their offsets", required=False)
+        if flow.groups.sync:
+            why = "groups.sync: to commit their offsets"
+            yield Need(target, Kind.GROUP, names, POSITIONS, why, required=False)
+    if flow.heartbeats.enabled:
+        why = "heartbeats.enabled: to write them"
+        yield Need(source, Kind.TOPIC, (HEARTBEATS,), COPY | CREATE, why, required=False)
+    if flow.canary.enabled:
+        yield for_canary(flow)
+    if flow.sync_acls:
+        why = "sync_acls: to read the ACLs"
+        yield Need(source, Kind.CLUSTER, (), SEE_ACLS, why, required=False)
+        why = "sync_acls: to compare and create ACLs"
+        yield Need(target, Kind.CLUSTER, (), COPY_ACLS, why, required=False)
+
+
+def for_canary(flow: Flow) -> Need:
+    """What the canary needs on the source; on the target it needs no more than mirror's own topics."""
+    why = "canary.enabled: to write and copy it"
+    return Need(flow.source, Kind.TOPIC, (flow.canary_topic,), COPY | CREATE, why, required=False)
+
+
+def _to_copy(flow: Flow, remotes: Mapping[str, str]) -> Iterator[Need]:
+    source, target = flow.source, flow.target
+    if remotes:
+        yield Need(source, Kind.TOPIC, tuple(sorted(remotes)), READ_SOURCE, "to copy these topics")
+        names, prefixed = _named(flow, remotes)
+        yield Need(target, Kind.TOPIC, names, COPY | CREATE | GROW, "to create remote topics, write, commit", prefixed)
+    own = COPY | CREATE
+    yield Need(target, Kind.TOPIC, ("mirror-",), own, "mirror's own topics, and those of other flows", prefixed=True)
+    others = tuple(name for name in flow.own_topics if not name.startswith("mirror-"))
+    yield Need(target, Kind.TOPIC, others, own, "topics in MirrorMaker's format")
+    yield Need(target, Kind.GROUP, (flow.group,), POSITIONS, "to commit positions")
+    if flow.exactly_once:
+        why = "exactly_once: transactions"
+        yield Need(target, Kind.TRANSACTIONAL_ID, (f"{flow.group}/",), TRANSACTIONS, why, prefixed=True)
+
+
+def _configurations(flow: Flow, remotes: Mapping[str, str]) -> Iterator[Need]:
+    target = flow.target
+    if remotes:
+        why = "to copy configurations, and to warn before retention deletes records"
+        yield Need(flow.source, Kind.TOPIC, tuple(sorted(remotes)), READ_CONFIGS, why, required=False)
+        names, prefixed = _named(flow, remotes)
+        why = "to see whether remote topics replace timestamps or are compacted"
+        if flow.sync_topic_configs:
+            why = "sync_topic_configs: to keep configurations in step"
+        operations = CHANGE_CONFIGS if flow.sync_topic_configs else READ_CONFIGS
+        yield Need(target, Kind.TOPIC, names, operations, why, prefixed, required=False)
+    why = "to see for how long the target keeps positions"
+    yield Need(target, Kind.CLUSTER, (), READ_CONFIGS, why, required=False)
+
+
+def _named(flow: Flow, remotes: Mapping[str, str]) -> tuple[tuple[str, ...], bool]:
+    """The remote topics; or their prefix, if all begin with the source's name, so that new topics need no new ACL."""
+    prefix = f"{flow.source.alias}."
+    if all(name.startswith(prefix) for name in remotes.values()):
+        return (prefix,), True
+    return tuple(sorted(remotes.values())), False
+
+
+def taking_part(flow: Flow, groups: Iterable[str]) -> list[str]:
+    """Those consumer groups of the source that the flow's rounds are about."""
+    include, exclude = matcher(flow.groups.include), matcher(flow.groups.exclude)
+    return sorted(name for name in groups if include(name) and not exclude(name))
+
+
+def commands(need: Need) -> Iterator[str]:
+    """The commands that allow it; NAME stands for mirror's user if the configuration does not name it."""
+    who = f"User:{need.cluster.properties.get('sasl.username', 'NAME')}"
+    servers = need.cluster.properties["bootstrap.servers"]
+    start = ["kafka-acls.sh", "--bootstrap-server", servers, "--add", "--allow-principal", who]
+    for operation in words(need.operations).split(", "):
+        start += ["--operation", operation]
+    end = ["--resource-pattern-type", "prefixed"] if need.prefixed else []
+    if need.kind is Kind.CLUSTER:
+        yield shlex.join([*start, "--cluster"])
+    for some in chunks(need.names, NAMES_MAX):
+        yield shlex.join([*start, *(part for name in some for part in (f"--{need.kind}", name)), *end])
+
+
+def asked(flow: Flow) -> list[Need]:
+    """What a flow needs now. Asks the source for its topics and groups. Raises ClusterAway or FlowError."""
+    source = ClusterAdmin(flow.source)
+    groups = taking_part(flow, source.groups()) if flow.makes_rounds else []
+    return list(needs(flow, selected(flow, source.partitions()).remotes, groups))
+
+
+def script(flows: Sequence[tuple[Flow, Sequence[Need]]]) -> str:
+    """The commands of all flows as a shell script, each with the reason."""
+    lines = [
+        "# Add --command-config FILE with an administrator's login to each command if the cluster asks for one.",
+        "# User:NAME stands for mirror's user: the configuration does not name it.",
+    ]
+    for flow, found in flows:
+        lines += ["", f"# {flow.name}"]
+        for need in found:
+            kind = "needed" if need.required else "optional"
+            lines += [f"# {need.cluster.alias}, {kind}: {need.why}", *commands(need)]
+    return "\n".join(lines)

@@ -1,0 +1,79 @@
+"""What mirror needs to be allowed, and the commands that allow it."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+
+from mirror.commands.check.permissions import Kind, Need, commands, needs, script, words
+from mirror.settings import Canary, Cluster, Flow, Groups, Heartbeats
+from tests.unit.test_naming import flow
+
+REMOTES = {"orders": "primary.orders", "clicks": "primary.clicks"}
+
+
+def settings(enabled: bool) -> Flow:
+    """A flow with all that needs permissions of its own, or none of it."""
+    return flow(
+        source=Cluster("primary", {"bootstrap.servers": "p:9092"}, {}, {}),
+        target=Cluster("backup", {"bootstrap.servers": "b:9092", "sasl.username": "it's"}, {}, {}),
+        groups=Groups(sync=enabled, checkpoints=enabled, include=(".*",), exclude=(), interval=60.0),
+        heartbeats=Heartbeats(enabled, 1.0),
+        canary=Canary(enabled, 1.0),
+        sync_acls=enabled,
+        sync_topic_configs=enabled,
+        exactly_once=enabled,
+    )
+
+
+def found(enabled: bool, remotes: dict[str, str] = REMOTES) -> set[tuple[str, str, str, str]]:
+    """Cluster, kind, names and operations of each need."""
+    some = needs(settings(enabled), remotes, ["billing"])
+    return {(n.cluster.alias, n.kind, ",".join(n.names), words(n.operations)) for n in some}
+
+
+def test_what_is_switched_off_needs_nothing() -> None:
+    one, other = found(True), found(False)
+    assert one - other == {
+        ("backup", "cluster", "", "Alter, Describe"),
+        ("backup", "group", "billing", "Read"),
+        ("backup", "topic", "mm2-offset-syncs.primary.internal,primary.checkpoints.internal", READ_AND_WRITE),
+        ("backup", "topic", "primary.", "AlterConfigs, DescribeConfigs"),
+        ("backup", "transactional-id", f"{settings(True).group}/", "Describe, Write"),
+        ("primary", "cluster", "", "Describe"),
+        ("primary", "group", "billing", "Describe"),
+        ("primary", "topic", "heartbeats", READ_AND_WRITE),
+        ("primary", "topic", "mirror-canary.primary.internal", READ_AND_WRITE),
+    }
+    assert ("primary", "topic", "clicks,orders", "Describe, Read") in other
+    assert ("backup", "topic", "primary.", "Alter, Create, Describe, Read, Write") in other
+    assert not [each for each in other if each[0] == "primary" and "Write" in each[3]], "the source is only read"
+
+
+READ_AND_WRITE = "Create, Describe, Read, Write"
+
+
+def test_remote_topics_without_the_sources_name_are_named_one_by_one() -> None:
+    of_names = found(True, {"orders": "orders", "clicks": "primary.clicks"})
+    assert ("backup", "topic", "orders,primary.clicks", "Alter, Create, Describe, Read, Write") in of_names
+    assert not [each for each in of_names if each[2] == "primary."], "a prefix would not be enough"
+
+
+def test_a_command_can_be_pasted_into_a_shell() -> None:
+    need = Need(settings(True).target, Kind.TOPIC, ("a b",), frozenset({"READ", "ALTER_CONFIGS"}), "why", prefixed=True)
+    (command,) = commands(need)
+    assert shlex.split(command) == [
+        *("kafka-acls.sh", "--bootstrap-server", "b:9092", "--add", "--allow-principal", "User:it's"),
+        *("--operation", "AlterConfigs", "--operation", "Read", "--topic", "a b"),
+        *("--resource-pattern-type", "prefixed"),
+    ]
+    many = replace(need, names=tuple(f"t{n}" for n in range(101)))
+    assert [command.count("--topic") for command in commands(many)] == [100, 1]
+
+
+def test_each_command_has_its_reason() -> None:
+    one = settings(True)
+    lines = script([(one, list(needs(one, REMOTES, ["billing"])))]).splitlines()
+    assert f"# {one.name}" in lines and "# backup, needed: exactly_once: transactions" in lines
+    assert all(line.startswith(("#", "kafka-acls.sh ")) or not line for line in lines)
+    assert [line for line in lines if line.endswith("--add --allow-principal User:NAME --operation Describe --cluster")]
