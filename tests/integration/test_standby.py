@@ -12,6 +12,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from mirror.demo.brokers import LocalCluster
 from tests.harness import oracle
 from tests.harness.load import Load
@@ -19,6 +21,8 @@ from tests.harness.pair import Pair
 from tests.harness.proxy import Proxy
 from tests.harness.service import Service
 from tests.harness.waiting import PATIENCE, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.waiting]
 
 ALIAS = "zones"
 WAIT = ("--standby", "--standby-after", "10")  # the least
