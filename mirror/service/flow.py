@@ -144,7 +144,7 @@ class FlowRunner(threading.Thread):
         self._keep_own_topics()
         self._leader.check()
         topics = self._look()
-        while self._monitor.in_doubt and not self._stopping.wait(CHECK_INTERVAL):
+        while self._monitor.awaits_confirmation and not self._stopping.wait(CHECK_INTERVAL):
             topics = self._look()
         self._renewal.ask()
         while self._query.spark_is_starting and not self._stopping.wait(0.05):
@@ -178,7 +178,9 @@ class FlowRunner(threading.Thread):
             slots, before = self._query.slots(), slots
             has_decided = self._leader.control.decisions is not decisions
             decisions = self._leader.control.decisions
-            due = slots != before or has_decided or self._leader.control.awaits_plan or self._monitor.in_doubt
+            due = (
+                slots != before or has_decided or self._leader.control.awaits_plan or self._monitor.awaits_confirmation
+            )
             if due or is_asked_for or self.beat - refreshed >= self._flow.refresh_topics_interval:
                 self._publish(self._look(), slots)
                 refreshed = time.monotonic()

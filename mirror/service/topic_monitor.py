@@ -63,7 +63,7 @@ class TopicMonitor:
         self.refused: Refusals = {}  # remote topics that could not be created or grown last time
         self.remote_ids: Mapping[str, str] = {}  # ids of all remote topics as last seen
         self.coverage: Coverage | None = None  # of the last look
-        self.in_doubt = False  # True after a change was seen that the next call has to confirm
+        self.awaits_confirmation = False  # True after a change was seen that the next call has to confirm
         self.timestamps = TimestampCheck(flow, self._target)
         self.unnamed: LeftOut = {}  # topics that are not mirrored, because the remote topic can't have its name
         self._left_out: LeftOut = {}  # as last logged
@@ -127,7 +127,7 @@ class TopicMonitor:
         remade = {d.incident.remote_id for d in (decisions or {}).values() if d.incident.kind == "remote_topic"}
         names = {*map(self._policy.remote_topic, mirrored), *(topic.remote for topic in before.values())}
         remote = self._remote_topics.look(names & existing.keys(), known, lambda topic: topic.remote_id in remade)
-        self.in_doubt = bool(remote.doubtful)
+        self.awaits_confirmation = bool(remote.doubtful)
         left = {name: topic for name, topic in known.items() if topic.remote in remote.lost | remote.doubtful}
         partitions = self._make({n: c for n, c in mirrored.items() if n not in left}, existing, on_progress)
         lost = {name for name, topic in left.items() if topic.remote in remote.lost}

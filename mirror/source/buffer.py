@@ -134,7 +134,10 @@ class RecordBuffer:
             self._from = batch.next_offset
 
     def resume_at(self, offset: int) -> int | None:
-        """Make `offset` the first one. If the consumer has to seek there, the number to call `sought` with after."""
+        """Make `offset` the first one. None if the buffer has it; else the id of the seek that the consumer must make.
+
+        After the seek, `sought` is called with that id.
+        """
         with self._lock:
             if self._from <= offset <= self._to:
                 self._drop(sum(message.offset() < offset for message in self._messages))
@@ -148,14 +151,14 @@ class RecordBuffer:
         with self._lock:
             self._reset(-1)
 
-    def sought(self, number: int) -> None:
-        """The consumer has made this seek; records from before can't come any more.
+    def sought(self, seek_id: int) -> None:
+        """Take the records that come now: the consumer has made this seek, and none from before it can come any more.
 
-        Unless a newer one is under way: even one to the same offset, for it would take the consumer back there
-        after records were taken meanwhile.
+        Nothing is taken if a newer seek is under way, even one to the same offset: it would take the consumer back
+        there after records were taken meanwhile.
         """
         with self._lock:
-            self._accepting = number == self._resets
+            self._accepting = seek_id == self._resets
             self._sealed = False
 
     def _drop(self, count: int) -> None:

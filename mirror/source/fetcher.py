@@ -65,11 +65,11 @@ class Join(Generic[F]):
 
 @dataclass(frozen=True, slots=True)
 class Seek(Generic[F]):
-    """Consume a partition again from `position`: the buffer's seek of this `number`."""
+    """Consume a partition again from `position`. `seek_id` is from `RecordBuffer.resume_at`."""
 
     fetched: F
     position: Position
-    number: int
+    seek_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +219,8 @@ class Fetcher(Generic[F]):
 
     def _on_error(self, message: Message) -> None:
         error: KafkaError = message.error()
-        topic, number = message.topic(), message.partition()
-        fetched = self.held.get(Partition(topic, number)) if topic is not None else None
+        topic, partition = message.topic(), message.partition()
+        fetched = self.held.get(Partition(topic, partition)) if topic is not None else None
         if fetched is not None and fetched.partition not in self._taken:  # of no assignment that still counts
             return
         if error.code() == KafkaError._PARTITION_EOF:
@@ -237,9 +237,9 @@ class Fetcher(Generic[F]):
             return
         elif fetched is not None:
             fetched.post(SourceRefused(error.str(), clients.is_lasting(error)))
-        elif (topic, number, error.code()) not in self._said:
-            self._said.add((topic, number, error.code()))
-            where = {"flow": self._flow.name, "topic": topic, "partition": number}
+        elif (topic, partition, error.code()) not in self._said:
+            self._said.add((topic, partition, error.code()))
+            where = {"flow": self._flow.name, "topic": topic, "partition": partition}
             log.warning("source consumer", extra={**where, "reason": error.str()})
 
     def _hold_back(self) -> bool:
@@ -269,7 +269,7 @@ class Fetcher(Generic[F]):
         elif isinstance(move, Seek):
             self._unassign(partition)
             self._assign(partition, move.position.offset, move.position.epoch)
-            fetched.buffer.sought(move.number)
+            fetched.buffer.sought(move.seek_id)
             self._look_at_id(fetched)
         else:
             self._unassign(partition)

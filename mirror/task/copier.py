@@ -1,9 +1,9 @@
 """The step of one partition: it takes the waiting events, asks what to do next, and does that.
 
 The fetcher puts a record into the buffer and posts an event. Then a transaction thread calls `step`. The step drains
-the inbox and asks next_step.py what to do. Usually the answer is COPY: one transaction on the partition's own producer,
-with the records and the position. For an error, error_recovery.py says what follows. After any doubt the producer is
-discarded, and a later step takes the partition over again: fence, load, seek.
+the inbox and asks next_action.py what to do. Usually the answer is COPY: one transaction on the partition's own
+producer, with the records and the position. For an error, error_recovery.py says what follows. After any doubt the
+producer is discarded, and a later step takes the partition over again: fence, load, seek.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mirror.task.error_recovery import recovery
 from mirror.task.events import Event, delay_of
 from mirror.task.inbox import Inbox
 from mirror.task.loss_policy import LossPolicy
-from mirror.task.next_step import Step, next_step, next_wake
+from mirror.task.next_action import Action, next_action, next_wake
 from mirror.task.partition_facts import OF_DELETED_TOPIC, PartitionFacts
 from mirror.task.partition_take_over import TakeOver
 from mirror.task.position_ledger import Start
@@ -177,33 +177,33 @@ class RecordCopier:
             self._copying.ask_for_turn()
             # A new producer is used for one transaction even if it was disturbed. While a broker is down every new
             # producer is disturbed at once. If each of them were discarded, nothing would be copied.
-            step = next_step(self._facts.view(taken_over or self._has_good_producer))
-            self._perform(step)
-            self._facts.succeeded(step)
-            if step.is_last:
+            action = next_action(self._facts.view(taken_over or self._has_good_producer))
+            self._perform(action)
+            self._facts.succeeded(action)
+            if action.is_last:
                 return
-            taken_over = step is Step.TAKE_OVER
+            taken_over = action is Action.TAKE_OVER
             self._publish()
 
-    def _perform(self, step: Step) -> None:
-        match step:  # there is nothing to do for WAIT
-            case Step.LET_GO:
+    def _perform(self, action: Action) -> None:
+        match action:  # there is nothing to do for WAIT
+            case Action.LET_GO:
                 self._facts.leave()
-            case Step.RENEW_PAUSED:
+            case Action.RENEW_PAUSED:
                 self._facts.renew_position(self._take_over())
                 self._facts.leave()
-            case Step.ASK_SOURCE:
+            case Action.ASK_SOURCE:
                 self._ask_source()
-            case Step.TAKE_OVER:
+            case Action.TAKE_OVER:
                 self._take_over()
-            case Step.RENEW:
+            case Action.RENEW:
                 self._facts.renew_position(self._session)
-            case Step.FACE_LOSS:
-                self._losses.face(self._session, self._own)
+            case Action.HANDLE_LOSS:
+                self._losses.handle(self._session, self._undisturbed_session)
                 self._seek()
-            case Step.COPY:
+            case Action.COPY:
                 self._copying.copy(self._session)
-            case Step.SETTLE:
+            case Action.SETTLE:
                 self._facts.settle(self._session)
 
     def _ask_source(self) -> None:
@@ -224,10 +224,10 @@ class RecordCopier:
         producer = self._taking_over.fence()
         session = self._taking_over.load(producer)
         self._services.producers.opened(self)
-        if facts.is_native(facts.ledger.at):
+        if facts.is_of_present_topic(facts.ledger.at):
             self._seek()
         else:
-            facts.lost = OF_DELETED_TOPIC
+            facts.reading_lost = OF_DELETED_TOPIC
             facts.buffer.invalidate()
         return session
 
@@ -244,16 +244,16 @@ class RecordCopier:
         self._facts.last_used = self._services.clock.monotonic()
         return session
 
-    def _own(self) -> TransactionSession:
+    def _undisturbed_session(self) -> TransactionSession:
         """A session for one transaction: the present one, or if its producer was disturbed, one of a new producer."""
         return self._session if self._has_good_producer else self._take_over()
 
     def _seek(self) -> None:
         """Make the buffer continue at the position. The consumer seeks only if the position is outside the buffer."""
         at = self._facts.ledger.resume_from
-        number = self.buffer.resume_at(at.offset)
-        if number is not None:
-            self._services.moves.put(Seek(self, at, number))
+        seek_id = self.buffer.resume_at(at.offset)
+        if seek_id is not None:
+            self._services.moves.put(Seek(self, at, seek_id))
 
     def _recover(self, error: MirrorError) -> None:
         """Do what has to follow an error; error_recovery.py decides what that is."""

@@ -14,38 +14,38 @@ from mirror.target.transaction_session import TransactionSession
 from mirror.task.partition_facts import PartitionFacts
 from mirror.task.task_services import TaskServices
 
-Own = Callable[[], TransactionSession]
+Sessions = Callable[[], TransactionSession]
 
 
 class LossPolicy:
-    """Faces the losses of one partition."""
+    """Handles the losses of one partition."""
 
     def __init__(self, facts: PartitionFacts, services: TaskServices) -> None:
         self._facts = facts
         self._services = services
 
-    def face(self, session: TransactionSession, own: Own) -> None:
+    def handle(self, session: TransactionSession, undisturbed: Sessions) -> None:
         """Find out what is lost, and go on after it if the flow's policy is to. Raises SourceDataLost if not.
 
-        `own` gives a session whose producer nothing has disturbed. Afterwards the consumer has to seek.
+        `undisturbed` gives a session whose producer nothing has disturbed. Afterwards the consumer has to seek.
         """
         facts = self._facts
         facts.buffer.invalidate()
-        said, facts.lost = facts.lost, ""
+        said, facts.reading_lost = facts.reading_lost, ""
         try:
-            self._judge(said, session, own)
+            self._judge(said, session, undisturbed)
         except Exception:
-            facts.lost = facts.lost or said
+            facts.reading_lost = facts.reading_lost or said
             raise
         facts.ledger.delivered = None  # it may be what the source no longer has
 
-    def _judge(self, said: str, session: TransactionSession, own: Own) -> None:
+    def _judge(self, said: str, session: TransactionSession, undisturbed: Sessions) -> None:
         facts, source, flow = self._facts, self._services.source, self._services.flow
         loss = loss_detection.find_loss(source, facts.partition, facts.topic, facts.ledger.at, said)
         facts.step_lock.progressed()
         if not loss and (loss := corruption.find_damage(flow, source, facts.partition, facts.ledger.at, said)):
             facts.step_lock.progressed()
-            session = self._promise(session, own)
+            session = self._promise(session, undisturbed)
         if not loss:
             facts.back_off()  # the consumer may say the same again: its metadata come from another broker
         elif not facts.ledger.promised:
@@ -54,12 +54,12 @@ class LossPolicy:
         else:
             self._pass_over(loss, session)
 
-    def _promise(self, session: TransactionSession, own: Own) -> TransactionSession:
+    def _promise(self, session: TransactionSession, undisturbed: Sessions) -> TransactionSession:
         """Commit the position if none was ever: what follows it is there, and no later `start` may pass it over."""
         if self._facts.ledger.promised:
             return session
         self._facts.set_position(self._facts.ledger.at, session)
-        return own()
+        return undisturbed()
 
     def _pass_over(self, loss: Loss, session: TransactionSession) -> None:
         facts = self._facts

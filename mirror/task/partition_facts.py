@@ -18,7 +18,7 @@ from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, Re
 from mirror.target.transaction_session import TransactionSession
 from mirror.task.error_recovery import Recovery
 from mirror.task.events import IDLE_AFTER, Event, LetGo, ThrottleChanged
-from mirror.task.next_step import Step, View
+from mirror.task.next_action import Action, View
 from mirror.task.partition_snapshot import PartitionSnapshot
 from mirror.task.position_ledger import PositionLedger, Start
 from mirror.task.rate_limits import Turns
@@ -59,7 +59,7 @@ class PartitionFacts:
         self.letting_go: State | None = None  # what it becomes after the running transaction
         self.refused: SourceRefused | None = None  # why the source gives no records
         # Why the consumer can't go on after what is buffered.
-        self.lost = "" if self.is_native(start.hint) else OF_DELETED_TOPIC
+        self.reading_lost = "" if self.is_of_present_topic(start.hint) else OF_DELETED_TOPIC
         self._doubted = False
         self._services = services
         self._clock = services.clock
@@ -68,7 +68,7 @@ class PartitionFacts:
         self._errors = OnChange()
         self._skips = OnChange()
 
-    def is_native(self, position: Position | None) -> bool:
+    def is_of_present_topic(self, position: Position | None) -> bool:
         """Is the position, if there is one, of the source topic that is there now?"""
         return position is None or position.belongs_to(self.topic.topic_id)
 
@@ -82,7 +82,7 @@ class PartitionFacts:
             case SourceRefused():
                 self.refused = event
             case ReadingLost(reason):
-                self.lost = reason
+                self.reading_lost = reason
             case LetGo(into):
                 self.let_go(into)
             case ThrottleChanged():
@@ -109,7 +109,7 @@ class PartitionFacts:
         self.buffer.invalidate()
 
     def view(self, has_producer: bool) -> View:
-        """What decides about the next step."""
+        """What decides about the next action."""
         return View(
             state=self.state,
             letting_go=self.letting_go,
@@ -118,7 +118,7 @@ class PartitionFacts:
             position_is_old=self.ledger.is_old,
             pins_start=self.ledger.pins_start,
             doubted=self._doubted,
-            lost=bool(self.lost),
+            reading_lost=bool(self.reading_lost),
             refused=self.refused is not None,
             records=len(self.buffer),
             sealed=self.buffer.sealed,
@@ -181,10 +181,10 @@ class PartitionFacts:
         if self.letting_go is not None:
             self.become(self.letting_go)
 
-    def succeeded(self, step: Step) -> None:
-        """A step was made without an error. If it only waits for its turn, the last error may still be there."""
-        waits = step is Step.COPY and self.turns.waiting
-        if step.means_running and not (waits and self.state.stopped_by_error):
+    def succeeded(self, action: Action) -> None:
+        """An action was taken without an error. If it only waits for its turn, the last error may still be there."""
+        waits = action is Action.COPY and self.turns.waiting
+        if action.means_running and not (waits and self.state.stopped_by_error):
             self.become(State.RUNNING)
 
     def become(self, state: State, reason: str = "") -> None:

@@ -64,7 +64,7 @@ class TakeOver:
             if not self._services.flow.exactly_once:  # first, so that a crash can't leave records without a position
                 facts.set_position(facts.ledger.at, session)
         elif facts.ledger.loaded(found):
-            log.info("position adopted: it says now which remote topic it belongs to", extra=facts.where)
+            log.info("position upgraded: it says now which remote topic it belongs to", extra=facts.where)
         return session
 
     def _producer(self) -> TargetProducer:

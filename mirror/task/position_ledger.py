@@ -98,17 +98,17 @@ class PositionLedger:
         self.at = replace(self.next(self.start.offset), map_end=MapEnd())
 
     def loaded(self, position: Position) -> bool:
-        """A position was loaded that can be believed. True if it is adopted.
+        """A position was loaded that can be believed. True if it is upgraded.
 
         A position from before remote topics had ids gets the one of today, and is committed with it soon.
         """
-        adopted = not position.remote_id and bool(self._topic.remote_id)
-        if adopted:
+        upgraded = not position.remote_id and bool(self._topic.remote_id)
+        if upgraded:
             position = replace(position, remote_id=self._topic.remote_id)
             self.renew_again(self._clock.monotonic())
         self.promised, self.pins_start = True, False
         self.at = self.newest = position
-        return adopted
+        return upgraded
 
     def not_believed(self) -> None:
         """What was loaded can't be believed: report the newest position that is known."""

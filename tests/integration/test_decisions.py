@@ -117,7 +117,7 @@ def test_decisions(
         by_policy_a_deleted_remote_topic_is_made_again,
         a_position_that_somebody_else_committed_is_not_believed,
         a_position_that_went_back_is_not_believed,
-        a_position_from_before_is_adopted_once,
+        a_position_from_before_is_upgraded_once,
     )
     together(
         in_turn(
@@ -265,7 +265,7 @@ def test_a_position_that_vanished_is_replaced_by_what_somebody_says(flows: Flows
         flows.service.wait_for("again", lambda at=topic, all_=wanted: values(pair, at) == all_)  # type: ignore[misc]
 
 
-def a_position_from_before_is_adopted_once(flows: Flows) -> None:
+def a_position_from_before_is_upgraded_once(flows: Flows) -> None:
     pair = flows.fail
     topic = copied(flows, pair, "adopted")
     source_id = topics.topic_id(pair.source, topic)
@@ -277,9 +277,9 @@ def a_position_from_before_is_adopted_once(flows: Flows) -> None:
     (now,) = consumer.committed([TopicPartition(pair.remote(topic), 0)], 30)
     consumer.close()
     assert topics.topic_id(pair.target, pair.remote(topic)) in now.metadata
-    adopted = "position adopted: it says now which remote topic it belongs to"
-    flows.service.wait_for_event(adopted, topic=topic)
-    assert len(flows.service.find(adopted, topic=topic)) == 1
+    upgraded = "position upgraded: it says now which remote topic it belongs to"
+    flows.service.wait_for_event(upgraded, topic=topic)
+    assert len(flows.service.find(upgraded, topic=topic)) == 1
 
 
 @pytest.fixture(scope="module")

@@ -207,7 +207,7 @@ def sought(copier: RecordCopier, world: World) -> int:
     assert not world.moves.empty()
     while not world.moves.empty():
         move = world.moves.get()
-    copier.buffer.sought(move.number)
+    copier.buffer.sought(move.seek_id)
     return int(move.position.offset)
 
 

@@ -1,4 +1,4 @@
-"""What a partition's step does next. Pure: a frozen view goes in, one step comes out."""
+"""Which action a partition's step takes next. Pure: a frozen view goes in, one action comes out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mirror.control.partition_state import State
 from mirror.task.events import SETTLE_DELAY
 
 
-class Step(Enum):
+class Action(Enum):
     """What can be done for a partition."""
 
     WAIT = auto()  # nothing is due
@@ -18,24 +18,24 @@ class Step(Enum):
     ASK_SOURCE = auto()  # the source gives no records: seek, for only a new fetch shows that it does again
     TAKE_OVER = auto()  # fence, load, seek
     RENEW = auto()  # commit the position again as it is
-    FACE_LOSS = auto()  # find out what the source has lost
+    HANDLE_LOSS = auto()  # find out what the source has lost
     COPY = auto()  # one transaction with records
     SETTLE = auto()  # commit what an idle partition owes the target
 
     @property
     def is_last(self) -> bool:
-        """False if another step may follow at once."""
-        return self not in (Step.TAKE_OVER, Step.RENEW)
+        """False if the same step may take another action at once."""
+        return self not in (Action.TAKE_OVER, Action.RENEW)
 
     @property
     def means_running(self) -> bool:
-        """True if the partition is being copied once this step has succeeded. A take-over alone is no recovery."""
-        return self in (Step.FACE_LOSS, Step.COPY, Step.SETTLE)
+        """True if the partition is being copied once this action has succeeded. A take-over alone is no recovery."""
+        return self in (Action.HANDLE_LOSS, Action.COPY, Action.SETTLE)
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What decides about a partition's next step."""
+    """What decides about a partition's next action."""
 
     state: State
     letting_go: State | None = None  # what the partition is to become
@@ -44,7 +44,7 @@ class View:
     position_is_old: bool = False  # it has to be committed again
     pins_start: bool = False  # the offset where copying starts has to be committed before any record comes
     doubted: bool = False  # the hint can't be believed: only a take-over can tell
-    lost: bool = False  # the consumer can't go on after the buffered records
+    reading_lost: bool = False  # the consumer can't go on after the buffered records
     refused: bool = False  # the source gives no records
     records: int = 0  # in the buffer
     sealed: bool = False  # the buffer takes no more records
@@ -52,42 +52,42 @@ class View:
     throttled: bool = False  # no records may be copied yet
 
 
-def next_step(view: View) -> Step:
-    """The next step, in the order of what matters most: let go, own the partition, keep the position, then copy."""
+def next_action(view: View) -> Action:
+    """The next action, in the order of what matters most: let go, own the partition, keep the position, then copy."""
     if view.state is State.RELEASED:
-        return Step.WAIT
+        return Action.WAIT
     if view.letting_go is not None:
         return _letting_go(view)
     if not _has_reason(view):
-        return Step.WAIT
-    if view.refused and not (view.lost or view.pins_start or view.position_is_old or view.records):
-        return Step.ASK_SOURCE
-    return _owned(view) if view.has_producer else Step.TAKE_OVER
+        return Action.WAIT
+    if view.refused and not (view.reading_lost or view.pins_start or view.position_is_old or view.records):
+        return Action.ASK_SOURCE
+    return _owned(view) if view.has_producer else Action.TAKE_OVER
 
 
-def _letting_go(view: View) -> Step:
+def _letting_go(view: View) -> Action:
     if view.state is not view.letting_go:
-        return Step.LET_GO
-    return Step.RENEW_PAUSED if view.position_is_old else Step.WAIT
+        return Action.LET_GO
+    return Action.RENEW_PAUSED if view.position_is_old else Action.WAIT
 
 
-def _owned(view: View) -> Step:
+def _owned(view: View) -> Action:
     if view.position_is_old:  # before anything can say that copying can't go on
-        return Step.RENEW
-    if view.lost and not (view.sealed and view.records):
-        return Step.FACE_LOSS
-    return Step.COPY if view.records else Step.SETTLE
+        return Action.RENEW
+    if view.reading_lost and not (view.sealed and view.records):
+        return Action.HANDLE_LOSS
+    return Action.COPY if view.records else Action.SETTLE
 
 
 def _has_reason(view: View) -> bool:
-    """Is there a reason for a step? Without one, an idle partition would open a producer."""
+    """Is there a reason for an action? Without one, an idle partition would open a producer."""
     return bool(
         view.state.stopped_by_error
         or (view.opened and view.state is State.STARTING)  # just taken over
         or view.position_is_old
         or view.pins_start
         or view.doubted
-        or view.lost
+        or view.reading_lost
         or view.refused
         or (view.records and (view.has_producer or not view.throttled))
         or view.owes
@@ -104,7 +104,7 @@ def next_wake(view: View, paced: float, full_at: int) -> float | None:
         return None
     if view.letting_go is not None:
         return None if view.state is view.letting_go else 0.0
-    if view.state.stopped_by_error or view.pins_start or view.doubted or view.lost or view.refused:
+    if view.state.stopped_by_error or view.pins_start or view.doubted or view.reading_lost or view.refused:
         return paced
     if view.records:
         return 0.0 if view.records >= full_at and not view.throttled else paced

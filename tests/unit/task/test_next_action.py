@@ -1,0 +1,135 @@
+"""Which action a partition's step takes next, and when: tables."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from itertools import product
+from typing import Any
+
+import pytest
+
+from mirror.control.partition_state import State
+from mirror.task.events import SETTLE_DELAY
+from mirror.task.next_action import Action, View, next_action, next_wake
+
+PACED, FULL = 0.5, 100
+STARTING = View(State.STARTING)
+RUNNING = View(State.RUNNING, has_producer=True, opened=True)
+RETRYING = View(State.RETRYING)
+BLOCKED = View(State.BLOCKED)
+
+ACTIONS: list[tuple[str, View, dict[str, Any], Action, float | None]] = [
+    # what it is, the view, what differs, the action, when to wake if nothing is done
+    ("an idle partition has no producer", STARTING, {}, Action.WAIT, None),
+    ("an idle partition keeps the one that it has", RUNNING, {}, Action.WAIT, None),
+    ("the first record has it taken over", STARTING, {"records": 1}, Action.TAKE_OVER, PACED),
+    ("what was taken over counts as running", STARTING, {"opened": True, "has_producer": True}, Action.SETTLE, None),
+    ("or is taken over again", STARTING, {"opened": True}, Action.TAKE_OVER, None),
+    ("records are copied", RUNNING, {"records": 1}, Action.COPY, PACED),
+    ("a full batch need not wait", RUNNING, {"records": FULL}, Action.COPY, 0.0),
+    ("unless it is throttled", RUNNING, {"records": FULL, "throttled": True}, Action.COPY, PACED),
+    ("who waits for its turn opens no producer", STARTING, {"records": 1, "throttled": True}, Action.WAIT, PACED),
+    ("but for a retry", RETRYING, {"records": 1, "throttled": True}, Action.TAKE_OVER, PACED),
+    ("a throttle lets nobody stay", RUNNING, {"letting_go": State.PAUSED, "throttled": True}, Action.LET_GO, 0.0),
+    ("a disturbed producer is replaced first", RUNNING, {"has_producer": False, "records": 1}, Action.TAKE_OVER, PACED),
+    ("a pinned start is committed before any record", STARTING, {"pins_start": True}, Action.TAKE_OVER, PACED),
+    ("then it settles", STARTING, {"pins_start": True, "has_producer": True}, Action.SETTLE, PACED),
+    ("a doubted hint is looked at", STARTING, {"doubted": True}, Action.TAKE_OVER, PACED),
+    ("an idle partition pays what it owes", RUNNING, {"owes": True}, Action.SETTLE, SETTLE_DELAY),
+    ("without a producer too", STARTING, {"owes": True}, Action.TAKE_OVER, SETTLE_DELAY),
+    ("a retry begins with a take-over", RETRYING, {}, Action.TAKE_OVER, PACED),
+    ("and ends with what there is to do", RETRYING, {"has_producer": True}, Action.SETTLE, PACED),
+    ("a retry copies", RETRYING, {"has_producer": True, "records": FULL}, Action.COPY, PACED),
+    ("a blocked partition looks again", BLOCKED, {}, Action.TAKE_OVER, PACED),
+    ("an old position needs a producer", STARTING, {"position_is_old": True}, Action.TAKE_OVER, None),
+    ("and is committed again", RUNNING, {"position_is_old": True}, Action.RENEW, None),
+    ("before a loss is handled", RUNNING, {"position_is_old": True, "reading_lost": True}, Action.RENEW, PACED),
+    ("before records are copied", RUNNING, {"position_is_old": True, "records": 1}, Action.RENEW, PACED),
+    ("a loss needs the position that counts", BLOCKED, {"reading_lost": True}, Action.TAKE_OVER, PACED),
+    ("a loss is handled", RUNNING, {"reading_lost": True}, Action.HANDLE_LOSS, PACED),
+    ("after what came before it", RUNNING, {"reading_lost": True, "sealed": True, "records": 1}, Action.COPY, PACED),
+    ("but not after what came since", RUNNING, {"reading_lost": True, "records": 1}, Action.HANDLE_LOSS, PACED),
+    ("a source that refuses is asked again", STARTING, {"refused": True}, Action.ASK_SOURCE, PACED),
+    ("without a producer", RETRYING, {"refused": True}, Action.ASK_SOURCE, PACED),
+    ("after what is buffered", RUNNING, {"refused": True, "records": 1}, Action.COPY, PACED),
+    ("after an old position", RUNNING, {"refused": True, "position_is_old": True}, Action.RENEW, PACED),
+    ("after a pinned start", STARTING, {"refused": True, "pins_start": True}, Action.TAKE_OVER, PACED),
+    ("after a loss", RUNNING, {"refused": True, "reading_lost": True}, Action.HANDLE_LOSS, PACED),
+    ("who is to go goes", RUNNING, {"letting_go": State.RELEASED, "records": FULL}, Action.LET_GO, 0.0),
+    ("even if it is blocked", BLOCKED, {"letting_go": State.PAUSED, "reading_lost": True}, Action.LET_GO, 0.0),
+    ("a pause ends with a release", View(State.PAUSED), {"letting_go": State.RELEASED}, Action.LET_GO, 0.0),
+    (
+        "a paused partition rests",
+        View(State.PAUSED),
+        {"letting_go": State.PAUSED, "reading_lost": True},
+        Action.WAIT,
+        None,
+    ),
+    (
+        "but keeps its position",
+        View(State.PAUSED),
+        {"letting_go": State.PAUSED, "position_is_old": True},
+        Action.RENEW_PAUSED,
+        None,
+    ),
+    (
+        "a released partition does nothing",
+        View(State.RELEASED),
+        {"letting_go": State.PAUSED, "records": FULL, "position_is_old": True},
+        Action.WAIT,
+        None,
+    ),
+]
+
+
+@pytest.mark.parametrize("view, changes, action, wake", [row[1:] for row in ACTIONS], ids=[row[0] for row in ACTIONS])
+def test_the_next_action(view: View, changes: dict[str, Any], action: Action, wake: float | None) -> None:
+    view = replace(view, **changes)
+    assert next_action(view) is action
+    assert next_wake(view, PACED, FULL) == wake
+
+
+def every_view() -> list[View]:
+    """All that there are, with one record or none."""
+    flags = [each.name for each in fields(View) if each.name not in ("state", "letting_go", "records")]
+    return [
+        View(state, letting_go, records=records, **dict(zip(flags, values, strict=True)))
+        for state, letting_go, records in product(State, (None, State.PAUSED, State.RELEASED), (0, 1))
+        for values in product((False, True), repeat=len(flags))
+    ]
+
+
+def test_rules_that_hold_in_every_view() -> None:
+    owner = {Action.RENEW, Action.HANDLE_LOSS, Action.COPY, Action.SETTLE}
+    for view in every_view():
+        action = next_action(view)
+        if action in owner:
+            assert view.has_producer, "only an owner writes"
+        if view.letting_go is not None or view.state is State.RELEASED:
+            assert action in (Action.WAIT, Action.LET_GO, Action.RENEW_PAUSED), "nothing is begun any more"
+        if action is Action.COPY:
+            assert view.records and not view.position_is_old and (view.sealed or not view.reading_lost)
+        if action is Action.TAKE_OVER:
+            assert not view.has_producer
+            after = next_action(replace(view, has_producer=True, opened=True))
+            assert after in owner, "a producer is opened only for something that it has to do"
+
+
+def test_a_step_ends() -> None:
+    """What a take-over or a renewal may follow can't have them come again and again."""
+    for view in every_view():
+        made: list[Action] = []
+        while not made or not made[-1].is_last:
+            made.append(next_action(view))
+            if made[-1] is Action.TAKE_OVER:
+                view = replace(view, has_producer=True, opened=True)  # noqa: PLW2901
+            if made[-1] is Action.RENEW:
+                view = replace(view, position_is_old=False)  # noqa: PLW2901
+            assert len(made) <= 3
+
+
+def test_who_waits_for_nothing_is_not_woken_in_vain() -> None:
+    """Only a partition that has something to do wakes by itself. A throttled one has when its turn has come."""
+    for view in every_view():
+        if next_wake(view, PACED, FULL) is not None:
+            assert next_action(replace(view, throttled=False)) is not Action.WAIT
