@@ -65,7 +65,7 @@ class ControlReader:
         self.plan: Plan | None = None
         self.intent: bytes | None = None
         self.claims: dict[int, str] = {}
-        self.take_overs: deque[Claim] = deque(maxlen=REMEMBERED)  # the user of the reader removes them
+        self.replaced_tasks: deque[Claim] = deque(maxlen=REMEMBERED)  # the user of the reader removes them
         self.orders: Mapping[Scope, Order] = {}  # replaced as a whole by every change
         self.decisions: Mapping[Partition, Decision] = {}  # replaced as a whole by every change
         self.verified: Verification | None = None  # the last comparison of the whole flow
@@ -98,7 +98,7 @@ class ControlReader:
         return self._since_recreation is not None
 
     @property
-    def ordered_since(self) -> list[Scope]:
+    def orders_since_recreation(self) -> list[Scope]:
         """The scopes of orders that were given after the topic was recreated; empty once it has a plan."""
         return list(self._since_recreation.orders) if self._since_recreation is not None else []
 
@@ -251,7 +251,7 @@ class ControlReader:
             self._holders[claim.slice] = claim.spark_epoch, {claim.task}
         elif claim.task not in tasks:  # a known claim is read again, from a recreated topic
             tasks.add(claim.task)
-            self.take_overs.append(claim)
+            self.replaced_tasks.append(claim)
 
     def _keep_order(self, scope: Scope, order: Order | None) -> None:
         if self._since_recreation is not None:

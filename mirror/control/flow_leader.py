@@ -1,7 +1,7 @@
 """Leadership of a flow: one service at a time writes plans.
 
-It fences the other service, as in KIP-618. With `exactly_once: false` nobody is fenced: a service stops when it reads
-a newer plan of another service.
+A service that takes the lead fences the other one, as in KIP-618. With `exactly_once: false` nobody is fenced: a
+service stops when it reads a newer plan of another service.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class FlowLeader:
         """
         self._flow, self._log_level = flow, log_level
 
-    def take(self) -> None:
+    def take_lead(self) -> None:
         """Fence the producer of the previous flow leader, then read the newest plan.
 
         With `exactly_once: false` nobody is fenced. Raises ClusterAway, FlowError, Superseded.
         """
-        self.check()
+        self.check_still_leading()
         if self._writer is None:
             self._producer = self._open_producer()
             self.control.read_to_end()
@@ -72,8 +72,8 @@ class FlowLeader:
     def _open_producer(self) -> Producer:
         """Open the flow leader's producer, which fences every earlier one."""
         properties = transactional_properties(self._flow, leader_id(self._flow))
-        # A plan lists every partition, so it may be large. The usual log level is enough here: tasks need a finer one
-        # to notice lost connections, but the leader reads the control topic again before each write.
+        # A plan lists every partition, so it may be large. The usual log level is enough here: a task must notice lost
+        # connections, but the flow leader reads the control topic before it publishes.
         own = {"compression.type": "gzip", "message.max.bytes": INTERNAL_MAX, "log_level": DEFAULTS["log_level"]}
         producer = Producer({**properties, **own}, logger=LIBRDKAFKA)
         try:
@@ -82,8 +82,8 @@ class FlowLeader:
             raise self._judge(error) from error
         return producer
 
-    def check(self) -> None:
-        """Read the control topic to its end. Raises Superseded if another service leads now, or ClusterAway."""
+    def check_still_leading(self) -> None:
+        """Read the control topic to its end. Raises Superseded if another service leads now, ClusterAway, FlowError."""
         self.control.read_to_end()
         plan = self.control.plan
         if plan is None or self._generation is None or plan.leader == self._identity:
@@ -97,11 +97,11 @@ class FlowLeader:
         """The slice of each task of this service that was replaced since the last call. A slice may appear twice.
 
         It reads nothing: it returns what earlier reads of the control topic have found. The first tasks of a Spark
-        epoch do not count as take-overs, whatever ended the previous epoch.
+        epoch do not count, whatever ended the previous epoch.
         """
-        taken, take_overs = [], self.control.take_overs
-        while take_overs:
-            taken.append(take_overs.popleft())
+        taken, replaced = [], self.control.replaced_tasks
+        while replaced:
+            taken.append(replaced.popleft())
         return [claim.slice for claim in taken if claim.leader == self._identity]
 
     @property
@@ -115,7 +115,7 @@ class FlowLeader:
         `remotes` has the remote topics by source topic.
         """
         plan = self.control.plan
-        if plan is None or not self._is_ours(plan) or plan.clusters != lineage.clusters:
+        if plan is None or not self._is_ours_and_runs(plan) or plan.clusters != lineage.clusters:
             return False
         known = {name: topic.remote for name, topic in plan.topics.items()}
         return remotes.items() <= known.items() and plan.lineage.covers(lineage)
@@ -163,11 +163,11 @@ class FlowLeader:
         `remote_ids` has the ids of the target's topics by name, `renew_interval` is in seconds. Raises ClusterAway,
         FlowError, Superseded.
         """
-        # Checked again, because the look at both clusters may have taken long, and because a plan on a recreated topic
-        # replaces all that was known before.
-        self.check()
+        # Checked again, because the look at both clusters may have taken long. Without this, a plan on a recreated
+        # topic would also replace what another service has written there.
+        self.check_still_leading()
         previous = self.control.plan
-        ours = previous is not None and self._is_ours(previous)
+        ours = previous is not None and self._is_ours_and_runs(previous)
         current = len(previous.slices) if previous and ours and slots == self._slots else 0
         partitions = sum(topic.partitions for topic in topics.values())
         count = slice_count(slots, self._flow.tasks_max, partitions, current)
@@ -182,8 +182,8 @@ class FlowLeader:
             return previous
         return self._write(plan)
 
-    def stop(self) -> None:
-        """Order every task to finish its transactions and return. Withdraw an announcement that no plan has followed.
+    def stop_own_tasks(self) -> None:
+        """Tell our tasks to finish their transactions and end. Withdraw an announcement that no plan has followed.
 
         Raises ClusterAway, FlowError, Superseded.
         """
@@ -191,21 +191,21 @@ class FlowLeader:
             self._send({INTENT_KEY: None})
             self._intent = None
         plan = self.control.plan
-        if plan is not None and self._is_ours(plan):
+        if plan is not None and self._is_ours_and_runs(plan):
             self._write(plan.stopped())
 
-    def end(self) -> Plan | None:
-        """Take the lead, and order the tasks of every service to return. Returns the plan that was in force, if any.
+    def stop_all_tasks(self) -> Plan | None:
+        """Take the lead, and tell the tasks of every service to end. Returns the plan that was in force, if any.
 
         Raises ClusterAway, FlowError.
         """
-        self.take()
+        self.take_lead()
         plan = self.control.plan
         if plan is not None and not plan.stop:
             self._write(replace(plan, leader=self._identity, generation=plan.generation + 1).stopped())
         return plan
 
-    def _is_ours(self, plan: Plan) -> bool:
+    def _is_ours_and_runs(self, plan: Plan) -> bool:
         return plan.leader == self._identity and not plan.stop
 
     def _write(self, plan: Plan) -> Plan:
@@ -230,7 +230,7 @@ class FlowLeader:
         counts = {
             "orders": len(orders),
             "decisions": len(decisions),
-            "ordered_since": _listed(self.control.ordered_since),
+            "orders_since_recreation": _listed(self.control.orders_since_recreation),
         }
         log.warning("control topic was deleted: plan, orders and decisions are written again", extra=where | counts)
         written = {scope.key(): order.encode() if order else None for scope, order in orders.items()}
@@ -238,7 +238,7 @@ class FlowLeader:
 
     def _commit(self, records: Mapping[bytes, bytes | None]) -> None:
         if self._producer is None:
-            self.take()
+            self.take_lead()
         producer = self._producer
         assert producer is not None
         try:

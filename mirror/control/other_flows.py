@@ -178,13 +178,13 @@ class ConflictGuard:
         self._others.reconfigure(flow)
 
     def permit(self, remotes: Mapping[str, str]) -> None:
-        """Look at the other flows. Raises Conflict if one is in the way, and what FlowLeader.stop raises."""
+        """Look at the other flows. Raises Conflict if one is in the way, and what FlowLeader.stop_own_tasks raises."""
         self._look(remotes, announced=False)
 
     def agree(self, topics: dict[str, Topic]) -> Lineage:
         """Announce what our plan lacks of `topics`, then look at the other flows again. Returns the plan's lineage.
 
-        Raises Conflict, ClusterAway, FlowError, and what FlowLeader.stop raises.
+        Raises Conflict, ClusterAway, FlowError, and what FlowLeader.stop_own_tasks raises.
         """
         remotes = {name: topic.remote for name, topic in topics.items()}
         announced: Lineage | None = None
@@ -206,21 +206,21 @@ class ConflictGuard:
         self._view = view = self._others.look(remotes, own, leader.identity)
         ours = view.ours
         if ours.clusters and ours.clusters[0] == ours.clusters[1]:
-            leader.stop()
+            leader.stop_own_tasks()
             raise Conflict(f"flow {ours.name}: source and target are the same cluster: correct bootstrap.servers", True)
         if self._flow.active_active and not all(map(is_usable, ours.clusters or [""])):
-            leader.stop()
+            leader.stop_own_tasks()
             said = "active_active: true needs a cluster id without a comma of both clusters, and they report none"
             raise FlowError(f"flow {ours.name}: {said}", blocked=True)
         if view.old_copies:
-            leader.stop()
+            leader.stop_own_tasks()
             raise Conflict(str(view.old_copies[0]), True)
         self._warn(view)
         new = not leader.has_planned(remotes, view.lineage)
         ruling = rule(self._others.key(leader.identity), view.findings, new, announced)
         if ruling:
             if ruling.gives_way:
-                leader.stop()
+                leader.stop_own_tasks()
             raise Conflict(str(refusal(ours, ruling.finding)), ruling.gives_way)
 
     def _warn(self, view: View) -> None:

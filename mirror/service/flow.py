@@ -122,7 +122,7 @@ class FlowRunner(threading.Thread):
         backoff = Backoff(0.2, 2.0)
         while True:
             try:
-                self._leader.stop()
+                self._leader.stop_own_tasks()
                 return
             except Superseded:
                 return  # the new leader's plan ends our tasks
@@ -142,7 +142,7 @@ class FlowRunner(threading.Thread):
         """
         self._take_settings()
         self._keep_own_topics()
-        self._leader.check()
+        self._leader.check_still_leading()
         topics = self._look()
         while self._monitor.awaits_confirmation and not self._stopping.wait(CHECK_INTERVAL):
             topics = self._look()
@@ -154,7 +154,7 @@ class FlowRunner(threading.Thread):
         slots = self._query.slots()
         self._query.keep()  # its processes start while leadership is taken
         # Leadership is taken last: a service that cannot run the flow must not fence the one that does.
-        self._leader.take()
+        self._leader.take_lead()
         self.status.leads = True
         self._publish(topics, slots)
         if self._logged_problem.clear():
@@ -170,7 +170,7 @@ class FlowRunner(threading.Thread):
             is_asked_for = self._take_settings() or self._sidelines.wants_look()
             self._query.keep()
             self._keep_own_topics()
-            self._leader.check()
+            self._leader.check_still_leading()
             self._health.check()
             self.beat = time.monotonic()
             if self.beat - led > STEADY_AFTER:

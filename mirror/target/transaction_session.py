@@ -66,8 +66,10 @@ class TransactionSession:
         self._clock = clock
         self._request_limits = request_limits(flow)
         self._marks = SyncMarks(flow.offset_lag_max)
-        # A topic whose id is not known yet has no entries: nobody could tell which topic they belong to.
-        is_mapped = flow.exactly_once and topic.topic_id and topic.remote_id
+        # A topic whose id is not known yet has no entries: nobody could tell which topic they belong to. Nobody asks
+        # for offsets of canaries, and their topic never loses its first offset: their entries would stay for ever.
+        is_canary = partition.topic == flow.canary_topic
+        is_mapped = flow.exactly_once and topic.topic_id and topic.remote_id and not is_canary
         every = 1 if topic.compacted or flow.active_active else EVERY  # there nothing can be counted
         self._map = MapMarks(every) if is_mapped else None
         self._tail: OffsetSync | None = None

@@ -2,7 +2,7 @@
 
 The fetcher puts a record into the buffer and posts an event. Then a transaction thread calls `step`. The step drains
 the inbox and asks next_action.py what to do. Usually the answer is COPY: one transaction on the partition's own
-producer, with the records and the position. For an error, error_recovery.py says what follows. After any doubt the
+producer, with the records and the position. For an error, error_recovery.py says what todo. After any doubt the
 producer is discarded, and a later step takes the partition over again: fence, load, seek.
 """
 
@@ -66,7 +66,7 @@ class RecordCopier:
 
     @property
     def drained_to(self) -> int | None:
-        """The offset up to which the buffer is empty; None while records wait, or while the consumer has to seek."""
+        """Everything that was fetched before this offset is committed; None while records wait, or before a seek."""
         return self.buffer.drained_to
 
     @property
@@ -81,7 +81,7 @@ class RecordCopier:
 
     @property
     def may_take_long(self) -> bool:
-        """True if an error ended the last try, or the last transform took long: steps that must leave threads free."""
+        """True if the next step may take long, after an error or a slow transform. It must leave threads to others."""
         return self.stopped_by_error or self._copying.is_slow
 
     @property
@@ -90,9 +90,9 @@ class RecordCopier:
         return self.may_take_long or self.snapshot.is_throttled(self._services.clock.monotonic())
 
     @property
-    def transform_hangs(self) -> str:
-        """For people: for which record the transform does not return; "" while it is not known to hang."""
-        return self._copying.transform_hangs(self.step_held_for)
+    def hang_reason(self) -> str:
+        """A text that names the record for which the transform hangs; "" while it is not known to hang."""
+        return self._copying.hang_reason(self.since_progress)
 
     @property
     def has_producer(self) -> bool:
@@ -105,8 +105,8 @@ class RecordCopier:
         return self._facts.last_used
 
     @property
-    def step_held_for(self) -> float:
-        """Seconds since the running step, or its present part, began; 0 if no step runs."""
+    def since_progress(self) -> float:
+        """Seconds since the running step began or last made progress; 0 if no step runs."""
         return self._facts.step_lock.held_for
 
     @property
@@ -176,7 +176,8 @@ class RecordCopier:
                 self._facts.note(event)
             self._copying.ask_for_turn()
             # A new producer is used for one transaction even if it was disturbed. While a broker is down every new
-            # producer is disturbed at once. If each of them were discarded, nothing would be copied.
+            # producer is disturbed at once. If each of them were discarded, nothing would be copied. It is safe to
+            # use: it has ended no transaction yet, so no late request to end one can meet the next transaction.
             action = next_action(self._facts.view(taken_over or self._has_good_producer))
             self._perform(action)
             self._facts.succeeded(action)
@@ -211,11 +212,11 @@ class RecordCopier:
 
         Only a new fetch shows that the source gives records again.
         """
-        refused = self._facts.refused
-        assert refused is not None
+        refusal = self._facts.source_refusal
+        assert refusal is not None
         self._facts.buffer.invalidate()
         self._seek()
-        raise PartitionError(f"the source gives no records: {refused.reason}", refused.lasting)
+        raise PartitionError(f"the source gives no records: {refusal.reason}", refusal.lasting)
 
     def _take_over(self) -> TransactionSession:
         """Fence, then load, then seek. In another order, an older owner could still move the loaded position."""
@@ -258,18 +259,18 @@ class RecordCopier:
     def _recover(self, error: MirrorError) -> None:
         """Do what has to follow an error; error_recovery.py decides what that is."""
         facts = self._facts
-        follows = recovery(error, facts.state)
+        todo = recovery(error, facts.state)
         facts.back_off()
-        if follows.outcome:
-            facts.counters.transactions[follows.outcome] += 1
-        facts.counters.fenced += follows.fenced
-        if follows.discards_producer:
+        if todo.outcome:
+            facts.counters.transactions[todo.outcome] += 1
+        facts.counters.fenced += todo.fenced
+        if todo.discards_producer:
             facts.discard()
-        if follows.fenced and not self._services.plan.is_still_ours(self.partition):
-            log.info("another task has the partition now", extra=facts.where)
+        if todo.fenced and not self._services.plan.is_still_ours(self.partition):
+            log.info("the partition is not ours any more", extra=facts.where)
             facts.let_go(State.RELEASED)
             return
-        facts.stop(error, follows)
+        facts.stop(error, todo)
 
     def _finish(self) -> None:
         """Publish a snapshot, release the step lock, and schedule the next step."""

@@ -1,4 +1,7 @@
-"""What follows an error for a partition. Pure: it says in code what the tree in errors.py says in words."""
+"""What follows an error for a partition, such as a fenced producer: decided here, done by RecordCopier._recover.
+
+Pure: it says in code what the tree in errors.py says in words.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a partition's step is told: by the fetcher (source/fetch_events.py), and by the supervisor or the task."""
+"""What a partition's step is told: by the fetcher (source/fetch_events.py), and by the plan follower or the task."""
 
 from __future__ import annotations
 

@@ -39,13 +39,13 @@ class View:
 
     state: State
     letting_go: State | None = None  # what the partition is to become
-    has_producer: bool = False  # one that nothing has disturbed
+    may_transact: bool = False  # a producer is open that may begin a transaction
     opened: bool = False  # there is a producer, disturbed or not
     position_is_old: bool = False  # it has to be committed again
     pins_start: bool = False  # the offset where copying starts has to be committed before any record comes
     doubted: bool = False  # the hint can't be believed: only a take-over can tell
     reading_lost: bool = False  # the consumer can't go on after the buffered records
-    refused: bool = False  # the source gives no records
+    source_refuses: bool = False  # the source gives no records
     records: int = 0  # in the buffer
     sealed: bool = False  # the buffer takes no more records
     owes: bool = False  # an idle partition has something to commit
@@ -60,9 +60,9 @@ def next_action(view: View) -> Action:
         return _letting_go(view)
     if not _has_reason(view):
         return Action.WAIT
-    if view.refused and not (view.reading_lost or view.pins_start or view.position_is_old or view.records):
+    if view.source_refuses and not (view.reading_lost or view.pins_start or view.position_is_old or view.records):
         return Action.ASK_SOURCE
-    return _owned(view) if view.has_producer else Action.TAKE_OVER
+    return _owned(view) if view.may_transact else Action.TAKE_OVER
 
 
 def _letting_go(view: View) -> Action:
@@ -88,8 +88,8 @@ def _has_reason(view: View) -> bool:
         or view.pins_start
         or view.doubted
         or view.reading_lost
-        or view.refused
-        or (view.records and (view.has_producer or not view.throttled))
+        or view.source_refuses
+        or (view.records and (view.may_transact or not view.throttled))
         or view.owes
     )
 
@@ -104,7 +104,7 @@ def next_wake(view: View, paced: float, full_at: int) -> float | None:
         return None
     if view.letting_go is not None:
         return None if view.state is view.letting_go else 0.0
-    if view.state.stopped_by_error or view.pins_start or view.doubted or view.reading_lost or view.refused:
+    if view.state.stopped_by_error or view.pins_start or view.doubted or view.reading_lost or view.source_refuses:
         return paced
     if view.records:
         return 0.0 if view.records >= full_at and not view.throttled else paced

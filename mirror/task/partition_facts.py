@@ -57,7 +57,7 @@ class PartitionFacts:
         self.reason = ""
         self.incident: Incident | None = None  # what a person has to decide about with `mirror resume`
         self.letting_go: State | None = None  # what it becomes after the running transaction
-        self.refused: SourceRefused | None = None  # why the source gives no records
+        self.source_refusal: SourceRefused | None = None  # why the source gives no records
         # Why the consumer can't go on after what is buffered.
         self.reading_lost = "" if self.is_of_present_topic(start.hint) else OF_DELETED_TOPIC
         self._doubted = False
@@ -78,9 +78,9 @@ class PartitionFacts:
             case ReadingBegan():
                 self._doubted = self._is_doubtful
             case RecordsArrived() | EndReached():
-                self.refused = None
+                self.source_refusal = None
             case SourceRefused():
-                self.refused = event
+                self.source_refusal = event
             case ReadingLost(reason):
                 self.reading_lost = reason
             case LetGo(into):
@@ -108,18 +108,18 @@ class PartitionFacts:
         self.letting_go = into
         self.buffer.invalidate()
 
-    def view(self, has_producer: bool) -> View:
+    def view(self, may_transact: bool) -> View:
         """What decides about the next action."""
         return View(
             state=self.state,
             letting_go=self.letting_go,
-            has_producer=has_producer,
+            may_transact=may_transact,
             opened=self.session is not None,
             position_is_old=self.ledger.is_old,
             pins_start=self.ledger.pins_start,
             doubted=self._doubted,
             reading_lost=bool(self.reading_lost),
-            refused=self.refused is not None,
+            source_refuses=self.source_refusal is not None,
             records=len(self.buffer),
             sealed=self.buffer.sealed,
             owes=self.owes,

@@ -66,7 +66,7 @@ class Bucket:
 
 
 class RateLimits:
-    """The buckets of a task. The supervisor keeps them in step with the plan; steps ask for turns."""
+    """The buckets of a task. The plan follower keeps them in step with the plan; steps ask for turns."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,7 +1,7 @@
 """Notices that the task's main thread, which polls the source consumer, hangs within a call of librdkafka.
 
-Nothing else would notice: the supervisor goes on to report the partitions, which stand still, and the main thread can't
-raise anything.
+Nothing else would notice: the plan follower goes on to report the partitions, which stand still, and the main thread
+can't raise anything.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LOOK_MAX = 2.0  # seconds that a look counts at most: a process that was suspend
 
 
 class ReadingWatch:
-    """Counts for how long the main thread has made no turn. Used by the supervisor alone."""
+    """Counts for how long the main thread has made no turn. Used by the plan follower alone."""
 
     def __init__(self, turns: Callable[[], int], clock: Clock) -> None:
         """`turns` gives a number that grows whenever the main thread goes on."""

@@ -55,17 +55,17 @@ class RecordCopying:
         """True if the last batch took long to transform. Any thread may ask."""
         return self._transforming is not None and self._transforming.is_slow
 
-    def transform_hangs(self, held_for: float) -> str:
-        """For people: for which record the transform does not return, in a step that takes so many seconds already.
+    def hang_reason(self, since_progress: float) -> str:
+        """A text that names the record for which the transform hangs, if the step makes no progress for so long (s).
 
         "" if it is not known to hang. Any thread may ask.
         """
-        return "" if self._transforming is None else self._transforming.hangs(held_for)
+        return "" if self._transforming is None else self._transforming.hangs(since_progress)
 
     def ask_for_turn(self) -> None:
-        """If records wait and the throttle does not let them through yet, have the next step made when it does.
+        """If the throttle holds back waiting records, schedule the next step for when it lets them through.
 
-        Asked before a producer is opened, which might have to be closed again before it is used.
+        Call it before a producer is opened: where many partitions wait, that one would be closed again before its use.
         """
         facts = self._facts
         buckets = self._services.limits.of(facts.partition.topic)
@@ -124,9 +124,10 @@ class RecordCopying:
         return self._facts.ledger.next(batch.next_offset, batch.epoch)
 
     def _transformed(self, trying: _Try, transforming: Transforming, most: int) -> _Try:
-        """The first records of the batch, transformed, or the one for which the transform fails. Raises PoisonRecord.
+        """The first records of the batch, transformed, or the one for which the transform fails.
 
-        The transform and the transaction may take their time one after the other.
+        The transform and the transaction each get the full time before the step counts as hung. Raises PoisonRecord,
+        TransformUnusable.
         """
         facts = self._facts
         try:
@@ -148,7 +149,7 @@ class RecordCopying:
         """Commit the batch, or only the position after it if nothing of it goes to the target."""
         if trying.passes_over:
             poison = self._poison
-            self._facts.tell("record refused, copying goes on after it", poison.refusal(trying.batch))
+            self._facts.tell("record can't be copied, copying goes on after it", poison.refusal(trying.batch))
             letter = trying.policy == "dead_letter"
             session.pass_over(trying.batch, trying.at, poison.reason, letter, whole=not poison.refused_again)
         elif trying.copied is not None:

@@ -32,7 +32,7 @@ class Reported(Protocol):
     def start(self) -> Start: ...
 
     @property
-    def transform_hangs(self) -> str:
+    def hang_reason(self) -> str:
         """For which record the transform does not return; "" while it is not known to hang."""
 
     @property
@@ -97,7 +97,7 @@ class Reporter:
         hold = self._ends.hold(copier.partition)
         overdue = hold is not None and hold.lasts >= self._plan.flow.open_transaction_warn_after
         waits = lag != 0 and seen.is_throttled(time.monotonic())
-        hangs = copier.transform_hangs
+        hangs = copier.hang_reason
         reasons = [hangs or seen.reason, seen.throttle if waits else "", *map(self._throttles.reason, throttled_by)]
         reasons += [hold.reason] if hold and overdue else []
         return Report(

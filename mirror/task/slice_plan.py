@@ -65,7 +65,7 @@ class SlicePlan:
 
     @property
     def shares(self) -> Mapping[str, Share]:
-        """Our shares of the throttles, by name; another object after every change. Only the supervisor asks."""
+        """Our shares of the throttles, by name; another object after every change. Only the plan follower asks."""
         plan, (before, found) = self._control.plan, self._shares
         if plan is not before and plan is not None and len(plan.slices) == self._count:
             limits = throttles(self.flow.throttle, self.flow.topic_settings)

@@ -1,4 +1,4 @@
-"""One slice: a fetcher, a few transaction threads, and a supervisor that follows the plan and reports."""
+"""One slice: a fetcher, a few transaction threads, and a plan follower that follows the plan and reports."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from mirror.source.full_buffers import BUFFER_RECORDS
 from mirror.target.position_reader import PositionReader
 from mirror.task.copier import RecordCopier
 from mirror.task.events import LetGo
+from mirror.task.plan_follower import PlanFollower
 from mirror.task.producer_budget import ProducerBudget
 from mirror.task.rate_limits import RateLimits
 from mirror.task.slice_plan import SlicePlan
-from mirror.task.supervisor import Supervisor
 from mirror.task.task_services import TaskServices
 from mirror.task.transaction_threads import TransactionThreads
 
@@ -70,7 +70,7 @@ class SliceTask:
             clock=clock,
             limits=RateLimits(clock),
         )
-        self._supervisor = Supervisor(
+        self._plan_follower = PlanFollower(
             services, self._plan, self._control, self._writer, self._claimant, self._fetcher, self._threads
         )
 
@@ -95,15 +95,15 @@ class SliceTask:
             self._claimant.claim()
             self._control.read_to_end()
             self._threads.have(slow=0)
-            self._supervisor.start()
-            while not self._supervisor.done.is_set():
+            self._plan_follower.start()
+            while not self._plan_follower.done.is_set():
                 self._fetcher.poll()
-            if not isinstance(self._supervisor.failure, TaskHung):
+            if not isinstance(self._plan_follower.failure, TaskHung):
                 self._drain()
         finally:
             self._end()
-        if self._supervisor.failure:
-            raise self._supervisor.failure
+        if self._plan_follower.failure:
+            raise self._plan_follower.failure
         if self._hangs:
             raise TaskHung("a transform does not return; the task's process ends with it")
         return [self._receipt(copier) for copier in self._fetcher.held.values()]
@@ -119,14 +119,14 @@ class SliceTask:
             self._fetcher.progress.wait(0.05)
 
     def _end(self) -> None:
-        self._supervisor.done.set()
+        self._plan_follower.done.set()
         self._threads.close()
-        for thread in chain([self._supervisor], self._threads.threads):  # the first may still add to the others
+        for thread in chain([self._plan_follower], self._threads.threads):  # the first may still add to the others
             if thread.is_alive() and not self._hangs:  # Spark ends a failed task's process, and with it what hangs
                 thread.join(self._flow.transaction_timeout)
         for copier in self._fetcher.held.values():
             copier.close_idle_producer()  # a Python worker is used again, and must not keep it
-        self._supervisor.report()
+        self._plan_follower.report()
         self._fetcher.close()
         if not self._hangs:  # else another thread may be within a call
             self._positions.close()
@@ -136,7 +136,7 @@ class SliceTask:
     @property
     def _hangs(self) -> bool:
         held = self._fetcher.held.values()
-        return isinstance(self._supervisor.failure, TaskHung) or any(copier.transform_hangs for copier in held)
+        return isinstance(self._plan_follower.failure, TaskHung) or any(copier.hang_reason for copier in held)
 
     def _receipt(self, copier: RecordCopier) -> Receipt:
         seen = copier.snapshot
@@ -153,4 +153,4 @@ class SliceTask:
 
 def _ends_soon(copier: RecordCopier) -> bool:
     """True if the partition is not released yet, but can be expected to be."""
-    return copier.snapshot.state is not State.RELEASED and not copier.transform_hangs
+    return copier.snapshot.state is not State.RELEASED and not copier.hang_reason

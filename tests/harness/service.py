@@ -32,7 +32,7 @@ FETCH_WAIT = 0.5  # seconds, librdkafka's fetch.wait.max.ms
 
 # What the log says of a partition that can't be copied as it is.
 PASSED_OVER = "source data is lost, copying goes on after it"
-REFUSED = "record refused, copying goes on after it"
+REFUSED = "record can't be copied, copying goes on after it"
 DECIDED = "position decided, copying goes on from it"
 RETRYING = "partition is retrying"
 BLOCKED = "partition is blocked until a person acts"

@@ -110,7 +110,7 @@ def test_a_superseded_task_wakes_up_in_the_middle_of_a_transaction(pair: Pair, t
             process.resume()
         assert first.wait() == 3, first.tail()
         assert "another service leads it now" in first.lines[-1]
-        assert first.find("another task has the partition now"), first.tail()
+        assert first.find("the partition is not ours any more"), first.tail()
         await_progress(second)
         load.stop()
         pair.await_same(topic)

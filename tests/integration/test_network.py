@@ -176,7 +176,7 @@ def test_a_transaction_timeout_that_the_target_does_not_allow(net: Net, tmp_path
     TopicMonitor(flow).ensure_internal_topics()
     leader = FlowLeader(flow, "somebody")
     with pytest.raises(FlowError) as caught:
-        leader.take()
+        leader.take_lead()
     assert str(caught.value) == (
         "flow net->backup: transaction_timeout (25 s) is longer than transaction.max.timeout.ms of the brokers of "
         "backup: lower it, or raise theirs"

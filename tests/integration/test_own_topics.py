@@ -105,7 +105,7 @@ def test_the_control_topic_comes_back_with_plan_and_orders(running: Running) -> 
     before = running.plans()[-1]
     running.delete("mirror-control")
     said = running.service.wait_for_event(WRITTEN_AGAIN)
-    assert (said["orders"], said["ordered_since"]) == (1, "nothing")
+    assert (said["orders"], said["orders_since_recreation"]) == (1, "nothing")
     (plan,) = until("the plan", running.plans)
     assert int(str(plan["generation"])) > int(str(before["generation"]))
     assert (plan["topics"], plan["leader"]) == (before["topics"], before["leader"])

@@ -266,4 +266,8 @@ def test_a_canary_comes_and_goes(flow: Pair, service: Service, settings: Setting
         for records in (oracle.read(flow.source, topic), replace(flow, template="{topic}").copied(topic))
     )
     assert copied == written[: len(copied)] and {(each.key, each.value) for each in strange} <= set(copied)
+    entries = oracle.read(flow.target, f"mirror-offset-map.{flow.alias}.internal")[0]
+    assert entries and not [each for each in entries if topic.encode() in (each.key or b"")], (
+        "they would be kept for ever"
+    )
     assert service.worker_pids() == workers, "no task has begun anew"

@@ -114,9 +114,12 @@ def _configurations(flow: Flow, remotes: Mapping[str, str]) -> Iterator[Need]:
 
 
 def _named(flow: Flow, remotes: Mapping[str, str]) -> tuple[tuple[str, ...], bool]:
-    """The remote topics; or their prefix, if all begin with the source's name, so that new topics need no new ACL."""
+    """The remote topics; or their prefix, if all begin with the source's name, so that new topics need no new ACL.
+
+    The canary's topic does not count: like all of mirror's own, it has the prefix `mirror-`.
+    """
     prefix = f"{flow.source.alias}."
-    if all(name.startswith(prefix) for name in remotes.values()):
+    if all(name.startswith(prefix) for topic, name in remotes.items() if topic != flow.canary_topic):
         return (prefix,), True
     return tuple(sorted(remotes.values())), False
 

@@ -44,7 +44,7 @@ class World:
         self.said.append("announced")
         self.findings = self.meanwhile
 
-    def stop(self) -> None:
+    def stop_own_tasks(self) -> None:
         self.said.append("withdrawn")
 
     def look(self, remotes: dict[str, str], _: Statement | None, __: str) -> View:

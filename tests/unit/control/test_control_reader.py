@@ -334,12 +334,12 @@ def test_orders_given_between_recreation_and_plan_count(
     reader.read_to_end()
     topic.recreate(*given)
     reader.read_to_end()
-    assert [scope.key() for scope in reader.ordered_since] == [key for key, _ in given]
+    assert [scope.key() for scope in reader.orders_since_recreation] == [key for key, _ in given]
     assert reader.orders == {Scope("t"): PAUSED}, "until the plan comes"
     orders, _ = reader.unwritten()
     topic.entries += [*(order(scope, said) for scope, said in orders.items()), *plans(NEXT)]
     reader.read_to_end()
-    assert reader.orders == expected and not reader.ordered_since
+    assert reader.orders == expected and not reader.orders_since_recreation
 
 
 def test_a_broker_that_still_reports_the_old_id_causes_no_new_reading(flow: Flow, topic: Log) -> None:

@@ -330,7 +330,7 @@ def test_a_paused_partition_keeps_its_position_and_has_no_producer(world: World)
 
 
 def throttle(world: World, copier: RecordCopier, rate: float) -> None:
-    """The plan has another throttle, or with 0 none; as the supervisor follows it."""
+    """The plan has another throttle, or with 0 none; as the plan follower follows it."""
     if world.limits.follow({OF_FLOW: Share(int(rate), rate)} if rate else {}):
         copier.post(ThrottleChanged())
 
@@ -523,11 +523,11 @@ def test_a_hanging_step_tells_where(world: World) -> None:
     thread.start()
     assert reached.wait(30)
     world.time += 100
-    assert copier.step_held_for >= 100
+    assert copier.since_progress >= 100
     assert "hang (" in copier.stack and "fence (" in copier.stack and "step (" in copier.stack
     goes_on.set()
     thread.join(30)
-    assert copier.stack == "" and copier.step_held_for == 0
+    assert copier.stack == "" and copier.since_progress == 0
 
 
 def test_who_is_let_go_during_a_take_over_copies_nothing_more(world: World) -> None:

@@ -14,7 +14,7 @@ from mirror.task.next_action import Action, View, next_action, next_wake
 
 PACED, FULL = 0.5, 100
 STARTING = View(State.STARTING)
-RUNNING = View(State.RUNNING, has_producer=True, opened=True)
+RUNNING = View(State.RUNNING, may_transact=True, opened=True)
 RETRYING = View(State.RETRYING)
 BLOCKED = View(State.BLOCKED)
 
@@ -23,7 +23,7 @@ ACTIONS: list[tuple[str, View, dict[str, Any], Action, float | None]] = [
     ("an idle partition has no producer", STARTING, {}, Action.WAIT, None),
     ("an idle partition keeps the one that it has", RUNNING, {}, Action.WAIT, None),
     ("the first record has it taken over", STARTING, {"records": 1}, Action.TAKE_OVER, PACED),
-    ("what was taken over counts as running", STARTING, {"opened": True, "has_producer": True}, Action.SETTLE, None),
+    ("what was taken over counts as running", STARTING, {"opened": True, "may_transact": True}, Action.SETTLE, None),
     ("or is taken over again", STARTING, {"opened": True}, Action.TAKE_OVER, None),
     ("records are copied", RUNNING, {"records": 1}, Action.COPY, PACED),
     ("a full batch need not wait", RUNNING, {"records": FULL}, Action.COPY, 0.0),
@@ -31,15 +31,15 @@ ACTIONS: list[tuple[str, View, dict[str, Any], Action, float | None]] = [
     ("who waits for its turn opens no producer", STARTING, {"records": 1, "throttled": True}, Action.WAIT, PACED),
     ("but for a retry", RETRYING, {"records": 1, "throttled": True}, Action.TAKE_OVER, PACED),
     ("a throttle lets nobody stay", RUNNING, {"letting_go": State.PAUSED, "throttled": True}, Action.LET_GO, 0.0),
-    ("a disturbed producer is replaced first", RUNNING, {"has_producer": False, "records": 1}, Action.TAKE_OVER, PACED),
+    ("a disturbed producer is replaced first", RUNNING, {"may_transact": False, "records": 1}, Action.TAKE_OVER, PACED),
     ("a pinned start is committed before any record", STARTING, {"pins_start": True}, Action.TAKE_OVER, PACED),
-    ("then it settles", STARTING, {"pins_start": True, "has_producer": True}, Action.SETTLE, PACED),
+    ("then it settles", STARTING, {"pins_start": True, "may_transact": True}, Action.SETTLE, PACED),
     ("a doubted hint is looked at", STARTING, {"doubted": True}, Action.TAKE_OVER, PACED),
     ("an idle partition pays what it owes", RUNNING, {"owes": True}, Action.SETTLE, SETTLE_DELAY),
     ("without a producer too", STARTING, {"owes": True}, Action.TAKE_OVER, SETTLE_DELAY),
     ("a retry begins with a take-over", RETRYING, {}, Action.TAKE_OVER, PACED),
-    ("and ends with what there is to do", RETRYING, {"has_producer": True}, Action.SETTLE, PACED),
-    ("a retry copies", RETRYING, {"has_producer": True, "records": FULL}, Action.COPY, PACED),
+    ("and ends with what there is to do", RETRYING, {"may_transact": True}, Action.SETTLE, PACED),
+    ("a retry copies", RETRYING, {"may_transact": True, "records": FULL}, Action.COPY, PACED),
     ("a blocked partition looks again", BLOCKED, {}, Action.TAKE_OVER, PACED),
     ("an old position needs a producer", STARTING, {"position_is_old": True}, Action.TAKE_OVER, None),
     ("and is committed again", RUNNING, {"position_is_old": True}, Action.RENEW, None),
@@ -49,12 +49,12 @@ ACTIONS: list[tuple[str, View, dict[str, Any], Action, float | None]] = [
     ("a loss is handled", RUNNING, {"reading_lost": True}, Action.HANDLE_LOSS, PACED),
     ("after what came before it", RUNNING, {"reading_lost": True, "sealed": True, "records": 1}, Action.COPY, PACED),
     ("but not after what came since", RUNNING, {"reading_lost": True, "records": 1}, Action.HANDLE_LOSS, PACED),
-    ("a source that refuses is asked again", STARTING, {"refused": True}, Action.ASK_SOURCE, PACED),
-    ("without a producer", RETRYING, {"refused": True}, Action.ASK_SOURCE, PACED),
-    ("after what is buffered", RUNNING, {"refused": True, "records": 1}, Action.COPY, PACED),
-    ("after an old position", RUNNING, {"refused": True, "position_is_old": True}, Action.RENEW, PACED),
-    ("after a pinned start", STARTING, {"refused": True, "pins_start": True}, Action.TAKE_OVER, PACED),
-    ("after a loss", RUNNING, {"refused": True, "reading_lost": True}, Action.HANDLE_LOSS, PACED),
+    ("a source that refuses is asked again", STARTING, {"source_refuses": True}, Action.ASK_SOURCE, PACED),
+    ("without a producer", RETRYING, {"source_refuses": True}, Action.ASK_SOURCE, PACED),
+    ("after what is buffered", RUNNING, {"source_refuses": True, "records": 1}, Action.COPY, PACED),
+    ("after an old position", RUNNING, {"source_refuses": True, "position_is_old": True}, Action.RENEW, PACED),
+    ("after a pinned start", STARTING, {"source_refuses": True, "pins_start": True}, Action.TAKE_OVER, PACED),
+    ("after a loss", RUNNING, {"source_refuses": True, "reading_lost": True}, Action.HANDLE_LOSS, PACED),
     ("who is to go goes", RUNNING, {"letting_go": State.RELEASED, "records": FULL}, Action.LET_GO, 0.0),
     ("even if it is blocked", BLOCKED, {"letting_go": State.PAUSED, "reading_lost": True}, Action.LET_GO, 0.0),
     ("a pause ends with a release", View(State.PAUSED), {"letting_go": State.RELEASED}, Action.LET_GO, 0.0),
@@ -104,14 +104,14 @@ def test_rules_that_hold_in_every_view() -> None:
     for view in every_view():
         action = next_action(view)
         if action in owner:
-            assert view.has_producer, "only an owner writes"
+            assert view.may_transact, "only an owner writes"
         if view.letting_go is not None or view.state is State.RELEASED:
             assert action in (Action.WAIT, Action.LET_GO, Action.RENEW_PAUSED), "nothing is begun any more"
         if action is Action.COPY:
             assert view.records and not view.position_is_old and (view.sealed or not view.reading_lost)
         if action is Action.TAKE_OVER:
-            assert not view.has_producer
-            after = next_action(replace(view, has_producer=True, opened=True))
+            assert not view.may_transact
+            after = next_action(replace(view, may_transact=True, opened=True))
             assert after in owner, "a producer is opened only for something that it has to do"
 
 
@@ -122,7 +122,7 @@ def test_a_step_ends() -> None:
         while not made or not made[-1].is_last:
             made.append(next_action(view))
             if made[-1] is Action.TAKE_OVER:
-                view = replace(view, has_producer=True, opened=True)  # noqa: PLW2901
+                view = replace(view, may_transact=True, opened=True)  # noqa: PLW2901
             if made[-1] is Action.RENEW:
                 view = replace(view, position_is_old=False)  # noqa: PLW2901
             assert len(made) <= 3

@@ -48,7 +48,7 @@ class World:
             start=Start(4),
             snapshot=SEEN,
             drained_to=None,
-            transform_hangs="",
+            hang_reason="",
             head_timestamp=None,
         )
         ends: Any = SimpleNamespace(stable={HERE: 12}, hold=lambda _: None)
@@ -147,7 +147,7 @@ def test_the_throttle_is_told_while_a_partition_waits_and_a_little_longer(world:
 
 
 def test_a_buffer_that_is_emptied_meanwhile_is_no_error(world: World) -> None:
-    """A transaction thread may commit the last waiting record between two looks of the supervisor's."""
+    """A transaction thread may commit the last waiting record between two looks of the plan follower's."""
     answers = iter([2_000, 2_000, *[None] * 10])
 
     class Emptied(SimpleNamespace):
@@ -161,10 +161,10 @@ def test_a_buffer_that_is_emptied_meanwhile_is_no_error(world: World) -> None:
 
 
 def test_a_transform_that_hangs_is_told_before_its_step_has_ended(world: World) -> None:
-    world.copier.transform_hangs = "it does not return"
+    world.copier.hang_reason = "it does not return"
     (report,) = world.reporter.news()
     assert (report.state, report.reason, report.position) == ("retrying", "it does not return; slow target", 10)
     assert not list(world.reporter.news())
-    world.copier.transform_hangs = ""
+    world.copier.hang_reason = ""
     (report,) = world.reporter.news()
     assert (report.state, report.reason) == ("running", "slow target")

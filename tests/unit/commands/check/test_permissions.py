@@ -59,6 +59,12 @@ def test_remote_topics_without_the_sources_name_are_named_one_by_one() -> None:
     assert not [each for each in of_names if each[2] == "primary."], "a prefix would not be enough"
 
 
+def test_the_canarys_topic_does_not_end_the_prefix() -> None:
+    canary = settings(True).canary_topic
+    with_canary = found(True, {**REMOTES, canary: canary})
+    assert ("backup", "topic", "primary.", "Alter, Create, Describe, Read, Write") in with_canary
+
+
 def test_a_command_can_be_pasted_into_a_shell() -> None:
     need = Need(settings(True).target, Kind.TOPIC, ("a b",), frozenset({"READ", "ALTER_CONFIGS"}), "why", prefixed=True)
     (command,) = commands(need)

@@ -1,4 +1,7 @@
-"""A task's second thread: follows the plan, closes idle producers, reports once a second."""
+"""A task's second thread: follows the plan, closes idle producers, reports once a second.
+
+It starts no task: Spark starts a lost one again (spark/data_source.py).
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ HUNG_AFTER = 5  # transaction time-outs: a step waits at most one for each of de
 HUNG_LEAST = 30.0  # seconds: what a take-over waits for does not depend on that time-out
 
 
-class Supervisor(threading.Thread):
+class PlanFollower(threading.Thread):
     """Decides which partitions the task has; hands joins and leaves to the fetcher, which has the consumer."""
 
     def __init__(
@@ -61,7 +64,7 @@ class Supervisor(threading.Thread):
         fetcher: Fetcher[RecordCopier],
         threads: TransactionThreads,
     ) -> None:
-        super().__init__(daemon=True, name="supervisor")
+        super().__init__(daemon=True, name="plan-follower")
         self.done = threading.Event()
         self.failure: MirrorError | None = None
         self._services = services
@@ -71,7 +74,7 @@ class Supervisor(threading.Thread):
         self._writer = writer
         self._claimant = claimant
         self._moves = fetcher.moves
-        self._reader = threading.get_ident()  # the thread that makes the supervisor then polls the fetcher
+        self._reader = threading.get_ident()  # the thread that makes the plan follower then polls the fetcher
         self._reading = ReadingWatch(lambda: fetcher.turns, services.clock)
         self._threads = threads
         self._source = Renewed(lambda: clients.admin(services.flow.source))
@@ -106,7 +109,7 @@ class Supervisor(threading.Thread):
                 self._claimant.keep()
         except MirrorError as error:
             self.failure = error
-        except Exception as error:  # without a supervisor the task would run blindly
+        except Exception as error:  # without a plan follower the task would run blindly
             log.exception(BUG, extra={"flow": self._flow.name})
             self.failure = MirrorError(f"{type(error).__name__}: {error}")
         finally:
@@ -232,8 +235,8 @@ class Supervisor(threading.Thread):
         hung_after = max(HUNG_LEAST, HUNG_AFTER * self._flow.transaction_timeout)
         slow = 0
         for copier in (*self._staying(), *(leaving for leaving, _ in self._leaving)):
-            hangs = copier.transform_hangs  # asked first: a transform that returns now makes the step young again
-            lasts = copier.step_held_for
+            hangs = copier.hang_reason  # asked first: a transform that returns now makes the step young again
+            lasts = copier.since_progress
             slow += lasts > SLOW_AFTER
             if hangs:  # no other partition has to suffer from it: nothing is open on the target
                 self._tell_hanging(copier, hangs)

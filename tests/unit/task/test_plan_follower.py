@@ -13,7 +13,7 @@ import pytest
 from mirror.control.task_settings import TaskSettings
 from mirror.errors import TaskHung
 from mirror.model import Partition
-from mirror.task.supervisor import HUNG_AFTER, Supervisor
+from mirror.task.plan_follower import HUNG_AFTER, PlanFollower
 from tests.unit.test_naming import flow
 
 
@@ -34,13 +34,13 @@ def test_the_log_level_and_the_warning_of_open_transactions_follow_the_plan(leve
         _ends=SimpleNamespace(warn_after=1.0),
         _flow=flow(),
     )
-    Supervisor._follow_settings(task)
+    PlanFollower._follow_settings(task)
     assert (level.level, task._ends.warn_after) == (logging.WARNING, 1.0), "an older plan has none"
     task._plan = SimpleNamespace(settings=TaskSettings.of(changed, "debug"), flow=changed)
-    Supervisor._follow_settings(task)
+    PlanFollower._follow_settings(task)
     assert (level.level, task._ends.warn_after) == (logging.DEBUG, 7.0)
     level.setLevel("ERROR")
-    Supervisor._follow_settings(task)
+    PlanFollower._follow_settings(task)
     assert level.level == logging.ERROR, "only what has changed is set"
 
 
@@ -60,10 +60,10 @@ def test_who_waits_for_its_turn_learns_of_another_throttle() -> None:
         _services=SimpleNamespace(limits=SimpleNamespace(follow=follow)),
         _assigned=copiers,
     )
-    Supervisor._follow_throttle(task)
+    PlanFollower._follow_throttle(task)
     assert follows == [{}] and posted == ["running", "retrying"]
     task._services.limits.follow = lambda _: False
-    Supervisor._follow_throttle(task)
+    PlanFollower._follow_throttle(task)
     assert posted == ["running", "retrying"]
 
 
@@ -72,7 +72,7 @@ def test_a_transform_that_hangs_does_not_end_the_task(caplog: pytest.LogCaptureF
     hung = HUNG_AFTER * flow().transaction_timeout + 1
     seen = SimpleNamespace(position_is_old=lambda _: False, has_producer=False)
     copier = SimpleNamespace(
-        partition=Partition("t", 3), step_held_for=hung, transform_hangs="it hangs", stack="f < g", snapshot=seen
+        partition=Partition("t", 3), since_progress=hung, hang_reason="it hangs", stack="f < g", snapshot=seen
     )
     slow: list[int] = []
     task: Any = SimpleNamespace(
@@ -83,13 +83,13 @@ def test_a_transform_that_hangs_does_not_end_the_task(caplog: pytest.LogCaptureF
         _services=SimpleNamespace(clock=SimpleNamespace(monotonic=lambda: 0.0)),
         _hanging={},
     )
-    task._where = lambda each: Supervisor._where(task, each)
-    task._tell_hanging = lambda *each: Supervisor._tell_hanging(task, *each)
+    task._where = lambda each: PlanFollower._where(task, each)
+    task._tell_hanging = lambda *each: PlanFollower._tell_hanging(task, *each)
     for _ in range(3):
-        Supervisor._tend(task)
+        PlanFollower._tend(task)
     assert slow == [1, 1, 1], "it gets a thread more"
     (said,) = [record for record in caplog.records if record.message == "a transform hangs"]
     assert (vars(said)["reason"], vars(said)["stack"], vars(said)["partition"]) == ("it hangs", "f < g", 3)
-    copier.transform_hangs = ""
+    copier.hang_reason = ""
     with pytest.raises(TaskHung):
-        Supervisor._tend(task)
+        PlanFollower._tend(task)

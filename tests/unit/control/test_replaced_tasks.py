@@ -19,7 +19,7 @@ def taken_over(flow: Flow, topic: Log, *claims: Claim) -> list[str]:  # noqa: F8
     reader = ControlReader(flow)
     reader.read_to_end()
     assert reader.claims == {claim.slice: claim.task for claim in claims}, "whoever came last has it"
-    return [claim.task for claim in reader.take_overs]
+    return [claim.task for claim in reader.replaced_tasks]
 
 
 def test_another_task_of_the_same_epoch_takes_over(flow: Flow, topic: Log) -> None:  # noqa: F811
@@ -33,12 +33,12 @@ def test_another_epoch_takes_nothing_over(flow: Flow, topic: Log) -> None:  # no
     assert taken_over(flow, topic, *FIRST, next_, theirs) == []
 
 
-def test_claims_of_an_older_mirror_are_no_take_overs(flow: Flow, topic: Log) -> None:  # noqa: F811
+def test_claims_of_an_older_mirror_replace_no_task(flow: Flow, topic: Log) -> None:  # noqa: F811
     older = [(Claim(0, "").key(), b'{"task":"a"}'), (Claim(0, "").key(), b'{"task":"b"}')]
     topic.entries += older
     reader = ControlReader(flow)
     reader.read_to_end()
-    assert reader.claims == {0: "b"} and not reader.take_overs
+    assert reader.claims == {0: "b"} and not reader.replaced_tasks
 
 
 def test_a_claim_that_is_read_again_counts_once(flow: Flow, topic: Log) -> None:  # noqa: F811
@@ -47,6 +47,6 @@ def test_a_claim_that_is_read_again_counts_once(flow: Flow, topic: Log) -> None:
     assert taken_over(flow, topic, *once, *once) == ["c"]
 
 
-def test_take_overs_that_nobody_removes_are_bounded(flow: Flow, topic: Log) -> None:  # noqa: F811
+def test_replaced_tasks_that_nobody_removes_are_bounded(flow: Flow, topic: Log) -> None:  # noqa: F811
     claims = [Claim(0, str(number), "us", "one") for number in range(REMEMBERED + 10)]
     assert len(taken_over(flow, topic, *claims)) == REMEMBERED
