@@ -204,8 +204,8 @@ def transactional_properties(flow: Flow, transactional_id: str) -> dict[str, Any
 
     The commit flushes a batch, so lingering never delays a lone record. With a shorter linger time a busy partition's
     records go in requests of a hundred, which cost both sides more than the records do. librdkafka also polls without
-    pause while records that have lingered wait for the previous request (see TransactionalProducer.keep_down). A longer
-    one would stall a batch whose requests look full to us but are not.
+    pause while records that have lingered wait for the previous request (see TransactionalProducer.limit_undelivered).
+    A longer one would stall a batch whose requests look full to us but are not.
     """
     return _target_properties(flow, transactional_id, linger=100)
 

@@ -104,13 +104,13 @@ class IdempotentProducer:
         noted = self._deliveries.and_tell(callback) if callback else None
         self._producer.produce(topic, value, key, partition, noted, *more, **named)
 
-    def keep_down(self, records: int) -> None:
-        """As TransactionalProducer.keep_down."""
+    def limit_undelivered(self, records: int) -> None:
+        """Wait until at most so many records are not delivered yet. Raises OutcomeUnknown if that takes too long."""
         await_deliveries(self._producer, records, self._deadline - time.monotonic(), self._poll)
 
     def flush(self) -> None:
         """Wait until every record has its downstream offset or has failed. Raises OutcomeUnknown if neither."""
-        self.keep_down(0)
+        self.limit_undelivered(0)
 
     def _poll(self, timeout: float = POLL_TIMEOUT) -> None:
         """Serve callbacks. `poll` raises a fatal error once; `Producer.flush` would call back with it raised."""

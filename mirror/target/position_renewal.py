@@ -129,6 +129,6 @@ def _renew(flow: Flow, partition: Partition, topic: Topic, positions: PositionRe
         positions.await_no_open_transaction(topic.remote, partition.partition)
         found = positions.load(topic.remote, partition.partition)
         if found is not None:
-            session.keep(found)
+            session.commit_position(found)
     finally:
         session.discard()

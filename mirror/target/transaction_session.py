@@ -56,7 +56,7 @@ class TransactionSession:
         clock: Clock,
         end: int | None = None,
     ) -> None:
-        """`end` is the offset after the last transaction of the session before, if nothing of ours came after it."""
+        """`end` is the offset after the last transaction of the previous session, if nothing of ours came after it."""
         # The offset after the last transaction's records and marker. None if it is not known, as after one that failed.
         self.end = end
         self._flow = flow
@@ -77,8 +77,8 @@ class TransactionSession:
         # not checked.
         self._restamped: list[int] | None = [] if flow.exactly_once and not flow.accept_log_append_time else None
         self._sent: Sequence[int] = ()  # the source's timestamps of this transaction's records
-        self._beside = ""  # own topic to which a record is being queued; "": none
-        self._gone: dict[str, str] = {}  # by own topic that did not take a record: why
+        self._own_topic = ""  # the topic of mirror's own to which a record is being queued; "": none
+        self._missing: dict[str, str] = {}  # by own topic that did not take a record: why
         self.duration = 0.0  # seconds that the last transaction took
         # When the last transaction ended, monotonic. 0 before the first transaction, so a new session counts as idle
         # and settles at once.
@@ -97,8 +97,8 @@ class TransactionSession:
     def copy(self, batch: ConsumedBatch, position: Position) -> Written:
         """Copy `batch` in one transaction with `position`, the position after it.
 
-        Pass the map's end before the batch; `copy` commits the end after it. Raises TransactionAborted, RecordsRefused,
-        ProducerFenced, OutcomeUnknown, or a plain PartitionError.
+        `position.map_end` is the map's end before the batch; `copy` commits the one after it. Raises
+        TransactionAborted, RecordsRefused, ProducerFenced, OutcomeUnknown, or a plain PartitionError.
         """
         chosen = self._marks.choose(batch.offsets)
         mapped = self._map is not None and self._map.is_due(batch.offsets, position.map_end)
@@ -130,7 +130,8 @@ class TransactionSession:
                 raise PartitionError(said, blocked=True) from error
             raise
         span = span_of(expected, downstream.get(0), downstream.get(len(batch.offsets) - 1))
-        self.end = None if span is None else span.last + 1 + self._flow.exactly_once
+        markers = 1 if self._flow.exactly_once else 0
+        self.end = None if span is None else span.last + 1 + markers
         self._marks.committed(batch.offsets, chosen)
         if self._map is not None:
             self._map.committed(batch.offsets)
@@ -148,7 +149,7 @@ class TransactionSession:
         else:
             made = entries(batch.offsets, downstream[0], downstream[count - 1], before.map_end, before.resets)
         for entry in made:
-            self._produce_beside(self._flow.offset_map_topic, key=entry.key(copied), value=entry.value())
+            self._produce_own(self._flow.offset_map_topic, key=entry.key(copied), value=entry.value())
         return end_after(made, count)
 
     def _without_entry(self, end: MapEnd | None, records: int) -> MapEnd | None:
@@ -173,8 +174,8 @@ class TransactionSession:
             self._marks.tail_synced()
             self._tail = None
 
-    def keep(self, position: Position) -> None:
-        """Commit nothing but a position, even if its source topic is gone. Raises the same errors as `copy`."""
+    def commit_position(self, position: Position) -> None:
+        """Commit only the position, as it is. It needs nothing of the source. Raises the same errors as `copy`."""
         self._run(lambda: position)
 
     def pass_over(self, batch: ConsumedBatch, position: Position, reason: str, letter: bool, whole: bool) -> None:
@@ -191,7 +192,7 @@ class TransactionSession:
                 with contextlib.suppress(RecordsRefused):
                     (headers,) = readable(batch.headers)
                 record = dead_letter(self._partition, batch.messages[0], headers, reason, whole)
-                self._produce_beside(self._flow.dead_letter_topic, **record)
+                self._produce_own(self._flow.dead_letter_topic, **record)
             return position
 
         self._run(produce)
@@ -207,8 +208,8 @@ class TransactionSession:
     def _run(self, produce: Callable[[], Position]) -> None:
         """Run one transaction. `produce` queues its records, and returns the position to commit with them."""
         producer, begun = self._producer, self._clock.monotonic()
-        self._beside = ""
-        self._gone.clear()
+        self._own_topic = ""
+        self._missing.clear()
         try:
             producer.begin()
             position = produce()
@@ -242,10 +243,10 @@ class TransactionSession:
         raise PartitionError(f"{self._topic.remote}: {timestamps.REASON}; {remedy}", blocked=True)
 
     def _naming(self, error: PartitionError) -> PartitionError:
-        """The error, with the name of the own topic that may be missing if that is the cause: librdkafka's has none."""
-        topic = self._beside or next(iter(self._gone), "")
+        """The error, with the own topic that did not take a record: librdkafka does not say which topic failed."""
+        topic = self._own_topic or next(iter(self._missing), "")
         if topic and not isinstance(error, RecordsRefused):
-            reason = self._gone.get(topic, error)
+            reason = self._missing.get(topic, error)
             error.args = (f"{topic} takes no record: {reason}; the flow leader makes it again if it is missing",)
         return error
 
@@ -271,8 +272,8 @@ class TransactionSession:
         size = batch.value_bytes + sum(map(len, filter(None, keys)))
         request = self._request(size / len(messages))
         while deque(islice(calls, min(request, UNINTERRUPTED)), maxlen=1):
-            self._producer.keep_down(2 * request)
-        self._producer.keep_down(request)
+            self._producer.limit_undelivered(2 * request)
+        self._producer.limit_undelivered(request)
         return batch.weight - HEADER_WEIGHT * sum(map(len, headers))
 
     def _request(self, size: float) -> int:
@@ -284,9 +285,9 @@ class TransactionSession:
         return OffsetSync(*self._partition, batch.offsets[index], downstream[index])
 
     def _produce_sync(self, sync: OffsetSync) -> None:
-        self._produce_beside(self._flow.offset_syncs_topic, key=sync.key(), value=sync.value())
+        self._produce_own(self._flow.offset_syncs_topic, key=sync.key(), value=sync.value())
 
-    def _produce_beside(self, topic: str, **record: Any) -> None:
-        self._beside = topic
-        self._producer.produce(topic, partition=0, callback=note_missing(self._gone, topic), **record)
-        self._beside = ""
+    def _produce_own(self, topic: str, **record: Any) -> None:
+        self._own_topic = topic
+        self._producer.produce(topic, partition=0, callback=note_missing(self._missing, topic), **record)
+        self._own_topic = ""

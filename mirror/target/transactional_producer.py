@@ -109,7 +109,7 @@ class TransactionalProducer:
                 ClusterAway(self._cluster, reason) if is_away(cause) else PartitionError(reason, is_lasting(cause))
             ) from error
 
-    def keep_down(self, records: int) -> None:
+    def limit_undelivered(self, records: int) -> None:
         """Wait until at most so many records are not delivered yet.
 
         A partition has one request under way, and librdkafka's thread polls without pause while records wait behind

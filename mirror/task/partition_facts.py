@@ -213,7 +213,7 @@ class PartitionFacts:
 
     def renew_position(self, session: TransactionSession) -> None:
         """Commit the position as it is. A broker forgets it if it has not been for `offsets.retention.minutes`."""
-        session.keep(self.ledger.at)
+        session.commit_position(self.ledger.at)
         self.ledger.renewed(self._plan.renew_interval)
         self.step_lock.progressed()
 

@@ -155,7 +155,7 @@ class RecordCopying:
         elif trying.copied is not None:
             return session.copy(trying.copied, trying.at)
         else:
-            session.keep(trying.at)
+            session.commit_position(trying.at)
         return Written(0, trying.at)
 
     def _refused(self, trying: _Try, reason: str, session: TransactionSession) -> None:

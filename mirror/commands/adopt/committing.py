@@ -100,7 +100,7 @@ class _One:
             self._positions.await_no_open_transaction(*self._remote)
             wanted, reason = self._wanted(offset, reported, end)
             if not reason:
-                session.keep(wanted)
+                session.commit_position(wanted)
             return reason
         finally:
             session.discard()

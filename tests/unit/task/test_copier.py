@@ -157,7 +157,7 @@ class Producer:
             known = offset if self._world.tells_offsets else OFFSET_INVALID
             callback(None, Message(topic, 0, known, None, value, timestamp=(1, 1)))
 
-    def keep_down(self, _: int) -> None:
+    def limit_undelivered(self, _: int) -> None:
         """All is delivered."""
 
     def flush(self) -> None:

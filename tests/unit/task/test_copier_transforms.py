@@ -111,7 +111,7 @@ def test_a_failure_makes_a_dead_letter_of_the_record_as_it_was(world: World, mon
         if topic == world.flow.dead_letter_topic:
             letters.append((record["value"], dict(record["headers"])["mirror.dead-letter.reason"]))
 
-    monkeypatch.setattr(TransactionSession, "_produce_beside", beside)
+    monkeypatch.setattr(TransactionSession, "_produce_own", beside)
     copier = world.copier()
     arrive(copier, 0, 8)
     world.run(2)
