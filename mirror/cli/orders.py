@@ -73,12 +73,12 @@ def resume(skip_lost: bool, go_on: bool, from_start: bool, offset: int | None, *
     Example: mirror resume -c mirror.yaml --topic orders --partition 3
     """
     chosen = {"skip": skip_lost, "continue": go_on, "start": from_start, "at": offset is not None}
-    actions = [action for action, is_chosen in chosen.items() if is_chosen]
-    if len(actions) > 1:
+    choices = [choice for choice, is_chosen in chosen.items() if is_chosen]
+    if len(choices) > 1:
         raise click.UsageError("only one of --skip-lost, --continue, --from-start and --at can be given")
     if offset is not None and options["partition"] is None:
         raise click.UsageError("--at needs --topic and --partition")
-    _order(paused=False, action=actions[0] if actions else None, offset=-1 if offset is None else offset, **options)
+    _order(paused=False, choice=choices[0] if choices else None, offset=-1 if offset is None else offset, **options)
 
 
 def _order(
@@ -89,7 +89,7 @@ def _order(
     timeout: float,
     as_json: bool,
     paused: bool,
-    action: Any = None,
+    choice: Any = None,
     offset: int = -1,
 ) -> None:
     from mirror.commands import pause as verb  # noqa: PLC0415
@@ -98,13 +98,13 @@ def _order(
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic")
     chosen, scope = chosen_flow(load_quietly(paths), flow), Scope(topic, partition)
-    decided = verb.decide(chosen, scope, action, offset) if action else []
+    decided = verb.decide(chosen, scope, choice, offset) if choice else []
     outcome = verb.give_order(chosen, scope, paused, timeout)
     nothing = f"{chosen.name}: no partition of {scope} waits for this decision, see mirror status --partitions"
-    more = {"decided": decided} if action else {}
+    more = {"decided": decided} if choice else {}
     answer(
         as_json,
         lambda: {**outcome.as_dict(), **more},
-        lambda: "\n".join([*(decided if decided or not action else [nothing]), str(outcome)]),
+        lambda: "\n".join([*(decided if decided or not choice else [nothing]), str(outcome)]),
         well=not outcome.failed,
     )

@@ -12,7 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 from mirror.commands.status import read_status
 from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import ControlWriter, StatusReader
-from mirror.control.decisions import LOST_KINDS, POSITION_KINDS, Action, Decision
+from mirror.control.decisions import LOST_KINDS, POSITION_KINDS, Choice, Decision
 from mirror.control.orders import Scope, changes
 from mirror.control.partition_state import State
 from mirror.errors import ConfigError
@@ -76,7 +76,7 @@ def give_order(flow: Flow, scope: Scope, paused: bool, timeout: float) -> Outcom
         return _await(flow, scope, paused, timeout, control, status)
 
 
-EFFECTS: dict[Action, str] = {
+EFFECTS: dict[Choice, str] = {
     "skip": "continues after what can't be copied",
     "continue": "continues at the newest position that is known",
     "start": "is copied again from the source's first record",
@@ -84,19 +84,19 @@ EFFECTS: dict[Action, str] = {
 }
 
 
-def decide(flow: Flow, scope: Scope, action: Action, offset: int = -1) -> list[str]:
+def decide(flow: Flow, scope: Scope, choice: Choice, offset: int = -1) -> list[str]:
     """Decide about the partitions of `scope` that are blocked and wait for such a decision; returns a line for each.
 
     Raises ConfigError for an offset that the source does not have, ClusterAway or FlowError if it can't be written.
     """
-    kinds = LOST_KINDS if action == "skip" else POSITION_KINDS
+    kinds = LOST_KINDS if choice == "skip" else POSITION_KINDS
     blocked = [(p, p.incident) for p in read_status(flow).partitions if scope.covers(Scope(p.topic, p.partition))]
     waiting = [(p, incident) for p, incident in blocked if incident is not None and incident.kind in kinds]
-    decisions = [Decision(Partition(p.topic, p.partition), incident, action, offset) for p, incident in waiting]
-    if action == "at":
+    decisions = [Decision(Partition(p.topic, p.partition), incident, choice, offset) for p, incident in waiting]
+    if choice == "at":
         _check_offset(flow, [decision.partition for decision in decisions], offset)
     ControlWriter(flow).decide(decisions)
-    effect = EFFECTS[action] + (f" {offset}" if action == "at" else "")
+    effect = EFFECTS[choice] + (f" {offset}" if choice == "at" else "")
     # The part of the reason that says what has happened, without what to do: that is done now.
     return [f"{flow.name}: {p.topic}-{p.partition} {effect}: {p.reason.partition('; ')[0]}" for p, _ in waiting]
 

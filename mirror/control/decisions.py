@@ -19,7 +19,7 @@ LOST_KINDS = ("deleted", "truncated", "recreated", "corrupt", "refused")
 # Reasons to distrust a position: `mirror resume` with --continue, --from-start or --at decides.
 POSITION_KINDS = ("remote_topic", "position_missing", "position_foreign", "position_back", "unknown_records")
 
-Action = Literal["skip", "continue", "start", "at"]
+Choice = Literal["skip", "continue", "start", "at"]
 
 
 class Incident(NamedTuple):
@@ -38,11 +38,11 @@ class Incident(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An operator's decision about one incident of a partition. `offset` is used by the action `at` only."""
+    """An operator's decision about one incident of a partition. `offset` is used by the choice `at` only."""
 
     partition: Partition
     incident: Incident
-    action: Action
+    choice: Choice
     offset: int = -1
 
     def key(self) -> bytes:
@@ -51,14 +51,15 @@ class Decision:
 
     def encode(self) -> bytes:
         """The record value, JSON."""
-        return json.dumps({"incident": self.incident, "action": self.action, "offset": self.offset}).encode()
+        return json.dumps({"incident": self.incident, "action": self.choice, "offset": self.offset}).encode()
 
     @staticmethod
     def decode(key: bytes, value: bytes) -> Decision:
         """The decision that `key` and `encode` made. Raises Malformed."""
         topic, number = key_parts(key, KEY)
         partition = Partition(topic, decode.number_of_key(number))
-        return Decision(partition, **decode.fields(decode.parsed(value, VALUE_MAX), _DECIDED))
+        said = decode.fields(decode.parsed(value, VALUE_MAX), _DECIDED)
+        return Decision(partition, said["incident"], said["action"], said["offset"])
 
 
 def an_incident(raw: Any) -> Incident:
@@ -75,7 +76,7 @@ _INCIDENT: Sequence[decode.Check[Any]] = [
 ]
 _DECIDED: Mapping[str, decode.Check[Any]] = {
     "incident": an_incident,
-    "action": decode.among(get_args(Action)),
+    "action": decode.among(get_args(Choice)),
     "offset": decode.integer(-1),
 }
 
@@ -136,20 +137,20 @@ def is_accepted(incident: Incident, flow: Flow) -> bool:
     return incident.kind == "unknown_records" and flow.append_to_existing
 
 
-def decided(incident: Incident, decision: Decision | None) -> Action | None:
-    """The action that was decided for this incident; None if nothing was."""
-    return decision.action if decision is not None and decision.incident == incident else None
+def decided(incident: Incident, decision: Decision | None) -> Choice | None:
+    """The choice that was made for this incident; None if nothing was."""
+    return decision.choice if decision is not None and decision.incident == incident else None
 
 
 def chosen(
-    action: Action, offset: int, found: Position | None, newest: Position | None, topic: Topic
+    choice: Choice, offset: int, found: Position | None, newest: Position | None, topic: Topic
 ) -> Position | None:
     """The position from which the partition continues; None to begin like a partition that was never copied.
 
-    `offset` is used by two actions: for `start` it is the source's first offset, for `at` the chosen one.
+    `offset` is used by two choices: for `start` it is the source's first offset, for `at` the chosen one.
     """
     known = [each for each in (newest, found) if each is not None]
-    if action == "continue":
+    if choice == "continue":
         if not known:
             return None
         at = max((each for each in known if each.topic_id), key=_knowledge, default=known[0])

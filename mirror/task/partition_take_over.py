@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.control.decisions import Action, Incident, chosen, decided, doubt, explain, is_accepted, remote_topic
+from mirror.control.decisions import Choice, Incident, chosen, decided, doubt, explain, is_accepted, remote_topic
 from mirror.errors import DecisionNeeded, PartitionError
 from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Position
@@ -84,26 +84,28 @@ class TakeOver:
     def _follow_decision(self, incident: Incident, found: Position | None, session: TransactionSession) -> Position:
         """Commit the position that a person or a policy has chosen. Raises DecisionNeeded if neither has."""
         facts, topic = self._facts, self._topic
-        action = decided(incident, self._services.plan.decision(facts.partition))
-        if action is None and is_accepted(incident, self._services.flow):
-            action = "continue"
-        if action is None:
+        choice = decided(incident, self._services.plan.decision(facts.partition))
+        if choice is None and is_accepted(incident, self._services.flow):
+            choice = "continue"
+        if choice is None:
             self._need_decision(incident, found)
-        at = chosen(action, self._chosen_offset(action), found, facts.ledger.newest, topic)
+        at = chosen(choice, self._chosen_offset(choice), found, facts.ledger.newest, topic)
         at = at or facts.ledger.next(facts.ledger.start.offset)
         what = explain(incident, found, topic, self._services.flow.group)
-        facts.tell("position decided, copying goes on from it", what, action=action, offset=at.offset)
+        facts.tell("position decided, copying goes on from it", what, choice=choice, offset=at.offset)
         facts.set_position(at, session)
         if incident.kind == "remote_topic":
             facts.counters.lost["remote_topic"] += 1
+        if session.suspect:  # it has ended a transaction, so a late request could end its next one
+            raise PartitionError("a connection to the target was lost after the position was decided")
         return at
 
-    def _chosen_offset(self, action: Action) -> int:
+    def _chosen_offset(self, choice: Choice) -> int:
         partition = self._facts.partition
         decision = self._services.plan.decision(partition)
-        if action == "at" and decision is not None:
+        if choice == "at" and decision is not None:
             return decision.offset
-        if action != "start":
+        if choice != "start":
             return -1
         first = self._services.source.offsets({partition: OffsetSpec.earliest()}, stable=False).get(partition)
         if first is None:

@@ -185,7 +185,7 @@ def by_policy_a_deleted_remote_topic_is_made_again(flows: Flows) -> None:
     flows.service.wait_for_event(again, topic=topic)
     produce(pair, topic, range(100, 120))
     flows.service.wait_for("from 100", lambda: values(pair, topic) == [*range(100, 120)])
-    flows.service.wait_for_event(DECIDED, topic=topic, action="continue", offset=100)
+    flows.service.wait_for_event(DECIDED, topic=topic, choice="continue", offset=100)
     flows.service.wait_for("counted", lambda: flows.service.metric(LOST, topic=topic, reason="remote_topic") == 1)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.control.decisions import POSITION_KINDS, Action, Decision, Incident, chosen, decided, doubt, explain
+from mirror.control.decisions import POSITION_KINDS, Choice, Decision, Incident, chosen, decided, doubt, explain
 from mirror.control.plan import Plan, retire
 from mirror.control.reported_positions import newest_positions
 from mirror.control.reports import Counters, Report
@@ -69,14 +69,14 @@ positions = st.builds(
 
 @given(st.none() | positions, st.none() | positions, st.booleans(), st.sampled_from(["continue", "start", "at"]))
 def test_a_decision_applies_to_its_own_incident_only(
-    found: Position | None, newest: Position | None, records: bool, action: Action
+    found: Position | None, newest: Position | None, records: bool, choice: Choice
 ) -> None:
     incident = doubt(found, newest, TOPIC, lambda: records)
     if incident is None:
         return
-    decision = Decision(Partition("orders", 0), incident, action, 7)
-    assert decided(incident, decision) == action
-    at = chosen(action, 7, found, newest, TOPIC) or Position(0, "source-1", remote_id="remote-1", resets=0)
+    decision = Decision(Partition("orders", 0), incident, choice, 7)
+    assert decided(incident, decision) == choice
+    at = chosen(choice, 7, found, newest, TOPIC) or Position(0, "source-1", remote_id="remote-1", resets=0)
     assert doubt(at, at, TOPIC, lambda: records) is None, "with the chosen position it is over"
     assert doubt(at, newest, TOPIC, lambda: records) is None, "though an old report says otherwise"
     for again in (doubt(None, at, TOPIC, lambda: True), doubt(FOREIGN, at, TOPIC, lambda: True)):

@@ -461,6 +461,18 @@ def test_each_new_producer_is_good_for_one_transaction(world: World) -> None:
     assert world.calls == [*TAKE_OVER, *COPY, "discard", *TAKE_OVER, *COPY]
 
 
+def test_a_disturbed_producer_that_has_committed_a_decided_position_copies_nothing(world: World) -> None:
+    """A late request to end that transaction could end the next one: with half of its records."""
+    world.position = Position(2, "id", remote_id="another")
+    world.flow = replace(world.flow, on_data_loss="skip")
+    copier = world.copier(Start(2, world.position))
+    world.suspect = True
+    arrive(copier, 2, 4)
+    world.run(0.5)
+    assert world.copied == [2, 3] and world.calls == [*TAKE_OVER, *COPY, "discard", *TAKE_OVER, *COPY]
+    assert copier.snapshot.counters.lost["remote_topic"] == 1
+
+
 def test_after_a_defect_of_the_recovery_the_producer_is_not_used_again(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
