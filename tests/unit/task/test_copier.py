@@ -465,7 +465,7 @@ def test_a_disturbed_producer_that_has_committed_a_decided_position_copies_nothi
     """A late request to end that transaction could end the next one: with half of its records."""
     world.position = Position(2, "id", remote_id="another")
     world.flow = replace(world.flow, on_data_loss="skip")
-    copier = world.copier(Start(2, world.position))
+    copier = world.copier(Start(2))
     world.suspect = True
     arrive(copier, 2, 4)
     world.run(0.5)
