@@ -94,9 +94,9 @@ def dry_run(flow: Flow, suspicions: Sequence[Suspicion] = ()) -> DryRun:
     plan, orders = newest_plan(flow)
     changes = TopicMonitor(flow).changes(plan)
     policy = ReplicationPolicy.of(flow)
-    others = OtherFlows(flow).look({name: policy.remote_topic(name) for name in changes.mirrored})
+    others = OtherFlows(flow).look({name: policy.remote_topic(name) for name in changes.mirrored}, plan)
     source = ClusterAdmin(flow.source)
-    topics = merge_initial(_topics(flow, changes, source, plan), plan)
+    topics = merge_initial(_topics(flow, changes, source, plan), plan, flow.topic_settings)
     wanted = {Partition(name, n): topic for name, topic in topics.items() for n in range(topic.partitions)}
     reported = _reported(flow, changes, wanted)
     with closing(PositionReader(flow.target, flow.group, flow.control_topic)) as positions:

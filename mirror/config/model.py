@@ -360,7 +360,8 @@ class TopicSettingsModel(_Model):
     """The name of the remote topic. Like a template without `{source}`, it does not show where the records come
     from."""
     start: Annotated[Start | None, _allowed("as the flow's start, or null")] = None
-    """Where copying starts, as the flow's `start`."""
+    """Where copying starts, as the flow's `start`, in partitions that exist when the topic comes into the flow. With
+    `latest`, a topic that is created later lacks the records from before mirror first sees it."""
     on_data_loss: Annotated[Literal["fail", "skip"] | None, _allowed("fail, skip or null")] = None
     """What happens when the source no longer has the records that come next, as the flow's `on_data_loss`."""
     on_poison_record: Annotated[
@@ -408,8 +409,8 @@ class FlowDefaultsModel(_Model):
     `{source}`, the source's alias. Without `{source}` a name does not show where its records come from, as with
     `identity`. Heartbeats are named as by `default` all the same, and the canary's topic keeps its name."""
     start: Start = "earliest"
-    """Where copying starts in partitions that exist when the flow first runs. Partitions that are added later are
-    copied from their earliest record."""
+    """Where copying starts in partitions that exist when the flow first runs. Partitions and topics that come later are
+    copied from their earliest record, but for topics that have a `start` of their own in `topic_settings`."""
     replication_factor: Factor = -1
     """The number of replicas of each remote topic that mirror creates."""
     internal_replication_factor: Factor = -1

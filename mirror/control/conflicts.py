@@ -47,7 +47,8 @@ class OwnFlow:
     remotes: Mapping[str, str]  # remote topics by source topic
     siblings: Collection[str] = ()  # flow leaders of the same configuration, which copies twice only on purpose
     active_active: bool = False  # it carries the mark
-    from_earliest: Collection[str] = ()  # source topics that it copies from the beginning
+    not_from_end: Collection[str] = ()  # source topics of which it would copy records that are there now
+    resumed: Collection[str] = ()  # those of them that go on at a position, whatever `start` says
     written: frozenset[str] = field(init=False, compare=False)  # its remote topics
 
     def __post_init__(self) -> None:
@@ -111,13 +112,13 @@ def _comes_back(ours: OwnFlow, statement: Statement) -> set[str]:
 
 
 def old_copies(ours: OwnFlow, statement: Statement) -> str | None:
-    """A topic that we copy from the beginning, and to which that flow has brought our target's records unmarked.
+    """A topic that we don't copy from its end, and to which that flow has brought our target's records unmarked.
 
     Nothing keeps them from coming back, also if that flow has ended.
     """
     if not (ours.active_active and ours.clusters):
         return None
-    topics = statement.old & ours.remotes.keys() & set(ours.from_earliest)
+    topics = statement.old & ours.remotes.keys() & set(ours.not_from_end)
     return min((topic for topic in topics if ours.clusters[1] in statement.comes_from(topic)), default=None)
 
 
@@ -195,11 +196,20 @@ def refusal(ours: OwnFlow, finding: Finding) -> Note:
 
 
 def old_copies_refusal(ours: OwnFlow, topic: str, other: str) -> Note:
-    """The note that explains why a flow with the mark does not run: `other` has copied `topic` without it."""
+    """The note that explains why a flow with the mark does not run: `other` has copied `topic` without it.
+
+    A reload can't change `start` of a topic that the flow has already.
+    """
+    remedy = f"set start: latest for {topic} in topic_settings of flow {ours.name} and start its service again"
+    if topic in ours.resumed:
+        remedy = (
+            f"flow {ours.name} would go on at its position, whatever start says: give {ours.source} a new alias in it, "
+            f"with a new group and start: latest for {topic}"
+        )
     return Note(
         f"flow {ours.name}: records of {topic} on {ours.source} would come back to {ours.target}, because flow {other} "
         "has copied them before it had active_active: true",
-        f"set start: latest for {topic} in flow {ours.name}, or delete {topic} on {ours.source}",
+        f"{remedy}, or delete {topic} on {ours.source}",
     )
 
 

@@ -28,13 +28,13 @@ from mirror.control.conflicts import (
 )
 from mirror.control.control_topics import PLAN_KEY
 from mirror.control.flow_leader import FlowLeader
-from mirror.control.plan import Lineage
+from mirror.control.plan import Lineage, Plan
 from mirror.control.statement import Statement
 from mirror.errors import Conflict, FlowError
 from mirror.kafka.provenance import is_usable
 from mirror.logs import OnChange
 from mirror.model import Topic
-from mirror.settings import Flow
+from mirror.settings import Flow, Start
 from mirror.timing import ALIVE
 
 log = logging.getLogger(__name__)
@@ -79,14 +79,14 @@ class OtherFlows:
         self._target = ClusterPlans(flow.target, flow.group, "" if own else flow.control_topic, sample)
         self._siblings: set[str] = set()
 
-    def look(self, remotes: Mapping[str, str], own: Statement | None = None, identity: str = "") -> View:
+    def look(self, remotes: Mapping[str, str], plan: Plan | None = None, identity: str = "") -> View:
         """Find what prevents us from copying `remotes` (remote topics by source topic). Raises ClusterAway.
 
-        `own` is the newest plan on the flow's own control topic, if the caller reads that; its topics may be empty.
-        `identity` is our identity as the flow leader.
+        `plan` is the newest plan on the flow's own control topic. `identity` is our identity as the flow leader.
         """
         self._source.read()
         self._target.read()
+        own = Statement(plan.leader, plan.generation, plan.stop, {}, plan.clusters, {}) if plan else None
         if self._flow.source.alias in self._target.control_topics:
             own = self._target.control_topics[self._flow.source.alias].statements.get(PLAN_KEY)
         ids = (self._source.cluster_id, self._target.cluster_id)
@@ -94,7 +94,7 @@ class OtherFlows:
         foreign = own is not None and own.leader != identity and _from_elsewhere(own, clusters)
         # One configuration may copy a cluster twice on purpose. An earlier run of it is known by its flow leader.
         self._siblings |= {identity} | ({own.leader} if own and not foreign else set())
-        ours = self._ours(clusters, remotes)
+        ours = self._ours(clusters, remotes, plan)
         others = [self._with_life(other) for other in self._others() if is_relevant(ours, other)]
         findings = [Finding(other, why) for other in others if (why := conflict(ours, other))]
         if own is not None and foreign and not own.stop:
@@ -104,11 +104,14 @@ class OtherFlows:
         doubts += [_older(ours, other) for other in others if other.alive and has_unknown_origin(ours, other)]
         return View(ours, tuple(findings), lineage(ours, others), tuple(doubts), tuple(self._old_copies(ours)))
 
-    def _ours(self, clusters: tuple[str, ...], remotes: Mapping[str, str]) -> OwnFlow:
-        flow = self._flow
-        from_earliest = {name for name in remotes if flow.of_topic(name).start == "earliest"}
+    def _ours(self, clusters: tuple[str, ...], remotes: Mapping[str, str], plan: Plan | None) -> OwnFlow:
+        flow, known = self._flow, plan.known if plan else {}
+        # A plan with the mark has a topic with old copies only if the topic has begun at its end.
+        resumed = {name for name in remotes.keys() & known if not (plan and plan.active_active and known[name].initial)}
+        late = {name for name in remotes if _starts(flow, name, plan) == "latest"}
+        not_from_end = resumed | (remotes.keys() - late)
         siblings, marked = self._siblings, flow.active_active
-        return OwnFlow(flow.source.alias, flow.target.alias, clusters, remotes, siblings, marked, from_earliest)
+        return OwnFlow(flow.source.alias, flow.target.alias, clusters, remotes, siblings, marked, not_from_end, resumed)
 
     def reconfigure(self, flow: Flow) -> None:
         """Follow a changed configuration: a topic that it brings may begin elsewhere. Aliases and group stay."""
@@ -146,6 +149,13 @@ class OtherFlows:
         alive = self._target.silence(alias) < ALIVE
         other = OtherFlow(key, self._flow.name, target, False, own, True, alive)
         return Finding(other, f"that flow copies another cluster that has the alias {alias}, too: {own.clusters[0]}")
+
+
+def _starts(flow: Flow, topic: str, plan: Plan | None) -> Start:
+    """Where `plan.merge_initial` and `start_offsets.find_starts` begin with a topic that has no position."""
+    own = flow.topic_settings.get(topic)
+    comes_later = plan is not None and topic not in plan.known
+    return "earliest" if comes_later and (own is None or own.start is None) else flow.of_topic(topic).start
 
 
 def _from_elsewhere(plan: Statement, clusters: tuple[str, ...]) -> bool:
@@ -201,9 +211,7 @@ class ConflictGuard:
 
     def _look(self, remotes: Mapping[str, str], announced: bool) -> None:
         leader = self._leader
-        plan = leader.control.plan
-        own = Statement(plan.leader, plan.generation, plan.stop, {}, plan.clusters, {}) if plan else None
-        self._view = view = self._others.look(remotes, own, leader.identity)
+        self._view = view = self._others.look(remotes, leader.control.plan, leader.identity)
         ours = view.ours
         if ours.clusters and ours.clusters[0] == ours.clusters[1]:
             leader.stop_own_tasks()

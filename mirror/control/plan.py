@@ -11,10 +11,11 @@ from mirror import decode
 from mirror.control.task_settings import TaskSettings
 from mirror.control.throttle_shares import OF_FLOW, Load, Parts, divided
 from mirror.model import Partition, Topic
+from mirror.settings import TopicSettings
 
 Slice = frozenset[Partition]
 RENEW_INTERVAL = 24 * 3600.0  # seconds; used if the target does not report how long it keeps positions
-
+Topics = Mapping[str, Topic]
 Origins = Mapping[str, tuple[str, ...]]  # by remote topic: ids of the clusters its records come from, over any route
 
 
@@ -50,10 +51,10 @@ class Plan:
 
     leader: str  # identity of the flow leader
     generation: int
-    topics: Mapping[str, Topic]
+    topics: Topics
     slices: tuple[Slice, ...]
     stop: bool = False
-    retired: Mapping[str, Topic] = field(default_factory=dict)
+    retired: Topics = field(default_factory=dict)
     renew_interval: float = RENEW_INTERVAL
     clusters: tuple[str, ...] = ()  # ids of source and target; empty if not known
     origins: Origins = field(default_factory=dict)
@@ -179,7 +180,7 @@ def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
 def next_plan(
     previous: Plan | None,
     leader: str,
-    topics: Mapping[str, Topic],
+    topics: Topics,
     slices: int,
     load: Load,
     lineage: Lineage,
@@ -199,7 +200,7 @@ def next_plan(
     return Plan(
         leader=leader,
         generation=previous.generation + 1 if previous else 1,
-        topics=merge_initial(topics, previous),
+        topics=merge_initial(topics, previous, task_settings.topic_settings),
         slices=dealt,
         retired=retire(topics, previous, remote_ids),
         renew_interval=renew_interval,
@@ -225,24 +226,25 @@ def unmarked(previous: Plan | None, remote_ids: Mapping[str, str]) -> dict[str, 
     return {name: known[name] for name in sorted(known) if name in remote_ids and known[name] in ("", remote_ids[name])}
 
 
-def merge_initial(topics: Mapping[str, Topic], previous: Plan | None) -> dict[str, Topic]:
+def merge_initial(topics: Topics, previous: Plan | None, own: Mapping[str, TopicSettings]) -> dict[str, Topic]:
     """`topics` with `initial` carried over from the previous plan; a flow's first plan keeps its own values.
 
-    A source topic whose id or remote topic has changed gets 0: its remote topic has no records yet, and with
-    `start: latest` the copy would begin with a gap.
+    So does a topic that comes with a `start` of its `own`. Other new topics get 0, and so does a source topic whose id
+    or remote topic has changed: with `start: latest` the copy would begin with a gap.
     """
     if previous is None:
         return dict(topics)
 
     def initial(name: str, topic: Topic) -> int:
-        before = previous.topics.get(name)
-        same = before and (before.topic_id, before.remote) == (topic.topic_id, topic.remote)
-        return before.initial if before and same else 0
+        before, settings = previous.known.get(name), own.get(name)
+        if before is None:
+            return topic.initial if settings is not None and settings.start is not None else 0
+        return before.initial if (before.topic_id, before.remote) == (topic.topic_id, topic.remote) else 0
 
     return {name: replace(topic, initial=initial(name, topic)) for name, topic in topics.items()}
 
 
-def retire(topics: Mapping[str, Topic], previous: Plan | None, remote_ids: Mapping[str, str]) -> dict[str, Topic]:
+def retire(topics: Topics, previous: Plan | None, remote_ids: Mapping[str, str]) -> dict[str, Topic]:
     """The topics that `previous` had or had retired and `topics` lacks, if their remote topics still exist.
 
     A remote topic with another id than in the plan is another topic. `remote_ids` has the target's topic ids by name.

@@ -22,6 +22,7 @@ from mirror.commands.check.permissions import (
 )
 from mirror.commands.check.target import TargetChecks
 from mirror.commands.plan import dry_run
+from mirror.control.newest_plan import newest_plan
 from mirror.control.other_flows import OtherFlows
 from mirror.errors import ClusterAway, FlowError, PartitionError
 from mirror.naming import matches_nothing, some_of
@@ -245,7 +246,8 @@ class FlowChecks:
             yield self._check("clocks", "OK", "no record is from the future (a slow clock can't be seen)")
 
     def _other_flows(self) -> Iterator[Check]:
-        found = OtherFlows(self._flow).look(self._remotes)
+        plan, _ = newest_plan(self._flow)
+        found = OtherFlows(self._flow).look(self._remotes, plan)
         for note in found.refusals:
             yield self._check("other flows", "FAILED", *note)
         for note in found.warnings:

@@ -13,11 +13,11 @@ from mirror.control.cluster_plans import ControlTopic
 from mirror.control.conflicts import Finding, Key, Note, OwnFlow, lineage
 from mirror.control.control_topics import PLAN_KEY
 from mirror.control.other_flows import ConflictGuard, View
-from mirror.control.plan import Lineage
+from mirror.control.plan import Lineage, Plan, merge_initial
 from mirror.control.statement import Statement
 from mirror.errors import Conflict, FlowError
 from mirror.model import Topic
-from mirror.settings import Flow, TopicSettings
+from mirror.settings import Flow, Start, TopicSettings
 from tests.unit.control.test_conflicts import KEYS, finding
 from tests.unit.test_naming import flow
 
@@ -47,7 +47,7 @@ class World:
     def stop_own_tasks(self) -> None:
         self.said.append("withdrawn")
 
-    def look(self, remotes: dict[str, str], _: Statement | None, __: str) -> View:
+    def look(self, remotes: dict[str, str], _: Plan | None, __: str) -> View:
         self.said.append("looked")
         ours = OwnFlow("primary", "backup", self.clusters, remotes)
         return View(ours, tuple(self.findings), lineage(ours, ()), (), tuple(self.old_copies))
@@ -133,3 +133,51 @@ def test_a_topic_that_a_reload_brings_may_begin_at_its_end(monkeypatch: pytest.M
     made.reconfigure(marked)
     with pytest.raises(Conflict, match="would come back"):
         made.permit({"t": "t"})
+
+
+LATE = TopicSettings(None, "latest", None, None, None)
+BACK = flow(active_active=True, replication_policy="identity")
+T = {"t": Topic("t", "id", 2, 2)}
+OTHER = Plan("us", 1, {"u": Topic("u", "id", 1, 1)}, (), active_active=True)
+RETIRED = Plan("us", 1, {}, (), retired=T, active_active=True)
+
+
+@pytest.mark.parametrize(
+    ("plan", "own", "start", "remedy"),
+    [
+        # No plan: the flow's own start counts, too.
+        (None, None, "latest", ""),
+        (None, "latest", "earliest", ""),
+        (None, None, "earliest", "set start: latest for t"),
+        (None, None, 1_700_000_000_000, "set start: latest for t"),
+        (None, "earliest", "latest", "set start: latest for t"),
+        # The plan lacks the topic: it begins at its beginning, unless it has a start of its own.
+        (OTHER, "latest", "earliest", ""),
+        (OTHER, None, "latest", "set start: latest for t"),
+        (OTHER, 1_700_000_000_000, "latest", "set start: latest for t"),
+        (OTHER.stopped(), None, "latest", "set start: latest for t"),
+        # The plan has begun with the topic at its end.
+        (replace(OTHER, topics=T), None, "latest", ""),
+        (replace(OTHER, topics=T), None, "earliest", "set start: latest for t"),
+        (RETIRED, "latest", "earliest", ""),
+        # It has not, or nobody knows: there may be positions before the copies.
+        (replace(OTHER, topics={"t": Topic("t", "id", 2, 0)}), "latest", "latest", "give primary a new alias"),
+        (replace(OTHER, topics=T, active_active=False), "latest", "latest", "give primary a new alias"),
+        (replace(RETIRED, active_active=False), "latest", "latest", "give primary a new alias"),
+    ],
+)
+def test_only_a_topic_that_begins_at_its_end_is_copied_where_old_copies_are(
+    monkeypatch: pytest.MonkeyPatch, plan: Plan | None, own: Start | None, start: Start, remedy: str
+) -> None:
+    """And what the guard takes for the beginning is what the next plan makes of it."""
+    monkeypatch.setattr(other_flows, "ClusterPlans", Seen)
+    any_: Any = World(KEYS[0])
+    any_.control.plan = plan
+    settings = {} if own is None else {"t": replace(LATE, start=own)}
+    back = replace(BACK, start=start, topic_settings=settings)
+    if remedy:
+        with pytest.raises(Conflict, match=remedy):
+            ConflictGuard(back, any_).permit({"t": "t"})
+    else:
+        ConflictGuard(back, any_).permit({"t": "t"})
+        assert back.of_topic("t").start == "latest" and merge_initial(T, plan, settings)["t"].initial == 2

@@ -85,7 +85,7 @@ def test_which_flows_conflict(flow: OwnFlow, met: OtherFlow, why: str) -> None:
     assert not found or is_relevant(flow, met)
 
 
-MARKED = replace(ONE_WAY, active_active=True, from_earliest={"t"})
+MARKED = replace(ONE_WAY, active_active=True, not_from_end={"t"})
 BACK = plan((B, A), {"t": (B,), "u": (B,)}, "t", "u")
 MARKED_BACK = replace(BACK, active_active=True)
 
@@ -121,20 +121,21 @@ OLD = replace(MARKED_BACK, unmarked={"t": "id"})
         (MARKED, replace(OLD, topics={}, origins={}), "t"),
         (MARKED, replace(MARKED_BACK, unmarked={"u": "id"}), None),
         (MARKED, replace(OLD, origins={"t": (C,), "u": (B,)}), None),
-        (replace(MARKED, from_earliest={"u"}), OLD, None),
+        (replace(MARKED, not_from_end={"u"}), OLD, None),
         (replace(MARKED, active_active=False), BACK, None),
         (replace(MARKED, clusters=()), BACK, None),
     ],
 )
-def test_copies_from_before_the_mark_come_back_to_a_flow_that_begins_at_the_beginning(
+def test_copies_from_before_the_mark_come_back_to_a_flow_that_does_not_begin_at_the_end(
     flow: OwnFlow, met: Plan, topic: str | None
 ) -> None:
     found = old_copies(flow, Statement.decode(met.encode()))
     assert found == topic
     note = str(old_copies_refusal(flow, "t", "b->a"))
-    assert (
-        "flow a->b: records of t on a would come back to b" in note and "set start: latest for t in flow a->b" in note
-    )
+    assert "flow a->b: records of t on a would come back to b" in note
+    assert "set start: latest for t in topic_settings of flow a->b and start its service again" in note
+    note = str(old_copies_refusal(replace(flow, resumed={"t"}), "t", "b->a"))
+    assert "whatever start says: give a a new alias in it, with a new group and start: latest for t" in note
 
 
 def test_the_mark_changes_nothing_for_flows_that_write_to_one_topic() -> None:
