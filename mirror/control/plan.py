@@ -217,13 +217,13 @@ def next_plan(
 def unmarked(previous: Plan | None, remote_ids: Mapping[str, str]) -> dict[str, str]:
     """The remote topics, with their ids, to which `previous` or a plan before it has copied without the mark.
 
-    A topic that is gone has no such records any more, nor has one with another id.
+    A topic leaves the list only when another one has its name: a look that does not show it proves nothing.
     """
     if previous is None:
         return {}
     without = {} if previous.active_active else {t.remote: t.remote_id for t in previous.known.values()}
-    known = {**previous.unmarked, **without}
-    return {name: known[name] for name in sorted(known) if name in remote_ids and known[name] in ("", remote_ids[name])}
+    ids = {name: (then, remote_ids.get(name, "")) for name, then in sorted({**previous.unmarked, **without}.items())}
+    return {name: then or now for name, (then, now) in ids.items() if then == now or "" in (then, now)}
 
 
 def merge_initial(topics: Topics, previous: Plan | None, own: Mapping[str, TopicSettings]) -> dict[str, Topic]:

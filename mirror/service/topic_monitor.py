@@ -126,13 +126,15 @@ class TopicMonitor:
         known = self._known(mirrored, before)
         remade = {d.incident.remote_id for d in (decisions or {}).values() if d.incident.kind == "remote_topic"}
         names = {*map(self._policy.remote_topic, mirrored), *(topic.remote for topic in before.values())}
+        names |= plan.unmarked.keys() if plan else set()
         remote = self._remote_topics.look(names & existing.keys(), known, lambda topic: topic.remote_id in remade)
         self.awaits_confirmation = bool(remote.doubtful)
         left = {name: topic for name, topic in known.items() if topic.remote in remote.lost | remote.doubtful}
         partitions = self._make({n: c for n, c in mirrored.items() if n not in left}, existing, on_progress)
         lost = {name for name, topic in left.items() if topic.remote in remote.lost}
         self.coverage = covered(selection, found, existing, partitions, lost)
-        self.remote_ids = {**remote.ids, **self._new_ids(partitions, remote.ids)}
+        sure = {name: topic_id for name, topic_id in remote.ids.items() if name not in remote.doubtful}
+        self.remote_ids = {**sure, **self._new_ids(partitions, remote.ids)}
         ids = self._source.topic_ids(sorted({*partitions, *left}))
         topics = {}
         for name, topic_id in sorted(ids.items()):

@@ -238,14 +238,16 @@ THERE = {"t": "1", "u": "2", "v": "3", "w": "4", "x": "5"}
     ("previous", "ids", "found"),
     [
         (None, THERE, {}),
-        (BEFORE, THERE, {"t": "1", "u": "", "v": "3", "w": "4"}),
+        (BEFORE, THERE, {"t": "1", "u": "2", "v": "3", "w": "4"}),
         (replace(BEFORE, active_active=True), THERE, {"w": "4"}),
-        (BEFORE.stopped(), {"t": "9", "v": "3"}, {"v": "3"}),
-        (BEFORE, {}, {}),
+        (replace(BEFORE, active_active=True), {}, {"w": "4"}),
+        (replace(BEFORE, active_active=True), {"w": "9"}, {}),
+        (BEFORE.stopped(), {"t": "9", "v": "3", "w": ""}, {"u": "", "v": "3", "w": "4"}),
+        (BEFORE, {}, {"t": "1", "u": "", "v": "3", "w": "4"}),
     ],
 )
 def test_which_remote_topics_have_copies_from_before_the_mark(
     previous: Plan | None, ids: dict[str, str], found: dict[str, str]
 ) -> None:
-    """Those that were copied without it, while they are the same topics."""
+    """Those that were copied without it, until other topics have their names. A look may miss some."""
     assert unmarked(previous, ids) == found
