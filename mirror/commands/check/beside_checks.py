@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from mirror.commands.check.findings import Finding
 from mirror.commands.check.inspection import Description, Inspector
-from mirror.commands.check.permissions import Kind, Need, beside, taking_part, words
+from mirror.commands.check.permissions import Kind, Need, beside, group_back, taking_part, words
 from mirror.naming import some_of
 from mirror.settings import Flow
 from mirror.text import plural
@@ -16,19 +16,20 @@ Reached = tuple[Inspector, Description]
 
 
 def beside_checks(flow: Flow, source: Reached, target: Reached) -> Iterator[Finding]:
-    """One finding for each permission. Raises ClusterAway or KafkaException."""
+    """One finding for each permission. Raises ClusterAway, FlowError or KafkaException."""
     groups: list[str] = []
     if flow.makes_rounds:
         groups = taking_part(flow, source[0].groups())
         if not groups and "DESCRIBE" not in source[1].operations:
             said = f"{flow.source.alias} shows no consumer group: Kafka hides those that mirror may not Describe"
             yield Finding("consumer groups", "WARNING", said, "allow Describe on the groups, if there are any")
-    for need in beside(flow, groups):
+    for need in beside(flow, groups, group_back(flow)):
         if need.names != (flow.canary_topic,):  # canary.py tests it
-            yield _finding(need, *(source if need.cluster is flow.source else target))
+            yield finding(need, *(source if need.cluster is flow.source else target))
 
 
-def _finding(need: Need, inspector: Inspector, description: Description) -> Finding:
+def finding(need: Need, inspector: Inspector, description: Description) -> Finding:
+    """Whether the cluster allows what is needed. Raises KafkaException."""
     setting = need.why.partition(":")[0]
     what, where = f"{setting} on {need.cluster.alias}", _where(need)
     if need.kind is Kind.CLUSTER:
@@ -39,18 +40,23 @@ def _finding(need: Need, inspector: Inspector, description: Description) -> Find
         lacking = [name for name, some in missing.items() if some]
         about = f"{plural(len(lacking or asked), 'group')}: {some_of(lacking or asked)}"
         return _judged(what, need, frozenset().union(*missing.values()), about)
-    (topic,) = need.names
-    if topic in inspector.partitions():
-        may = inspector.topic_operations([topic]).get(topic, frozenset())
-        return _judged(what, need, need.operations - {"CREATE"} - may, where)
-    if "CREATE" in description.operations:
+    (name,) = need.names
+    topics = [each for each in inspector.partitions() if (each.startswith(name) if need.prefixed else each == name)]
+    if topics:
+        allowed = inspector.topic_operations(topics)
+        lacking_there = (need.operations - {"CREATE"} - allowed.get(topic, frozenset()) for topic in topics)
+        return _judged(what, need, frozenset().union(*lacking_there), where)
+    creates = "CREATE" in need.operations
+    if creates and "CREATE" in description.operations:
         return Finding(what, "OK", f"Create on the cluster, for {where}")
-    said = f"{need.cluster.alias} does not show {where}, and Create is not allowed on the cluster"
+    said = f"{need.cluster.alias} does not show {where}" + (", and Create is not allowed on the cluster" * creates)
     return Finding(what, "WARNING", said, f"make sure that {words(need.operations)} are allowed on {where}")
 
 
 def _where(need: Need) -> str:
-    return f"the topic {need.names[0]}" if need.kind is Kind.TOPIC else "the cluster"
+    if need.kind is Kind.CLUSTER:
+        return "the cluster"
+    return f"topics that begin with {need.names[0]}" if need.prefixed else f"the topic {need.names[0]}"
 
 
 def _judged(what: str, need: Need, lacking: Collection[str], where: str) -> Finding:

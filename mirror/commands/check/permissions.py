@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mirror.groups.flow_back import FlowBack
 from mirror.kafka.cluster import ClusterAdmin, chunks
 from mirror.naming import matcher
 from mirror.settings import Cluster, Flow
@@ -19,6 +20,7 @@ COPY = frozenset({"DESCRIBE", "READ", "WRITE"})  # Read on the remote topics is 
 READ_CONFIGS, CHANGE_CONFIGS = frozenset({"DESCRIBE_CONFIGS"}), frozenset({"ALTER_CONFIGS", "DESCRIBE_CONFIGS"})
 POSITIONS, TRANSACTIONS = frozenset({"READ"}), frozenset({"DESCRIBE", "WRITE"})
 SEE_ACLS, COPY_ACLS = frozenset({"DESCRIBE"}), frozenset({"ALTER", "DESCRIBE"})
+CONTROL_TOPICS, OFFSET_MAPS = "mirror-control.", "mirror-offset-map."  # what their names begin with
 CREATE, GROW = frozenset({"CREATE"}), frozenset({"ALTER"})
 
 
@@ -49,14 +51,17 @@ def words(operations: Iterable[str]) -> str:
     return ", ".join(each.title().replace("_", "") for each in sorted(operations))
 
 
-def needs(flow: Flow, remotes: Mapping[str, str], groups: Collection[str]) -> Iterator[Need]:
-    """All that a flow needs; `remotes` has the remote topic of each topic, `groups` are those that take part."""
+def needs(flow: Flow, remotes: Mapping[str, str], groups: Collection[str], group_back: str = "") -> Iterator[Need]:
+    """All that a flow needs; `remotes` has the remote topic of each topic, `groups` are those that take part.
+
+    `group_back` is the group of the flow back, with active_active.
+    """
     yield from _to_copy(flow, remotes)
     yield from _configurations(flow, remotes)
-    yield from beside(flow, groups)
+    yield from beside(flow, groups, group_back)
 
 
-def beside(flow: Flow, groups: Collection[str]) -> Iterator[Need]:
+def beside(flow: Flow, groups: Collection[str], group_back: str) -> Iterator[Need]:
     """What the flow leader needs beside the copying; without it records are copied all the same."""
     source, target, names = flow.source, flow.target, tuple(sorted(groups))
     if flow.makes_rounds and names:
@@ -64,6 +69,8 @@ def beside(flow: Flow, groups: Collection[str]) -> Iterator[Need]:
         if flow.groups.sync:
             why = "groups.sync: to commit their offsets"
             yield Need(target, Kind.GROUP, names, POSITIONS, why, required=False)
+    if flow.active_active:
+        yield from _of_flow_back(flow, group_back)
     if flow.heartbeats.enabled:
         why = "heartbeats.enabled: to write them"
         yield Need(source, Kind.TOPIC, (HEARTBEATS,), COPY | CREATE, why, required=False)
@@ -74,6 +81,27 @@ def beside(flow: Flow, groups: Collection[str]) -> Iterator[Need]:
         yield Need(source, Kind.CLUSTER, (), SEE_ACLS, why, required=False)
         why = "sync_acls: to compare and create ACLs"
         yield Need(target, Kind.CLUSTER, (), COPY_ACLS, why, required=False)
+
+
+def _of_flow_back(flow: Flow, group: str) -> Iterator[Need]:
+    """What tells of the flow back on the source. Its alias for our target need not be ours, so these are prefixes."""
+    source = flow.source
+    why = "active_active: to read the plan of the flow back"
+    yield Need(source, Kind.TOPIC, (CONTROL_TOPICS,), READ_SOURCE, why, prefixed=True, required=False)
+    if flow.makes_rounds:
+        why = "active_active: to sync groups by the offset map of the flow back"
+        yield Need(source, Kind.TOPIC, (OFFSET_MAPS,), READ_SOURCE, why, prefixed=True, required=False)
+        why = "active_active: to sync groups by the position of the flow back"
+        yield Need(source, Kind.GROUP, (group,), frozenset({"DESCRIBE"}), why, required=False)
+
+
+def group_back(flow: Flow) -> str:
+    """The group of the flow back, with active_active: its plan names it, or else it is the default.
+
+    Raises ClusterAway or FlowError.
+    """
+    found = FlowBack(flow).find() if flow.active_active and flow.makes_rounds else None
+    return found.group if found else f"mirror-{flow.target.alias}-{flow.source.alias}"
 
 
 def for_canary(flow: Flow) -> Need:
@@ -148,7 +176,7 @@ def asked(flow: Flow) -> list[Need]:
     """What a flow needs now. Asks the source for its topics and groups. Raises ClusterAway or FlowError."""
     source = ClusterAdmin(flow.source)
     groups = taking_part(flow, source.groups()) if flow.makes_rounds else []
-    return list(needs(flow, selected(flow, source.partitions()).remotes, groups))
+    return list(needs(flow, selected(flow, source.partitions()).remotes, groups, group_back(flow)))
 
 
 def script(flows: Sequence[tuple[Flow, Sequence[Need]]]) -> str:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
-from mirror.commands.check.permissions import Kind, Need, commands, needs, script, words
+import pytest
+
+from mirror.commands.check.beside_checks import finding
+from mirror.commands.check.inspection import Description
+from mirror.commands.check.permissions import CONTROL_TOPICS, Kind, Need, commands, needs, script, words
 from mirror.settings import Canary, Cluster, Flow, Groups, Heartbeats
 from tests.unit.test_naming import flow
 
@@ -48,6 +54,39 @@ def test_what_is_switched_off_needs_nothing() -> None:
     assert ("primary", "topic", "clicks,orders", "Describe, Read") in other
     assert ("backup", "topic", "primary.", "Alter, Create, Describe, Read, Write") in other
     assert not [each for each in other if each[0] == "primary" and "Write" in each[3]], "the source is only read"
+
+
+@pytest.mark.parametrize("syncs", [True, False])
+def test_with_active_active_the_source_tells_of_the_flow_back(syncs: bool) -> None:
+    one = replace(settings(syncs), active_active=True, replication_policy="identity")
+    plain = list(needs(replace(one, active_active=False), REMOTES, ["billing"]))
+    more = [each for each in needs(one, REMOTES, ["billing"], "theirs") if each not in plain]
+    of_groups = [("topic", "mirror-offset-map.", "Describe, Read", True), ("group", "theirs", "Describe", False)]
+    said = [(n.kind, ",".join(n.names), words(n.operations), n.prefixed) for n in more]
+    assert said == [("topic", "mirror-control.", "Describe, Read", True), *(of_groups if syncs else [])]
+    assert {each.cluster.alias for each in more} == {"primary"} and not any(each.required for each in more)
+
+
+@pytest.mark.parametrize(
+    ("topics", "outcome", "said"),
+    [
+        ({"mirror-control.x.internal": {"DESCRIBE", "READ"}}, "OK", "Describe, Read on topics that begin with"),
+        (
+            {"mirror-control.x.internal": {"DESCRIBE", "READ"}, "mirror-control.y.internal": {"DESCRIBE"}},
+            "WARNING",
+            "Read is not allowed on topics that begin with mirror-control.",
+        ),
+        ({"orders": {"DESCRIBE"}}, "WARNING", "primary does not show topics that begin with mirror-control."),
+    ],
+)
+def test_each_topic_with_the_beginning_has_to_be_allowed(topics: dict[str, set[str]], outcome: str, said: str) -> None:
+    """But Create is not asked for: the flow back creates them."""
+    (need,) = (n for n in needs(replace(settings(False), active_active=True), {}, []) if n.names == (CONTROL_TOPICS,))
+    cluster: Any = SimpleNamespace(
+        partitions=lambda: dict.fromkeys(topics, 1), topic_operations=lambda names: {n: topics[n] for n in names}
+    )
+    found = finding(need, cluster, Description("id", (), (), frozenset()))
+    assert (found.outcome, found.said.startswith(said)) == (outcome, True) and "Create" not in found.said
 
 
 READ_AND_WRITE = "Create, Describe, Read, Write"
