@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from mirror.kafka.consumed_batch import ConsumedBatch
+from mirror.kafka.consumed_batch import ConsumedBatch, leader_epoch
 from mirror.kafka.record_headers import read_headers, weights
 
 # Takes records and their headers, and returns those to copy, with the headers that they get.
@@ -27,6 +27,7 @@ class RecordBuffer:
         """`screen` leaves records out, which are then as those of an aborted transaction: there is none."""
         self._screen = screen
         self.left_out = 0  # by `screen`; a record that is fetched again counts again
+        self.screened_epoch = -1  # leader epoch of the newest record that came together with one that was left out
         self._lock = threading.Lock()
         self._messages: list[Message] = []
         self._keys: list[bytes | None] = []
@@ -53,9 +54,11 @@ class RecordBuffer:
                     return
             end, headers = messages[-1].offset() + 1, read_headers(messages)
             if self._screen is not None:
-                before = len(messages)
+                before, epoch = len(messages), leader_epoch(messages[-1])
                 messages, headers = self._screen(messages, headers)
-                self.left_out += before - len(messages)
+                if len(messages) < before:
+                    self.left_out += before - len(messages)
+                    self.screened_epoch = epoch
             keys = list(map(Message.key, messages))
             added = weights(messages, keys, headers)
             self._messages.extend(messages)
@@ -168,7 +171,7 @@ class RecordBuffer:
 
     def _reset(self, offset: int) -> None:
         self._messages, self._keys, self._headers, self._weights = [], [], [], []
-        self.weight = 0
+        self.weight, self.screened_epoch = 0, -1
         self._from = self._to = offset
         self._accepting = self._sealed = False
         self._resets += 1

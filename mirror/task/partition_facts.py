@@ -207,9 +207,11 @@ class PartitionFacts:
         ledger, offset = self.ledger, self.settled_to
         idle = self._clock.monotonic() - session.ended >= IDLE_AFTER
         if ledger.pins_start or (idle and self.owes):
-            # After markers the epoch is not known: they may have a newer one than the last record.
-            epoch = ledger.at.epoch if offset == ledger.offset else -1
-            self.set_position(ledger.next(offset, epoch, ledger.at.newest_epoch), session)
+            epoch, since = ledger.at.epoch, ledger.at.newest_epoch
+            if offset != ledger.offset:
+                # After markers the epoch is not known: they may have a newer one than the last record.
+                epoch, since = -1, max(since, self.buffer.screened_epoch)
+            self.set_position(ledger.next(offset, epoch, since), session)
 
     def renew_position(self, session: TransactionSession) -> None:
         """Commit the position as it is. A broker forgets it if it has not been for `offsets.retention.minutes`."""

@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from confluent_kafka import Message
 
 from mirror.control.partition_state import State
+from mirror.errors import PartitionError
 from mirror.kafka.provenance import NAME
-from mirror.source.fetch_events import EndReached
+from mirror.model import Partition
+from mirror.source.fetch_events import EndReached, RecordsArrived
+from mirror.source.loss_detection import find_loss
 from mirror.task import partition_take_over
-from tests.unit.task.test_copier import COPY, TAKE_OVER, Producer, World, arrive, foreign, state
+from mirror.task.copier import RecordCopier
+from tests.unit.task.test_copier import COPY, TAKE_OVER, TOPIC, Producer, World, arrive, foreign, state
 from tests.unit.test_naming import flow
 
 BACK = [(NAME, b"t,0,id-b")]  # of a record that comes from the target
@@ -46,6 +51,41 @@ def test_the_position_moves_past_what_is_left_out_though_nothing_is_copied(world
     assert (copier.snapshot.position.offset, world.copied) == (5, [])
     world.run(60)
     assert world.calls == TAKE_OVER + COPY + COPY, "then it rests"
+
+
+def test_a_deposed_leader_with_an_older_epoch_than_what_is_left_out_has_cut_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copier = world.copier()
+    of_epoch(copier, 3, 0, 2)
+    of_epoch(copier, 5, 2, 4, BACK)
+    world.run(2)
+    at = copier.snapshot.position
+    assert (at.offset, at.epoch, at.newest_epoch, world.copied) == (4, -1, 5, [0, 1])
+    any_: Any = world
+    for epoch, found in ((4, None), (6, "truncated")):
+        monkeypatch.setattr(World, "end", lambda *_, by=epoch: (2, by))
+        if found is None:
+            with pytest.raises(PartitionError, match="it does not lead any more"):
+                find_loss(any_, Partition("t", 0), TOPIC, at, "")
+        else:
+            loss = find_loss(any_, Partition("t", 0), TOPIC, at, "")
+            assert loss is not None and (loss.reason, loss.resume) == (found, 2)
+
+
+def of_epoch(copier: RecordCopier, epoch: int, first: int, last: int, headers: Any = None) -> None:
+    """As `arrive`, with the epoch of the leader that has written the records."""
+    each = {"timestamp": (1, 1_000), "leader_epoch": epoch}
+    copier.buffer.append([Message("t", 0, n, None, b"%d" % n, headers, **each) for n in range(first, last)])
+    copier.post(RecordsArrived())
+
+
+def test_what_was_left_out_before_a_seek_has_no_epoch_any_more(world: World) -> None:
+    copier = world.copier()
+    of_epoch(copier, 5, 0, 2, BACK)
+    assert copier.buffer.screened_epoch == 5
+    copier.buffer.invalidate()
+    assert copier.buffer.screened_epoch == -1, "a newer leader may have cut it off"
 
 
 def test_records_of_others_neither_block_a_new_partition_nor_are_they_told(
