@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from mirror.config.load import load
 from mirror.control.plan import Plan
@@ -132,7 +133,10 @@ def test_programs_write_on_both_sides_and_a_worker_is_killed(
         assert not [*service.find(BLOCKED), *service.find(FLOW_BLOCKED)]
         assert_offsets(both, service)
         assert_groups(both, service, rng)
+        text = service.file.read_text()
+        assert_old_copies_stay(both, service)
         assert service.terminate() == 0, service.tail()
+    service.file.write_text(text)
     found = answer("verify", "-c", service.file)
     assert [each["compared"] for each in found["flows"]] == [oracle.count(both.local(each)) for each in both.aliases]
     assert found["equal"] and not any(each["not_comparable"] or each["unmarked"] for each in found["flows"])
@@ -174,6 +178,33 @@ def assert_groups(both: Both, service: Service, rng: random.Random) -> None:
         passed = [record for record in there[number] if record.offset < at]
         assert {plain(record) for record in passed} <= known
         assert plain(there[number][len(passed)]) not in known, "no higher offset passes over nothing"
+
+
+def assert_old_copies_stay(both: Both, service: Service) -> None:
+    """A reload brings a topic that had been copied to the flow's source before there was a mark."""
+    run = uuid.uuid4().hex[:6]
+    topic, control = f"old-{run}", f"mirror-control.gone{run}.internal"
+    east, west = both.aliases
+    for place in both.places.values():
+        topics.create(place, topic)
+    topics.create(both.places[west], control)
+    known, clusters = {topic: Topic(topic, "id", 1, 1)}, (both.ids[east], both.ids[west])
+    produce(both.places[west], topic, [Made(None, b"copied before")])
+    ended = Plan("them", 1, known, (), True, clusters=clusters, origins={topic: clusters[:1]})
+    produce(both.places[west], control, [Made(b"plan", ended.encode())])
+    written = yaml.safe_load(service.file.read_text())
+    written["flows"][1] |= {"topics": [both.topic, topic], "topic_settings": {topic: {"start": "latest"}}}
+    new = service.file.with_suffix(".new")
+    new.write_text(yaml.safe_dump(written))
+    new.replace(service.file)
+
+    def at() -> int | None:
+        return oracle.committed_position(both.places[east], f"mirror-{west}-{east}", topic, 0)
+
+    assert service.wait_for("the topic is taken up", at) == 1
+    produce(both.places[west], topic, [Made(None, b"made here")])
+    service.wait_for("it is copied", lambda: at() != 1)
+    assert [record.value for record in oracle.read(both.places[east], topic)[0]] == [b"made here"]
 
 
 def plain(record: Record) -> tuple[object, ...]:
