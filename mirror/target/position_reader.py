@@ -25,6 +25,8 @@ from mirror.settings import Cluster
 REQUEST_TIMEOUT = 10.0  # seconds
 KNOWN_LEADER_TIMEOUT = 1.0  # seconds for the leader that is known, which may be down
 LOOK_INTERVAL = 0.02  # seconds
+COORDINATOR_PATIENCE = 3.0  # seconds for a coordinator that moves or loads
+COORDINATOR_RETRY = 0.1  # seconds
 HANGS = "an open transaction; should that last, see docs/runbooks/MirrorPartitionRetrying.md"
 
 DEPOSED = "a broker that takes no commits of the group: another may coordinate it now, and this one not know it"
@@ -223,13 +225,24 @@ class PositionReader:
         asked = [TopicPartition(remote, partition) for remote, partition in remote_partitions]
         if not asked:
             return {}
-        found = self._fetch(self._latest, asked)
+        found = self._fetch_patiently(asked)
         for each in (f for f in found if f.error is not None):
             error = self._failed(f"no position of {each.topic}-{each.partition}", each.error)
             if error.away or refused is None:
                 raise error
             refused.add((each.topic, each.partition))
         return {(f.topic, f.partition): from_committed(f) for f in found if f.error is None}
+
+    def _fetch_patiently(self, asked: list[TopicPartition]) -> list[TopicPartition]:
+        """As `_fetch`, of `_latest`. Asks again while the coordinator moves, or loads a partition that is just made."""
+        deadline = time.monotonic() + COORDINATOR_PATIENCE
+        while True:
+            try:
+                return self._fetch(self._latest, asked)
+            except PartitionError as error:
+                if error.blocked or time.monotonic() > deadline:
+                    raise
+                time.sleep(COORDINATOR_RETRY)
 
     def _fetch(
         self, reader: Reader, asked: list[TopicPartition], timeout: float = REQUEST_TIMEOUT
