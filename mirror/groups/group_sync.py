@@ -98,6 +98,12 @@ class _Clusters:
     renew_interval: float
 
 
+def taking_part(flow: Flow, groups: Iterable[str]) -> list[str]:
+    """Those consumer groups of the source that the flow's rounds are about."""
+    include, exclude = matcher(flow.groups.include), matcher(flow.groups.exclude)
+    return sorted(name for name in groups if include(name) and not exclude(name))
+
+
 class GroupSync:
     """Makes rounds over all groups of a flow. Only the flow leader has one."""
 
@@ -106,7 +112,6 @@ class GroupSync:
         self._flow = flow
         self._commits = commits and flow.groups.sync
         self._policy = ReplicationPolicy.of(flow)
-        self._include, self._exclude = matcher(flow.groups.include), matcher(flow.groups.exclude)
         self._source, self._target = ClusterAdmin(flow.source), ClusterAdmin(flow.target)
         self._translator = SharedTranslator(flow) if flow.active_active else Translator(flow)
         self._target_groups = GroupCommits(flow.target)
@@ -146,7 +151,7 @@ class GroupSync:
 
     def _offsets(self) -> dict[str, dict[Partition, Committed]]:
         """The committed offsets on the source of each group that takes part. Raises ClusterAway."""
-        names = [name for name in self._source.groups() if self._include(name) and not self._exclude(name)]
+        names = taking_part(self._flow, self._source.groups())
         partitions = {
             Partition(name, n): (name, n)
             for name, count in self._source.partitions().items()

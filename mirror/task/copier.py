@@ -2,7 +2,7 @@
 
 The fetcher puts a record into the buffer and posts an event. Then a transaction thread calls `step`. The step drains
 the inbox and asks next_action.py what to do. Usually the answer is COPY: one transaction on the partition's own
-producer, with the records and the position. For an error, error_recovery.py says what todo. After any doubt the
+producer, with the records and the position. For an error, error_recovery.py says what follows. After any doubt the
 producer is discarded, and a later step takes the partition over again: fence, load, seek.
 """
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mirror.wire.access import Address
 from mirror.wire.cursor import Cursor
-from mirror.wire.metadata import Leader, read_address
+from mirror.wire.metadata import Leader, read_endpoint
 from mirror.wire.requests import Api, Request
 from mirror.wire.writer import Writer
 
@@ -148,15 +148,6 @@ def _answer(answer: Cursor) -> FetchAnswer:
     tags = answer.tags()
     addresses = dict(tags[0].array(read_endpoint, 11)) if 0 in tags and answer.version >= _ADDRESSES else {}
     return FetchAnswer(error, session, partitions, addresses)
-
-
-def read_endpoint(answer: Cursor) -> tuple[int, Address]:
-    """A broker's node id and address."""
-    node = answer.int32()
-    address = read_address(answer)
-    answer.string()  # rack
-    answer.tags()
-    return node, address
 
 
 def _partition(answer: Cursor) -> Fetched:

@@ -68,7 +68,7 @@ def _write_topic(writer: Writer, name: str) -> None:
 
 def _described(answer: Cursor) -> Described:
     answer.throttle()
-    brokers = dict(answer.array(_broker, 11))
+    brokers = dict(answer.array(read_endpoint, 11))
     answer.string(), answer.int32()  # cluster id, controller
     topics = dict(answer.array(_topic, 8))
     if answer.version <= _IDS:
@@ -77,16 +77,16 @@ def _described(answer: Cursor) -> Described:
     return Described(brokers, topics)
 
 
-def _broker(answer: Cursor) -> tuple[int, Address]:
+def read_endpoint(answer: Cursor) -> tuple[int, Address]:
+    """A broker's node id and address."""
     node = answer.int32()
-    address = read_address(answer)
+    address = _address(answer)
     answer.string()  # rack
     answer.tags()
     return node, address
 
 
-def read_address(answer: Cursor) -> Address:
-    """A host and a port."""
+def _address(answer: Cursor) -> Address:
     host, port = answer.string(), answer.int32()
     if not host or not 0 < port < 2**16:
         raise Malformed(f"a broker has port {port}" if host else "a broker has no host")

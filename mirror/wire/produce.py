@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from mirror.wire.access import Address
 from mirror.wire.cursor import Cursor
-from mirror.wire.fetch import TopicKey, read_endpoint, read_leader
-from mirror.wire.metadata import Leader
+from mirror.wire.fetch import TopicKey, read_leader
+from mirror.wire.metadata import Leader, read_endpoint
 from mirror.wire.requests import Api, Request
 from mirror.wire.writer import Writer
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mirror.commands.check.findings import Finding
 from mirror.commands.check.inspection import Description, Inspector
-from mirror.commands.check.permissions import COPY, commands, for_canary
+from mirror.commands.check.permissions import COPY, commands, for_canary, words
 from mirror.settings import Flow
 
 WHAT = "canary"
@@ -23,10 +23,11 @@ def canary(flow: Flow, source: Inspector, description: Description) -> Iterator[
     exists = topic in source.partitions()
     lacking = COPY - source.topic_operations([topic]).get(topic, frozenset()) if exists else frozenset()
     if lacking:
-        words = ", ".join(sorted(each.title() for each in lacking))
-        yield Finding(WHAT, "WARNING", f"{words} is not allowed on {topic} of {flow.source.alias}", command(flow))
+        yield Finding(
+            WHAT, "WARNING", f"{words(lacking)} is not allowed on {topic} of {flow.source.alias}", command(flow)
+        )
     elif exists:
-        yield Finding(WHAT, "OK", f"Describe, Read, Write on {topic} of {flow.source.alias}")
+        yield Finding(WHAT, "OK", f"{words(COPY)} on {topic} of {flow.source.alias}")
     elif not source.has_acls():
         yield Finding(WHAT, "OK", f"mirror creates {topic} on {flow.source.alias}, which has no ACLs")
     else:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mirror.groups.flow_back import FlowBack
+from mirror.groups.group_sync import taking_part
 from mirror.kafka.cluster import ClusterAdmin, chunks
-from mirror.naming import matcher
 from mirror.settings import Cluster, Flow
 from mirror.template import HEARTBEATS
 from mirror.topics.selected import selected
@@ -150,12 +150,6 @@ def _named(flow: Flow, remotes: Mapping[str, str]) -> tuple[tuple[str, ...], boo
     if all(name.startswith(prefix) for topic, name in remotes.items() if topic != flow.canary_topic):
         return (prefix,), True
     return tuple(sorted(remotes.values())), False
-
-
-def taking_part(flow: Flow, groups: Iterable[str]) -> list[str]:
-    """Those consumer groups of the source that the flow's rounds are about."""
-    include, exclude = matcher(flow.groups.include), matcher(flow.groups.exclude)
-    return sorted(name for name in groups if include(name) and not exclude(name))
 
 
 def commands(need: Need) -> Iterator[str]:

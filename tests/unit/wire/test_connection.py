@@ -31,9 +31,9 @@ RECORDED = answers()
 EVERYTHING = Abilities({each.request.api.key: (0, 99) for each in RECORDED} | {NUMBER.key: (0, 0)})
 
 
-def number() -> Request[int]:
-    """A request whose answer is an INT32."""
-    return Request(NUMBER, lambda writer: writer.pack("i", 0), lambda answer: answer.int32())
+def number(wait: float = 0.0) -> Request[int]:
+    """A request whose answer is an INT32, and may take `wait` seconds longer."""
+    return Request(NUMBER, lambda writer: writer.pack("i", 0), lambda answer: answer.int32(), wait)
 
 
 def frame(correlation: int, body: bytes) -> bytes:
@@ -124,11 +124,10 @@ def test_a_request_that_is_not_answered_in_time_closes_the_connection(monkeypatc
 
 def test_a_request_may_wait_for_longer_if_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TIMEOUT", 0.1)
-    patient = Request(NUMBER, lambda writer: writer.pack("i", 0), lambda answer: answer.int32(), wait=0.4)
 
     async def run() -> None:
         async with opened() as (connection, theirs):
-            waiting = connection.send(patient)
+            waiting = connection.send(number(wait=0.4))
             await asyncio.sleep(0.25)
             await asyncio.get_running_loop().sock_sendall(theirs, numbers(1, 1))
             assert await waiting == 1
@@ -139,11 +138,10 @@ def test_a_request_may_wait_for_longer_if_it_says_so(monkeypatch: pytest.MonkeyP
 def test_what_waits_behind_a_patient_request_is_as_patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker looks at a request only after it has answered those before it."""
     monkeypatch.setattr(module, "TIMEOUT", 0.1)
-    patient = Request(NUMBER, lambda writer: writer.pack("i", 0), lambda answer: answer.int32(), wait=0.4)
 
     async def run() -> None:
         async with opened() as (connection, theirs):
-            waiting = [connection.send(each) for each in (number(), patient, number())]
+            waiting = [connection.send(each) for each in (number(), number(wait=0.4), number())]
             theirs.send(numbers(1, 1))  # so the clock is looked at when the first would be late
             await asyncio.sleep(0.25)
             theirs.send(numbers(2, 2))
