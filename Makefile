@@ -39,8 +39,9 @@ test: jars helm prepare ## the tests; ARGS=--slow: all of them, as in CI; ARGS="
 	@$(RUN) pytest $(ARGS)
 
 # Parts of `test`, which .ci/run runs beside other targets.
-jars: java
-	@$(FIND_PYTHON); $$python -m mirror.demo.kafka_jars kafka_2.13 connect-mirror kafka-tools
+# Kafka's jars are fetched with the Ivy that PySpark brings.
+jars: java $(VENV)/ready
+	@$(RUN) mirror.demo.kafka_jars kafka_2.13 connect-mirror kafka-tools
 
 helm: $(VENV)/ready
 	@$(RUN) tests.harness.helm

@@ -1,9 +1,14 @@
-"""What .ci/run makes: all of it, at the same time or one after the other, and a failure of any target is told."""
+"""What .ci/run makes: all of it, at the same time or one after the other, and a failure of any target is told.
+
+And that the Makefile's targets find their packages on a machine that has none.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,4 +51,11 @@ def test_without_an_environment_nothing_else_is_tried(tmp_path: Path) -> None:
     ended = run(tmp_path, ENVIRONMENT)
     assert ended.returncode == 1
     assert ended.stdout.splitlines()[-1] == f"{LAST[1]}{ENVIRONMENT}"
-    assert ended.stdout.count("made <") == 2, ended.stdout
+    assert ended.stdout.count("made <") == 1, ended.stdout
+
+
+def test_only_the_look_for_java_runs_in_a_python_that_may_have_no_packages() -> None:
+    """The Python that the Makefile finds on the machine makes the environment; all else runs in the environment."""
+    modules = set(re.findall(r"\$\$python -m (\S+)", (ROOT / "Makefile").read_text()))
+    assert modules == {"mirror.spark.java", "venv"}
+    subprocess.run([sys.executable, "-S", "-c", "import mirror.spark.java"], cwd=ROOT, check=True, timeout=60)
