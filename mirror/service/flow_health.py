@@ -63,7 +63,7 @@ class FlowHealth:
         """Find partitions that nobody reports: Spark does not report tasks that cannot start. And refused topics."""
         before, self._silent = self._silent, self._status.silent_partitions()
         # Kept while they are silent: with each attempt the number changes, and each change would be an event.
-        self._failed = (self._failed or self._query.failed_attempts()) if self._silent else ""
+        self._failed = (self._failed or self._query.failure_reason()) if self._silent else ""
         silent = f"{plural(self._silent, 'partition')} without a task for {SILENCE:.0f} s" if self._silent else ""
         if self._failed:
             silent = f"{silent} ({self._failed})"

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from mirror.errors import FlowError, MirrorError
 from mirror.settings import Flow
-from mirror.spark.failed_attempts import failed_attempts
+from mirror.spark.failure_reason import failure_reason
 from mirror.spark.receipts import collected
 from mirror.spark.session import SparkDriver
 from mirror.status.flow_status import FlowStatus
@@ -73,11 +73,11 @@ class FlowQuery:
         finally:
             self._epoch_ended.set()
 
-    def failed_attempts(self) -> str:
+    def failure_reason(self) -> str:
         """Why tasks of this epoch may never have reached mirror, as far as Spark knows; "": Spark knows of nothing."""
         if self._query is None:
             return ""
-        return failed_attempts(self._spark.result().session.sparkContext, self._query.runId)
+        return failure_reason(self._spark.result().session.sparkContext, self._query.runId)
 
     def abort(self) -> None:
         """End the query, whose tasks hang; `keep` starts another one. Raises MirrorError if Spark can't end them."""

@@ -26,7 +26,7 @@ from mirror.spark.session import SparkDriver, starting
 from mirror.status.configuration import ConfigurationStatus
 from mirror.status.overview import overview
 from mirror.text import plural
-from mirror.web.metrics import Metrics
+from mirror.web.metrics.collector import Metrics
 from mirror.web.page import files, page
 from mirror.web.server import Answer, Route, WebServer, health, metrics
 

@@ -29,10 +29,10 @@ from mirror.errors import MirrorError
 from mirror.settings import Flow, Log
 from mirror.settings import Spark as SparkSettings
 from mirror.spark import security, shipping
-from mirror.spark.data_source import WARM_UP, WarmUpDataSource, bound
 from mirror.spark.home import SparkHome, spark_home
 from mirror.spark.run_directory import RunDirectory
 from mirror.spark.security import LOCAL
+from mirror.spark.slice_tasks import WARM_UP, WarmUpDataSource, bound
 
 _logger = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ class SparkDriver:
         if not local:
             for archive in shipping.archives(transforms, self._directory.path):
                 self.session.sparkContext.addPyFile(str(archive))
-        # By flow: see data_source.bound.
+        # By flow: see slice_tasks.bound.
         self.formats = {name: f"mirror-{number}" for number, name in enumerate(flows)}
         for name, flow in flows.items():
             self.session.dataSource.register(bound(self.formats[name], flow, leader, log))
@@ -208,7 +208,7 @@ class SparkDriver:
         return {**CONF, **own, "spark.driver.extraJavaOptions": f"{options} -Djava.io.tmpdir={here}"}
 
     def warm_up(self) -> None:
-        """Start Python workers while the first query is being planned: see data_source.WarmUp."""
+        """Start Python workers while the first query is being planned: see slice_tasks.WarmUp."""
         # If the session is stopped meanwhile, its JVM is gone, and PySpark raises AttributeError or NameError.
         with contextlib.suppress(Py4JError, PySparkException, ConnectionError, AttributeError, NameError):
             self.session.read.format(WARM_UP).option("tasks", str(self.slots())).load().collect()

@@ -15,6 +15,7 @@ from mirror.errors import MirrorError, OutcomeUnknown, PartitionError
 from mirror.model import Partition, Topic
 from mirror.source.fetcher import Seek
 from mirror.target.transaction_session import TransactionSession
+from mirror.task.copy_action import CopyAction
 from mirror.task.error_recovery import recovery
 from mirror.task.events import Event, delay_of
 from mirror.task.inbox import Inbox
@@ -23,7 +24,6 @@ from mirror.task.next_action import Action, next_action, next_wake
 from mirror.task.partition_facts import OF_DELETED_TOPIC, PartitionFacts
 from mirror.task.partition_take_over import TakeOver
 from mirror.task.position_ledger import Start
-from mirror.task.record_copying import RecordCopying
 from mirror.task.task_services import TaskServices
 from mirror.text import BUG
 
@@ -50,7 +50,7 @@ class RecordCopier:
         self._inbox = Inbox()
         self._taking_over = TakeOver(facts, services)
         self._losses = LossPolicy(facts, services)
-        self._copying = RecordCopying(facts, services)
+        self._copy_action = CopyAction(facts, services)
 
     # What other threads may call.
 
@@ -82,7 +82,7 @@ class RecordCopier:
     @property
     def may_take_long(self) -> bool:
         """True if the next step may take long, after an error or a slow transform. It must leave threads to others."""
-        return self.stopped_by_error or self._copying.is_slow
+        return self.stopped_by_error or self._copy_action.is_slow
 
     @property
     def drains_slowly(self) -> bool:
@@ -92,7 +92,7 @@ class RecordCopier:
     @property
     def hang_reason(self) -> str:
         """A text that names the record for which the transform hangs; "" while it is not known to hang."""
-        return self._copying.hang_reason(self.since_progress)
+        return self._copy_action.hang_reason(self.since_progress)
 
     @property
     def has_producer(self) -> bool:
@@ -174,7 +174,7 @@ class RecordCopier:
         while True:
             for event in self._inbox.drain():
                 self._facts.note(event)
-            self._copying.ask_for_turn()
+            self._copy_action.ask_for_turn()
             # A new producer is used for one transaction even if it was disturbed. While a broker is down every new
             # producer is disturbed at once. If each of them were discarded, nothing would be copied. It is safe to
             # use: it has ended no transaction yet, so no late request to end one can meet the next transaction.
@@ -203,7 +203,7 @@ class RecordCopier:
                 self._losses.handle(self._session, self._undisturbed_session)
                 self._seek()
             case Action.COPY:
-                self._copying.copy(self._session)
+                self._copy_action.copy(self._session)
             case Action.SETTLE:
                 self._facts.settle(self._session)
 

@@ -1,6 +1,6 @@
 """A task's second thread: follows the plan, closes idle producers, reports once a second.
 
-It starts no task: Spark starts a lost one again (spark/data_source.py).
+It starts no task: Spark starts a lost one again (spark/slice_tasks.py).
 """
 
 from __future__ import annotations

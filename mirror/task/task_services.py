@@ -15,8 +15,8 @@ from mirror.source.fetcher import Seek
 from mirror.target.position_reader import PositionReader
 from mirror.task.look_budget import LookBudget
 from mirror.task.producer_budget import ProducerBudget
+from mirror.task.queues import Steps
 from mirror.task.rate_limits import RateLimits
-from mirror.task.scheduler import Steps
 
 
 class Plan(Protocol):

@@ -6,7 +6,7 @@ import threading
 
 from mirror.clock import Clock
 from mirror.settings import Flow
-from mirror.task.scheduler import AdmissionQueue, DelayQueue, Steps
+from mirror.task.queues import AdmissionQueue, DelayQueue, Steps
 from mirror.task.thread_stack import stack_of
 
 THREADS_MAX = 128  # of transactions in a task

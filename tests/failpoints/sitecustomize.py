@@ -114,7 +114,7 @@ PATCHES = {
     "mirror.target.transaction_session": _patch_session,
     "mirror.target.position_renewal": _patch_renewal,
     "mirror.task.copier": _patch_copier,
-    "mirror.spark.data_source": _patch_source,
+    "mirror.spark.slice_tasks": _patch_source,
     "mirror.source.fetcher": _patch_fetcher,
 }
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from mirror.clock import Clock
 from mirror.settings import Flow
+from mirror.task.queues import Steps
 from mirror.task.rate_limits import RateLimits
-from mirror.task.scheduler import Steps
 from mirror.task.task_services import TaskServices
 
 

@@ -11,7 +11,7 @@ from mirror.config.load import load
 from mirror.control.control_topics import PLAN_KEY, Claim, ControlWriter
 from mirror.control.plan import Plan
 from mirror.settings import Log
-from mirror.spark.data_source import EpochReader, Offset
+from mirror.spark.slice_tasks import EpochReader, Offset
 from tests.harness import topics
 from tests.harness.pair import Pair
 from tests.harness.waiting import PATIENCE

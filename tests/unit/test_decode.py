@@ -26,7 +26,7 @@ from mirror.status.configuration import ConfigurationView
 from mirror.status.flow_status import FlowStatus
 from mirror.status.overview import overview
 from mirror.target.position_reader import from_committed
-from mirror.web.metrics import Metrics
+from mirror.web.metrics.collector import Metrics
 from tests.unit.control.test_reports import report
 from tests.unit.test_naming import flow
 

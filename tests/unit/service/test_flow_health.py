@@ -34,7 +34,7 @@ class World:
         leader: Any = SimpleNamespace(control=SimpleNamespace(plan=None, verified=None), lost_tasks=lambda: self.lost)
         replacing = SimpleNamespace(refused=self.replacing)
         monitor: Any = SimpleNamespace(refused=self.refused, timestamps=replacing, unnamed=self.unnamed)
-        query: Any = SimpleNamespace(can_run=lambda: True, abort=self.abort, failed_attempts=lambda: self.failed)
+        query: Any = SimpleNamespace(can_run=lambda: True, abort=self.abort, failure_reason=lambda: self.failed)
         self.health = FlowHealth(flow(), self.status, leader, monitor, query)
 
     def monotonic(self) -> float:

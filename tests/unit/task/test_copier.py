@@ -580,7 +580,7 @@ def test_somebody_elses_records_are_noticed_also_after_the_producer_was_idle(
 
     world.grows = 40
     copier = world.copier()
-    monkeypatch.setattr(copier._copying._foreign, "_count", count)
+    monkeypatch.setattr(copier._copy_action._foreign, "_count", count)
     assert foreign(copier, world, 0) == 0, "what was there before is not known"
     assert foreign(copier, world, 3) == 0
     world.grows += 2

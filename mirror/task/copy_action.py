@@ -36,7 +36,7 @@ class _Try:
         return 0 if self.copied is None or self.passes_over else len(self.copied.messages)
 
 
-class RecordCopying:
+class CopyAction:
     """Copies the buffered records of one partition, a batch at a time."""
 
     def __init__(self, facts: PartitionFacts, services: TaskServices) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirror.task.scheduler import AdmissionQueue, DelayQueue
+from mirror.task.queues import AdmissionQueue, DelayQueue
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=8))
@@ -28,7 +28,7 @@ def test_items_come_when_due_and_not_before(hundredths: list[int]) -> None:
 
 
 def test_first_come_first_served_among_those_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirror.task.scheduler.time.monotonic", lambda: 1000.0)  # a clock too coarse to tell them apart
+    monkeypatch.setattr("mirror.task.queues.time.monotonic", lambda: 1000.0)  # a clock too coarse to tell them apart
     queue: DelayQueue[object] = DelayQueue()
     items = [object() for _ in range(20)]  # which can't be compared
     for item in items:

@@ -7,7 +7,7 @@ import sys
 
 PLANNER = """
 from mirror.settings import Log
-from mirror.spark.data_source import EpochReader
+from mirror.spark.slice_tasks import EpochReader
 
 reader = EpochReader(None, "leader", Log("info", "json"))
 {stop}
