@@ -49,7 +49,7 @@ class Plan:
     `active_active` gives them.
     """
 
-    leader: str  # identity of the flow leader
+    service_id: str  # of the flow leader
     generation: int
     topics: Topics
     slices: tuple[Slice, ...]
@@ -68,7 +68,7 @@ class Plan:
         """The record value, compact JSON: a plan of 10,000 partitions has about 50 kB."""
         return json.dumps(
             {
-                "leader": self.leader,
+                "leader": self.service_id,
                 "generation": self.generation,
                 "stop": self.stop,
                 "topics": {name: astuple(topic) for name, topic in self.topics.items()},
@@ -92,7 +92,8 @@ class Plan:
     @staticmethod
     def decode(value: bytes) -> Plan:
         """Decode a value that `encode` made, without fields that a newer mirror has added. Raises Malformed."""
-        plan = Plan(**decode.fields(decode.parsed(value, PLAN_MAX), _REQUIRED, _ADDED_LATER))
+        found = decode.fields(decode.parsed(value, PLAN_MAX), _REQUIRED, _ADDED_LATER)
+        plan = Plan(service_id=found.pop("leader"), **found)
         if any(partition.topic not in plan.topics for each in plan.slices for partition in each):
             raise decode.Malformed("a slice has a topic that the plan does not have")
         if len(plan.clusters) not in (0, 2):
@@ -179,7 +180,7 @@ def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
 
 def next_plan(
     previous: Plan | None,
-    leader: str,
+    service_id: str,
     topics: Topics,
     slices: int,
     load: Load,
@@ -189,7 +190,7 @@ def next_plan(
     task_settings: TaskSettings,
     marked: str | None = None,
 ) -> Plan:
-    """The plan that follows `previous`: `topics` in so many slices, by this leader.
+    """The plan that follows `previous`: `topics` in so many slices, by the flow leader in this service.
 
     `remote_ids` has the ids of the target's topics by name. `marked` is the group of the positions of a flow with
     the mark; None: it has no mark.
@@ -198,7 +199,7 @@ def next_plan(
     dealt = assign(partitions, slices, previous.slices if previous else (), load.rates)
     before = previous.throttle_parts if previous else {}
     return Plan(
-        leader=leader,
+        service_id=service_id,
         generation=previous.generation + 1 if previous else 1,
         topics=merge_initial(topics, previous, task_settings.topic_settings),
         slices=dealt,

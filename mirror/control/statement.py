@@ -18,7 +18,7 @@ ORIGINS_MAX = 100  # most clusters that one topic may come from
 class Statement:
     """What a flow publishes about itself: its plan, or its announcement (intent) of the next plan."""
 
-    leader: str  # identity of the flow leader
+    service_id: str  # of the flow leader
     generation: int
     stop: bool
     remotes: Mapping[str, str]  # remote topics by source topic

@@ -36,7 +36,7 @@ from mirror.spark.slice_tasks import WARM_UP, WarmUpDataSource, bound
 
 _logger = logging.getLogger(__name__)
 
-# A slice's task lives as long as its epoch, so the failures of weeks add up. Each of them is retried.
+# A slice's task lives as long as its Spark epoch, so the failures of weeks add up. Each of them is retried.
 TASK_MAX_FAILURES = 1_000_000
 
 SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"  # the arguments with which PySpark starts its gateway
@@ -119,7 +119,7 @@ class SparkDriver:
         self,
         settings: SparkSettings,
         flows: Mapping[str, Flow],
-        leader: str,
+        service_id: str,
         log: Log,
         home: SparkHome | None = None,
         task_failures: int = TASK_MAX_FAILURES,
@@ -155,7 +155,7 @@ class SparkDriver:
         # By flow: see slice_tasks.bound.
         self.formats = {name: f"mirror-{number}" for number, name in enumerate(flows)}
         for name, flow in flows.items():
-            self.session.dataSource.register(bound(self.formats[name], flow, leader, log))
+            self.session.dataSource.register(bound(self.formats[name], flow, service_id, log))
         self.session.dataSource.register(WarmUpDataSource)
         # Each query needs this server. PySpark starts it at the first one, and fails if two begin at the same time.
         ensure_callback_server_started(self.session.sparkContext._gateway)  # type: ignore[no-untyped-call]
@@ -220,7 +220,7 @@ class SparkDriver:
         return int(context.maxNumConcurrentTasks(profile))
 
     def start(self, flow: Flow, receipts: Callable[[DataFrame, int], None]) -> StreamingQuery:
-        """Start a flow's query. `receipts` is called for each epoch, and runs it by collecting its rows."""
+        """Start a flow's query. `receipts` is called for each Spark epoch, and runs it by collecting its rows."""
         return self.query(self.formats[flow.name], flow.name, receipts)
 
     def query(self, source: str, name: str, sink: Callable[[DataFrame, int], None]) -> StreamingQuery:

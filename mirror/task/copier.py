@@ -42,7 +42,7 @@ class RecordCopier:
         self.partition = partition
         self.topic = topic
         self.start = start
-        self.identity = facts.identity
+        self.incarnation = facts.incarnation
         self.buffer = facts.buffer
         self.snapshot = facts.snapshot()
         self._facts = facts

@@ -41,7 +41,7 @@ class PartitionFacts:
         flow = services.flow
         self.partition = partition
         self.topic = topic
-        self.identity = uuid.uuid4().hex[:16]
+        self.incarnation = uuid.uuid4().hex[:16]
         self.buffer = RecordBuffer(start.offset, _screen(services, partition, topic))
         self.step_lock = StepLock(services.clock)
         early = flow.start == "earliest"

@@ -25,7 +25,7 @@ class Reported(Protocol):
     @property
     def topic(self) -> Topic: ...
     @property
-    def identity(self) -> str: ...
+    def incarnation(self) -> str: ...
     @property
     def snapshot(self) -> PartitionSnapshot: ...
     @property
@@ -101,8 +101,8 @@ class Reporter:
         reasons = [hangs or seen.reason, seen.throttle if waits else "", *map(self._throttles.reason, throttled_by)]
         reasons += [hold.reason] if hold and overdue else []
         return Report(
-            leader=self._plan.leader,
-            incarnation=copier.identity,
+            service_id=self._plan.service_id,
+            incarnation=copier.incarnation,
             generation=self._plan.generation,
             partition=copier.partition,
             remote=copier.topic.remote,

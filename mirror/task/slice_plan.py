@@ -20,22 +20,24 @@ class Replaced(MirrorError):
 
 
 class SlicePlan:
-    """One task's view of the plan: the slice `index` of `count` under `leader`."""
+    """One task's view of the plan: the slice `index` of `count` of the service `service_id`."""
 
-    def __init__(self, flow: Flow, control: ControlReader, leader: str, index: int, count: int, task: str) -> None:
+    def __init__(
+        self, flow: Flow, control: ControlReader, service_id: str, index: int, count: int, task_id: str
+    ) -> None:
         self._flow = flow
         self._changed: tuple[TaskSettings | None, Flow] = None, flow  # settings of a plan, and the flow with them
         self._shares: tuple[Plan | None, Mapping[str, Share]] = None, {}  # a plan, and our shares in it
         self._clusters: tuple[str, ...] = ()  # of the newest plan that has their ids
         self._control = control
-        self.leader = leader
+        self.service_id = service_id
         self._index = index
         self._count = count
-        self.task = task
+        self._task_id = task_id
 
     def wanted(self) -> Mapping[Partition, Topic] | None:
         """The partitions to copy now; None once the task has to finish. Raises Replaced."""
-        if self._control.claims.get(self._index) != self.task:
+        if self._control.claims.get(self._index) != self._task_id:
             raise Replaced(f"flow {self._flow.name}: slice {self._index} has a newer task")
         plan = self._control.plan
         if plan is None or not self.is_current:
@@ -46,7 +48,12 @@ class SlicePlan:
     def is_current(self) -> bool:
         """True if the newest plan still wants this Spark epoch."""
         plan = self._control.plan
-        return plan is not None and plan.leader == self.leader and not plan.stop and len(plan.slices) == self._count
+        return (
+            plan is not None
+            and plan.service_id == self.service_id
+            and not plan.stop
+            and len(plan.slices) == self._count
+        )
 
     @property
     def settings(self) -> TaskSettings | None:

@@ -46,8 +46,8 @@ class Receipt:
 class SliceTask:
     """Copies the partitions that the newest plan gives to slice `index`, until the plan says to finish."""
 
-    def __init__(self, flow: Flow, leader: str, index: int, count: int, epoch: str) -> None:
-        identity = uuid.uuid4().hex
+    def __init__(self, flow: Flow, service_id: str, index: int, count: int, spark_epoch: str) -> None:
+        task_id = uuid.uuid4().hex
         self._flow = flow
         self._index = index
         throttles, clock = Throttles(flow), Clock()
@@ -56,8 +56,8 @@ class SliceTask:
         self._positions = PositionReader(flow.target, flow.group, flow.control_topic)
         self._writer = ControlWriter(flow)
         self._control = ControlReader(flow, follow=True)
-        self._plan = SlicePlan(flow, self._control, leader, index, count, identity)
-        self._claimant = Claimant(flow, self._control, self._writer, Claim(index, identity, leader, epoch))
+        self._plan = SlicePlan(flow, self._control, service_id, index, count, task_id)
+        self._claimant = Claimant(flow, self._control, self._writer, Claim(index, task_id, service_id, spark_epoch))
         services = TaskServices(
             plan=self._plan,
             positions=self._positions,

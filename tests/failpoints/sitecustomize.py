@@ -104,7 +104,7 @@ def _patch_fetcher(module: ModuleType) -> None:
 
 
 def _patch_source(module: ModuleType) -> None:
-    reader: Any = module.EpochReader
+    reader: Any = module.SliceReader
     reader.partitions = _around(reader.partitions, "before-epoch", None)
 
 

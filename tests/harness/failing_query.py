@@ -28,12 +28,12 @@ ATTEMPTS = 3  # at each task
 
 
 def failing_task(receipts: DataFrame, _: int) -> None:
-    """An epoch with a task that fails with a long error."""
+    """A Spark epoch with a task that fails with a long error."""
     collected(receipts.select(functions.raise_error(functions.lit("the task failed: " + "x" * LONG))))
 
 
 def hanging_task(receipts: DataFrame, _: int) -> None:
-    """An epoch that lasts until the query's end interrupts it."""
+    """A Spark epoch that lasts until the query's end interrupts it."""
     collected(receipts.selectExpr(SLEEPING))
 
 

@@ -87,10 +87,10 @@ def decoded(kind: str, value: bytes) -> object | None:
 
 def show(found: Report, at: float = 1_800_000_000.0) -> None:
     """Use a report in every way in which mirror uses reports."""
-    status = FlowStatus("primary", "backup", found.leader)
+    status = FlowStatus("primary", "backup", found.service_id)
     status.absorb([found])
     status.history.take([])  # as if the next sample were due
-    status.absorb([found, report(8, leader=found.leader)])
+    status.absorb([found, report(8, service_id=found.service_id)])
     status.tell_problem("waits")
     overview([status], ConfigurationView(0.0)).json()
     for family in Metrics([status]).collect():

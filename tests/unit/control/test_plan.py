@@ -26,7 +26,7 @@ plans = st.builds(
     lambda topics, slices, unmarked, **rest: Plan(
         topics=topics | known(slices), slices=slices, active_active=bool(unmarked), unmarked=unmarked, **rest
     ),
-    leader=names,
+    service_id=names,
     generation=st.integers(1, 2**63 - 1),
     topics=topics,
     slices=slices,

@@ -10,7 +10,7 @@ from mirror.status.observed import is_silent, lag, lag_seconds, observed_state, 
 from mirror.timing import SILENCE
 from tests.unit.control.test_reports import report
 
-REPORT = replace(report(1), leader="us", state="running", position=7, lag=3, behind_since=90.0, stuck_since=0.0)
+REPORT = replace(report(1), service_id="us", state="running", position=7, lag=3, behind_since=90.0, stuck_since=0.0)
 
 
 @pytest.mark.parametrize(
