@@ -128,7 +128,10 @@ class FlowLeader:
         """
         plan = self.control.plan
         generation = plan.generation + 1 if plan else 1
-        marked, remote_ids = self._flow.active_active, {topic.remote: topic.remote_id for topic in topics.values()}
+        active_active, remote_ids = (
+            self._flow.active_active,
+            {topic.remote: topic.remote_id for topic in topics.values()},
+        )
         intent = Plan(
             self._service_id,
             generation,
@@ -136,8 +139,8 @@ class FlowLeader:
             (),
             clusters=lineage.clusters,
             origins=lineage.origins,
-            active_active=marked,
-            unmarked=unmarked(plan, remote_ids) if marked else {},
+            active_active=active_active,
+            unmarked=unmarked(plan, remote_ids) if active_active else {},
         )
         self._intent = intent.encode()
         self._send({INTENT_KEY: self._intent})
@@ -173,9 +176,9 @@ class FlowLeader:
         count = slice_count(slots, self._flow.tasks_max, partitions, current)
         self._slots = slots
         settings = TaskSettings.of(self._flow, self._log_level)
-        marked = self._flow.group if self._flow.active_active else None
+        mark_group = self._flow.group if self._flow.active_active else None
         plan = next_plan(
-            previous, self._service_id, topics, count, load, lineage, remote_ids, renew_interval, settings, marked
+            previous, self._service_id, topics, count, load, lineage, remote_ids, renew_interval, settings, mark_group
         )
         in_force = ours and not self.control.awaits_plan
         if in_force and previous is not None and replace(previous, generation=plan.generation) == plan:

@@ -107,11 +107,17 @@ class OtherFlows:
     def _ours(self, clusters: tuple[str, ...], remotes: Mapping[str, str], plan: Plan | None) -> OwnFlow:
         flow, known = self._flow, plan.known if plan else {}
         # A plan with the mark has a topic with old copies only if the topic has begun at its end.
-        resumed = {name for name in remotes.keys() & known if not (plan and plan.active_active and known[name].initial)}
+        resumed = {
+            name
+            for name in remotes.keys() & known
+            if not (plan and plan.active_active and known[name].initial_partitions)
+        }
         late = {name for name in remotes if _starts(flow, name, plan) == "latest"}
         not_from_end = resumed | (remotes.keys() - late)
-        siblings, marked = self._siblings, flow.active_active
-        return OwnFlow(flow.source.alias, flow.target.alias, clusters, remotes, siblings, marked, not_from_end, resumed)
+        siblings, active_active = self._siblings, flow.active_active
+        return OwnFlow(
+            flow.source.alias, flow.target.alias, clusters, remotes, siblings, active_active, not_from_end, resumed
+        )
 
     def reconfigure(self, flow: Flow) -> None:
         """Follow a changed configuration: a topic that it brings may begin elsewhere. Aliases and group stay."""
@@ -152,7 +158,7 @@ class OtherFlows:
 
 
 def _starts(flow: Flow, topic: str, plan: Plan | None) -> Start:
-    """Where `plan.merge_initial` and `start_offsets.find_starts` begin with a topic that has no position."""
+    """Where `plan.merge_initial_partitions` and `start_offsets.find_starts` begin with a topic that has no position."""
     own = flow.topic_settings.get(topic)
     comes_later = plan is not None and topic not in plan.known
     return "earliest" if comes_later and (own is None or own.start is None) else flow.of_topic(topic).start

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 
 class BatchSize:
-    """Records in a batch: `most`, or fewer while the target is too slow to take those before the transaction times out.
+    """Records in a batch: `max_records`, or fewer while the target is too slow to take those within the time-out.
 
-    A slow link or a quota would otherwise have the same batch sent again and again, and none committed.
+    That is the time-out of a transaction. A slow link or a quota would otherwise have the same batch sent again and
+    again, and none committed.
     """
 
-    def __init__(self, most: int, timeout: float) -> None:
-        self.limit = most
-        self._most = most
+    def __init__(self, max_records: int, timeout: float) -> None:
+        self.limit = max_records
+        self._max_records = max_records
         self._timeout = timeout  # seconds that a transaction may last
 
     def failed(self, records: int, seconds: float) -> None:
@@ -23,4 +24,4 @@ class BatchSize:
         """One was: if it was full, and not slow, there may be more in the next."""
         if records >= self.limit and seconds < self._timeout / 2:
             more = self.limit if seconds < self._timeout / 4 else self.limit // 8 + 1
-            self.limit = min(self._most, self.limit + more)
+            self.limit = min(self._max_records, self.limit + more)

@@ -23,7 +23,7 @@ from mirror.task.loss_policy import LossPolicy
 from mirror.task.next_action import Action, next_action, next_wake
 from mirror.task.partition_facts import OF_DELETED_TOPIC, PartitionFacts
 from mirror.task.partition_take_over import TakeOver
-from mirror.task.position_ledger import Start
+from mirror.task.position_ledger import StartPoint
 from mirror.task.task_services import TaskServices
 from mirror.text import BUG
 
@@ -37,7 +37,7 @@ class RecordCopier:
     Transaction threads call `step`; two steps never run at once.
     """
 
-    def __init__(self, services: TaskServices, partition: Partition, topic: Topic, start: Start) -> None:
+    def __init__(self, services: TaskServices, partition: Partition, topic: Topic, start: StartPoint) -> None:
         facts = PartitionFacts(services, partition, topic, start)
         self.partition = partition
         self.topic = topic
@@ -189,12 +189,12 @@ class RecordCopier:
     def _perform(self, action: Action) -> None:
         match action:  # there is nothing to do for WAIT
             case Action.LET_GO:
-                self._facts.leave()
+                self._facts.close_and_enter_requested_state()
             case Action.RENEW_PAUSED:
                 self._facts.renew_position(self._take_over())
-                self._facts.leave()
-            case Action.ASK_SOURCE:
-                self._ask_source()
+                self._facts.close_and_enter_requested_state()
+            case Action.SEEK_AND_WAIT:
+                self._seek_and_wait()
             case Action.TAKE_OVER:
                 self._take_over()
             case Action.RENEW:
@@ -207,7 +207,7 @@ class RecordCopier:
             case Action.SETTLE:
                 self._facts.settle(self._session)
 
-    def _ask_source(self) -> None:
+    def _seek_and_wait(self) -> None:
         """Make the consumer seek, then raise the source's error, so that the step runs again after the back-off.
 
         Only a new fetch shows that the source gives records again.
@@ -225,7 +225,7 @@ class RecordCopier:
         producer = self._taking_over.fence()
         session = self._taking_over.load(producer)
         self._services.producers.opened(self)
-        if facts.is_of_present_topic(facts.ledger.at):
+        if facts.is_of_present_topic(facts.ledger.position):
             self._seek()
         else:
             facts.reading_lost = OF_DELETED_TOPIC
@@ -270,7 +270,7 @@ class RecordCopier:
             log.info("the partition is not ours any more", extra=facts.where)
             facts.let_go(State.RELEASED)
             return
-        facts.stop(error, todo)
+        facts.note_stopped_by(error, todo)
 
     def _finish(self) -> None:
         """Publish a snapshot, release the step lock, and schedule the next step."""

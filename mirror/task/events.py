@@ -15,7 +15,7 @@ IDLE_AFTER = SETTLE_DELAY / 2  # seconds after its last transaction; less, since
 class LetGo:
     """Let the partition go after the running transaction, if there is one: RELEASED, or PAUSED, which stays ours."""
 
-    into: State
+    next_state: State
 
 
 @dataclass(frozen=True, slots=True)

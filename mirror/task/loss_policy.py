@@ -41,24 +41,24 @@ class LossPolicy:
 
     def _judge(self, said: str, session: TransactionSession, undisturbed: Sessions) -> None:
         facts, source, flow = self._facts, self._services.source, self._services.flow
-        loss = loss_detection.find_loss(source, facts.partition, facts.topic, facts.ledger.at, said)
+        loss = loss_detection.find_loss(source, facts.partition, facts.topic, facts.ledger.position, said)
         facts.step_lock.progressed()
-        if not loss and (loss := corruption.find_damage(flow, source, facts.partition, facts.ledger.at, said)):
+        if not loss and (loss := corruption.find_damage(flow, source, facts.partition, facts.ledger.position, said)):
             facts.step_lock.progressed()
             session = self._promise(session, undisturbed)
         if not loss:
             facts.back_off()  # the consumer may say the same again: its metadata come from another broker
-        elif not facts.ledger.promised:
-            facts.letting_go = State.RELEASED  # and joined anew: nothing was promised before the first commit
+        elif not facts.ledger.may_be_committed:
+            facts.requested_state = State.RELEASED  # the plan follower begins with it anew, as nothing is committed yet
             raise PartitionError(f"offset {facts.ledger.offset}, where copying was to start, is not on the source")
         else:
             self._pass_over(loss, session)
 
     def _promise(self, session: TransactionSession, undisturbed: Sessions) -> TransactionSession:
         """Commit the position if none was ever: what follows it is there, and no later `start` may pass it over."""
-        if self._facts.ledger.promised:
+        if self._facts.ledger.may_be_committed:
             return session
-        self._facts.set_position(self._facts.ledger.at, session)
+        self._facts.commit_position_only(self._facts.ledger.position, session)
         return undisturbed()
 
     def _pass_over(self, loss: Loss, session: TransactionSession) -> None:
@@ -70,11 +70,11 @@ class LossPolicy:
             raise SourceDataLost(f"{loss.what}; {loss.remedy}")
         # The id, for the same figures may be lost of another topic of the name, and that is not said again.
         known = {"offset": loss.resume, "topic_id": facts.topic.topic_id}
-        facts.tell("source data is lost, copying goes on after it", loss.what, **known)
-        since = -1 if loss.reason == "recreated" else facts.ledger.at.newest_epoch
-        at = facts.ledger.next(loss.resume, since=since)
+        facts.log_skip("source data is lost, copying goes on after it", loss.what, **known)
+        before = -1 if loss.reason == "recreated" else facts.ledger.position.newest_epoch
+        at = facts.ledger.next(loss.resume, epoch_before_markers=before)
         if loss.reason == "truncated":  # the position goes back
             at = replace(at, resets=at.resets + 1)
-        facts.set_position(at, session)
-        facts.discard()  # with its marks for offset syncs: they go on from another place
+        facts.commit_position_only(at, session)
+        facts.discard()  # with what it knows of offset syncs: they go on from another place
         facts.counters.lost[loss.reason] += loss.offsets

@@ -49,7 +49,7 @@ class TakeOver:
     def load(self, producer: TargetProducer) -> TransactionSession:
         """Load the committed position. Raises DecisionNeeded if it can't be believed and nobody has decided."""
         facts = self._facts
-        before, found = facts.ledger.at, self._services.positions.load(*self._remote)
+        before, found = facts.ledger.position, self._services.positions.load(*self._remote)
         facts.step_lock.progressed()
         # The session is set before the position is judged, so that an error discards it.
         clock, end = self._services.clock, facts.remote_end if found == before else None
@@ -62,7 +62,7 @@ class TakeOver:
         if found is None:  # the partition was never copied
             facts.ledger.nothing_committed()
             if not self._services.flow.exactly_once:  # first, so that a crash can't leave records without a position
-                facts.set_position(facts.ledger.at, session)
+                facts.commit_position_only(facts.ledger.position, session)
         elif facts.ledger.loaded(found):
             log.info("position upgraded: it says now which remote topic it belongs to", extra=facts.where)
         return session
@@ -92,8 +92,8 @@ class TakeOver:
         at = chosen(choice, self._chosen_offset(choice), found, facts.ledger.newest, topic)
         at = at or facts.ledger.next(facts.ledger.start.offset)
         what = explain(incident, found, topic, self._services.flow.group)
-        facts.tell("position decided, copying goes on from it", what, choice=choice, offset=at.offset)
-        facts.set_position(at, session)
+        facts.log_skip("position decided, copying goes on from it", what, choice=choice, offset=at.offset)
+        facts.commit_position_only(at, session)
         if incident.kind == "remote_topic":
             facts.counters.lost["remote_topic"] += 1
         if session.suspect:  # it has ended a transaction, so a late request could end its next one

@@ -16,17 +16,17 @@ NARROW_FOR = 60.0  # seconds that batches stay smaller if no single record was t
 class PoisonRecords:
     """Halves refused batches until the culprit is alone; what is before it gets copied on the way.
 
-    Which record it was, brokers say only of some errors: they refuse whole batches. `most` is an ordinary batch.
+    Which record it was, brokers say only of some errors: they refuse whole batches. `max_records` is an ordinary batch.
     """
 
-    def __init__(self, most: int, clock: Clock) -> None:
+    def __init__(self, max_records: int, clock: Clock) -> None:
         self.culprit = -1  # upstream offset
         self.reason = ""
         self.refused_again = 0  # attempts to put the culprit aside that were refused too
         self._transform_failed = False  # for the culprit: the target was not asked
-        self._most = most
+        self._max_records = max_records
         self._clock = clock
-        self._narrowed = most
+        self._narrowed = max_records
         self._until = 0.0  # monotonic
 
     @property
@@ -34,7 +34,7 @@ class PoisonRecords:
         """How many records the next batch may have."""
         if self.culprit >= 0:
             return 1
-        return self._narrowed if self._clock.monotonic() < self._until else self._most
+        return self._narrowed if self._clock.monotonic() < self._until else self._max_records
 
     def refused(self, batch: ConsumedBatch, reason: str, passed_over: bool) -> None:
         """The target does not take this batch. With `passed_over` it was the culprit, to be put aside."""

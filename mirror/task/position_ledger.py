@@ -1,4 +1,4 @@
-"""What is known of one partition's position: where it started, what was loaded, committed and promised, and when."""
+"""What is known of one partition's position: where it started, what was loaded and committed, and when."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RENEW_WITHIN = 3600.0  # seconds after joining in which a position is committed 
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartPoint:
     """Where a partition's consumer starts.
 
     `hint` is its committed position, perhaps an old one; `reported` the one that its last task has reported. `unread`:
@@ -46,14 +46,16 @@ class Start:
 class PositionLedger:
     """The facts of one partition's position. Only the partition's step writes here."""
 
-    def __init__(self, start: Start, topic: Topic, starts_early: bool, renew_interval: float, clock: Clock) -> None:
+    def __init__(
+        self, start: StartPoint, topic: Topic, starts_early: bool, renew_interval: float, clock: Clock
+    ) -> None:
         self.start = start
-        self.at = start.hint or Position(-1, "")  # as last loaded or committed
+        self.position = start.hint or Position(-1, "")  # as last loaded or committed
         self.newest = start.newest  # the newest one of ours that is known
         # True if a position has been, or may have been, committed.
-        self.promised = start.known or start.unread
+        self.may_be_committed = start.known or start.unread
         # True if the start has to be committed before any record comes: the flow's `start` would move it later.
-        self.pins_start = not start.known and (start.unread or not starts_early)
+        self.must_commit_start = not start.known and (start.unread or not starts_early)
         self.delivered: Position | None = None  # before it, without transactions, all is on the target
         self.last_commit = 0.0  # seconds since the Unix epoch
         self._topic = topic
@@ -64,17 +66,17 @@ class PositionLedger:
     @property
     def offset(self) -> int:
         """The next upstream offset, as last loaded or committed; -1: none is known."""
-        return self.at.offset
+        return self.position.offset
 
     @property
     def topic_id(self) -> str:
         """The source topic that the position belongs to; "" while nothing has been committed."""
-        return self.at.topic_id if self.newest else ""
+        return self.position.topic_id if self.newest else ""
 
     @property
     def renew_at(self) -> float | None:
         """When the position has to be committed again, monotonic; None: there is none to keep."""
-        return self._renew_at if self.promised else None
+        return self._renew_at if self.may_be_committed else None
 
     @property
     def is_old(self) -> bool:
@@ -84,18 +86,18 @@ class PositionLedger:
     @property
     def resume_from(self) -> Position:
         """Where the consumer has to go on."""
-        at = self.at if self.offset >= 0 else Position(self.start.offset, "", self.start.epoch)
+        at = self.position if self.offset >= 0 else Position(self.start.offset, "", self.start.epoch)
         return self.delivered if self.delivered and self.delivered.offset > at.offset else at
 
-    def next(self, offset: int, epoch: int = -1, since: int = -1) -> Position:
+    def next(self, offset: int, epoch: int = -1, epoch_before_markers: int = -1) -> Position:
         """A position in the plan's topics, after what was copied."""
-        topic, at = self._topic, self.at
+        topic, at = self._topic, self.position
         map_end = at.map_end_in(topic.topic_id, topic.remote_id)
-        return Position(offset, topic.topic_id, epoch, since, topic.remote_id, at.resets, map_end)
+        return Position(offset, topic.topic_id, epoch, epoch_before_markers, topic.remote_id, at.resets, map_end)
 
     def nothing_committed(self) -> None:
         """No position was ever committed: begin where the flow's `start` points."""
-        self.at = replace(self.next(self.start.offset), map_end=MapEnd())
+        self.position = replace(self.next(self.start.offset), map_end=MapEnd())
 
     def loaded(self, position: Position) -> bool:
         """A position was loaded that can be believed. True if it is upgraded.
@@ -106,19 +108,19 @@ class PositionLedger:
         if upgraded:
             position = replace(position, remote_id=self._topic.remote_id)
             self.renew_again(self._clock.monotonic())
-        self.promised, self.pins_start = True, False
-        self.at = self.newest = position
+        self.may_be_committed, self.must_commit_start = True, False
+        self.position = self.newest = position
         return upgraded
 
     def not_believed(self) -> None:
         """What was loaded can't be believed: report the newest position that is known."""
-        self.at = self.newest or self.at
+        self.position = self.newest or self.position
 
     def committed(self, position: Position, renew_interval: float) -> None:
         """The position was committed, with records or alone."""
-        self.at, self.newest, self.delivered = position, position, None
+        self.position, self.newest, self.delivered = position, position, None
         self.last_commit = self._clock.now()
-        self.promised, self.pins_start = True, False
+        self.may_be_committed, self.must_commit_start = True, False
         self.renewed(renew_interval)
 
     def renewed(self, renew_interval: float) -> None:

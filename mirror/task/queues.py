@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 T = TypeVar("T")
 
 
-class Steps(Protocol):
+class Steppable(Protocol):
     """A partition that makes steps."""
 
     @property
@@ -65,7 +65,7 @@ class AdmissionQueue(Generic[T]):
         self._lock = threading.Lock()
 
     def enter(self, item: T) -> bool:
-        """Is there room for `item`? Else `leave` gives it when its turn has come."""
+        """Is there room for `item`? Else `free_place` gives it when its turn has come."""
         with self._lock:
             if self._free > 0:
                 self._free -= 1
@@ -73,7 +73,7 @@ class AdmissionQueue(Generic[T]):
             self._waiting.append(item)
             return False
 
-    def leave(self) -> T | None:
+    def free_place(self) -> T | None:
         """One has gone, or there is room for one more; returns who may try to enter now."""
         with self._lock:
             self._free += 1

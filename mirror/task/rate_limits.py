@@ -25,7 +25,7 @@ class Turn:
     bucket: Bucket
     at: float  # monotonic
     reserved: int  # bytes
-    most: int  # bytes: about as much as the share allows in a second, or less if others wait
+    max_bytes: int  # about as much as the share allows in a second, or less if others wait
 
 
 class Bucket:
@@ -45,10 +45,10 @@ class Bucket:
         with self._lock:
             at = max(self._next, now - BURST)
             # The longer the queue, the smaller the turns: so a queue of n partitions takes about the root of n seconds.
-            most = max(1, int(self.share.rate / (1 + max(0.0, at - now))))
-            reserved = min(wanted, most)
+            max_bytes = max(1, int(self.share.rate / (1 + max(0.0, at - now))))
+            reserved = min(wanted, max_bytes)
             self._next = at + reserved / self.share.rate
-        return Turn(self, at, reserved, most)
+        return Turn(self, at, reserved, max_bytes)
 
     def copied(self, turn: Turn, size: int) -> None:
         """A turn was used to copy so many bytes: one record may be more than what was reserved."""
@@ -151,7 +151,7 @@ class Turns:
             if self._held and self._held[-1].at > now:
                 break
             self._held.append(bucket.turn(wanted))
-            wanted = min(wanted, self._held[-1].most)
+            wanted = min(wanted, self._held[-1].max_bytes)
         last = self._held[-1]
         if last.at > now:
             self.until, self.reason = last.at, last.bucket.reason
@@ -163,7 +163,7 @@ class Turns:
         if not self.have_come(buckets, wanted):
             return 0
         self._granted, self._held = self._held, []
-        return min(turn.most for turn in self._granted)
+        return min(turn.max_bytes for turn in self._granted)
 
     def waited(self) -> float:
         """Seconds that it has waited since this was last asked. A turn that nobody takes for long is no wait."""

@@ -12,7 +12,7 @@ from mirror.kafka.throttling import Throttles
 from mirror.model import Partition, Topic
 from mirror.source.end_offsets import SourceEnds
 from mirror.task.partition_snapshot import PartitionSnapshot
-from mirror.task.position_ledger import Start
+from mirror.task.position_ledger import StartPoint
 from mirror.task.slice_plan import SlicePlan
 from mirror.timing import REPORT_ALL_INTERVAL
 
@@ -29,7 +29,7 @@ class Reported(Protocol):
     @property
     def snapshot(self) -> PartitionSnapshot: ...
     @property
-    def start(self) -> Start: ...
+    def start(self) -> StartPoint: ...
 
     @property
     def hang_reason(self) -> str:

@@ -11,7 +11,7 @@ from mirror.kafka.cluster import list_offsets
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.target.position_reader import PositionReader
-from mirror.task.position_ledger import Start
+from mirror.task.position_ledger import StartPoint
 
 
 def find_starts(
@@ -21,7 +21,7 @@ def find_starts(
     joining: Mapping[Partition, Topic],
     reports: Callable[[], Mapping[Partition, Position]],
     missing: dict[Partition, KafkaError] | None = None,
-) -> dict[Partition, Start]:
+) -> dict[Partition, StartPoint]:
     """Where to begin to look at each partition: its committed position, else where the flow's `start` points.
 
     `reports` gives the positions that were reported last.
@@ -33,14 +33,14 @@ def find_starts(
     refused: set[tuple[str, int]] = set()  # each of these fails by itself, when it is taken over
     hints = positions.hints(((topic.remote, p.partition) for p, topic in joining.items()), refused)
     reported = reports()
-    starts: dict[Partition, Start] = {}
+    starts: dict[Partition, StartPoint] = {}
     fresh: dict[Partition, OffsetSpec] = {}
     for partition, topic in joining.items():
         position = hints.get((topic.remote, partition.partition))
         if position is not None:
-            starts[partition] = Start(position.offset, position, reported.get(partition))
+            starts[partition] = StartPoint(position.offset, position, reported.get(partition))
         else:
-            seen_first = partition.partition < topic.initial
+            seen_first = partition.partition < topic.initial_partitions
             fresh[partition] = _spec(flow.of_topic(partition.topic)) if seen_first else OffsetSpec.earliest()
     # A timestamp after the newest record has no offset: it means the end, as it was before anybody looked for it.
     why: dict[Partition, KafkaError] = {}
@@ -50,7 +50,9 @@ def find_starts(
     offsets |= {p: ends[p] for p, offset in offsets.items() if offset < 0 and p in ends}
     unread = {p for p in fresh if (joining[p].remote, p.partition) in refused}
     starts |= {
-        p: Start(offset, reported=reported.get(p), unread=p in unread) for p, offset in offsets.items() if offset >= 0
+        p: StartPoint(offset, reported=reported.get(p), unread=p in unread)
+        for p, offset in offsets.items()
+        if offset >= 0
     }
     if missing is not None:
         missing |= {partition: why[partition] for partition in fresh if partition not in starts}

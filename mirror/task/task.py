@@ -94,7 +94,7 @@ class SliceTask:
                 raise FlowError(f"flow {self._flow.name}: the plan has no cluster ids, which active_active needs")
             self._claimant.claim()
             self._control.read_to_end()
-            self._threads.have(slow=0)
+            self._threads.ensure_threads(slow=0)
             self._plan_follower.start()
             while not self._plan_follower.done.is_set():
                 self._fetcher.poll()

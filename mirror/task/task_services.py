@@ -15,11 +15,11 @@ from mirror.source.fetcher import Seek
 from mirror.target.position_reader import PositionReader
 from mirror.task.look_budget import LookBudget
 from mirror.task.producer_budget import ProducerBudget
-from mirror.task.queues import Steps
+from mirror.task.queues import Steppable
 from mirror.task.rate_limits import RateLimits
 
 
-class Plan(Protocol):
+class PlanView(Protocol):
     """What a step asks of the control topic."""
 
     @property
@@ -44,7 +44,7 @@ class Plan(Protocol):
 class Scheduler(Protocol):
     """Has steps made."""
 
-    def schedule(self, item: Steps, delay: float) -> None:
+    def schedule(self, item: Steppable, delay: float) -> None:
         """Have `item.step` called in `delay` seconds."""
 
 
@@ -59,7 +59,7 @@ class Moves(Protocol):
 class TaskServices:
     """The same for all copiers of a task, but for what the flow says of single topics."""
 
-    plan: Plan
+    plan: PlanView
     positions: PositionReader
     source: ClusterAdmin
     throttles: Throttles

@@ -6,7 +6,7 @@ import threading
 
 from mirror.clock import Clock
 from mirror.settings import Flow
-from mirror.task.queues import AdmissionQueue, DelayQueue, Steps
+from mirror.task.queues import AdmissionQueue, DelayQueue, Steppable
 from mirror.task.thread_stack import stack_of
 
 THREADS_MAX = 128  # of transactions in a task
@@ -19,23 +19,23 @@ class TransactionThreads:
         self.threads: list[threading.Thread] = []
         self._wanted = flow.transaction_threads
         self._stepped = stepped  # set after every step
-        self._due: DelayQueue[Steps] = DelayQueue()
+        self._due: DelayQueue[Steppable] = DelayQueue()
         # Partitions that an error has stopped may wait for long at each try, and a transform may work for long: such
         # steps must leave threads for the others.
-        self._for_long: AdmissionQueue[Steps] = AdmissionQueue(max(1, flow.transaction_threads // 2))
+        self._slow_steps: AdmissionQueue[Steppable] = AdmissionQueue(max(1, flow.transaction_threads // 2))
 
-    def schedule(self, item: Steps, delay: float) -> None:
+    def schedule(self, item: Steppable, delay: float) -> None:
         """Have `item.step` called in `delay` seconds."""
         self._due.put(item, delay)
 
-    def have(self, slow: int) -> None:
+    def ensure_threads(self, slow: int) -> None:
         """Have as many threads as the flow wants, beside those of `slow` steps: they may wait for a dead broker."""
         while len(self.threads) < min(self._wanted + slow, THREADS_MAX):
             name = f"transactions-{len(self.threads)}"
             self.threads.append(threading.Thread(target=self._transact, name=name, daemon=True))
             self.threads[-1].start()
             if len(self.threads) > self._wanted:  # an error has stopped most of the slow ones
-                self._admit(self._for_long.leave())
+                self._admit(self._slow_steps.free_place())
 
     def close(self) -> None:
         """Begin no more steps."""
@@ -45,17 +45,17 @@ class TransactionThreads:
         while (item := self._due.take()) is not None:
             takes_long = item.may_take_long
             if not takes_long:  # it may have been waiting to enter, twice even, until it was copied again
-                self._admit(self._for_long.next())
-            elif not self._for_long.enter(item):
+                self._admit(self._slow_steps.next())
+            elif not self._slow_steps.enter(item):
                 continue
             try:
                 item.step()
             finally:
                 if takes_long:
-                    self._admit(self._for_long.leave())
+                    self._admit(self._slow_steps.free_place())
             self._stepped.set()
 
-    def _admit(self, item: Steps | None) -> None:
+    def _admit(self, item: Steppable | None) -> None:
         if item is not None:
             self._due.put(item)
 

@@ -50,8 +50,8 @@ class Transforming:
         said = f"the transform {self._path} does not return for the record at offset {offset}"
         return f"{said}; correct it and start the service again"
 
-    def apply(self, batch: ConsumedBatch, most: int, progressed: Callable[[], None]) -> Transformed:
-        """Transform the first records of a batch, until they have become more than `most` bytes.
+    def apply(self, batch: ConsumedBatch, max_bytes: int, progressed: Callable[[], None]) -> Transformed:
+        """Transform the first records of a batch, until they have become more than `max_bytes` bytes.
 
         `progressed` is called before and after that. Raises TransformUnusable, also at a later call.
         """
@@ -60,7 +60,7 @@ class Transforming:
         made, count, failure = _Made(), 0, ""
         try:
             for count, message in enumerate(batch.messages):
-                if count and (made.weight > most or self._clock.monotonic() - begun > TIME_MAX):
+                if count and (made.weight > max_bytes or self._clock.monotonic() - begun > TIME_MAX):
                     break
                 self._record = batch.offsets[count]
                 made.add(message, self._transformed(transform, batch, count))

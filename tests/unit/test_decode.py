@@ -222,4 +222,4 @@ def test_a_position_keeps_what_is_well_formed(value: Any) -> None:
     for raw in ({"topic_id": "id", "since": value}, {"topic_id": value}):
         found = from_committed(TopicPartition("topic", 0, 5, json.dumps(raw)))
         assert found is not None and found.offset == 5
-        assert found.topic_id.isascii() and -1 <= found.since < 2**31
+        assert found.topic_id.isascii() and -1 <= found.epoch_before_markers < 2**31

@@ -210,8 +210,8 @@ class _Command:
             for each in results:
                 ours = known.positions.get(each.partition)
                 if each.outcome == "handed back" and each.remote is not None and ours is not None:
-                    marked = ours.handed_back(known.plan.known[each.partition.topic].remote_id or ours.remote_id)
-                    positions.commit(to_commit(marked, *each.remote))
+                    handed_back = ours.handed_back(known.plan.known[each.partition.topic].remote_id or ours.remote_id)
+                    positions.commit(to_commit(handed_back, *each.remote))
 
 
 def _read_back(result: Result, written: Recorded | None) -> Result:

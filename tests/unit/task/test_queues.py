@@ -65,9 +65,9 @@ def test_closing_lets_every_taker_go() -> None:
 def test_a_queue_lets_as_many_in_as_it_is_wide_and_the_others_in_order() -> None:
     queue: AdmissionQueue[str] = AdmissionQueue(2)
     assert [queue.enter(item) for item in "abcd"] == [True, True, False, False]
-    assert queue.leave() == "c" and queue.enter("c")
+    assert queue.free_place() == "c" and queue.enter("c")
     assert not queue.enter("e")
-    assert queue.leave() == "d" and queue.leave() == "e"
+    assert queue.free_place() == "d" and queue.free_place() == "e"
     assert queue.enter("d") and queue.enter("e") and not queue.enter("f")
 
 
@@ -76,6 +76,6 @@ def test_who_waits_gets_in_though_others_have_lost_interest() -> None:
     queue: AdmissionQueue[str] = AdmissionQueue(1)
     assert queue.enter("a") and not queue.enter("a") and not queue.enter("b")
     assert queue.next() is None, "there is no room"
-    assert queue.leave() == "a", "which does not enter now"
+    assert queue.free_place() == "a", "which does not enter now"
     assert queue.next() == "b" and queue.enter("b")
-    assert queue.leave() is None and queue.next() is None
+    assert queue.free_place() is None and queue.next() is None

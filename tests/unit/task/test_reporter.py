@@ -14,7 +14,7 @@ from mirror.kafka.throttling import REPORTED_FOR
 from mirror.model import Partition, Position, Topic
 from mirror.task import reporter
 from mirror.task.partition_snapshot import PartitionSnapshot
-from mirror.task.position_ledger import Start
+from mirror.task.position_ledger import StartPoint
 from mirror.task.reporter import Reporter
 from mirror.timing import REPORT_ALL_INTERVAL
 from tests.unit.test_naming import flow
@@ -45,7 +45,7 @@ class World:
             partition=HERE,
             topic=Topic("r", "id", 1, 1),
             identity="me",
-            start=Start(4),
+            start=StartPoint(4),
             snapshot=SEEN,
             drained_to=None,
             hang_reason="",
