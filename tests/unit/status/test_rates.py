@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mirror.control.reports import LATENCY_BUCKETS, Counters
 from mirror.model import Partition
-from mirror.status.rates import INTERVAL, BASELINE_INTERVAL, TOPIC_POINTS, RateHistory, Sample, quantile
+from mirror.status.rates import BASELINE_INTERVAL, INTERVAL, TOPIC_POINTS, RateHistory, Sample, quantile
 
 NOW = 1_800_000_000_000
 P = Partition("topic", 0)
