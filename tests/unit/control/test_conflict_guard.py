@@ -25,10 +25,10 @@ TOPICS = {"t": Topic("primary.t", "id", 1, 1)}
 
 
 class World:
-    """The flow's leader, and what it sees of others at each look."""
+    """The flow leader, and what it sees of others at each look."""
 
     def __init__(self, key: Key) -> None:
-        self.identity = "us"
+        self.service_id = "us"
         self.control = SimpleNamespace(plan=None)
         self.said: list[str] = []
         self.findings: list[Finding] = []

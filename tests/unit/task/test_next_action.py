@@ -40,7 +40,7 @@ ACTIONS: list[tuple[str, View, dict[str, Any], Action, float | None]] = [
     ("a disturbed producer is replaced first", RUNNING, {"may_transact": False, "records": 1}, Action.TAKE_OVER, PACED),
     ("a pinned start is committed before any record", STARTING, {"must_commit_start": True}, Action.TAKE_OVER, PACED),
     ("then it settles", STARTING, {"must_commit_start": True, "may_transact": True}, Action.SETTLE, PACED),
-    ("a hint_doubted hint is looked at", STARTING, {"hint_doubted": True}, Action.TAKE_OVER, PACED),
+    ("a doubted hint is looked at", STARTING, {"hint_doubted": True}, Action.TAKE_OVER, PACED),
     ("an idle partition pays what it owes", RUNNING, {"owes": True}, Action.SETTLE, SETTLE_DELAY),
     ("without a producer too", STARTING, {"owes": True}, Action.TAKE_OVER, SETTLE_DELAY),
     ("a retry begins with a take-over", RETRYING, {}, Action.TAKE_OVER, PACED),

@@ -77,8 +77,8 @@ def test_a_transform_that_hangs_does_not_end_the_task(caplog: pytest.LogCaptureF
     slow: list[int] = []
     task: Any = SimpleNamespace(
         _flow=flow(),
-        _staying=lambda: [copier],
-        _leaving=[],
+        _held_copiers=lambda: [copier],
+        _being_let_go=[],
         _threads=SimpleNamespace(have=slow.append),
         _services=SimpleNamespace(clock=SimpleNamespace(monotonic=lambda: 0.0)),
         _hanging={},

@@ -44,7 +44,7 @@ class World:
         self.copier: Any = SimpleNamespace(
             partition=HERE,
             topic=Topic("r", "id", 1, 1),
-            identity="me",
+            incarnation="me",
             start=StartPoint(4),
             snapshot=SEEN,
             drained_to=None,

@@ -84,7 +84,7 @@ def test_headers_that_can_not_be_read_are_a_failure_of_their_record() -> None:
 
 
 def test_a_batch_does_not_outgrow_its_limit_by_more_than_a_record() -> None:
-    done = transformed("same", batch(*[b"x" * 10] * 9), most=20)
+    done = transformed("same", batch(*[b"x" * 10] * 9), max_bytes=20)
     assert done.consumed.offsets == [0, 1]
     assert done.consumed.weight == 22
 
