@@ -1,4 +1,4 @@
-"""One flow in the service: becomes its leader, publishes its plans, and reads its reports."""
+"""One flow in the service: becomes its flow leader, publishes its plans, and reads its reports."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ class FlowRunner(threading.Thread):
             log.error("flow stopped", extra={**self._where, "state": self.status.state, "reason": str(self.failure)})
         follower.join()
         if isinstance(self.failure, Superseded):
-            self.status.planned(self.status.generation, [])  # the new leader reports its partitions
-            self._query.stop()  # our tasks have seen the new leader's plan
+            self.status.planned(self.status.generation, [])  # the new flow leader reports its partitions
+            self._query.stop()  # our tasks have seen the new flow leader's plan
 
     def drain(self) -> None:
         """Tell the tasks to finish, end the query and set `drained`; then do what comes last, and set `finished`."""
@@ -124,7 +124,7 @@ class FlowRunner(threading.Thread):
                 self._flow_leader.stop_own_tasks()
                 return
             except Superseded:
-                return  # the new leader's plan ends our tasks
+                return  # the new flow leader's plan ends our tasks
             except MirrorError as error:
                 log.debug("the order to stop can't be written yet", extra={**self._where, "reason": str(error)})
                 time.sleep(backoff.next())
@@ -135,7 +135,7 @@ class FlowRunner(threading.Thread):
             self._keep_lead(slots, backoff)
 
     def _take_lead(self) -> int | None:
-        """Become the flow's leader and publish the first plan. Returns its slots, None if the service is stopping.
+        """Become the flow leader and publish the first plan. Returns its slots, None if the service is stopping.
 
         Slots are the tasks that Spark can run at once for this flow.
         """

@@ -17,7 +17,9 @@ NOW = 1_800_000_000.0
 PLAN = Plan("us", 7, {"t": Topic("a.t", "id", 2, 2)}, (frozenset({Partition("t", 0)}), frozenset({Partition("t", 1)})))
 
 
-def report(partition: int, state: str = "running", records: int = 0, service_id: str = "us", reason: str = "") -> Report:
+def report(
+    partition: int, state: str = "running", records: int = 0, service_id: str = "us", reason: str = ""
+) -> Report:
     counters = Counters(records=records)
     where = Partition("t", partition)
     return Report(service_id, "one", 7, where, "a.t", state, reason, 100, 5, NOW - 8, NOW - 3, counters)

@@ -37,8 +37,8 @@ def batch(*values: bytes | None, headers: Any = None, first: int = 0) -> Consume
     return ConsumedBatch(messages, keys, found, offsets, [5] * count, sum(weights(messages, keys, found)))
 
 
-def transformed(name: str, given: ConsumedBatch, most: int = 10**6, clock: Clock | None = None) -> Transformed:
-    return Transforming(f"{SHOP}.{name}", Partition("t", 0), clock or Ticking()).apply(given, most, lambda: None)
+def transformed(name: str, given: ConsumedBatch, max_bytes: int = 10**6, clock: Clock | None = None) -> Transformed:
+    return Transforming(f"{SHOP}.{name}", Partition("t", 0), clock or Ticking()).apply(given, max_bytes, lambda: None)
 
 
 def test_records_are_dropped_and_changed() -> None:
