@@ -85,7 +85,7 @@ LABEL_VALUES = {
 }
 MEANINGS = {
     "unassigned": "no task has it",
-    "starting": "it has not copied anything yet",
+    "starting": "a partition waits for records, and has no open producer; a flow's Spark query starts",
     "paused": "as `mirror pause` told it",
     "retrying": "the last try failed; it tries again, and goes on by itself once the cause has passed",
     "blocked": "it waits for a person, who has to decide or to repair something",

@@ -71,7 +71,7 @@ class RecordCopier:
 
     @property
     def head_timestamp(self) -> int | None:
-        """The timestamp of the first waiting record, ms since the Unix epoch; None if none waits, or it has none."""
+        """The first waiting record's timestamp, ms since the Unix epoch; None if no record waits, or it has none."""
         return self.buffer.head_timestamp
 
     @property
@@ -187,7 +187,7 @@ class RecordCopier:
             self._publish()
 
     def _perform(self, action: Action) -> None:
-        match action:  # there is nothing to do for WAIT
+        match action:  # nothing to do for WAIT
             case Action.LET_GO:
                 self._facts.close_and_enter_requested_state()
             case Action.RENEW_PAUSED:
@@ -198,14 +198,14 @@ class RecordCopier:
             case Action.TAKE_OVER:
                 self._take_over()
             case Action.RENEW:
-                self._facts.renew_position(self._session)
+                self._facts.renew_position(self._use_session())
             case Action.HANDLE_LOSS:
-                self._losses.handle(self._session, self._undisturbed_session)
+                self._losses.handle(self._use_session(), self._undisturbed_session)
                 self._seek()
             case Action.COPY:
-                self._copy_action.copy(self._session)
+                self._copy_action.copy(self._use_session())
             case Action.SETTLE:
-                self._facts.settle(self._session)
+                self._facts.settle(self._use_session())
 
     def _seek_and_wait(self) -> None:
         """Make the consumer seek, then raise the source's error, so that the step runs again after the back-off.
@@ -237,9 +237,8 @@ class RecordCopier:
         session = self._facts.session
         return session is not None and not session.suspect
 
-    @property
-    def _session(self) -> TransactionSession:
-        """The open session. To read it counts as a use of the producer."""
+    def _use_session(self) -> TransactionSession:
+        """The open session. Note that the producer is used now."""
         session = self._facts.session
         assert session is not None
         self._facts.last_used = self._services.clock.monotonic()
@@ -247,7 +246,7 @@ class RecordCopier:
 
     def _undisturbed_session(self) -> TransactionSession:
         """A session for one transaction: the present one, or if its producer was disturbed, one of a new producer."""
-        return self._session if self._has_good_producer else self._take_over()
+        return self._use_session() if self._has_good_producer else self._take_over()
 
     def _seek(self) -> None:
         """Make the buffer continue at the position. The consumer seeks only if the position is outside the buffer."""

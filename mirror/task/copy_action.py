@@ -1,4 +1,4 @@
-"""Copies batches: chooses how many records go into one, and handles a record that can't be copied."""
+"""The action COPY: one transaction with records, and what follows if a record can't be copied."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from mirror.topic_transform import transform_of
 
 @dataclass(frozen=True, slots=True)
 class _Try:
-    """A batch that is about to be copied, and what happens if a record of it can't be."""
+    """A batch that is about to be copied, and what happens if one of its records can't be copied."""
 
     batch: ConsumedBatch  # as it was consumed
-    copied: ConsumedBatch | None  # what the transform leaves of it; None: nothing
+    copied: ConsumedBatch | None  # what the transform returned for it; None: it dropped every record
     position_after: Position
     incident: Incident  # what a person has to decide about, if the record can't be copied
     policy: str  # `on_poison_record`, or "skip" if a person has decided so
@@ -37,7 +37,7 @@ class _Try:
 
 
 class CopyAction:
-    """Copies the buffered records of one partition, a batch at a time."""
+    """Copies the buffered records of one partition, one batch in each transaction."""
 
     def __init__(self, facts: PartitionFacts, services: TaskServices) -> None:
         flow = services.flow
@@ -56,16 +56,16 @@ class CopyAction:
         return self._transforming is not None and self._transforming.is_slow
 
     def hang_reason(self, since_progress: float) -> str:
-        """A text that names the record for which the transform hangs, if the step makes no progress for so long (s).
+        """A text that names the record for which the transform hangs; "" if it is not known to hang.
 
-        "" if it is not known to hang. Any thread may ask.
+        The step has made no progress for `since_progress` seconds. Any thread may ask.
         """
         return "" if self._transforming is None else self._transforming.hangs(since_progress)
 
     def ask_for_turn(self) -> None:
         """If the throttle holds back waiting records, schedule the next step for when it lets them through.
 
-        Call it before a producer is opened: where many partitions wait, that one would be closed again before its use.
+        Call it before a producer is opened. If many partitions wait, the producer would be closed again before its use.
         """
         facts = self._facts
         buckets = self._services.limits.of(facts.partition.topic)
@@ -124,7 +124,7 @@ class CopyAction:
         return self._facts.ledger.next(batch.next_offset, batch.epoch)
 
     def _transformed(self, trying: _Try, transforming: Transforming, max_bytes: int) -> _Try:
-        """The first records of the batch, transformed, or the one for which the transform fails.
+        """The first records of the batch, transformed, or the record for which the transform fails.
 
         The transform and the transaction each get the full time before the step counts as hung. Raises PoisonRecord,
         TransformUnusable.
@@ -187,7 +187,7 @@ class CopyAction:
                 facts.counters.copied(copied.timestamps, written.size, now, session.duration)
             if written.span is not None and not self._services.flow.active_active:
                 self._foreign.committed(written.span, trying.sent)
-        self._poison.taken()
+        self._poison.committed()
 
     def _note_delivered(self, trying: _Try, session: TransactionSession) -> None:
         """Without transactions, the first records of a failed batch may be on the target: continue after them."""

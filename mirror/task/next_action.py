@@ -13,9 +13,9 @@ class Action(Enum):
     """What can be done for a partition."""
 
     WAIT = auto()  # nothing is due
-    LET_GO = auto()  # discard the producer; the partition becomes released or paused
+    LET_GO = auto()  # discard the producer, and enter the requested state: released or paused
     RENEW_PAUSED = auto()  # a paused partition: take over, commit the position again, discard the producer
-    SEEK_AND_WAIT = auto()  # the source gives no records: seek, for only a new fetch shows that it does again
+    SEEK_AND_WAIT = auto()  # the source gives no records: fetch anew, which shows whether it gives some again
     TAKE_OVER = auto()  # fence, load, seek
     RENEW = auto()  # commit the position again as it is
     HANDLE_LOSS = auto()  # find out what the source has lost
@@ -38,10 +38,10 @@ class View:
     """What decides about a partition's next action."""
 
     state: State
-    requested_state: State | None = None  # what the partition is to become
+    requested_state: State | None = None  # the state that the partition was asked to enter
     may_transact: bool = False  # a producer is open that may begin a transaction
     has_producer: bool = False  # there is a producer, disturbed or not
-    position_is_old: bool = False  # it has to be committed again
+    position_is_old: bool = False  # the position has to be committed again
     must_commit_start: bool = False  # the offset where copying starts has to be committed before any record comes
     hint_doubted: bool = False  # the hint can't be believed: only a take-over can tell
     reading_lost: bool = False  # the consumer can't go on after the buffered records
@@ -74,7 +74,7 @@ def _let_go(view: View) -> Action:
 
 
 def _owned(view: View) -> Action:
-    if view.position_is_old:  # before anything can say that copying can't go on
+    if view.position_is_old:  # first: the next checks may stop copying, and the position must not expire meanwhile
         return Action.RENEW
     if view.reading_lost and not (view.sealed and view.records):
         return Action.HANDLE_LOSS
@@ -82,10 +82,10 @@ def _owned(view: View) -> Action:
 
 
 def _has_reason(view: View) -> bool:
-    """Is there a reason for an action? Without one, an idle partition would open a producer."""
+    """True if there is a reason for an action. Without this check, an idle partition would open a producer."""
     return bool(
         view.state.stopped_by_error
-        or (view.has_producer and view.state is State.STARTING)  # just taken over
+        or (view.has_producer and view.state is State.STARTING)  # taken over, and no other action has succeeded since
         or view.position_is_old
         or view.must_commit_start
         or view.hint_doubted
@@ -97,7 +97,7 @@ def _has_reason(view: View) -> bool:
 
 
 def next_wake(view: View, paced: float, full_at: int) -> float | None:
-    """Seconds until the next step; None if only an event gives a reason for one.
+    """Seconds until the next step; None: wait for an event.
 
     `paced` are the seconds until pacing and back-off allow a step. A batch of `full_at` records need not wait,
     unless it is throttled: pacing includes that.

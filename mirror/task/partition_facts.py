@@ -49,16 +49,16 @@ class PartitionFacts:
         self.counters = Counters()
         self.turns = Turns(services.clock)
         self.foreign = NOWHERE  # the last offsets at which somebody else has written to the remote partition
-        # The offset after all that the last session has written there, if it was closed in order.
+        # The remote offset after the last session's last record and marker; None unless it was closed while idle.
         self.remote_end: int | None = None
         self.session: TransactionSession | None = None  # with the producer, if one is open
-        self.last_used = services.clock.monotonic()  # when the producer was
+        self.last_used = services.clock.monotonic()  # when the producer was last used
         self.state = State.STARTING
         self.reason = ""
         self.incident: Incident | None = None  # what a person has to decide about with `mirror resume`
-        self.requested_state: State | None = None  # what it becomes after the running transaction
+        self.requested_state: State | None = None  # RELEASED or PAUSED: entered after the running transaction
         self.source_refusal: SourceRefused | None = None  # why the source gives no records
-        # Why the consumer can't go on after what is buffered.
+        # Why the consumer can't go on after the buffered records; "": it can.
         self.reading_lost = "" if self.is_of_present_topic(start.hint) else OF_DELETED_TOPIC
         self._hint_doubted = False
         self._services = services
@@ -69,7 +69,7 @@ class PartitionFacts:
         self._skips = OnChange()
 
     def is_of_present_topic(self, position: Position | None) -> bool:
-        """Is the position, if there is one, of the source topic that is there now?"""
+        """True if the position belongs to the current source topic, or if there is no position."""
         return position is None or position.belongs_to(self.topic.topic_id)
 
     def note(self, event: Event) -> None:
@@ -87,7 +87,7 @@ class PartitionFacts:
                 self.let_go(next_state)
             case ThrottleChanged():
                 self._forget_turns()
-            case _:  # a step is due, and sees what it needs on the control topic
+            case _:  # DecisionMade, RenewalDue: the step itself finds out what to do
                 pass
 
     def _forget_turns(self) -> None:
@@ -97,8 +97,8 @@ class PartitionFacts:
         self.turns.forget()
 
     def _doubts_hint(self) -> bool:
-        """Can the position not be believed, as far as can be told before it is loaded?"""
-        # Whether there are records is looked for when the position is loaded.
+        """True if it is already clear, before loading, that the position can't be believed."""
+        # `TakeOver.load` checks later whether the remote partition has records.
         incident = doubt(self.ledger.start.hint, self.ledger.newest, self.topic, has_records=lambda: False)
         return self.topic.remote_lost or incident is not None
 
@@ -108,7 +108,7 @@ class PartitionFacts:
         self.buffer.invalidate()
 
     def view(self, may_transact: bool) -> View:
-        """What decides about the next action."""
+        """A frozen copy of all that decides about the next action."""
         return View(
             state=self.state,
             requested_state=self.requested_state,
@@ -127,18 +127,20 @@ class PartitionFacts:
 
     @property
     def owes(self) -> bool:
-        """Has an idle partition something to commit: a sync of the last record, or a position past markers?"""
+        """True if an idle partition has to commit something: a sync of the last record, or a position past markers."""
         tail = self.session is not None and self.session.unsynced_tail
         before = self.ledger.offset
-        if before < 0 and self.buffer.left_out:  # the first position: nobody has to look at these records again
+        if before < 0 and self.buffer.left_out:
+            # No position yet, and all records so far were left out: commit one, so that they are not read again.
             before = self.ledger.start.offset
         return tail or 0 <= before < self.settled_to
 
     @property
     def settled_to(self) -> int:
-        """What an idle partition commits: the source's end if only markers and aborted records come before it.
+        """The offset that an idle partition commits.
 
-        Else it is the position. Once the markers are deleted, a position before them would look like a loss.
+        It is the source's end, if nothing but markers and aborted records lies between the position and the end.
+        Otherwise it is the position. Once the markers are deleted, a position before them would look like a loss.
         """
         return max(self.ledger.offset, self.buffer.drained_to or 0)
 
@@ -162,26 +164,32 @@ class PartitionFacts:
         )
 
     def discard(self) -> None:
-        """End the producer without waiting for anything, if there is one."""
+        """Close the producer, if there is one. Wait for nothing, and do not use it again."""
         session, self.session = self.session, None
         if session is not None:
             session.discard()
 
     def close_idle_producer(self) -> None:
-        """End the producer between two transactions: what comes after our last record is somebody else's."""
+        """Close the producer between two transactions.
+
+        Remember where our records end, so that later records of others are noticed.
+        """
         self.remote_end = None if self.session is None else self.session.end
         self.discard()
         if self.state is State.RUNNING:
             self.become(State.STARTING)
 
     def close_and_enter_requested_state(self) -> None:
-        """End the producer, and become what `let_go` has said, if it has."""
+        """Close the producer, and enter the state that was asked for, if any."""
         self.discard()
         if self.requested_state is not None:
             self.become(self.requested_state)
 
     def succeeded(self, action: Action) -> None:
-        """An action was taken without an error. If it only waits for its turn, the last error may still be there."""
+        """An action was taken without an error.
+
+        It proves nothing if COPY only waited for the throttle: then the cause of the last error may still be there.
+        """
         waits = action is Action.COPY and self.turns.waiting
         if action.means_running and not (waits and self.state.stopped_by_error):
             self.become(State.RUNNING)
@@ -213,7 +221,7 @@ class PartitionFacts:
             self.commit_position_only(ledger.next(offset, epoch, since), session)
 
     def renew_position(self, session: TransactionSession) -> None:
-        """Commit the position as it is. A broker forgets it if it has not been for `offsets.retention.minutes`."""
+        """Commit the position as it is. A broker forgets it if it was not committed for `offsets.retention.minutes`."""
         session.commit_position(self.ledger.position)
         self.ledger.renewed(self._plan.renew_interval)
         self.step_lock.progressed()
@@ -227,11 +235,11 @@ class PartitionFacts:
         self._errors.clear()
 
     def back_off(self, seconds: float | None = None) -> None:
-        """Make no step before the back-off, or before so many seconds have passed, unless an event asks for one."""
+        """Make no step until the back-off, or `seconds`, have passed, unless an event asks for one."""
         self.step_lock.not_before = self._clock.monotonic() + (self._backoff.next() if seconds is None else seconds)
 
     def note_stopped_by(self, error: MirrorError, follows: Recovery) -> None:
-        """An error has stopped the partition, which tries again after the back-off."""
+        """Keep in mind that an error has stopped the partition. It tries again after the back-off."""
         if follows.becomes is State.PAUSED:
             self.ledger.renew_again(self.step_lock.not_before)
         else:
@@ -257,7 +265,7 @@ class PartitionFacts:
             log.warning(what, extra={**self.where, "reason": reason, **more})
 
     def incident_of(self, kind: str) -> Incident:
-        """The incident that this kind of loss is at the position."""
+        """The incident for a loss of this kind at the position."""
         at = self.ledger.position
         return Incident(kind, self.topic.topic_id, at.remote_id, at.offset, at.resets)
 

@@ -1,6 +1,6 @@
 """A task's second thread: follows the plan, closes idle producers, reports once a second.
 
-It starts no task: Spark starts a lost one again (spark/slice_tasks.py).
+It starts no task. Spark does that, also for a lost one: spark/slice_tasks.py.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from mirror.timing import REPORT_INTERVAL
 
 log = logging.getLogger(__name__)
 
-FOLLOW_TIMEOUT = 0.2  # seconds; a new plan wakes it at once
-SLOW_AFTER = 5.0  # seconds that a step takes
-HUNG_AFTER = 5  # transaction time-outs: a step waits at most one for each of deliveries, flush, position, commit, abort
-HUNG_LEAST = 30.0  # seconds: what a take-over waits for does not depend on that time-out
+FOLLOW_TIMEOUT = 0.2  # seconds; a new plan wakes the plan follower at once
+SLOW_AFTER = 5.0  # seconds after which a step counts as slow
+HUNG_TIMEOUTS = 5  # a step may wait for five time-outs: deliveries, flush, position, commit, abort
+HUNG_SECONDS_MIN = 30.0  # what a take-over waits for does not depend on the time-out of transactions
 
 
 class PlanFollower(threading.Thread):
-    """Decides which partitions the task has; hands joins and leaves to the fetcher, which has the consumer."""
+    """Decides which partitions the task has. It asks the fetcher, which has the consumer, to start or stop fetching."""
 
     def __init__(
         self,
@@ -74,14 +74,15 @@ class PlanFollower(threading.Thread):
         self._writer = writer
         self._claimant = claimant
         self._moves = fetcher.moves
-        self._reader = threading.get_ident()  # the thread that makes the plan follower then polls the fetcher
+        self._reader = threading.get_ident()  # the main thread: it creates this object and polls the fetcher
         self._reading = ReadingWatch(lambda: fetcher.loops, services.clock)
         self._threads = threads
         self._source = Renewed(lambda: clients.admin(services.flow.source))
         self._assigned: dict[Partition, RecordCopier] = {}
-        self._being_let_go: list[tuple[RecordCopier, State]] = []  # with the state that each was asked for
-        self._paused: dict[Partition, RecordCopier] = {}  # paused
-        self._positions: dict[Partition, Position] = {}  # of those that have let go: newer than their last report
+        self._being_let_go: list[tuple[RecordCopier, State]] = []  # each with the state that it was asked to enter
+        self._paused: dict[Partition, RecordCopier] = {}
+        # Last positions of partitions that this task gave up; newer than their last reports.
+        self._positions: dict[Partition, Position] = {}
         self._settings: TaskSettings | None = None  # as last followed
         self._orders = plan.orders
         self._decisions = plan.decisions
@@ -89,12 +90,12 @@ class PlanFollower(threading.Thread):
         self._reporter = Reporter(plan, services.throttles, self._ends, self._held_copiers)
         self._backoff = Backoff(0.2, 5.0)
         self._waits_for = OnChange()
-        self._hanging: dict[Partition, str] = {}  # whose transform did not return, as it was logged
+        self._hanging: dict[Partition, str] = {}  # by partition: the hang that was last logged
         self._retry_at = 0.0
         self._report_at = 0.0
 
     def run(self) -> None:
-        """Until the task has to finish, which is when `done` gets set."""
+        """Run until the task has to finish; then `done` is set."""
         try:
             while not self.done.is_set():
                 self._follow()
@@ -109,7 +110,7 @@ class PlanFollower(threading.Thread):
                 self._claimant.keep()
         except MirrorError as error:
             self.failure = error
-        except Exception as error:  # without a plan follower the task would run blindly
+        except Exception as error:  # without a plan follower the task would not notice a new plan
             log.exception(BUG, extra={"flow": self._flow.name})
             self.failure = MirrorError(f"{type(error).__name__}: {error}")
         finally:
@@ -139,7 +140,7 @@ class PlanFollower(threading.Thread):
                 self._ask_to_let_go(self._paused.pop(partition))
                 log.info("partition resumed", extra=self._where(copier))
         self._finish_letting_go()
-        if self._orders is not self._plan.orders:  # report now: an operator is waiting for the acknowledgement
+        if self._orders is not self._plan.orders:  # report now: whoever gave the order waits for an answer
             self._orders = self._plan.orders
             self._report_at = 0.0
             self._reporter.report_all_next()
@@ -150,7 +151,7 @@ class PlanFollower(threading.Thread):
             self._join(joining)
 
     def _follow_settings(self) -> None:
-        """Take what a newer plan has changed, besides what is asked for at each use."""
+        """Apply those settings of a newer plan that are copied into other objects."""
         if self._plan.settings != self._settings:
             self._settings = self._plan.settings
             self._ends.warn_after = self._plan.flow.open_transaction_warn_after
@@ -215,7 +216,7 @@ class PlanFollower(threading.Thread):
     def _find_starts(
         self, joining: dict[Partition, Topic], missing: dict[Partition, KafkaError]
     ) -> dict[Partition, StartPoint]:
-        with ThreadPoolExecutor(1) as pool:  # meanwhile: records wait for both
+        with ThreadPoolExecutor(1) as pool:  # read the reports beside the positions: copying waits for both
             reports = pool.submit(reported_positions, self._flow, joining.keys(), self._plan.size)
 
             def reported() -> dict[Partition, Position]:
@@ -231,15 +232,16 @@ class PlanFollower(threading.Thread):
             log.log(level, "partitions wait for their start", extra=where)
 
     def _tend(self) -> None:
-        """What a partition needs now and then. Raises TaskHung."""
-        hung_after = max(HUNG_LEAST, HUNG_AFTER * self._flow.transaction_timeout)
+        """Find hung steps, ask for renewals, close idle producers. Called once a second. Raises TaskHung."""
+        hung_after = max(HUNG_SECONDS_MIN, HUNG_TIMEOUTS * self._flow.transaction_timeout)
         slow = 0
         for copier in (*self._held_copiers(), *(leaving for leaving, _ in self._being_let_go)):
-            hangs = copier.hang_reason  # asked first: a transform that returns now makes the step young again
+            # Ask first: if the transform returned between the two calls, since_progress would start again at 0.
+            hangs = copier.hang_reason
             lasts = copier.since_progress
             slow += lasts > SLOW_AFTER
-            if hangs:  # no other partition has to suffer from it: nothing is open on the target
-                self._tell_hanging(copier, hangs)
+            if hangs:  # the task goes on: a step that transforms holds nothing open on the target
+                self._log_hanging(copier, hangs)
             elif lasts > hung_after:
                 # Seen with librdkafka 2.16, whose send_offsets_to_transaction can forget its time-out.
                 log.warning("a step hangs", extra={**self._where(copier), "stack": copier.stack})
@@ -254,12 +256,12 @@ class PlanFollower(threading.Thread):
                 copier.close_idle_producer()
 
     def _end_process(self) -> None:
-        """Kill this process, so that Spark starts the task in another one: the main thread can't end it."""
+        """Kill this process, so that Spark starts the task in another one. The main thread hangs and can't end it."""
         where = {"flow": self._flow.name, "stack": stack_of(self._reader)}
         log.warning("reading hangs, the task's process is killed", extra=where)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def _tell_hanging(self, copier: RecordCopier, reason: str) -> None:
+    def _log_hanging(self, copier: RecordCopier, reason: str) -> None:
         if self._hanging.get(copier.partition) != reason:
             self._hanging[copier.partition] = reason
             log.warning("a transform hangs", extra={**self._where(copier), "reason": reason, "stack": copier.stack})
@@ -270,7 +272,7 @@ class PlanFollower(threading.Thread):
 
 
 def _is_over(copier: RecordCopier, wanted: Mapping[Partition, Topic]) -> bool:
-    """Is the copier not one for what is wanted (any more)?"""
+    """True if the plan no longer wants this copier."""
     topic, ours = wanted.get(copier.partition), copier.topic
     if topic is None or copier.snapshot.state is State.RELEASED:
         return True

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from mirror.clock import Clock
 from mirror.model import MapEnd, Position, Topic
 
-RENEW_WITHIN = 3600.0  # seconds after joining in which a position is committed again
+RENEW_WITHIN = 3600.0  # seconds: a position is committed again within this time after the task gets the partition
 
 
 @dataclass(frozen=True, slots=True)
 class StartPoint:
     """Where a partition's consumer starts.
 
-    `hint` is its committed position, perhaps an old one; `reported` the one that its last task has reported. `unread`:
-    the target refuses to tell of a position now.
+    `hint` is the committed position, perhaps an old one. `reported` is the position that the last task has reported.
+    `unread` is True if the target does not let us read the position now.
     """
 
     offset: int
@@ -26,7 +26,7 @@ class StartPoint:
 
     @property
     def known(self) -> bool:
-        """Does the offset come from a position?"""
+        """True if the offset comes from a position."""
         return self.hint is not None
 
     @property
@@ -36,10 +36,10 @@ class StartPoint:
 
     @property
     def newest(self) -> Position | None:
-        """The newest position of ours that is known; None: none is."""
+        """The newest position of ours that is known; None if none is."""
         ours = [each for each in (self.reported, self.hint) if each is not None and each.topic_id]
         if len({each.topic_id for each in ours}) > 1:
-            return self.hint  # of a topic that was made again
+            return self.hint  # the source topic was created again in between
         return max(ours, key=lambda each: each.progress, default=None)
 
 
@@ -50,22 +50,24 @@ class PositionLedger:
         self, start: StartPoint, topic: Topic, starts_early: bool, renew_interval: float, clock: Clock
     ) -> None:
         self.start = start
-        self.position = start.hint or Position(-1, "")  # as last loaded or committed
+        # The hint at first, then as last loaded or committed; if that was not believed, the newest one that is known.
+        self.position = start.hint or Position(-1, "")
         self.newest = start.newest  # the newest one of ours that is known
         # True if a position has been, or may have been, committed.
         self.may_be_committed = start.known or start.unread
-        # True if the start has to be committed before any record comes: the flow's `start` would move it later.
+        # True if the start has to be committed before any record comes: asked again, `start` could give a later offset.
         self.must_commit_start = not start.known and (start.unread or not starts_early)
-        self.delivered: Position | None = None  # before it, without transactions, all is on the target
+        # Only without transactions: all records before this position are on the target, though it is not committed.
+        self.delivered: Position | None = None
         self.last_commit = 0.0  # seconds since the Unix epoch
         self._topic = topic
         self._clock = clock
-        # Soon: nobody knows when it was committed last. Not all at once: each takes a producer.
+        # Soon, because nobody knows when it was last committed. At random times, because each renewal opens a producer.
         self._renew_at = clock.monotonic() + random.uniform(0, min(RENEW_WITHIN, renew_interval / 10))
 
     @property
     def offset(self) -> int:
-        """The next upstream offset, as last loaded or committed; -1: none is known."""
+        """The offset of `position`; -1 if no position is known."""
         return self.position.offset
 
     @property
@@ -75,22 +77,22 @@ class PositionLedger:
 
     @property
     def renew_at(self) -> float | None:
-        """When the position has to be committed again, monotonic; None: there is none to keep."""
+        """When the position has to be committed again, monotonic; None if there is no position to keep."""
         return self._renew_at if self.may_be_committed else None
 
     @property
     def is_old(self) -> bool:
-        """Has the position to be committed again? It may belong to a paused partition, or one that can't be copied."""
+        """True if the position has to be committed again, also for a partition that is paused or can't be copied."""
         return self.renew_at is not None and self._clock.monotonic() >= self.renew_at
 
     @property
     def resume_from(self) -> Position:
-        """Where the consumer has to go on."""
+        """The position from which the consumer has to go on."""
         at = self.position if self.offset >= 0 else Position(self.start.offset, "", self.start.epoch)
         return self.delivered if self.delivered and self.delivered.offset > at.offset else at
 
     def next(self, offset: int, epoch: int = -1, epoch_before_markers: int = -1) -> Position:
-        """A position in the plan's topics, after what was copied."""
+        """The position `offset`, with the ids of the plan's topics."""
         topic, at = self._topic, self.position
         map_end = at.map_end_in(topic.topic_id, topic.remote_id)
         return Position(offset, topic.topic_id, epoch, epoch_before_markers, topic.remote_id, at.resets, map_end)
@@ -100,9 +102,10 @@ class PositionLedger:
         self.position = replace(self.next(self.start.offset), map_end=MapEnd())
 
     def loaded(self, position: Position) -> bool:
-        """A position was loaded that can be believed. True if it is upgraded.
+        """Keep a loaded position that can be believed. Returns True if it is upgraded.
 
-        A position from before remote topics had ids gets the one of today, and is committed with it soon.
+        A position of an older mirror may lack the id of the remote topic. It gets the plan's remote topic id, and is
+        committed with it soon.
         """
         upgraded = not position.remote_id and bool(self._topic.remote_id)
         if upgraded:
@@ -113,11 +116,11 @@ class PositionLedger:
         return upgraded
 
     def not_believed(self) -> None:
-        """What was loaded can't be believed: report the newest position that is known."""
+        """What was loaded can't be believed: go back to the newest position that is known."""
         self.position = self.newest or self.position
 
     def committed(self, position: Position, renew_interval: float) -> None:
-        """The position was committed, with records or alone."""
+        """Keep a position that was committed, with records or alone."""
         self.position, self.newest, self.delivered = position, position, None
         self.last_commit = self._clock.now()
         self.may_be_committed, self.must_commit_start = True, False

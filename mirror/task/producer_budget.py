@@ -11,11 +11,11 @@ class Holder(Protocol):
 
     @property
     def has_producer(self) -> bool:
-        """Is it open still?"""
+        """True while the producer is open."""
 
     @property
     def last_used(self) -> float:
-        """When the producer was used last, monotonic."""
+        """When the producer was last used, monotonic."""
 
     def close_idle_producer(self) -> bool:
         """Close the producer unless a step runs; True if one was closed."""

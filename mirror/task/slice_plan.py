@@ -1,4 +1,4 @@
-"""Which partitions a task holds, as the newest plan says."""
+"""What the newest plan says to one task: which partitions it has, and with which settings."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from mirror.settings import Flow
 
 
 class Replaced(MirrorError):
-    """A newer task has claimed the slice; Spark has given this one up, or will start another."""
+    """A newer task has claimed the slice. This one ends."""
 
 
 class SlicePlan:
-    """One task's view of the plan: the slice `index` of `count` of the service `service_id`."""
+    """One task's view of the plan. The task has slice `index` of `count`; the service `service_id` has started it."""
 
     def __init__(
         self, flow: Flow, control: ControlReader, service_id: str, index: int, count: int, task_id: str
@@ -57,7 +57,7 @@ class SlicePlan:
 
     @property
     def settings(self) -> TaskSettings | None:
-        """What tasks take from the newest plan; None if an older mirror has written it."""
+        """The settings that the newest plan carries for tasks; None if an older mirror has written it."""
         plan = self._control.plan
         return plan.task_settings if plan else None
 
@@ -98,11 +98,11 @@ class SlicePlan:
         return plan.renew_interval if plan else RENEW_INTERVAL
 
     def is_paused(self, partition: Partition) -> bool:
-        """Has somebody ordered that the partition is not to be copied now?"""
+        """True if a person has ordered not to copy the partition now."""
         return is_paused(self._control.orders, partition)
 
     def is_still_ours(self, partition: Partition) -> bool:
-        """Does the newest plan, read to its end, give us the partition? An unreadable plan counts as yes."""
+        """Read the control topic to its end. True if the newest plan gives us the partition, or is unreadable."""
         try:
             self._control.read_to_end()
             wanted = self.wanted()
@@ -121,7 +121,7 @@ class SlicePlan:
         return self._clusters
 
     def decision(self, partition: Partition) -> Decision | None:
-        """What somebody has decided about an incident of the partition, the last one; None: nothing."""
+        """The last decision about an incident of the partition; None if there is none."""
         return self.decisions.get(partition)
 
     @property
@@ -132,6 +132,6 @@ class SlicePlan:
 
     @property
     def generation(self) -> int:
-        """Of the newest plan; 0 when there is none."""
+        """The generation of the newest plan; 0 if there is no plan."""
         plan = self._control.plan
         return plan.generation if plan else 0

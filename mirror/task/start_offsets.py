@@ -1,4 +1,4 @@
-"""Where each partition's consumer starts."""
+"""Finds the offset at which each partition's consumer starts."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def find_starts(
     reports: Callable[[], Mapping[Partition, Position]],
     missing: dict[Partition, KafkaError] | None = None,
 ) -> dict[Partition, StartPoint]:
-    """Where to begin to look at each partition: its committed position, else where the flow's `start` points.
+    """Where to start each partition: at its committed position, or else where the flow's `start` points.
 
-    `reports` gives the positions that were reported last.
+    `reports` gives the positions that were reported last. The committed position is only a hint: a transaction may
+    still be open that commits a newer one. So the copier loads the position again once it has fenced.
 
-    A pending position may be newer than the committed one: the copier loads again once it has fenced.
-    Without partitions of which the source gives no offset now: these are added to `missing`, with the reason.
-    Raises ClusterAway or PartitionError for the target.
+    Partitions without an offset from the source are left out, and added to `missing`, with the reason. Raises
+    ClusterAway or PartitionError for the target.
     """
-    refused: set[tuple[str, int]] = set()  # each of these fails by itself, when it is taken over
+    refused: set[tuple[str, int]] = set()  # the target refuses to tell these positions; their take-overs say why
     hints = positions.hints(((topic.remote, p.partition) for p, topic in joining.items()), refused)
     reported = reports()
     starts: dict[Partition, StartPoint] = {}
@@ -42,7 +42,8 @@ def find_starts(
         else:
             seen_first = partition.partition < topic.initial_partitions
             fresh[partition] = _spec(flow.of_topic(partition.topic)) if seen_first else OffsetSpec.earliest()
-    # A timestamp after the newest record has no offset: it means the end, as it was before anybody looked for it.
+    # A timestamp after the newest record means the end. The end is read first, so that no record that comes meanwhile
+    # is passed over.
     why: dict[Partition, KafkaError] = {}
     dated = [partition for partition in fresh if isinstance(flow.of_topic(partition.topic).start, int)]
     ends = list_offsets(source, dict.fromkeys(dated, OffsetSpec.latest()), refused=why) if dated else {}

@@ -1,4 +1,4 @@
-"""One slice: a fetcher, a few transaction threads, and a plan follower that follows the plan and reports."""
+"""The task of one slice: a fetcher, transaction threads, and a plan follower, which follows the plan and reports."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class SliceTask:
 
         Raises Replaced, ClusterAway, FlowError or TaskHung: Spark starts it again.
         """
-        # Records make no cycles, but while they wait the collector would look through all of them again and again.
+        # Buffered records form no reference cycles, so Python's garbage collector need not scan them again and again.
         gc.set_threshold(2 * BUFFER_RECORDS)
         try:
             self._control.read_to_end()
@@ -109,7 +109,7 @@ class SliceTask:
         return [self._receipt(copier) for copier in self._fetcher.held.values()]
 
     def _drain(self) -> None:
-        """Let running transactions end, begin no others."""
+        """Wait until running transactions have ended. Begin no others."""
         held = self._fetcher.held.values()
         for copier in held:
             copier.post(LetGo(State.RELEASED))
@@ -121,7 +121,8 @@ class SliceTask:
     def _end(self) -> None:
         self._plan_follower.done.set()
         self._threads.close()
-        for thread in chain([self._plan_follower], self._threads.threads):  # the first may still add to the others
+        # The plan follower comes first: it may still start transaction threads.
+        for thread in chain([self._plan_follower], self._threads.threads):
             if thread.is_alive() and not self._hangs:  # Spark ends a failed task's process, and with it what hangs
                 thread.join(self._flow.transaction_timeout)
         for copier in self._fetcher.held.values():
