@@ -235,7 +235,7 @@ class PlanFollower(threading.Thread):
         """Find hung steps, ask for renewals, close idle producers. Called once a second. Raises TaskHung."""
         hung_after = max(HUNG_SECONDS_MIN, HUNG_TIMEOUTS * self._flow.transaction_timeout)
         slow = 0
-        for copier in (*self._held_copiers(), *(leaving for leaving, _ in self._being_let_go)):
+        for copier in (*self._held_copiers(), *(copier for copier, _ in self._being_let_go)):
             # Ask first: if the transform returned between the two calls, since_progress would start again at 0.
             hangs = copier.hang_reason
             lasts = copier.since_progress
