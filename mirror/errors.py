@@ -48,7 +48,7 @@ class MirrorError(Exception):
 
 
 class ConfigError(MirrorError):
-    """The configuration can't be used. Nothing is started until a person corrects it.
+    """The configuration can't be used: nothing is started until a person corrects it.
 
     `problems` has one line each, with file, line and key.
     """
@@ -61,7 +61,7 @@ class ConfigError(MirrorError):
 
 
 class SetupError(MirrorError):
-    """Something that must be on the machine is missing or too old. Nothing is started until a person installs it."""
+    """Something that must be on the machine is missing or too old: nothing is started until a person installs it."""
 
     exit_code = 2
 
