@@ -83,6 +83,7 @@ LABEL_VALUES = {
 }
 MEANINGS = {
     "unassigned": "no task has it",
+    "standby": "this service waits until no living service leads the flow, and then takes over",
     "starting": "it has not copied anything yet",
     "paused": "as `mirror pause` told it",
     "retrying": "the last try failed; it tries again, and goes on by itself once the cause has passed",

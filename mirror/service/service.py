@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from concurrent.futures import Future
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,9 @@ from mirror.errors import MirrorError, SetupError, Superseded
 from mirror.kafka import clients
 from mirror.service.cluster_watch import ClusterWatch
 from mirror.service.flow import FlowRunner
+from mirror.service.life_signs import LifeSigns
 from mirror.service.reloading import Configuration, Hangups, Reloader
+from mirror.service.standby import Standby
 from mirror.settings import Settings
 from mirror.spark import shipping
 from mirror.spark.java import java
@@ -50,9 +53,12 @@ def log_warnings(settings: Settings) -> None:
 class Service:
     """Everything that `mirror run` runs."""
 
-    def __init__(self, settings: Settings, configuration: Configuration, hangups: Hangups) -> None:
+    def __init__(
+        self, settings: Settings, configuration: Configuration, hangups: Hangups, standby_after: float | None = None
+    ) -> None:
         """`configuration` is where the settings come from, and where changed ones come from later. Each of the
-        `hangups` has it read again.
+        `hangups` has it read again. With `standby_after`, the service first waits until a flow has had no living
+        service for so many seconds.
         """
         self._settings = settings
         self._read = ConfigurationStatus()
@@ -66,6 +72,13 @@ class Service:
         self._runners = [FlowRunner(flow, *common) for flow in flows]
         clusters = {cluster.alias: cluster for flow in flows for cluster in (flow.source, flow.target)}
         self._watches = [ClusterWatch(cluster, self._stopping) for cluster in clusters.values()]
+        seen = {watch.status.alias: watch.status for watch in self._watches}
+        self._signs = [
+            LifeSigns(flow, self._leader, partial(_leads, runner), seen[flow.source.alias], self._stopping)
+            for flow, runner in zip(flows, self._runners, strict=True)
+        ]
+        flow_statuses = [(flow, runner.status) for flow, runner in zip(flows, self._runners, strict=True)]
+        self._standby = None if standby_after is None else Standby(flow_statuses, seen, standby_after)
 
     def run(self) -> None:
         """Run until SIGTERM, SIGINT or a failure.
@@ -83,15 +96,13 @@ class Service:
         if pusher is not None:
             pusher.start()
         log_warnings(self._settings)
-        # In a thread, since Spark takes seconds to start. And PySpark replaces the SIGINT handler if the main thread
-        # makes its session.
-        threading.Thread(target=self._start_spark, daemon=True, name="spark").start()
         try:
-            for thread in (*self._runners, *self._watches, self._reloader):
+            for thread in (*self._watches, self._reloader):
                 thread.start()
-            self._watch()
-            self._reloader.stop()
-            self._stop()
+            if self._standby is None or self._standby.wait(self._stopping):
+                self._lead()
+            else:
+                self._reloader.stop()
         finally:
             web.stop()
             if pusher is not None:
@@ -103,6 +114,17 @@ class Service:
         if failures:
             raise failures[0]
 
+    def _lead(self) -> None:
+        """Start Spark and lead the flows until there is a reason to stop; then stop."""
+        # In a thread, since Spark takes seconds to start. And PySpark replaces the SIGINT handler if the main thread
+        # makes its session.
+        threading.Thread(target=self._start_spark, daemon=True, name="spark").start()
+        for thread in (*self._runners, *self._signs):
+            thread.start()
+        self._watch()
+        self._reloader.stop()
+        self._stop()
+
     def _routes(self) -> dict[str, Route]:
         flows = [runner.status for runner in self._runners]
         clusters = [watch.status for watch in self._watches]
@@ -111,7 +133,7 @@ class Service:
             "/status": lambda _: Answer("application/json", overview(flows, self._read.view, clusters).json()),
             "/metrics": metrics(self._metrics().registry),
             "/livez": health(self._live),
-            "/readyz": health(self._ready),
+            "/readyz": health(self._ready, lambda: "ok: standby" if self._standby and self._standby.waits else "ok"),
             **files(),
         }
 
@@ -198,6 +220,8 @@ class Service:
         return [f"{name}: loop has not run for {last:.0f} s" for name, last in since.items() if last > LIVE_WITHIN]
 
     def _ready(self) -> list[str]:
+        if self._standby is not None and self._standby.waits:
+            return self._standby.problems()
         problems = [f"{r.name}: {r.status.problem}" for r in self._runners if r.status.problem]
         problems += [f"{r.name}: {r.status.lacking}" for r in self._runners if r.status.lacking]
         problems += [f"{r.name}: not running" for r in self._runners if not r.status.active and not r.status.problem]
@@ -211,3 +235,8 @@ class Service:
                 if report.state in STOPPED_BY_ERROR:
                     problems.append(f"{runner.name}: {report.partition} {report.state}: {report.reason}")
         return problems
+
+
+def _leads(runner: FlowRunner) -> bool:
+    """True while the flow's loop runs and leads."""
+    return runner.status.leads and runner.is_alive() and time.monotonic() - runner.beat < LIVE_WITHIN

@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -50,13 +50,18 @@ class Service:
     """Runs from `start` (or `with`) until it ends or is ended; `close` leaves no process behind, whatever happened."""
 
     def __init__(
-        self, settings: Mapping[str, Any], directory: Path, environment: Mapping[str, str] | None = None
+        self,
+        settings: Mapping[str, Any],
+        directory: Path,
+        environment: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
     ) -> None:
         self.file = directory / f"mirror-{uuid.uuid4().hex[:8]}.yaml"
         self.file.write_text(yaml.safe_dump(dict(settings)))
         self.lines: list[str] = []  # all that it has written
         self.events: list[Event] = []  # its log, parsed
         self.noise: list[str] = []  # lines that are no log lines of mirror
+        self._arguments = arguments
         self._mark = uuid.uuid4().hex
         self._environment = {**os.environ, **(environment or {}), processes.MARK: self._mark}
         self._process: subprocess.Popen[str] | None = None
@@ -68,7 +73,7 @@ class Service:
         """Start, and return once it answers HTTP; Spark is not up by then."""
         atexit.register(self.close)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "mirror", "run", "-c", str(self.file)],
+            [sys.executable, "-m", "mirror", "run", "-c", str(self.file), *self._arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
