@@ -30,7 +30,8 @@ MirrorError
 │   ├── Refused              a broker's error code that does not pass by itself
 │   └── Malformed            the answer, or the record batch, is none of Kafka's
 ├── ClusterAway        partition, task, flow: retrying; command: ends with exit code 1
-└── Superseded         flow: stopped, another service leads it; the service ends with exit code 3 when it has no other
+└── Superseded         flow: stopped, another service leads it; the service ends with exit code 3 when it has no other,
+                       and with --standby at once
 """
 
 from __future__ import annotations

@@ -39,9 +39,9 @@ def run(paths: tuple[Path, ...], standby: bool, standby_after: float) -> None:
     hangups.listen()  # first: what follows takes a second
     configuration = Configuration(paths)
     logs.configure(configuration.settings.log)
-    from mirror.service.service import Service  # noqa: PLC0415  # pyspark is slow to import
+    from mirror.service import service  # noqa: PLC0415  # pyspark is slow to import
 
-    Service(configuration.settings, configuration, hangups, standby_after if standby else None).run()
+    service.run(configuration, hangups, standby_after if standby else None)
 
 
 @click.command()

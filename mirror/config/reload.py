@@ -7,8 +7,10 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mirror.config.live import blend
+from mirror.config.files import Files
+from mirror.config.live import blend, differing
 from mirror.config.load import checked, settings_of, spark_references, warnings_of
+from mirror.config.model import RootModel
 from mirror.config.references import SIZE_MAX
 from mirror.errors import ConfigError
 from mirror.settings import Reloaded, Settings
@@ -41,15 +43,31 @@ class Configuration:
 
         Raises ConfigError, after which the old settings are in force.
         """
-        self._watch.note()
-        for path in self._paths:
-            if _is_special(path):  # to open a pipe could take for ever
-                raise ConfigError([f"{path}: not a regular file, so it can't be read again: start the service again"])
-        files, written = checked(self._paths, self._environ)
+        files, written = self._read_again()
         blended = blend(self._root, written)
         self._root = blended.root
         self.settings = settings_of(blended.root, self._references, warnings_of(written, files))
         return Reloaded(self.settings, blended.applied, blended.waiting)
+
+    def replace(self) -> Reloaded:
+        """Read the files again, and take all of them, as a start does. So nothing may run with the old settings.
+
+        Raises ConfigError, after which the old settings are in force.
+        """
+        files, written = self._read_again()
+        changed, self._root = differing(self._root, written), written
+        self._references = spark_references(files)
+        self.settings = settings_of(written, self._references, warnings_of(written, files))
+        return Reloaded(self.settings, changed, ())
+
+    def _read_again(self) -> tuple[Files, RootModel]:
+        self._watch.note()
+        for path in self._paths:
+            if _is_special(path):  # to open a pipe could take for ever
+                raise ConfigError(
+                    [f"{path}: not a regular file, so it can't be read again: write a file, and start again with that"]
+                )
+        return checked(self._paths, self._environ)
 
 
 def _is_special(path: Path) -> bool:

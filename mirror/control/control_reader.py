@@ -71,6 +71,7 @@ class ControlReader:
         self.verified: Verification | None = None  # the last comparison of the whole flow
         self.sign: Sign | None = None  # the last one that was read
         self.signs = 0  # how many were read
+        self.first_sign: bytes | None = None  # the first one that was read since the user of the reader has set None
         self.recreations = 0  # how often the topic was found to have another id
         self._since_recreation: SinceRecreation | None = None
         self._flow = flow
@@ -223,6 +224,7 @@ class ControlReader:
             return False
         elif key == SIGN_KEY:
             self.signs += 1  # also if it can't be decoded: a newer mirror lives, too
+            self.first_sign = value if self.first_sign is None else self.first_sign
             self.sign = Sign.decode(value)
             return False
         elif key == PLAN_KEY:

@@ -1,4 +1,4 @@
-"""Signs of life: which service leads a flow at this moment, on the control topic. A standby listens for them. Pure.
+"""Signs of life: which service runs a flow at this moment, on the control topic. A standby listens for them. Pure.
 
 A plan does not say it: plans are written only when something changes. Reports do not say it either: tasks go on for a
 while without their service, and a flow without partitions has no reports.
@@ -18,9 +18,9 @@ HOST_MAX = 100  # characters
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """What a service that leads the flow writes every SIGN_INTERVAL. Each one replaces the one before."""
+    """What a service of the flow writes every SIGN_INTERVAL, and a standby to claim it. Each replaces the last one."""
 
-    leader: str  # the identity of the service
+    leader: str  # the identity of the service, whether it leads the flow yet or not
     host: str  # where it runs, for people; in Kubernetes the pod's name
 
     def encode(self) -> bytes:

@@ -35,19 +35,20 @@ class SourceSilence:
 
 
 class LifeSigns(threading.Thread):
-    """Writes a sign every SIGN_INTERVAL while the flow is led and its source answers, until `stopping` is set.
+    """Writes a sign every SIGN_INTERVAL while the flow's loop lives and its source answers, until `stopping` is set.
 
-    A leader whose source is silent gives none: a standby that reaches both clusters can do what this service can't. A
+    It lives also while it starts, and while the flow is blocked: no other service could lead the flow then. A service
+    whose source is silent gives none: a standby that reaches both clusters can do what this service can't. A
     standby that does not reach the source either goes on waiting.
     """
 
     def __init__(
-        self, flow: Flow, identity: str, leads: Callable[[], bool], source: ClusterStatus, stopping: threading.Event
+        self, flow: Flow, identity: str, lives: Callable[[], bool], source: ClusterStatus, stopping: threading.Event
     ) -> None:
         super().__init__(daemon=True, name=f"signs {flow.name}")
         self._flow = flow
-        self._sign = Sign(identity, _host()).encode()
-        self._leads = leads
+        self._sign = sign_of(identity)
+        self._lives = lives
         self._source = source
         self._stopping = stopping
         self._silence = SourceSilence()
@@ -56,7 +57,7 @@ class LifeSigns(threading.Thread):
         """Give signs. Nothing that fails here may end that: the next sign is due soon."""
         writer: ControlWriter | None = None
         while not self._stopping.wait(SIGN_INTERVAL):
-            if self._silence.is_long(self._source.reachable, time.monotonic()) or not self._leads():
+            if self._silence.is_long(self._source.reachable, time.monotonic()) or not self._lives():
                 continue
             try:
                 writer = writer or ControlWriter(self._flow)
@@ -67,5 +68,6 @@ class LifeSigns(threading.Thread):
                 log.exception(BUG, extra={"flow": self._flow.name})
 
 
-def _host() -> str:
-    return "".join(c for c in socket.gethostname() if " " <= c <= "~")[:HOST_MAX]
+def sign_of(identity: str) -> bytes:
+    """The sign of life of the service with this identity, on this host."""
+    return Sign(identity, "".join(c for c in socket.gethostname() if " " <= c <= "~")[:HOST_MAX]).encode()

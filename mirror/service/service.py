@@ -1,4 +1,4 @@
-"""The service: starts Spark and the flows, answers HTTP, and stops in order."""
+"""The service: starts Spark and the flows, and stops in order."""
 
 from __future__ import annotations
 
@@ -10,31 +10,20 @@ import time
 import uuid
 from concurrent.futures import Future
 from functools import partial
-from types import FrameType
-from typing import TYPE_CHECKING
 
-from mirror import __version__
 from mirror.control.partition_state import STOPPED_BY_ERROR
-from mirror.errors import MirrorError, SetupError, Superseded
-from mirror.kafka import clients
-from mirror.service.cluster_watch import ClusterWatch
+from mirror.errors import MirrorError, Superseded
 from mirror.service.flow import FlowRunner
+from mirror.service.front import Front
 from mirror.service.life_signs import LifeSigns
-from mirror.service.reloading import Configuration, Hangups, Reloader
-from mirror.service.standby import Standby
+from mirror.service.reloading import Hangups, Reloader
+from mirror.service.standby import Files, Standby
 from mirror.settings import Settings
 from mirror.spark import shipping
 from mirror.spark.java import java
 from mirror.spark.session import SparkDriver, starting
 from mirror.status.configuration import ConfigurationStatus
-from mirror.status.overview import overview
 from mirror.text import plural
-from mirror.web.metrics import Metrics
-from mirror.web.page import files, page
-from mirror.web.server import Answer, Route, WebServer, health, metrics
-
-if TYPE_CHECKING:
-    from mirror.web.otlp import OtlpPusher
 
 log = logging.getLogger(__name__)
 
@@ -43,70 +32,48 @@ FINISH_TIMEOUT = 5.0  # seconds in which what comes after the tasks has to end, 
 SPARK_START_TIMEOUT = 30.0  # seconds that a stop waits for Spark while it is still starting, to end it in order
 
 
-def log_warnings(settings: Settings) -> None:
-    """Log what is allowed in the configuration, but is ignored or looks like a mistake."""
-    for flow in settings.flows:
-        for line in (*clients.overridden(flow), *map(str, settings.warned(flow))):
-            log.warning(line, extra={"flow": flow.name})
-
-
 class Service:
-    """Everything that `mirror run` runs."""
+    """Leads all flows of a configuration."""
 
     def __init__(
-        self, settings: Settings, configuration: Configuration, hangups: Hangups, standby_after: float | None = None
+        self,
+        configuration: Files,
+        hangups: Hangups,
+        identity: str,
+        stopping: threading.Event,
+        together: bool = False,
     ) -> None:
-        """`configuration` is where the settings come from, and where changed ones come from later. Each of the
-        `hangups` has it read again. With `standby_after`, the service first waits until a flow has had no living
-        service for so many seconds.
+        """`configuration` has the settings, and those that are changed later. Each of the `hangups` has it read again.
+
+        If `together`, it stops leading as soon as another service leads one of its flows: a standby leads all or none.
         """
-        self._settings = settings
-        self._read = ConfigurationStatus()
-        self._reloader = Reloader(configuration, hangups, self._read, self._follow)
-        self._leader = uuid.uuid4().hex
-        self._stopping = threading.Event()
-        self._wake = threading.Event()
+        settings = self._settings = configuration.settings
+        self._leader = identity
+        self._stopping = stopping
+        self._together = together
         self._spark: Future[SparkDriver] = Future()
         flows = settings.flows
         common = settings.log.level, len(flows), self._leader, self._spark, self._stopping
         self._runners = [FlowRunner(flow, *common) for flow in flows]
-        clusters = {cluster.alias: cluster for flow in flows for cluster in (flow.source, flow.target)}
-        self._watches = [ClusterWatch(cluster, self._stopping) for cluster in clusters.values()]
-        seen = {watch.status.alias: watch.status for watch in self._watches}
+        read, statuses = ConfigurationStatus(), [runner.status for runner in self._runners]
+        self._reloader = Reloader(configuration, hangups, read, self._follow)
+        self._front = Front(settings, statuses, read, self._live, self._ready)
+        seen = self._front.clusters
         self._signs = [
-            LifeSigns(flow, self._leader, partial(_leads, runner), seen[flow.source.alias], self._stopping)
+            LifeSigns(flow, self._leader, partial(_lives, runner), seen[flow.source.alias], self._stopping)
             for flow, runner in zip(flows, self._runners, strict=True)
         ]
-        flow_statuses = [(flow, runner.status) for flow, runner in zip(flows, self._runners, strict=True)]
-        self._standby = None if standby_after is None else Standby(flow_statuses, seen, standby_after)
 
     def run(self) -> None:
-        """Run until SIGTERM, SIGINT or a failure.
+        """Run until `stopping` is set or something fails.
 
-        Raises SetupError without Java, TransformUnusable, Superseded when no flow is left to lead, and MirrorError for
-        other failures.
+        Raises SetupError, TransformUnusable, Superseded when no flow is left to lead, and MirrorError for other
+        failures.
         """
-        java()
         shipping.check(self._settings.flows)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
-        pusher = self._pusher()
-        web = WebServer(self._settings.http, self._routes())
-        log.info("mirror starts", extra={"version": __version__, "port": web.port})
-        if pusher is not None:
-            pusher.start()
-        log_warnings(self._settings)
-        try:
-            for thread in (*self._watches, self._reloader):
-                thread.start()
-            if self._standby is None or self._standby.wait(self._stopping):
-                self._lead()
-            else:
-                self._reloader.stop()
-        finally:
-            web.stop()
-            if pusher is not None:
-                pusher.stop()
+        with self._front:
+            self._reloader.start()
+            self._lead()
         failures = [runner.failure for runner in self._runners if runner.failure is not None]
         failures.sort(key=lambda failure: isinstance(failure, Superseded))
         if self._spark.done() and self._spark.exception() is not None:
@@ -124,34 +91,6 @@ class Service:
         self._watch()
         self._reloader.stop()
         self._stop()
-
-    def _routes(self) -> dict[str, Route]:
-        flows = [runner.status for runner in self._runners]
-        clusters = [watch.status for watch in self._watches]
-        return {
-            "/": lambda request: page(overview(flows, self._read.view, clusters), request),
-            "/status": lambda _: Answer("application/json", overview(flows, self._read.view, clusters).json()),
-            "/metrics": metrics(self._metrics().registry),
-            "/livez": health(self._live),
-            "/readyz": health(self._ready, lambda: "ok: standby" if self._standby and self._standby.waits else "ok"),
-            **files(),
-        }
-
-    def _pusher(self) -> OtlpPusher | None:
-        """What pushes the metrics; None if the configuration wants none. Raises SetupError."""
-        wanted = self._settings.metrics
-        if wanted.otlp.endpoint is None:
-            return None
-        try:
-            from mirror.web.otlp import OtlpPusher  # noqa: PLC0415  its libraries are an extra
-        except ImportError as error:
-            said = "metrics.otlp needs more packages: pip install 'kafka-mirror-spark[otlp]'"
-            raise SetupError(said) from error
-        return OtlpPusher(wanted.otlp, self._metrics().registry)
-
-    def _metrics(self) -> Metrics:
-        flows, clusters = [r.status for r in self._runners], [watch.status for watch in self._watches]
-        return Metrics(flows, self._settings.metrics.labels, self._read, clusters)
 
     def _start_spark(self) -> None:
         flows = {flow.name: flow for flow in self._settings.flows}
@@ -182,16 +121,16 @@ class Service:
                 log.warning(str(warning), extra={"flow": warning.flow})
 
     def _watch(self) -> None:
-        """Wait until there is a reason to stop. A flow that another service leads is none while other flows run."""
+        """Wait until there is a reason to stop.
+
+        A flow that another service leads is none while other flows run, unless the service leads all or none: the other
+        one is going to lead all of them, and this one has to stand by.
+        """
         while not self._stopping.is_set() and any(runner.is_alive() for runner in self._runners):
-            failed = any(r.failure and not isinstance(r.failure, Superseded) for r in self._runners)
+            failed = any(r.failure and (self._together or not isinstance(r.failure, Superseded)) for r in self._runners)
             if failed or (self._spark.done() and self._spark.exception() is not None):
                 return
-            self._wake.wait(0.5)
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._stopping.set()
-        self._wake.set()
+            self._stopping.wait(0.5)
 
     def _stop(self) -> None:
         log.info("stopping")
@@ -220,8 +159,6 @@ class Service:
         return [f"{name}: loop has not run for {last:.0f} s" for name, last in since.items() if last > LIVE_WITHIN]
 
     def _ready(self) -> list[str]:
-        if self._standby is not None and self._standby.waits:
-            return self._standby.problems()
         problems = [f"{r.name}: {r.status.problem}" for r in self._runners if r.status.problem]
         problems += [f"{r.name}: {r.status.lacking}" for r in self._runners if r.status.lacking]
         problems += [f"{r.name}: not running" for r in self._runners if not r.status.active and not r.status.problem]
@@ -237,6 +174,22 @@ class Service:
         return problems
 
 
-def _leads(runner: FlowRunner) -> bool:
-    """True while the flow's loop runs and leads."""
-    return runner.status.leads and runner.is_alive() and time.monotonic() - runner.beat < LIVE_WITHIN
+def _lives(runner: FlowRunner) -> bool:
+    """True while the flow's loop runs, whether it starts, leads the flow, tries again or waits for a person."""
+    return runner.is_alive() and time.monotonic() - runner.beat < LIVE_WITHIN
+
+
+def run(configuration: Files, hangups: Hangups, standby_after: float | None) -> None:
+    """Do what `mirror run` does, until SIGTERM, SIGINT or a failure.
+
+    With `standby_after`, it first waits until a flow has had no living service for so many seconds.
+
+    Raises SetupError without Java, ConfigError, and what Service.run raises.
+    """
+    java()
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    identity, stands_by = uuid.uuid4().hex, standby_after is not None
+    if standby_after is None or Standby(configuration, hangups, identity, standby_after, stopping).wait():
+        Service(configuration, hangups, identity, stopping, together=stands_by).run()

@@ -1,160 +1,157 @@
-"""A standby: waits until a flow has had no living service for a stated time."""
+"""A standby: waits, without Spark, until a flow has had no living service for a stated time, and claims the flows."""
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
 
-from confluent_kafka import KafkaError, KafkaException
-
-from mirror.control.control_reader import ControlReader
-from mirror.errors import ClusterAway, ForeignPlan, MirrorError
-from mirror.kafka.cluster import ClusterAdmin
-from mirror.logs import OnChange
-from mirror.settings import Flow
-from mirror.status.cluster_status import ClusterStatus
+from mirror import logs
+from mirror.service.front import Front
+from mirror.service.life_signs import sign_of
+from mirror.service.listener import TOGETHER, Claimed, Listener
+from mirror.service.reloading import LOOK_INTERVAL, Configuration, Hangups, Reloader
+from mirror.settings import Reloaded, Settings
+from mirror.spark import shipping
+from mirror.status.configuration import ConfigurationStatus
 from mirror.status.flow_status import FlowStatus
-from mirror.text import BUG
 
 log = logging.getLogger(__name__)
 
-LISTEN_INTERVAL = 1.0  # seconds between two readings of a control topic
+TRY_AGAIN = 5.0  # seconds until a configuration that can't be read is read again, to take over
+END_TIMEOUT = 5.0  # seconds that a stop waits for what listens
 
 
-class Vigil:
-    """Decides when a flow counts as having no living service. Pure: it gets monotonic times, and what was heard.
-
-    Silence counts only while the standby hears. What it can't hear may be there, so each failed reading starts the
-    count anew.
-    """
-
-    def __init__(self, after: float) -> None:
-        """`after` is in seconds."""
-        self._after = after
-        self._since: float | None = None  # when the newest sign of life was heard, or hearing began
-        self._heard: Hashable = None
-
-    def note(self, heard: Hashable, began: float, ended: float) -> bool:
-        """Take note of a reading from `began` to `ended`. True if nothing was heard for long enough.
-
-        `heard` differs from one sign of life to the next; None if the reading has failed. A reading proves only that
-        there was nothing before it began: the process may have been suspended in the middle of it.
-        """
-        if heard is None:
-            self._since = None
-        elif self._since is None or heard != self._heard:
-            self._since, self._heard = ended, heard
-        return self._since is not None and began - self._since >= self._after
-
-
-class Listener(threading.Thread):
-    """Listens for the service that leads one flow, until `finish`, and puts what it hears into the status."""
-
-    def __init__(self, flow: Flow, status: FlowStatus, source: ClusterStatus, after: float) -> None:
-        super().__init__(daemon=True, name=f"standby {flow.name}")
-        self.over = False  # the flow has had no living service for `after` seconds
-        self.deaf = "nothing was read yet"  # why nobody knows whether a service lives; empty if that is known
-        self._flow = flow
-        self._status = status
-        self._source = source
-        self._finished = threading.Event()
-        self._telling = threading.Lock()
-        self._vigil = Vigil(after)
-        self._admin = ClusterAdmin(flow.target)
-        self._reader = ControlReader(flow)
-        self._told = OnChange()
-        status.stand_by(self.deaf)
-
-    def run(self) -> None:
-        """Listen again and again; a defect must not end that for good."""
-        while not self._finished.is_set():
-            began, heard = time.monotonic(), None
-            try:
-                heard, self.deaf = self._listen(), ""
-            except (MirrorError, KafkaException) as error:
-                self.deaf = str(error)
-            except Exception as error:
-                log.exception(BUG, extra={"flow": self._flow.name})
-                self.deaf = f"{type(error).__name__}: {error}"
-            self._tell()
-            self.over = self._vigil.note(heard, began, time.monotonic())
-            self._finished.wait(LISTEN_INTERVAL)
-        self._reader.close()
-
-    def finish(self) -> None:
-        """Listen no more, and say in the status that the flow starts. It does not wait for a reading under way."""
-        with self._telling:
-            self._finished.set()
-            self._status.stand_by(None)
+class Files(Configuration, Protocol):
+    """The configuration files of a service, and what they say."""
 
     @property
-    def flow(self) -> str:
-        """The name of the flow."""
-        return self._flow.name
+    def settings(self) -> Settings:
+        """The settings in force."""
 
-    def _listen(self) -> Hashable:
-        """What differs from one sign of life to the next. Raises MirrorError, KafkaException if that is not known."""
-        topic, source = self._flow.control_topic, self._source
-        if not source.reachable:
-            raise ClusterAway(source.alias, source.reason or "no answer yet")
-        refusal = self._admin.ids_now([topic])[1].get(topic)
-        if refusal is not None and refusal.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return "no control topic"  # the flow has never run
-        if refusal is not None:
-            raise KafkaException(refusal)
-        try:
-            self._reader.read_to_end()
-        except ForeignPlan:
-            return self._reader.signs  # read to the end nevertheless
-        plan = self._reader.plan
-        return self._reader.signs, plan and (plan.leader, plan.generation)
+    def replace(self) -> Reloaded:
+        """Read the files again, and take all of them, as a start does. Raises ConfigError."""
 
-    def _tell(self) -> None:
-        sign = self._reader.sign
-        leader = f"the last sign of life is from {sign.host}" if sign else "no service has given a sign of life yet"
-        said = f"not known whether a service leads it: {self.deaf}" if self.deaf else leader
-        with self._telling:
-            if not self._finished.is_set():
-                self._status.stand_by(said)
-        if self._told.is_new(said):
-            log.info("standby waits", extra={"flow": self._flow.name, "reason": said})
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A configuration of which everything can change, because nothing runs."""
+
+    files: Files
+
+    def has_changed(self) -> bool:
+        return self.files.has_changed()
+
+    def reload(self) -> Reloaded:
+        return self.files.replace()
 
 
 class Standby:
-    """Waits for all flows of a service together, so that one service leads them all."""
+    """Waits for all flows of a service together, so that one service leads them all.
 
-    def __init__(
-        self, flows: Sequence[tuple[Flow, FlowStatus]], clusters: Mapping[str, ClusterStatus], after: float
-    ) -> None:
-        """`clusters` are by alias. `after` is in seconds."""
-        self.waits = True
+    It never takes over with an old configuration. It waits anew when the configuration changes, and reads the files
+    once more before it takes over.
+    """
+
+    def __init__(self, files: Files, hangups: Hangups, identity: str, after: float, stopping: threading.Event) -> None:
+        """`identity` is that of the service that is to lead. `after` is in seconds."""
+        self._files = files
+        self._status = ConfigurationStatus()
+        self._reloader = Reloader(_Whole(files), hangups, self._status, lambda _: None)
+        self._identity = identity
         self._after = after
-        self._listeners = [Listener(flow, status, clusters[flow.source.alias], after) for flow, status in flows]
+        self._stopping = stopping
+        self._listeners: Sequence[Listener] = ()
 
-    def wait(self, stopping: threading.Event) -> bool:
-        """Wait until one of the flows has had no living service for long enough. False if `stopping` was set before.
+    def wait(self) -> bool:
+        """Wait until this service is to lead the flows, with `files.settings`. False if `stopping` was set before.
 
-        One is enough: its service is dead, or has lost one of the flow's clusters, which this service reaches.
+        One flow without a living service is enough: its service is dead, or has lost one of the flow's clusters, which
+        this service reaches.
+
+        Raises ConfigError if the files can't be read a second time, SetupError, TransformUnusable.
         """
-        log.info("standby begins to wait", extra={"seconds": self._after})
-        for listener in self._listeners:
-            listener.start()
-        while not stopping.wait(0.2) and not any(each.over for each in self._listeners):
-            pass
-        silent = [each.flow for each in self._listeners if each.over]
-        for listener in self._listeners:
-            listener.finish()
-        self.waits = False
-        if stopping.is_set():
-            return False
-        for flow in silent:
-            log.warning("no living service, the standby takes over", extra={"flow": flow})
-        return True
+        self._files.replace()
+        result: Future[bool] = Future()
 
-    def problems(self) -> list[str]:
-        """Why it could not take over, by flow; empty if it could."""
-        return [
-            f"{each.flow}: not known whether a service leads it: {each.deaf}" for each in self._listeners if each.deaf
-        ]
+        def work() -> None:
+            try:
+                result.set_result(self._has_won())
+            except BaseException as error:
+                result.set_exception(error)
+
+        # Not in the main thread: a file system or a cluster that does not answer must not keep it from stopping.
+        thread = threading.Thread(target=work, daemon=True, name="standby")
+        thread.start()
+        while not result.done() and not self._stopping.wait(0.2):
+            pass
+        thread.join(END_TIMEOUT)
+        return not self._stopping.is_set() and result.result()
+
+    def _has_won(self) -> bool:
+        while not self._stopping.is_set():
+            if self._wait(self._files.settings):
+                return True
+        return False
+
+    def _wait(self, settings: Settings) -> bool:
+        """Wait with these settings. False if the configuration has changed, or `stopping` is set."""
+        shipping.check(settings.flows)
+        logs.configure(settings.log)
+        flows = [(flow, FlowStatus(flow.source.alias, flow.target.alias, self._identity)) for flow in settings.flows]
+        statuses = [status for _, status in flows]
+        front = Front(settings, statuses, self._status, lambda: [], self._problems, lambda: "ok: standby")
+        clusters = front.clusters
+        self._listeners = [Listener(flow, own, clusters[flow.source.alias], self._after) for flow, own in flows]
+        with front:
+            log.info("standby begins to wait", extra={"seconds": self._after})
+            for listener in self._listeners:
+                listener.start()
+            try:
+                while not self._stopping.wait(LOOK_INTERVAL) and self._files.settings == settings:
+                    self._reloader.look()
+                    if any(each.is_over for each in self._listeners) and self._takes_over(settings):
+                        return True
+            finally:
+                for listener in self._listeners:
+                    listener.finish()
+        return False
+
+    def _takes_over(self, settings: Settings) -> bool:
+        """Take over, if that is still right with the configuration as it is now. False to wait on."""
+        if not self._reloader.look(now=True):
+            self._stopping.wait(TRY_AGAIN)
+            return False
+        return self._files.settings == settings and self._claim()
+
+    def _claim(self) -> bool:
+        """Claim the flows without a living service. True if at least one was won, and none was lost.
+
+        Standbys claim in the same order, that of the configuration. So of two, one loses the first flow, and claims no
+        other one.
+        """
+        sign, won = sign_of(self._identity), []
+        for listener in self._listeners:
+            claimed = listener.claim(sign).result() if listener.is_nearly_over else None
+            if claimed is Claimed.LOST:
+                log.info("another service has come first, the standby waits on", extra={"flow": listener.flow})
+                self._stopping.wait(TOGETHER)  # meanwhile the other service claims the other flows
+                return False
+            if claimed is Claimed.UNKNOWN:
+                where = {"flow": listener.flow, "reason": listener.deaf}
+                log.warning("no living service, but the standby can't say that it takes over", extra=where)
+            if claimed is Claimed.WON:
+                won.append(listener.flow)
+        for flow in won:
+            log.warning("no living service, the standby takes over", extra={"flow": flow})
+        return bool(won)
+
+    def _problems(self) -> list[str]:
+        """Why it could not take over; empty if it could."""
+        reason = self._status.view.problem
+        deaf = [each for each in self._listeners if each.deaf]
+        problems = [f"the configuration can't be read, so the standby can't take over: {reason}"] if reason else []
+        return [*problems, *(f"{each.flow}: not known whether a service leads it: {each.deaf}" for each in deaf)]

@@ -55,13 +55,16 @@ class Service:
         directory: Path,
         environment: Mapping[str, str] | None = None,
         arguments: Sequence[str] = (),
+        module: str = "mirror",
     ) -> None:
+        """`module` is what Python runs with -m."""
         self.file = directory / f"mirror-{uuid.uuid4().hex[:8]}.yaml"
         self.file.write_text(yaml.safe_dump(dict(settings)))
         self.lines: list[str] = []  # all that it has written
         self.events: list[Event] = []  # its log, parsed
         self.noise: list[str] = []  # lines that are no log lines of mirror
         self._arguments = arguments
+        self._module = module
         self._mark = uuid.uuid4().hex
         self._environment = {**os.environ, **(environment or {}), processes.MARK: self._mark}
         self._process: subprocess.Popen[str] | None = None
@@ -73,7 +76,7 @@ class Service:
         """Start, and return once it answers HTTP; Spark is not up by then."""
         atexit.register(self.close)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "mirror", "run", "-c", str(self.file), *self._arguments],
+            [sys.executable, "-m", self._module, "run", "-c", str(self.file), *self._arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -153,8 +156,8 @@ class Service:
 
     @property
     def port(self) -> int:
-        """Of its HTTP server."""
-        return int(self.find("mirror starts")[0]["port"])
+        """Of its HTTP server. A standby that takes over has another one."""
+        return int(self.find("mirror starts")[-1]["port"])
 
     def get(self, path: str) -> tuple[int, str]:
         """Status and body of a path."""

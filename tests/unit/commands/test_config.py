@@ -22,7 +22,7 @@ from mirror.config.load import load
 from mirror.errors import ConfigError
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.own_policy import OwnPolicy, Questions
-from mirror.service.service import log_warnings
+from mirror.service.front import log_warnings
 
 BASE = """\
 clusters:

@@ -347,7 +347,7 @@ def test_the_operator_scrapes_the_job_that_the_alert_asks_for(kind: str, key: st
         ("metrics.serviceMonitor.enabled=true,metrics.podMonitor.enabled=true", "enable one of them"),
         ("config=null", "clusters and flows are missing"),
         ("standby.enabled=true,workload=Job", "use workload Deployment"),
-        ("standby.after=5", "/standby/after"),
+        ("standby.after=19", "/standby/after"),
         ("workload=Job,extraContainers[0].name=sidecar", "would keep mirror from being started again"),
     ],
 )
