@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from mirror.config.files import Files
@@ -49,16 +49,18 @@ class Configuration:
         self.settings = settings_of(blended.root, self._references, warnings_of(written, files))
         return Reloaded(self.settings, blended.applied, blended.waiting)
 
-    def replace(self) -> Reloaded:
+    def replace(self, check: Callable[[Settings], object]) -> Reloaded:
         """Read the files again, and take all of them, as a start does. So nothing may run with the old settings.
 
-        Raises ConfigError, after which the old settings are in force.
+        Raises ConfigError, and what `check` of the new settings raises. After that the old settings are in force.
         """
         files, written = self._read_again()
-        changed, self._root = differing(self._root, written), written
-        self._references = spark_references(files)
-        self.settings = settings_of(written, self._references, warnings_of(written, files))
-        return Reloaded(self.settings, changed, ())
+        references = spark_references(files)
+        settings = settings_of(written, references, warnings_of(written, files))
+        check(settings)
+        changed = differing(self._root, written)
+        self._root, self._references, self.settings = written, references, settings
+        return Reloaded(settings, changed, ())
 
     def _read_again(self) -> tuple[Files, RootModel]:
         self._watch.note()

@@ -79,7 +79,6 @@ class FlowRunner(threading.Thread):
 
     def run(self) -> None:
         """Lead the flow, and try again after every failure that can pass."""
-        self.beat = time.monotonic()  # a standby may have waited for days
         follower = threading.Thread(target=self._follow_status, daemon=True, name=f"status {self._flow.name}")
         follower.start()
         backoff = Backoff(0.5, 10.0)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
 from mirror import logs
+from mirror.errors import ConfigError, TransformUnusable
 from mirror.service.front import Front
 from mirror.service.life_signs import sign_of
 from mirror.service.listener import TOGETHER, Claimed, Listener
@@ -32,8 +33,8 @@ class Files(Configuration, Protocol):
     def settings(self) -> Settings:
         """The settings in force."""
 
-    def replace(self) -> Reloaded:
-        """Read the files again, and take all of them, as a start does. Raises ConfigError."""
+    def replace(self, check: Callable[[Settings], object]) -> Reloaded:
+        """Read the files again, and take all of them, as a start does. Raises ConfigError, and what `check` raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,15 @@ class _Whole:
         return self.files.has_changed()
 
     def reload(self) -> Reloaded:
-        return self.files.replace()
+        """A transform that can't be imported counts as a mistake in the files: the standby waits, and says so."""
+        try:
+            return self.files.replace(_check)
+        except TransformUnusable as error:
+            raise ConfigError([str(error)]) from error
+
+
+def _check(settings: Settings) -> None:
+    shipping.check(settings.flows)
 
 
 class Standby:
@@ -74,7 +83,7 @@ class Standby:
 
         Raises ConfigError if the files can't be read a second time, SetupError, TransformUnusable.
         """
-        self._files.replace()
+        self._files.replace(_check)
         result: Future[bool] = Future()
 
         def work() -> None:
@@ -99,7 +108,6 @@ class Standby:
 
     def _wait(self, settings: Settings) -> bool:
         """Wait with these settings. False if the configuration has changed, or `stopping` is set."""
-        shipping.check(settings.flows)
         logs.configure(settings.log)
         flows = [(flow, FlowStatus(flow.source.alias, flow.target.alias, self._identity)) for flow in settings.flows]
         statuses = [status for _, status in flows]
@@ -130,11 +138,11 @@ class Standby:
     def _claim(self) -> bool:
         """Claim the flows without a living service. True if at least one was won, and none was lost.
 
-        Standbys claim in the same order, that of the configuration. So of two, one loses the first flow, and claims no
+        Standbys claim in the same order, that of the flows' names. So of two, one loses the first flow, and claims no
         other one.
         """
         sign, won = sign_of(self._identity), []
-        for listener in self._listeners:
+        for listener in sorted(self._listeners, key=lambda each: each.flow):
             claimed = listener.claim(sign).result() if listener.is_nearly_over else None
             if claimed is Claimed.LOST:
                 log.info("another service has come first, the standby waits on", extra={"flow": listener.flow})

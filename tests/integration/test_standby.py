@@ -1,6 +1,6 @@
 """Two services in two zones: one leads, the other one stands by, and takes over when the first one is gone.
 
-One of them reaches the target through a proxy, so that its network alone can be cut. The source is never away.
+The far zone reaches both clusters through proxies, so that its network alone can be cut, on either side.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 import math
 import os
 import signal
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -33,40 +34,44 @@ FLOW = f"{ALIAS}->backup"
 
 
 class Zones:
-    """A target that services reach directly, or through a proxy."""
+    """Two clusters that the near zone reaches directly, and the far zone through proxies."""
 
-    def __init__(self, source: LocalCluster, directory: Path) -> None:
-        self.target = LocalCluster("zones", directory)
-        self.proxy = Proxy(self.target)
-        self.near = Pair(source.bootstrap, self.target.bootstrap, ALIAS, f"{ALIAS}-")
-        self._far = Pair(source.bootstrap, self.proxy.bootstrap, ALIAS, f"{ALIAS}-")
+    def __init__(self, directory: Path) -> None:
+        self.clusters = [LocalCluster(name, directory) for name in ("source", "target")]
+        self.to_source, self.to_target = self.proxies = [Proxy(cluster) for cluster in self.clusters]
+        source, target = (cluster.bootstrap for cluster in self.clusters)
+        self.pair = Pair(source, target, ALIAS, f"{ALIAS}-")
+        self._far = Pair(self.to_source.bootstrap, self.to_target.bootstrap, ALIAS, f"{ALIAS}-")
         self._directory = directory
 
-    def direct(self) -> Service:
-        """A service beside the target, not started yet."""
-        return self._service(self.near)
+    def near(self) -> Service:
+        """A service in the near zone, not started yet."""
+        return self._service(self.pair)
 
-    def through(self) -> Service:
-        """A service whose way to the target the proxy can cut."""
+    def far(self) -> Service:
+        """A service in the far zone, not started yet."""
         return self._service(self._far)
-
-    def cut(self) -> None:
-        """Cut the way through the proxy."""
-        self.proxy.cut = True
-        self.proxy.disconnect()
 
     def _service(self, pair: Pair) -> Service:
         return Service(pair.settings(), self._directory, arguments=WAIT, module="tests.harness.impatient")
 
     def signs(self) -> int:
-        """How many signs of life the living service has given so far."""
-        records = oracle.read(self.target.bootstrap, f"mirror-control.{ALIAS}.internal")[0]
-        return sum(record.key == b"alive" for record in records)
+        """How many signs of life there have been so far."""
+        return sum(record.key == b"alive" for record in self._control_records())
 
     def leaders(self) -> list[str]:
         """Who published a plan, in this order, each service once."""
-        records = oracle.read(self.target.bootstrap, f"mirror-control.{ALIAS}.internal")[0]
-        return list(dict.fromkeys(json.loads(r.value)["leader"] for r in records if r.key == b"plan" and r.value))
+        plans = [json.loads(r.value) for r in self._control_records() if r.key == b"plan" and r.value]
+        return list(dict.fromkeys(plan["leader"] for plan in plans))
+
+    def _control_records(self) -> Sequence[oracle.Record]:
+        return oracle.read(self.pair.target, f"mirror-control.{ALIAS}.internal")[0]
+
+
+def cut(proxy: Proxy) -> None:
+    """Cut the far zone's way to a cluster."""
+    proxy.cut = True
+    proxy.disconnect()
 
 
 def copies(service: Service) -> None:
@@ -84,62 +89,80 @@ def waits(service: Service) -> None:
     service.wait_for("it has heard", lambda: "the last sign of life is from" in service.get("/status")[1])
     assert service.metric("mirror_flow_state", state="standby") == 1
     assert "This service stands by" in service.get("/")[1]
+    assert not service.find(TAKES_OVER)
 
 
-def test_the_standby_takes_over_and_no_two_take_turns(source_cluster: LocalCluster, tmp_path: Path) -> None:
-    zones = Zones(source_cluster, tmp_path)
+def test_the_standby_takes_over_and_no_two_take_turns(tmp_path: Path) -> None:
+    zones = Zones(tmp_path)
     with ExitStack() as stack:
 
         def started(service: Service) -> Service:
             return stack.enter_context(service)
 
-        stack.enter_context(zones.target)
-        stack.enter_context(zones.proxy)
-        topic = zones.near.topic("led", 2)
-        load = stack.enter_context(Load(zones.near.source, {topic: 2}, rate=200))
+        for context in (*zones.clusters, *zones.proxies):
+            stack.enter_context(context)
+        topic = zones.pair.topic("led", 2)
+        load = stack.enter_context(Load(zones.pair.source, {topic: 2}, rate=200))
 
         # Nothing has ever run. Both begin to wait, and the one that hears the silence first leads.
-        first = started(zones.direct())
-        first.wait_for_event("standby waits", flow=FLOW, reason="no service has given a sign of life yet")
-        second = started(zones.through())
-        copies(first)
-        waits(second)
+        near = started(zones.near())
+        near.wait_for_event("standby waits", flow=FLOW, reason="no service has given a sign of life yet")
+        far = started(zones.far())
+        copies(near)
+        waits(far)
 
-        # The standby's own network is cut, for longer than it waits: it does not know, and waits.
-        zones.cut()
-        second.wait_for("it says that it hears nothing", lambda: second.get("/readyz")[0] == 503)
-        before = zones.signs()
-        first.wait_for("more signs than it waits for", lambda: zones.signs() >= before + 7)
-        zones.proxy.heal()
-        waits(second)
-        assert not second.find(TAKES_OVER) and len(zones.leaders()) == 1, "they took turns"
+        # The standby's own network is cut, on either side, for longer than it waits: it does not know, and waits.
+        for proxy in zones.proxies:
+            cut(proxy)
+            far.wait_for("it says that it hears nothing", lambda: far.get("/readyz")[0] == 503)
+            before = zones.signs()
+            near.wait_for("more signs than it waits for", lambda before=before: zones.signs() >= before + 7)
+            proxy.heal()
+            waits(far)
+        assert len(zones.leaders()) == 1, "they took turns"
 
-        # The leader is suspended, and another service is started in its place at once. That one does not take the flow
-        # back, though it hears nothing while the other one starts.
-        os.kill(first.pid, signal.SIGSTOP)  # its tasks run on: the service is what has to live
-        near = started(zones.direct())
-        copies(second)
+        # The leader is killed, and started again at once. It hears nothing while the other one starts, and waits.
+        near.kill()
+        near = started(zones.near())
+        copies(far)
         waits(near)
-        os.kill(first.pid, signal.SIGCONT)
-        assert first.wait(PATIENCE) == 3, first.tail()
         assert len(zones.leaders()) == 2, "they took turns"
 
+        # The leader loses the source, so it can copy nothing. It still reads on the target that another one leads.
+        cut(zones.to_source)
+        copies(near)
+        assert far.wait(PATIENCE) == 3, far.tail()  # and is started again, as an orchestrator does it
+        zones.to_source.heal()
+        far = started(zones.far())
+        waits(far)
+        assert len(zones.leaders()) == 3, "they took turns"
+
+        # The leader is suspended, and another service is started in its place at once.
+        suspended, near = near, zones.near()
+        os.kill(suspended.pid, signal.SIGSTOP)  # its tasks run on: the service is what has to live
+        started(near)
+        copies(far)
+        waits(near)
+        os.kill(suspended.pid, signal.SIGCONT)
+        assert suspended.wait(PATIENCE) == 3, suspended.tail()
+        assert len(zones.leaders()) == 4, "they took turns"
+
         # What changes while it waits counts, also what a service that leads takes at its next start only.
-        near.file.write_text(yaml.safe_dump({**zones.near.settings(), "metrics": {"labels": "topic"}}))
+        near.file.write_text(yaml.safe_dump({**zones.pair.settings(), "metrics": {"labels": "topic"}}))
         near.wait_for("it waits with that", lambda: len(near.find(BEGINS)) == 2)
         waits(near)
 
-        # The leader's network is cut: the standby hears nothing, although the target answers it.
-        zones.cut()
+        # The leader loses the target: the standby hears nothing, although the target answers it.
+        cut(zones.to_target)
         copies(near)
         assert math.isnan(near.metric("mirror_source_records_total", partition=0)), "it leads with an old configuration"
-        zones.proxy.heal()
-        assert second.wait(PATIENCE) == 3, second.tail()  # and is started again, as an orchestrator does it
-        last = started(zones.through())
-        waits(last)
-        assert last.terminate() == 0, last.tail()  # a standby has nothing to finish
+        zones.to_target.heal()
+        assert far.wait(PATIENCE) == 3, far.tail()
+        far = started(zones.far())
+        waits(far)
+        assert far.terminate() == 0, far.tail()  # a standby has nothing to finish
         load.stop()
-        zones.near.await_same(topic)
+        zones.pair.await_same(topic)
         assert near.terminate() == 0, near.tail()
-        zones.near.assert_settled(topic)
-        assert len(zones.leaders()) == 3, "they took turns"
+        zones.pair.assert_settled(topic)
+        assert len(zones.leaders()) == 5, "they took turns"

@@ -171,6 +171,26 @@ def test_an_invalid_configuration_is_not_replaced_by_an_old_one(world: World) ->
     assert not world.standby._problems()
 
 
+def test_a_transform_that_cannot_be_imported_ends_no_standby(world: World) -> None:
+    world.start()
+    world.file.write_text(NEW.replace("json.dumps", "json.nothing"))
+    world.silent = {A_B}
+    until("it says so", lambda: "json.nothing" in "".join(world.standby._problems()))
+    assert not world.led.done() and not world.claims
+    assert len(world.heard) == 2, "it listens as before"
+    world.file.write_text(NEW)
+    assert world.led.result(10) and world.files.settings.flows[0].transform == "json.dumps"
+
+
+def test_standbys_claim_in_the_same_order_whatever_the_order_of_their_files(world: World) -> None:
+    first, second = OLD.splitlines()[-2:]
+    world.file.write_text(OLD.replace(f"{first}\n{second}", f"{second}\n{first}"))
+    world.silent = {A_B, B_A}
+    world.start()
+    assert world.led.result(10) and world.claims == [A_B, B_A]
+    assert [flow.name for flow in world.heard] == [B_A, A_B]
+
+
 def test_a_configuration_that_can_be_read_once_only_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.led.set_result(False)
     world.file.unlink()
