@@ -11,12 +11,14 @@ import os
 import signal
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 
 from mirror.demo.brokers import LocalCluster
+from tests.checker.history import Record
 from tests.harness import oracle
 from tests.harness.load import Load
 from tests.harness.pair import Pair
@@ -59,12 +61,16 @@ class Zones:
         """How many signs of life there have been so far."""
         return sum(record.key == b"alive" for record in self._control_records())
 
+    def have_heard(self, signs: int) -> bool:
+        """True once there have been so many signs of life."""
+        return self.signs() >= signs
+
     def leaders(self) -> list[str]:
         """Who published a plan, in this order, each service once."""
         plans = [json.loads(r.value) for r in self._control_records() if r.key == b"plan" and r.value]
         return list(dict.fromkeys(plan["leader"] for plan in plans))
 
-    def _control_records(self) -> Sequence[oracle.Record]:
+    def _control_records(self) -> Sequence[Record]:
         return oracle.read(self.pair.target, f"mirror-control.{ALIAS}.internal")[0]
 
 
@@ -99,8 +105,10 @@ def test_the_standby_takes_over_and_no_two_take_turns(tmp_path: Path) -> None:
         def started(service: Service) -> Service:
             return stack.enter_context(service)
 
-        for context in (*zones.clusters, *zones.proxies):
-            stack.enter_context(context)
+        for cluster in zones.clusters:
+            stack.enter_context(cluster)
+        for proxy in zones.proxies:
+            stack.enter_context(proxy)
         topic = zones.pair.topic("led", 2)
         load = stack.enter_context(Load(zones.pair.source, {topic: 2}, rate=200))
 
@@ -115,8 +123,7 @@ def test_the_standby_takes_over_and_no_two_take_turns(tmp_path: Path) -> None:
         for proxy in zones.proxies:
             cut(proxy)
             far.wait_for("it says that it hears nothing", lambda: far.get("/readyz")[0] == 503)
-            before = zones.signs()
-            near.wait_for("more signs than it waits for", lambda before=before: zones.signs() >= before + 7)
+            near.wait_for("more signs than it waits for", partial(zones.have_heard, zones.signs() + 7))
             proxy.heal()
             waits(far)
         assert len(zones.leaders()) == 1, "they took turns"
