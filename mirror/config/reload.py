@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from mirror.config.files import Files
-from mirror.config.live import blend, differing
 from mirror.config.load import checked, settings_of, spark_references, warnings_of
 from mirror.config.model import RootModel
 from mirror.config.references import SIZE_MAX
+from mirror.config.reload_effects import blend, differing
 from mirror.errors import ConfigError
 from mirror.settings import Reloaded, Settings
 

@@ -20,7 +20,7 @@ HOST_MAX = 100  # characters
 class Sign:
     """What a service of the flow writes every SIGN_INTERVAL, and a standby to claim it. Each replaces the last one."""
 
-    leader: str  # the identity of the service, whether it leads the flow yet or not
+    service_id: str  # of the service, whether it leads the flow yet or not
     host: str  # where it runs, for people; in Kubernetes the pod's name
 
     def encode(self) -> bytes:
@@ -30,4 +30,4 @@ class Sign:
     @staticmethod
     def decode(value: bytes) -> Sign:
         """Decode a value that `encode` made. Raises Malformed."""
-        return Sign(**decode.fields(decode.parsed(value, VALUE_MAX), {"leader": decode.name, "host": decode.name}))
+        return Sign(**decode.fields(decode.parsed(value, VALUE_MAX), {"service_id": decode.name, "host": decode.name}))

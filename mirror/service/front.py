@@ -17,7 +17,7 @@ from mirror.status.cluster_status import ClusterStatus
 from mirror.status.configuration import ConfigurationStatus
 from mirror.status.flow_status import FlowStatus
 from mirror.status.overview import overview
-from mirror.web.metrics import Metrics
+from mirror.web.metrics.collector import Metrics
 from mirror.web.page import files, page
 from mirror.web.server import Answer, Health, Route, WebServer, health, metrics
 
@@ -94,7 +94,7 @@ class Front:
         }
 
     def _made_pusher(self) -> OtlpPusher | None:
-        """What pushes the metrics; None if the configuration wants none. Raises SetupError."""
+        """The thread that pushes the metrics; None if the configuration does not want it. Raises SetupError."""
         wanted = self._settings.metrics
         if wanted.otlp.endpoint is None:
             return None

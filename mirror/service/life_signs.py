@@ -43,11 +43,11 @@ class LifeSigns(threading.Thread):
     """
 
     def __init__(
-        self, flow: Flow, identity: str, lives: Callable[[], bool], source: ClusterStatus, stopping: threading.Event
+        self, flow: Flow, service_id: str, lives: Callable[[], bool], source: ClusterStatus, stopping: threading.Event
     ) -> None:
         super().__init__(daemon=True, name=f"signs {flow.name}")
         self._flow = flow
-        self._sign = sign_of(identity)
+        self._sign = sign_of(service_id)
         self._lives = lives
         self._source = source
         self._stopping = stopping
@@ -68,6 +68,6 @@ class LifeSigns(threading.Thread):
                 log.exception(BUG, extra={"flow": self._flow.name})
 
 
-def sign_of(identity: str) -> bytes:
-    """The sign of life of the service with this identity, on this host."""
-    return Sign(identity, "".join(c for c in socket.gethostname() if " " <= c <= "~")[:HOST_MAX]).encode()
+def sign_of(service_id: str) -> bytes:
+    """The sign of life of the service with this id, on this host."""
+    return Sign(service_id, "".join(c for c in socket.gethostname() if " " <= c <= "~")[:HOST_MAX]).encode()

@@ -185,7 +185,7 @@ class Listener(threading.Thread):
             raise KafkaException(refusal)
         self._reader.read_to_end()  # a plan that only another version of mirror understands counts as not heard
         plan = self._reader.plan
-        return self._reader.signs, plan and (plan.leader, plan.generation)
+        return self._reader.signs, plan and (plan.service_id, plan.generation)
 
     def _tell(self) -> None:
         sign = self._reader.sign

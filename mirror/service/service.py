@@ -27,9 +27,9 @@ from mirror.text import plural
 
 log = logging.getLogger(__name__)
 
-LIVE_WITHIN = 60.0  # seconds in which every flow's loop must have run
-FINISH_TIMEOUT = 5.0  # seconds in which what comes after the tasks has to end, beside Spark's end
-SPARK_START_TIMEOUT = 30.0  # seconds that a stop waits for Spark while it is still starting, to end it in order
+LIVE_WITHIN = 60.0  # seconds; each flow's loop must have run since then
+FINISH_TIMEOUT = 5.0  # seconds for the work that follows once the tasks have ended
+SPARK_START_TIMEOUT = 30.0  # seconds for which a stop waits for Spark's start, so that it can end Spark in order
 
 
 class Service:
@@ -39,7 +39,7 @@ class Service:
         self,
         configuration: Files,
         hangups: Hangups,
-        identity: str,
+        service_id: str,
         stopping: threading.Event,
         together: bool = False,
     ) -> None:
@@ -48,19 +48,19 @@ class Service:
         If `together`, it stops leading as soon as another service leads one of its flows: a standby leads all or none.
         """
         settings = self._settings = configuration.settings
-        self._leader = identity
+        self._service_id = service_id
         self._stopping = stopping
         self._together = together
         self._spark: Future[SparkDriver] = Future()
         flows = settings.flows
-        common = settings.log.level, len(flows), self._leader, self._spark, self._stopping
+        common = settings.log.level, len(flows), self._service_id, self._spark, self._stopping
         self._runners = [FlowRunner(flow, *common) for flow in flows]
         read, statuses = ConfigurationStatus(), [runner.status for runner in self._runners]
         self._reloader = Reloader(configuration, hangups, read, self._follow)
         self._front = Front(settings, statuses, read, self._live, self._ready)
         seen = self._front.clusters
         self._signs = [
-            LifeSigns(flow, self._leader, partial(_lives, runner), seen[flow.source.alias], self._stopping)
+            LifeSigns(flow, self._service_id, partial(_lives, runner), seen[flow.source.alias], self._stopping)
             for flow, runner in zip(flows, self._runners, strict=True)
         ]
 
@@ -83,8 +83,8 @@ class Service:
 
     def _lead(self) -> None:
         """Start Spark and lead the flows until there is a reason to stop; then stop."""
-        # In a thread, since Spark takes seconds to start. And PySpark replaces the SIGINT handler if the main thread
-        # makes its session.
+        # Spark takes seconds to start, so it starts in a thread. And if the main thread made PySpark's session, PySpark
+        # would replace the SIGINT handler.
         threading.Thread(target=self._start_spark, daemon=True, name="spark").start()
         for thread in (*self._runners, *self._signs):
             thread.start()
@@ -99,7 +99,7 @@ class Service:
                 driver = SparkDriver(
                     self._settings.spark,
                     flows,
-                    self._leader,
+                    self._service_id,
                     self._settings.log,
                     transforms=self._settings.transforms,
                 )
@@ -110,7 +110,7 @@ class Service:
             driver.warm_up()
 
     def _follow(self, settings: Settings) -> None:
-        """Go on with other settings, which differ only in what can change while the service runs."""
+        """Use other settings from now on. They differ only in what can change while the service runs."""
         before, self._settings = self._settings, settings
         level = settings.log.level
         for runner, old, new in zip(self._runners, before.flows, settings.flows, strict=True):
@@ -190,6 +190,6 @@ def run(configuration: Files, hangups: Hangups, standby_after: float | None) -> 
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    identity, stands_by = uuid.uuid4().hex, standby_after is not None
-    if standby_after is None or Standby(configuration, hangups, identity, standby_after, stopping).wait():
-        Service(configuration, hangups, identity, stopping, together=stands_by).run()
+    service_id, stands_by = uuid.uuid4().hex, standby_after is not None
+    if standby_after is None or Standby(configuration, hangups, service_id, standby_after, stopping).wait():
+        Service(configuration, hangups, service_id, stopping, together=stands_by).run()

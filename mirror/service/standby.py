@@ -65,12 +65,14 @@ class Standby:
     once more before it takes over.
     """
 
-    def __init__(self, files: Files, hangups: Hangups, identity: str, after: float, stopping: threading.Event) -> None:
-        """`identity` is that of the service that is to lead. `after` is in seconds."""
+    def __init__(
+        self, files: Files, hangups: Hangups, service_id: str, after: float, stopping: threading.Event
+    ) -> None:
+        """`service_id` is that of the service that is to lead. `after` is in seconds."""
         self._files = files
         self._status = ConfigurationStatus()
         self._reloader = Reloader(_Whole(files), hangups, self._status, lambda _: None)
-        self._identity = identity
+        self._service_id = service_id
         self._after = after
         self._stopping = stopping
         self._listeners: Sequence[Listener] = ()
@@ -109,7 +111,7 @@ class Standby:
     def _wait(self, settings: Settings) -> bool:
         """Wait with these settings. False if the configuration has changed, or `stopping` is set."""
         logs.configure(settings.log)
-        flows = [(flow, FlowStatus(flow.source.alias, flow.target.alias, self._identity)) for flow in settings.flows]
+        flows = [(flow, FlowStatus(flow.source.alias, flow.target.alias, self._service_id)) for flow in settings.flows]
         statuses = [status for _, status in flows]
         front = Front(settings, statuses, self._status, lambda: [], self._problems, lambda: "ok: standby")
         clusters = front.clusters
@@ -141,7 +143,7 @@ class Standby:
         Standbys claim in the same order, that of the flows' names. So of two, one loses the first flow, and claims no
         other one.
         """
-        sign, won = sign_of(self._identity), []
+        sign, won = sign_of(self._service_id), []
         for listener in sorted(self._listeners, key=lambda each: each.flow):
             claimed = listener.claim(sign).result() if listener.is_nearly_over else None
             if claimed is Claimed.LOST:

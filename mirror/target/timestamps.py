@@ -86,7 +86,7 @@ class TimestampCheck:
                 log.error("remote topic replaces timestamps, its partitions are not copied", extra=where)
 
 
-def due(wanted: Collection[str], kept: Sequence[str], most: int = AT_ONCE) -> list[str]:
-    """The topics to ask for now: all that are new or replaced timestamps, then others in turn, `most` in all."""
+def due(wanted: Collection[str], kept: Sequence[str], max_topics: int = AT_ONCE) -> list[str]:
+    """The topics to ask for now: all that are new or replaced timestamps, then others in turn, `max_topics` in all."""
     news = sorted(set(wanted).difference(kept))
-    return news + [name for name in kept if name in wanted][: max(0, most - len(news))]
+    return news + [name for name in kept if name in wanted][: max(0, max_topics - len(news))]

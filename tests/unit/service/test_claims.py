@@ -17,7 +17,7 @@ from mirror.status.flow_status import FlowStatus
 from tests.unit.control.test_control_reader import Log, flow, topic  # noqa: F401  # fixtures
 
 AFTER = 20.0
-US, THEM, LEADER = b'{"leader": "us"}', b'{"leader": "them"}', b'{"leader": "dead"}'
+US, THEM, LEADER = b'{"service_id": "us"}', b'{"service_id": "them"}', b'{"service_id": "dead"}'
 
 
 class Admin:
