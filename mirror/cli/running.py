@@ -32,8 +32,8 @@ def run(paths: tuple[Path, ...], standby: bool, standby_after: float) -> None:
 
     \b
     Exit codes: 0 stopped, 1 failed, 2 bad configuration, 3 another service took over.
-    Examples: mirror run -c mirror.yaml
-              mirror run -c mirror.yaml --standby --standby-after 20
+    Example: mirror run -c mirror.yaml
+    Example: mirror run -c mirror.yaml --standby --standby-after 60
     """
     hangups = Hangups()
     hangups.listen()  # first: what follows takes a second
