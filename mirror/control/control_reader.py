@@ -46,8 +46,8 @@ class ControlReader:
     """Follows a flow's control topic from its beginning; `plan`, `claims` and `orders` are the newest it has seen.
 
     It ignores orders, decisions and claims that cannot be decoded, and logs a warning. A plan that cannot be decoded is
-    never ignored, or generations and `initial` would start from the beginning: while the newest plan cannot be decoded,
-    `plan` is None and every reading raises ForeignPlan.
+    never ignored, or generations and `initial_partitions` would start from the beginning. While the newest plan cannot
+    be decoded, `plan` is None and every reading raises ForeignPlan.
 
     A topic that was deleted and created again has another id (KIP-516) and is read from its beginning, whatever its end
     is. All that was known stays in force until the flow leader has written a plan there, after what the new topic

@@ -113,7 +113,7 @@ class MapCleaning:
 
 
 class MapCleaner(LeaderPart):
-    """Looks now and then, in a thread of its own, for entries of a flow's map that can go. Only its leader has one."""
+    """Looks now and then, in its own thread, for entries of a flow's map that can go. Only the flow leader has one."""
 
     def __init__(self, flow: Flow, interval: float = INTERVAL) -> None:
         super().__init__("map cleaner", flow)

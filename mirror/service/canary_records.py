@@ -15,9 +15,9 @@ WAITING_MAX = 1_000  # most records that are waited for; older ones are forgotte
 
 @dataclass(frozen=True, slots=True)
 class CanaryRecord:
-    """The value of a record. It has no time: the leader that has written it knows that better."""
+    """The value of a record. It has no time: the flow leader that has written it knows that better."""
 
-    run: str  # a unique value of the leader that has written it
+    run: str  # a unique value of the flow leader that has written it
     number: int
 
     def encode(self) -> bytes:
@@ -42,7 +42,7 @@ class Arrival:
 
 
 class CanaryFlights:
-    """The records that one leader has written. Only they count, and both of their times are its own.
+    """The records that one flow leader has written. Only they count, and both of their times are its own.
 
     So what others make up is not believed, and no clock is compared with another one.
     """

@@ -26,7 +26,7 @@ from mirror.spark.session import SparkDriver, starting
 from mirror.status.configuration import ConfigurationStatus
 from mirror.status.overview import overview
 from mirror.text import plural
-from mirror.web.metrics import Metrics
+from mirror.web.metrics.collector import Metrics
 from mirror.web.page import files, page
 from mirror.web.server import Answer, Route, WebServer, health, metrics
 
@@ -57,12 +57,12 @@ class Service:
         self._settings = settings
         self._read = ConfigurationStatus()
         self._reloader = Reloader(configuration, hangups, self._read, self._follow)
-        self._leader = uuid.uuid4().hex
+        self._service_id = uuid.uuid4().hex
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._spark: Future[SparkDriver] = Future()
         flows = settings.flows
-        common = settings.log.level, len(flows), self._leader, self._spark, self._stopping
+        common = settings.log.level, len(flows), self._service_id, self._spark, self._stopping
         self._runners = [FlowRunner(flow, *common) for flow in flows]
         clusters = {cluster.alias: cluster for flow in flows for cluster in (flow.source, flow.target)}
         self._watches = [ClusterWatch(cluster, self._stopping) for cluster in clusters.values()]
@@ -138,7 +138,7 @@ class Service:
                 driver = SparkDriver(
                     self._settings.spark,
                     flows,
-                    self._leader,
+                    self._service_id,
                     self._settings.log,
                     transforms=self._settings.transforms,
                 )

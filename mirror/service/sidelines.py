@@ -55,7 +55,7 @@ class Sidelines:
             part.start()
 
     def stop(self) -> None:
-        """Tell all parts to end. The status no longer says what only a leader knows."""
+        """Tell all parts to end. The status no longer says what only a flow leader knows."""
         for part in self._parts:
             part.stop()
         self._status.keep_retention({})

@@ -14,7 +14,7 @@ from mirror.kafka.consumed_batch import ConsumedBatch, leader_epoch
 from mirror.kafka.record_headers import read_headers, weights
 
 # Takes records and their headers, and returns those to copy, with the headers that they get.
-Screen = Callable[[Sequence[Message], Sequence[Any]], tuple[Sequence[Message], list[Any]]]
+RecordFilter = Callable[[Sequence[Message], Sequence[Any]], tuple[Sequence[Message], list[Any]]]
 
 
 class RecordBuffer:
@@ -23,7 +23,7 @@ class RecordBuffer:
     A batch stays in the buffer until it is committed, so that a retry needs no second fetch.
     """
 
-    def __init__(self, start: int, screen: Screen | None = None) -> None:
+    def __init__(self, start: int, screen: RecordFilter | None = None) -> None:
         """`screen` leaves records out, which are then as those of an aborted transaction: there is none."""
         self._screen = screen
         self.left_out = 0  # by `screen`; a record that is fetched again counts again

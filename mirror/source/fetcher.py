@@ -57,7 +57,7 @@ F = TypeVar("F", bound=Fetched)
 
 
 @dataclass(frozen=True, slots=True)
-class Join(Generic[F]):
+class StartFetching(Generic[F]):
     """Begin to consume a partition."""
 
     fetched: F
@@ -73,17 +73,17 @@ class Seek(Generic[F]):
 
 
 @dataclass(frozen=True, slots=True)
-class Leave(Generic[F]):
+class StopFetching(Generic[F]):
     """Stop to consume a partition that has been let go."""
 
     fetched: F
 
 
-Move = Join[F] | Seek[F] | Leave[F]
+Move = StartFetching[F] | Seek[F] | StopFetching[F]
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
+class _Consumed:
     """Up to which `offset` a partition's records were taken.
 
     `epoch` is the leader epoch of the last of them (-1 if not known), `looked` the newest one for which the consumer
@@ -102,10 +102,10 @@ class Fetcher(Generic[F]):
         self.held: dict[Partition, F] = {}
         self.moves: queue.SimpleQueue[Move[F]] = queue.SimpleQueue()
         self.progress = threading.Event()  # set after every transaction
-        self.turns = 0  # how often the thread that polls has gone on
+        self.loops = 0  # how often the thread that polls has gone on
         self._flow = flow
         self._full = FullBuffers(flow, self.held)
-        self._taken: dict[Partition, _Taken] = {}
+        self._consumed: dict[Partition, _Consumed] = {}
         self._said: set[tuple[str | None, int, int]] = set()
         self._topic_ids = TopicIds()
         self._throttle = throttle
@@ -116,15 +116,15 @@ class Fetcher(Generic[F]):
     def poll(self) -> None:
         """Make the moves that were asked for, then take what has come, waiting a little if nothing has."""
         while not self.moves.empty():
-            self.turns += 1
+            self.loops += 1
             self._make(self.moves.get())
-        self.turns += 1
+        self.loops += 1
         if self._hold_back():
             return
         # `consume` waits until it has all it was asked for: a lone record must come through `poll`.
         first = self._consumer.poll(POLL_TIMEOUT)
         messages = [first, *self._consumer.consume(POLL_MAX, 0)] if first is not None else []
-        if self._outage.has_lost(self._consumer, self._taken, not messages and bool(self._taken)):
+        if self._outage.has_lost(self._consumer, self._consumed, not messages and bool(self._consumed)):
             self._renew()
         if self._topic_ids.changed:
             self._compare_ids([r for r in self.held.values() if r.partition.topic in self._topic_ids.changed])
@@ -144,7 +144,10 @@ class Fetcher(Generic[F]):
         end_later(self._consumer)
         self._consumer = self._open()
         self._consumer.incremental_assign(
-            [TopicPartition(*each, taken.offset, leader_epoch=taken.epoch) for each, taken in self._taken.items()]
+            [
+                TopicPartition(*each, consumed.offset, leader_epoch=consumed.epoch)
+                for each, consumed in self._consumed.items()
+            ]
         )
         self._consumer.pause([TopicPartition(*each) for each in self._full.paused])
 
@@ -183,14 +186,14 @@ class Fetcher(Generic[F]):
             end = begin + len(list(run))
             partition = Partition(*key)
             fetched = self.held.get(partition)
-            if fetched is None or partition in returned or partition not in self._taken:
+            if fetched is None or partition in returned or partition not in self._consumed:
                 pass
             elif self._parted(fetched, messages[begin], messages[end - 1]):
                 returned.add(partition)
             else:
                 fetched.buffer.append(messages[begin:end])
                 epoch = leader_epoch(messages[end - 1])
-                self._taken[partition] = _Taken(messages[end - 1].offset() + 1, epoch, epoch)
+                self._consumed[partition] = _Consumed(messages[end - 1].offset() + 1, epoch, epoch)
                 fetched.post(ARRIVED)
                 self._full.look(partition, time.monotonic())
             begin = end
@@ -206,13 +209,13 @@ class Fetcher(Generic[F]):
         to the offset after the last record: the epochs of markers and aborted records, up to the end, are not known.
         """
         partition, newest = fetched.partition, leader_epoch(last)
-        taken = self._taken[partition]
-        known = taken.epoch if taken.epoch >= 0 else leader_epoch(first)
-        if newest <= max(known, taken.looked) or not fetched.buffer.go_back(taken.offset):
+        consumed = self._consumed[partition]
+        known = consumed.epoch if consumed.epoch >= 0 else leader_epoch(first)
+        if newest <= max(known, consumed.looked) or not fetched.buffer.go_back(consumed.offset):
             return False
         try:
-            self._consumer.seek(TopicPartition(*partition, taken.offset, leader_epoch=known))
-            self._taken[partition] = replace(taken, looked=newest)
+            self._consumer.seek(TopicPartition(*partition, consumed.offset, leader_epoch=known))
+            self._consumed[partition] = replace(consumed, looked=newest)
         except KafkaException as error:
             _lost(fetched, error.args[0].str())
         return True
@@ -221,7 +224,7 @@ class Fetcher(Generic[F]):
         error: KafkaError = message.error()
         topic, partition = message.topic(), message.partition()
         fetched = self.held.get(Partition(topic, partition)) if topic is not None else None
-        if fetched is not None and fetched.partition not in self._taken:  # of no assignment that still counts
+        if fetched is not None and fetched.partition not in self._consumed:  # of no assignment that still counts
             return
         if error.code() == KafkaError._PARTITION_EOF:
             if fetched is not None:
@@ -259,7 +262,7 @@ class Fetcher(Generic[F]):
     def _make(self, move: Move[F]) -> None:
         fetched = move.fetched
         partition = fetched.partition
-        if isinstance(move, Join):
+        if isinstance(move, StartFetching):
             self.held[partition] = fetched
             self._assign(partition, *fetched.begins_at)
             fetched.post(ReadingBegan())
@@ -276,12 +279,12 @@ class Fetcher(Generic[F]):
             del self.held[partition]
 
     def _assign(self, partition: Partition, offset: int, epoch: int) -> None:
-        self._taken[partition] = _Taken(offset, epoch, epoch)
+        self._consumed[partition] = _Consumed(offset, epoch, epoch)
         self._consumer.incremental_assign([TopicPartition(*partition, offset, leader_epoch=epoch)])
 
     def _unassign(self, partition: Partition) -> None:
         was_paused = self._full.forget(partition)
-        if self._taken.pop(partition, None) is None:
+        if self._consumed.pop(partition, None) is None:
             return
         if was_paused:  # librdkafka would keep it paused over the next assignment
             self._consumer.resume([TopicPartition(*partition)])

@@ -38,7 +38,7 @@ class OffsetSync:
         return OffsetSync(name.decode(), partition, upstream, downstream)
 
 
-class SyncMarks:
+class SyncChooser:
     """Chooses the records of one partition that get an offset sync.
 
     A sync is due for the first record of a session, across every upstream gap (compaction, aborted records,

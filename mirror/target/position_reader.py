@@ -52,7 +52,9 @@ _ADDED_LATER: Mapping[str, decode.Check[Any]] = {
 
 def to_commit(position: Position, remote: str, partition: int) -> TopicPartition:
     """The position as `send_offsets_to_transaction` takes it. The key is the remote topic: a broker refuses others."""
-    more: dict[str, object] = {"since": position.since} if position.since > position.epoch else {}
+    more: dict[str, object] = (
+        {"since": position.epoch_before_markers} if position.epoch_before_markers > position.epoch else {}
+    )
     if position.remote_id:
         more["remote_id"] = position.remote_id
     if position.resets:
@@ -71,21 +73,22 @@ def from_committed(committed: TopicPartition) -> Position | None:
         metadata = decode.fields(decode.parsed(committed.metadata or "", METADATA_MAX), _REQUIRED, _ADDED_LATER)
     except decode.Malformed:  # committed by somebody else's tool
         metadata = {"topic_id": ""}
-    epoch = committed.leader_epoch
-    return Position(committed.offset, epoch=-1 if epoch is None else epoch, **metadata)
+    epoch = -1 if committed.leader_epoch is None else committed.leader_epoch
+    since = metadata.pop("since", -1)
+    return Position(committed.offset, epoch=epoch, epoch_before_markers=since, **metadata)
 
 
 class PositionReader:
     """Reads positions. Only a *loaded* one may be trusted; the others tell where to start looking.
 
-    `barrier_topic` is a topic on the target that mirror may read; under it the group gets a position that means nothing
+    `token_topic` is a topic on the target that mirror may read; under it the group gets a position that means nothing
     but that the one who tells it is the group's coordinator: see `load`.
     """
 
-    def __init__(self, cluster: Cluster, group: str, barrier_topic: str) -> None:
+    def __init__(self, cluster: Cluster, group: str, token_topic: str) -> None:
         self._cluster = cluster.alias
         self._group = group
-        self._barrier = barrier_topic
+        self._token_topic = token_topic
         self._identity = uuid.uuid4().hex
         self._numbers = itertools.count()
         self._lock = threading.Lock()
@@ -116,19 +119,19 @@ class PositionReader:
         """
         deadline, pause = time.monotonic() + REQUEST_TIMEOUT, LOOK_INTERVAL
         began = next(self._numbers)
-        wanted = [TopicPartition(self._barrier, 0), *(TopicPartition(*each) for each in remote_partitions)]
+        wanted = [TopicPartition(self._token_topic, 0), *(TopicPartition(*each) for each in remote_partitions)]
         while (left := deadline - time.monotonic()) > 0:
             with self._lock:  # so that they are committed in this order
-                token = TopicPartition(self._barrier, 0, 0, f"{self._identity}/{next(self._numbers)}")
+                token = TopicPartition(self._token_topic, 0, 0, f"{self._identity}/{next(self._numbers)}")
                 # Not waited for: a broker answers the requests of a connection one after another.
                 self._stable.client.commit(offsets=[token], asynchronous=True)
-            barrier, *found = self._fetch_stable(wanted, left)
+            with_token, *found = self._fetch_stable(wanted, left)
             self._stable.client.poll(0)  # drops what became of the commits
-            if self._is_since(began, barrier.metadata):
+            if self._is_since(began, with_token.metadata):
                 return {(each.topic, each.partition): self._checked(each) for each in found}
             time.sleep(random.uniform(0, pause))  # another task's token may have been in between
             pause = min(2 * pause, 1.0)
-        why = f"{DEPOSED}; or {self._barrier} is missing, which the flow leader makes again"
+        why = f"{DEPOSED}; or {self._token_topic} is missing, which the flow leader makes again"
         raise PositionUnstable(f"the position of {wanted[-1].topic}-{wanted[-1].partition} is told by {why}")
 
     def _is_since(self, began: int, token: str | None) -> bool:

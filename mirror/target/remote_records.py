@@ -57,10 +57,10 @@ def _judge(error: KafkaError | None, where: RemotePartition) -> None:
         raise PartitionError(said, is_lasting(error))
 
 
-def count_between(flow: Flow, where: RemotePartition, first: int, end: int, most: int) -> int | None:
+def count_between(flow: Flow, where: RemotePartition, first: int, end: int, max_records: int) -> int | None:
     """How many records stand at these offsets, `end` excluded, committed or not; None if that can't be told.
 
-    It counts up to `most`, so that millions of them take no longer. Markers are no records.
+    It counts up to `max_records`, so that millions of them take no longer. Markers are no records.
     """
     consumer = internal_consumer(flow.target, flow.group, stable=False)
     found = 0
@@ -75,7 +75,7 @@ def count_between(flow: Flow, where: RemotePartition, first: int, end: int, most
                 if int(message.offset() or 0) >= end:
                     return found
                 found += 1
-                if found >= most:
+                if found >= max_records:
                     return found
     finally:
         close_apart(consumer)  # a client that has lost its cluster may take a minute to end

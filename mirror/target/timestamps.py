@@ -86,7 +86,7 @@ class TimestampCheck:
                 log.error("remote topic replaces timestamps, its partitions are not copied", extra=where)
 
 
-def due(wanted: Collection[str], kept: Sequence[str], most: int = AT_ONCE) -> list[str]:
-    """Whom to ask now: all that are new or were refused, then `most` in all of those that were well, in turn."""
+def due(wanted: Collection[str], kept: Sequence[str], max_topics: int = AT_ONCE) -> list[str]:
+    """Whom to ask now: all that are new or were refused, then `max_topics` in all of those that were well, in turn."""
     news = sorted(set(wanted).difference(kept))
-    return news + [name for name in kept if name in wanted][: max(0, most - len(news))]
+    return news + [name for name in kept if name in wanted][: max(0, max_topics - len(news))]
