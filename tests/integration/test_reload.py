@@ -259,7 +259,7 @@ def test_a_throttle_of_the_flow_holds_for_both_tasks_together(flow: Pair, servic
     service.wait_for("it is told", lambda: service.metric(THROTTLED, topic=topic, by="throttle") == 4)
     assert service.metric("mirror_flow_throttle_bytes_per_second") == THROTTLE
     assert "slowed down by the flow's throttle of 200 kB/s" in service.get("/status")[1]
-    assert all(topic in each for each in newest_plan(flow)["slices"]), "each task has some of its partitions"
+    assert all(topic in each for each in flow.newest_plan()["slices"]), "each task has some of its partitions"
     began, before = time.monotonic(), flow.copied(topic)
     until("five seconds' worth", lambda: size(flow.copied(topic)) - size(before) > 5 * THROTTLE)
     after, seconds = flow.copied(topic), time.monotonic() - began
@@ -269,12 +269,6 @@ def test_a_throttle_of_the_flow_holds_for_both_tasks_together(flow: Pair, servic
     flow.await_same(topic)
     flow.assert_settled(topic)
     assert service.worker_pids() == workers
-
-
-def newest_plan(flow: Pair) -> dict[str, Any]:
-    records = oracle.read(flow.target, f"mirror-control.{flow.alias}.internal")[0]
-    found: dict[str, Any] = json.loads([each.value for each in records if each.key == b"plan"][-1] or b"")
-    return found
 
 
 def size(records: oracle.Records) -> int:
