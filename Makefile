@@ -22,7 +22,7 @@ FIND_PYTHON = \
 	done; \
 	[ -n "$$python" ] || { echo "$$missing" >&2; exit 1; }
 
-.PHONY: help demo test jars helm prepare unit waiting kafka-image image-test bench chaos lint docs java
+.PHONY: help demo test jars helm prepare unit waiting kafka-image image-test bench chaos lint docs dist java
 .NOTPARALLEL:
 
 help: ## show the targets
@@ -85,6 +85,9 @@ lint: $(VENV)/ready ## ruff, mypy, and the law of imports; the same before each 
 
 docs: $(VENV)/ready ## the documentation as a site, in build/site; fails on any warning
 	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --quiet --strict
+
+dist: $(VENV)/ready ## sdist and wheel of the last commit, in dist: the same bytes wherever and whenever they are made
+	@$(VENV)/bin/python deploy/release/dist.py dist
 
 # Before anything is downloaded.
 java:
