@@ -9,7 +9,6 @@ import math
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -26,6 +25,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from tests.harness import processes, stacks
+from tests.harness.installed import HERE, Program
 from tests.harness.waiting import PATIENCE, TooLate, until
 
 FETCH_WAIT = 0.5  # seconds, librdkafka's fetch.wait.max.ms
@@ -55,18 +55,17 @@ class Service:
         directory: Path,
         environment: Mapping[str, str] | None = None,
         arguments: Sequence[str] = (),
-        module: str = "mirror",
+        program: Program = HERE,
     ) -> None:
-        """`module` is what Python runs with -m."""
+        self._program = program
         self.file = directory / f"mirror-{uuid.uuid4().hex[:8]}.yaml"
         self.file.write_text(yaml.safe_dump(dict(settings)))
         self.lines: list[str] = []  # all that it has written
         self.events: list[Event] = []  # its log, parsed
         self.noise: list[str] = []  # lines that are no log lines of mirror
         self._arguments = arguments
-        self._module = module
         self._mark = uuid.uuid4().hex
-        self._environment = {**os.environ, **(environment or {}), processes.MARK: self._mark}
+        self._environment = {**program.environment, **(environment or {}), processes.MARK: self._mark}
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._stopping, self._stops = threading.Lock(), 0
@@ -76,7 +75,8 @@ class Service:
         """Start, and return once it answers HTTP; Spark is not up by then."""
         atexit.register(self.close)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", self._module, "run", "-c", str(self.file), *self._arguments],
+            [*self._program.command, "run", "-c", str(self.file), *self._arguments],
+            cwd=self._program.cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

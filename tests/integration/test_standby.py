@@ -9,6 +9,7 @@ import json
 import math
 import os
 import signal
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -20,6 +21,7 @@ import yaml
 from mirror.demo.brokers import LocalCluster
 from tests.checker.history import Record
 from tests.harness import oracle
+from tests.harness.installed import Program
 from tests.harness.load import Load
 from tests.harness.pair import Pair
 from tests.harness.proxy import Proxy
@@ -29,6 +31,7 @@ from tests.harness.waiting import PATIENCE
 pytestmark = [pytest.mark.slow, pytest.mark.waiting]
 
 ALIAS = "zones"
+IMPATIENT = Program((sys.executable, "-m", "tests.harness.impatient"), os.environ)
 WAIT = ("--standby", "--standby-after", "10")
 TAKES_OVER = "no living service, the standby takes over"
 BEGINS = "standby begins to wait"
@@ -55,7 +58,7 @@ class Zones:
         return self._service(self._far)
 
     def _service(self, pair: Pair) -> Service:
-        return Service(pair.settings(), self._directory, arguments=WAIT, module="tests.harness.impatient")
+        return Service(pair.settings(), self._directory, arguments=WAIT, program=IMPATIENT)
 
     def signs(self) -> int:
         """How many signs of life there have been so far."""
