@@ -9,6 +9,8 @@ import time
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -30,6 +32,7 @@ from tests.harness.service import Service
 from tests.harness.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 
 
 def numbers(first: int, count: int) -> list[Made]:
@@ -121,7 +124,11 @@ def test_aborted_transactions_and_a_restart(running: tuple[Pair, Service]) -> No
     assert_exact(pair, service, topic)
 
 
-def test_a_groups_offsets(running: tuple[Pair, Service]) -> None:
+def places(found: list[dict[str, Any]]) -> list[tuple[int, int, int]]:
+    return [(each["partition"], each["offset"], each["translated"]) for each in found]
+
+
+def test_a_groups_offsets(running: tuple[Pair, Service], capsys: pytest.CaptureFixture[str]) -> None:
     pair, service = running
     topic, group = pair.topic("consumed", 2), f"{pair.prefix}readers"
     for number in (0, 1):
@@ -133,6 +140,10 @@ def test_a_groups_offsets(running: tuple[Pair, Service]) -> None:
     there = {n: [r.offset for r in records] for n, records in pair.copied(topic).items()}
     assert [(each["partition"], each["offset"]) for each in found] == [(0, 20), (1, 50)]
     assert found[0]["translated"] == there[0][20] and found[1]["translated"] > there[1][-1]
+    examples = re.findall(r"^```python\n(.*?)^```", OPERATIONS.read_text(), re.MULTILINE | re.DOTALL)
+    (example,) = [each for each in examples if "import api" in each]
+    exec(example.replace("mirror.yaml", str(service.file)).replace("billing", group), {})
+    assert capsys.readouterr().out.splitlines() == [f"{topic}-{n} {at} {to} " for n, at, to in places(found)]
     shown = mirror("translate", "-c", service.file, "--group", group)
     assert shown.returncode == 0 and f"{topic}-0" in shown.stdout, shown
     ahead = mirror("translate", "-c", service.file, "--topic", topic, "--partition", 0, "--offset", 51)
