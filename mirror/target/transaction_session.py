@@ -22,8 +22,8 @@ from mirror.target import timestamps
 from mirror.target.dead_letters import dead_letter
 from mirror.target.delivered import Span, note_missing, span_of, tell_offset
 from mirror.target.idempotent_producer import IdempotentProducer
-from mirror.target.offset_map import EVERY, Copied, MapMarks, end_after, entries, entries_in_pieces
-from mirror.target.offset_syncs import OffsetSync, SyncMarks
+from mirror.target.offset_map import EVERY, Copied, EntryChooser, end_after, entries, entries_in_pieces
+from mirror.target.offset_syncs import OffsetSync, SyncChooser
 from mirror.target.position_reader import to_commit
 from mirror.target.transactional_producer import TransactionalProducer
 
@@ -65,13 +65,14 @@ class TransactionSession:
         self._producer = producer
         self._clock = clock
         self._request_limits = request_limits(flow)
-        self._marks = SyncMarks(flow.offset_lag_max)
-        # A topic whose id is not known yet has no entries: nobody could tell which topic they belong to. Nobody asks
-        # for offsets of canaries, and their topic never loses its first offset: their entries would stay for ever.
+        self._sync_chooser = SyncChooser(flow.offset_lag_max)
+        # A topic whose id is not known yet has no entries: nobody could tell which topic they belong to. Canaries have
+        # none either. Nobody asks for their offsets, and the cleaner could never delete their entries, because their
+        # compacted topic always begins at the same offset.
         is_canary = partition.topic == flow.canary_topic
         is_mapped = flow.exactly_once and topic.topic_id and topic.remote_id and not is_canary
         every = 1 if topic.compacted or flow.active_active else EVERY  # there nothing can be counted
-        self._map = MapMarks(every) if is_mapped else None
+        self._entry_chooser = EntryChooser(every) if is_mapped else None
         self._tail: OffsetSync | None = None
         # Timestamps that the target set in place of ours. A transaction that has any is not committed. None: they are
         # not checked.
@@ -100,8 +101,8 @@ class TransactionSession:
         `position.map_end` is the map's end before the batch; `copy` commits the one after it. Raises
         TransactionAborted, RecordsRefused, ProducerFenced, OutcomeUnknown, or a plain PartitionError.
         """
-        chosen = self._marks.choose(batch.offsets)
-        mapped = self._map is not None and self._map.is_due(batch.offsets, position.map_end)
+        chosen = self._sync_chooser.choose(batch.offsets)
+        mapped = self._entry_chooser is not None and self._entry_chooser.is_due(batch.offsets, position.map_end)
         after = replace(position, map_end=self._without_entry(position.map_end, len(batch.offsets)))
         downstream: dict[int, int] = {}  # by index into the batch
         size, expected = 0, self.end
@@ -132,10 +133,12 @@ class TransactionSession:
         span = span_of(expected, downstream.get(0), downstream.get(len(batch.offsets) - 1))
         markers = 1 if self._flow.exactly_once else 0
         self.end = None if span is None else span.last + 1 + markers
-        self._marks.committed(batch.offsets, chosen)
-        if self._map is not None:
-            self._map.committed(batch.offsets)
-        self._tail = None if self._marks.tail_is_synced else self._sync(batch, len(batch.offsets) - 1, downstream)
+        self._sync_chooser.committed(batch.offsets, chosen)
+        if self._entry_chooser is not None:
+            self._entry_chooser.committed(batch.offsets)
+        self._tail = (
+            None if self._sync_chooser.tail_is_synced else self._sync(batch, len(batch.offsets) - 1, downstream)
+        )
         return Written(size, after, span)
 
     def _produce_entries(self, batch: ConsumedBatch, before: Position, downstream: Mapping[int, int]) -> MapEnd | None:
@@ -154,7 +157,7 @@ class TransactionSession:
 
     def _without_entry(self, end: MapEnd | None, records: int) -> MapEnd | None:
         """The map's end after so many records without an entry."""
-        return None if end is None or self._map is None else replace(end, records=end.records + records)
+        return None if end is None or self._entry_chooser is None else replace(end, records=end.records + records)
 
     def settle(self, position: Position) -> None:
         """Commit a position without records, and the sync of the last record if it has none yet.
@@ -171,7 +174,7 @@ class TransactionSession:
 
         self._run(produce)
         if tail:
-            self._marks.tail_synced()
+            self._sync_chooser.tail_synced()
             self._tail = None
 
     def commit_position(self, position: Position) -> None:
@@ -181,14 +184,14 @@ class TransactionSession:
     def pass_over(self, batch: ConsumedBatch, position: Position, reason: str, letter: bool, whole: bool) -> None:
         """Commit the position after a record that the target refuses.
 
-        With `letter`, the transaction also has a dead letter. Unless `whole`, that has neither key, value nor headers
-        of the record. Raises the same errors as `copy`.
+        With `letter`, the transaction also has a dead letter. Unless `whole`, the dead letter has neither key, value
+        nor headers of the record. Raises the same errors as `copy`.
         """
 
         def produce() -> Position:
             if letter:
                 headers = NO_HEADERS
-                # Headers may be unreadable; then the letter has none, and `reason` says so.
+                # The record's headers may be unreadable. Then the letter has none of them, and `reason` says so.
                 with contextlib.suppress(RecordsRefused):
                     (headers,) = readable(batch.headers)
                 record = dead_letter(self._partition, batch.messages[0], headers, reason, whole)
@@ -232,8 +235,8 @@ class TransactionSession:
     def _check_timestamps(self) -> None:
         """Raise PartitionError if the target replaced the timestamp of the first, the last or a synced record.
 
-        A broker that gets a batch again answers with the batch's own newest timestamp, as if it were its time. So a
-        time equal to one that we sent proves nothing. mirror copies the batch again to find out.
+        A broker that gets a batch a second time answers with the batch's newest timestamp, in the same way as if it had
+        set that time. So a time that equals one that we sent proves nothing. Then mirror copies the batch again.
         """
         if not self._restamped:
             return
@@ -259,7 +262,7 @@ class TransactionSession:
         messages, self._sent = batch.messages, batch.timestamps
         keys, headers = batch.keys, readable(batch.headers)
         tells: list[Callable[..., None] | None] = [None] * len(messages)
-        everywhere = self._flow.active_active and self._map is not None
+        everywhere = self._flow.active_active and self._entry_chooser is not None
         told = range(len(messages)) if everywhere else (0, *chosen, len(messages) - 1)
         for index in told:
             tells[index] = tell_offset(downstream, index, self._restamped)

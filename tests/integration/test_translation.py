@@ -267,7 +267,7 @@ def test_a_compacted_topic(running: tuple[Pair, Service]) -> None:
     The source is compacted while the flow does not read it: mirror copies a log with gaps.
     """
     pair, service = running
-    soon = {"segment_ms": 500, "min_cleanable_dirty_ratio": 0.001}
+    soon: dict[str, Any] = {"segment_ms": 500, "min_cleanable_dirty_ratio": 0.001}
     topic = pair.topic("compacted", cleanup_policy="compact", **soon)
     service.wait_for("its partition is copied", lambda: list(service.positions(topic)) == [0])
     paused = answer("pause", "-c", service.file, "--topic", topic)
