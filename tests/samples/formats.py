@@ -25,6 +25,7 @@ from mirror.control.decisions import Decision
 from mirror.control.orders import Order, Scope
 from mirror.control.plan import Plan
 from mirror.control.reports import Report
+from mirror.control.signs import SIGN_KEY, Sign
 from mirror.control.statement import Statement
 from mirror.control.verification import VERIFY_KEY, Verification
 from mirror.groups.checkpoints import Checkpoint
@@ -190,6 +191,11 @@ FORMATS: Mapping[str, Format] = {
     "claim": Format(_keyed, lambda record: Claim.decode(record["key"], record["value"]), values.CLAIMS),
     "order": Format(lambda of: {"key": of[0].key(), "value": of[1].encode()}, _read_order, values.ORDERS),
     "decision": Format(_keyed, lambda record: Decision.decode(record["key"], record["value"]), values.DECISIONS),
+    "sign": Format(
+        lambda each: {"key": SIGN_KEY, "value": each.encode()},
+        lambda record: Sign.decode(record["value"]),
+        values.SIGNS,
+    ),
     "verification": Format(
         lambda each: {"key": VERIFY_KEY, "value": each.encode()},
         lambda record: Verification.decode(record["value"]),

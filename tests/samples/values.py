@@ -12,6 +12,7 @@ from mirror.control.decisions import Decision, Incident
 from mirror.control.orders import Order, Scope
 from mirror.control.plan import Plan
 from mirror.control.reports import LATENCY_BUCKETS, LOST, SIZE_BUCKETS, TRANSACTION_OUTCOMES, Counters, Report
+from mirror.control.signs import Sign
 from mirror.control.task_settings import TaskSettings
 from mirror.control.verification import Verification
 from mirror.groups.checkpoints import Checkpoint
@@ -78,6 +79,7 @@ DECISIONS = (
     Decision(Partition("orders", 1), Incident("position_foreign", HERE, THERE, 7), "at", 9),
     Decision(Partition("a.b_c-d", 2_147_483_647), Incident("unknown_records", HERE), "continue"),
 )
+SIGNS = (Sign(LEADER, "mirror-5d8f-x2k7q"),)
 VERIFICATIONS = (Verification(1_790_000_000.5, False, 12_345_678_901, 3, 7),)
 
 COUNTERS = Counters(
