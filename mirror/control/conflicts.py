@@ -135,7 +135,7 @@ def is_relevant(ours: OwnFlow, other: OtherFlow) -> bool:
 
 
 def has_unknown_origin(ours: OwnFlow, other: OtherFlow) -> bool:
-    """True if the other flow writes topics that we copy but does not say where they come from, as an older mirror."""
+    """True if the other flow writes topics that we copy but, as an older mirror does, not where from."""
     return other.at_source and not other.statement.clusters and not other.statement.written.isdisjoint(ours.remotes)
 
 

@@ -16,6 +16,7 @@ from mirror.control.decisions import KEY as DECISION_KEY
 from mirror.control.decisions import Decision
 from mirror.control.orders import Order, Scope, replayed
 from mirror.control.plan import Plan
+from mirror.control.signs import SIGN_KEY, Sign
 from mirror.control.verification import VERIFY_KEY, Verification
 from mirror.errors import ClusterAway, ForeignPlan
 from mirror.kafka.clients import internal_consumer
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 # Spark's planner process has no log set up: without this handler Python would print there. Service and tasks log it.
 log.addHandler(logging.NullHandler())
 
-REMEMBERED = 1_000  # most take-overs that are kept until somebody removes them
+REMEMBERED = 1_000  # most replaced tasks that are kept until the user of the reader removes them
 STRAGGLE = 0.1  # seconds during which answers may still arrive after the reader has stopped fetching
 NOT_READ = "another version of mirror wrote it: run one version only, and repeat orders with its pause and resume"
 
@@ -50,8 +51,8 @@ class ControlReader:
     be decoded, `plan` is None and every reading raises ForeignPlan.
 
     A topic that was deleted and created again has another id (KIP-516) and is read from its beginning, whatever its end
-    is. All that was known stays in force until the flow leader has written a plan there, after what the new topic
-    lacks: see `unwritten`.
+    is. There the flow leader first writes the orders and decisions that the new topic lacks (see `unwritten`), and then
+    a plan. Until that plan has come, all that was known before stays in force.
 
     Poll only with `follow=True`, and then keep polling: while fetched records are unread, librdkafka keeps the broker
     that they came from, even one that has restarted since, and a thread that checks a thousand times a second. A reader
@@ -68,6 +69,9 @@ class ControlReader:
         self.orders: Mapping[Scope, Order] = {}  # replaced as a whole by every change
         self.decisions: Mapping[Partition, Decision] = {}  # replaced as a whole by every change
         self.verified: Verification | None = None  # the last comparison of the whole flow
+        self.sign: Sign | None = None  # the last one that was read
+        self.signs = 0  # how many were read
+        self.first_sign: bytes | None = None  # the first one that was read since the user of the reader has set None
         self.recreations = 0  # how often the topic was found to have another id
         self._since_recreation: SinceRecreation | None = None
         self._flow = flow
@@ -148,7 +152,7 @@ class ControlReader:
             self._consumer.close()
 
     def _renew(self) -> None:
-        """Read on with another consumer."""
+        """Replace the consumer by a new one."""
         end_later(self._consumer)
         self._consumer, self._fetches = self._open(), False
 
@@ -202,7 +206,7 @@ class ControlReader:
         return message
 
     def _notice(self, topic_id: str | None) -> bool:
-        """Start again from the beginning if the topic has another id than before; True if so."""
+        """If the topic has another id than before, start again from its beginning. True if so."""
         if topic_id is None or not self._known.is_another(self._topic, topic_id):
             return False
         self._reached, self._fetches, self._newest_plan = 0, False, None
@@ -217,6 +221,11 @@ class ControlReader:
         elif key == INTENT_KEY:
             self.intent = value
         elif value is None:
+            return False
+        elif key == SIGN_KEY:
+            self.signs += 1  # also if it can't be decoded: a newer mirror lives, too
+            self.first_sign = value if self.first_sign is None else self.first_sign
+            self.sign = Sign.decode(value)
             return False
         elif key == PLAN_KEY:
             self._newest_plan = value

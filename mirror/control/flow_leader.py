@@ -33,7 +33,8 @@ TIMEOUT = 10.0  # seconds for each step of a transaction
 class FlowLeader:
     """Leads one flow.
 
-    Call `take_lead`, ConflictGuard.agree (it may call `announce`), `publish`, then `check_still_leading` regularly.
+    Call `take_lead`, ConflictGuard.agree (it may call `announce`) and `publish`. Then call `check_still_leading`
+    regularly.
 
     Of two competing services, the one that published its plan last wins. Opening the producer fences the other service.
     So a service reads the control topic first. If it led before and another service has published a newer plan, it
@@ -192,6 +193,7 @@ class FlowLeader:
 
         Raises ClusterAway, FlowError, Superseded.
         """
+        self.check_still_leading()  # else, without transactions, our order would replace another service's plan
         if self._intent is not None:
             self._send({INTENT_KEY: None})
             self._intent = None
@@ -258,7 +260,7 @@ class FlowLeader:
     def _judge(self, error: KafkaException) -> ClusterAway | FlowError:
         cause = error.args[0]
         if cause.code() in FENCED:
-            # Being fenced is not decisive: the other service may have died before publishing a plan.
+            # Being fenced is not decisive: the other service may have died before it published a plan. The next
             # `check_still_leading` decides.
             return FlowError(f"flow {self._flow.name}: its flow leader was fenced by another service")
         if cause.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:

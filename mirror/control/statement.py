@@ -1,4 +1,4 @@
-"""What a flow publishes about itself for other flows: reading it, whoever has written it. Pure."""
+"""Reads what a flow publishes about itself for other flows. Anybody may have written it. Pure."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Rounds over the consumer groups of a flow: offsets are synced, and checkpoints written for MirrorMaker's client."""
+"""Makes rounds over the consumer groups of a flow: syncs offsets, and writes checkpoints for MirrorMaker's client."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mirror.control.leader_thread import LeaderPart
 from mirror.errors import MirrorError
@@ -26,7 +26,8 @@ class Round:
 
     at: float  # when it ended, in seconds since the Unix epoch
     offsets: Sequence[GroupOffset]
-    synced: bool  # are they committed on the target?
+    synced: bool  # True if they are committed on the target
+    refused: Mapping[str, str] = field(default_factory=dict)  # groups whose offsets the source does not give, and why
 
 
 class GroupRounds(LeaderPart):
@@ -54,7 +55,7 @@ class GroupRounds(LeaderPart):
                 stopping.wait(max(0.0, flow.groups.interval - (time.monotonic() - began)))
 
     def _round(self, groups: Groups, sync: GroupSync, checkpoints: CheckpointWriter) -> bool:
-        """Make a round, and tell what it has found. False if it failed."""
+        """Make a round, and report what it has found. False if it failed."""
         where = {"flow": self._flow.name}
         try:
             found = sync.round(self.renew_interval)
@@ -68,6 +69,6 @@ class GroupRounds(LeaderPart):
         else:
             if self._why.clear():
                 log.info("group rounds succeed again", extra=where)
-            result = Round(time.time(), found, groups.sync)
+            result = Round(time.time(), found, groups.sync, sync.refused)
             self._thread.tell(lambda: self._tell(result))
             return True

@@ -89,6 +89,14 @@ def choose(translation: Translation, end: Translation, before: int | None, activ
     return Choice(wanted, Outcome.EARLIER if translation.reason else Outcome.EXACT, translation.reason)
 
 
+def is_due(before: Committed | None, wanted: Committed, age: float | None, renew_interval: float) -> bool:
+    """True if the offset has changed, or was committed so long ago that the target could remove it. Pure.
+
+    `before` is the group's offset on the target, `age` the seconds since it was committed here; None: it never was.
+    """
+    return before != wanted or age is None or age > renew_interval
+
+
 @dataclass(frozen=True, slots=True)
 class _Clusters:
     """What a round has found out about both clusters."""
@@ -99,7 +107,7 @@ class _Clusters:
 
 
 def taking_part(flow: Flow, groups: Iterable[str]) -> list[str]:
-    """Those consumer groups of the source that the flow's rounds are about."""
+    """The consumer groups of the source that take part in the flow's rounds, sorted."""
     include, exclude = matcher(flow.groups.include), matcher(flow.groups.exclude)
     return sorted(name for name in groups if include(name) and not exclude(name))
 
@@ -115,9 +123,9 @@ class GroupSync:
         self._source, self._target = ClusterAdmin(flow.source), ClusterAdmin(flow.target)
         self._translator = SharedTranslator(flow) if flow.active_active else Translator(flow)
         self._target_groups = GroupCommits(flow.target)
+        self.refused: Mapping[str, str] = {}  # groups whose offsets the source did not give in the last round, and why
         self._written: dict[tuple[str, Partition], float] = {}  # monotonic: when it was committed last
-        self._refused: set[str] = set()  # groups whose offsets the source does not give
-        self._away = 0  # groups that had no answer, since a round or its first part began
+        self._away = 0  # groups without an answer in this part of the round: reading offsets, or syncing
         self._judged = False  # True once groups.include was compared with the source's groups
 
     def close(self) -> None:
@@ -128,10 +136,10 @@ class GroupSync:
     def round(self, renew_interval: float) -> list[GroupOffset]:
         """Translate the offsets of all groups, and commit them.
 
-        An offset that stays the same is committed again after `renew_interval` seconds, before a broker forgets it.
+        An offset that stays the same is committed again after `renew_interval` seconds, before a broker removes it.
         Raises ClusterAway or PartitionError.
         """
-        # Before the positions: a group is rarely ahead of a copy that is looked at later.
+        # Read before the positions: so a group is rarely ahead of the copy.
         offsets = self._offsets()
         used = sorted({partition for some in offsets.values() for partition in some})
         mirrored = {partition for partition in used if self._policy.is_mirrored(partition.topic)}
@@ -162,17 +170,18 @@ class GroupSync:
             for n in range(count)
         }
         found: dict[str, dict[Partition, Committed]] = {}
+        refused: dict[str, str] = {}
         self._away = 0
         for name in names:
             try:
-                found[name], _ = offsets_of(self._flow.source, name, partitions)
+                found[name], failed = offsets_of(self._flow.source, name, partitions)
+                refused.update((name, reason) for reason in list(failed.values())[:1])
             except (ClusterAway, PartitionError) as error:
                 self._allow(error)
-                if name not in self._refused:
-                    log.warning("a group is left out", extra={"flow": self._flow.name, "reason": str(error)})
-                self._refused.add(name)
-            else:
-                self._refused.discard(name)
+                refused[name] = str(error)
+        for name in refused.keys() - self.refused.keys():
+            log.warning("a group is left out", extra={"flow": self._flow.name, "reason": refused[name]})
+        self.refused = refused
         return found
 
     def _log_entries(self, groups: Collection[str]) -> None:
@@ -182,16 +191,16 @@ class GroupSync:
                 log.warning("entries match no group", extra={"flow": self._flow.name, "reason": reason})
 
     def _allow(self, error: ClusterAway | PartitionError) -> None:
-        """Raise the error if so many groups had no answer that the cluster is away, and not a coordinator or two."""
+        """Raise the error if so many groups had no answer that the cluster must be away, and not just a coordinator."""
         self._away += isinstance(error, ClusterAway)
         if self._away > AWAY_MAX:
             raise error
 
     def _sync(self, group: str, offsets: Mapping[Partition, Committed], about: _Clusters) -> list[GroupOffset]:
-        """One group. What a cluster refuses is the reason of all its partitions, and ends nothing else."""
+        """Sync one group. If a cluster refuses, that is the reason for all of its partitions; other groups go on."""
         translated = {partition: self._translated(partition, at.offset) for partition, at in sorted(offsets.items())}
         try:
-            # Asked for last, so that little time is left in which somebody else could commit a higher offset.
+            # Read last, so that little time is left in which somebody else could commit a higher offset.
             before, failed = self._before(group, offsets)
             chosen = _chosen(translated, before, group in about.active)
             due = self._commit(group, offsets, {p: c for p, c in chosen.items() if p not in failed}, before, about)
@@ -236,9 +245,10 @@ class GroupSync:
         before: Mapping[Partition, Committed],
         about: _Clusters,
     ) -> dict[Partition, Committed] | None:
-        """Commit on the target what may be committed and is due. Returns what is there afterwards, of these.
+        """Commit on the target the offsets that may be committed and are due.
 
-        None: nothing is committed, for the group has members.
+        Returns those of `chosen` that the target has afterwards. None if nothing was committed, because the group has
+        members.
         """
         if not self._commits or group in about.active:
             return {}
@@ -247,18 +257,20 @@ class GroupSync:
             for partition, choice in chosen.items()
             if choice.may_be_committed and choice.downstream is not None
         }
-        due = {p: at for p, at in wanted.items() if self._is_due(group, p, before.get(p), at, about.renew_interval)}
+        now = time.monotonic()
+        ages = {p: now - self._written[group, p] for p in wanted if (group, p) in self._written}
+        due = {p: at for p, at in wanted.items() if is_due(before.get(p), at, ages.get(p), about.renew_interval)}
         if due:
             remote = self._remotes(due)
             self._check_ids(due)
             places = [TopicPartition(*remote[p], at.offset, at.metadata) for p, at in due.items()]
             if not self._target_groups.commit(group, places):
                 return None
-            self._written.update(((group, partition), time.monotonic()) for partition in due)
+            self._written.update(((group, partition), now) for partition in due)
         return wanted
 
     def _check_ids(self, partitions: Iterable[Partition]) -> None:
-        """Look once more, right before a commit: a round may last for seconds, and topics may be made again meanwhile.
+        """Look right before a commit whether a remote topic was created again: a round may last for seconds.
 
         An offset of the old topic would pass over records of the new one, and never go back. Raises PartitionError.
         """
@@ -267,13 +279,6 @@ class GroupSync:
         for name, remote_id in known.items():
             if remote_id and now.get(name) != remote_id:
                 raise PartitionError(f"{name} is gone, or another topic has its name since the group round began")
-
-    def _is_due(
-        self, group: str, partition: Partition, before: Committed | None, wanted: Committed, renew_interval: float
-    ) -> bool:
-        """True if the offset has changed, or would expire on the target one day."""
-        written = self._written.get((group, partition))
-        return before != wanted or written is None or time.monotonic() - written > renew_interval
 
 
 def _chosen(

@@ -31,7 +31,7 @@ from mirror.text import BUG
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 1.0  # seconds between two checks of leadership and query
-ALL_REPORTS = 2**62  # so many records before the end a StatusReader begins, that is, at the beginning
+ALL_REPORTS = 2**62  # a StatusReader begins so many records before the end, that is, at the beginning
 BUG_DELAY = 10.0  # seconds until the reports are followed again after an unexpected error
 STEADY_AFTER = 60.0  # seconds without a failure after which the back-off starts again with its shortest delay
 
@@ -267,7 +267,7 @@ class FlowRunner(threading.Thread):
         self._stopping.wait(backoff.next())
 
     def _follow_status(self) -> None:
-        """Read the reports. After the status topic was deleted and created again, with a new consumer.
+        """Read the reports. Use a new consumer after the status topic was deleted and created again.
 
         librdkafka ignores the new topic's leader if its epoch is lower than the old topic's was (issue 4898 there).
         """

@@ -1,4 +1,4 @@
-"""What is wrong with a flow that is led: tasks that were lost, are silent or hang, and topics that are refused."""
+"""Finds what is wrong with a flow: tasks that were lost, are silent or hang, and topics that are refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FlowHealth:
         self._where = {"flow": flow.name}
 
     def begin(self) -> None:
-        """Look once, when the lead was taken: no task can be said to hang yet."""
+        """Look for the first time, after the lead was taken. Nobody knows yet whether a task hangs."""
         self._look()
         self._hung.forget()
 
@@ -62,7 +62,8 @@ class FlowHealth:
     def _look(self) -> None:
         """Find partitions that nobody reports: Spark does not report tasks that cannot start. And refused topics."""
         before, self._silent = self._silent, self._status.silent_partitions()
-        # Kept while they are silent: with each attempt the number changes, and each change would be an event.
+        # The first reason is kept while they are silent. With each attempt its number changes, and each change would be
+        # an event.
         self._failed = (self._failed or self._query.failure_reason()) if self._silent else ""
         silent = f"{plural(self._silent, 'partition')} without a task for {SILENCE:.0f} s" if self._silent else ""
         if self._failed:

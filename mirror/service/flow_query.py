@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 
 
 class FlowQuery:
-    """The query of one flow. Spark runs it in a thread of its own; all else is called by one thread at a time.
+    """The query of one flow. Spark runs its epochs in a thread of its own. Only one thread at a time calls the rest.
 
-    Every method raises Py4JError or ConnectionError when Spark's JVM is gone, but `stop`.
+    Every method except `stop` raises Py4JError or ConnectionError when Spark's JVM is gone.
     """
 
     def __init__(self, flow: Flow, status: FlowStatus, spark: Future[SparkDriver], flow_count: int) -> None:
@@ -44,7 +44,7 @@ class FlowQuery:
         return not self._spark.done()
 
     def slots(self) -> int:
-        """This flow's share of the tasks that Spark can run at once; at least one. Raises what Spark's start raised."""
+        """This flow's share of the tasks that Spark can run at once; at least 1. Raises the error of Spark's start."""
         return max(1, self._spark.result().slots() // self._flow_count)
 
     def can_run(self) -> bool:
@@ -74,7 +74,7 @@ class FlowQuery:
             self._epoch_ended.set()
 
     def failure_reason(self) -> str:
-        """Why tasks may never have reached mirror, as far as Spark knows; "" if Spark knows of no failure."""
+        """Why, as Spark says, tasks of this Spark epoch may never have reached mirror; "" if it says nothing."""
         if self._query is None:
             return ""
         return failure_reason(self._spark.result().session.sparkContext, self._query.runId)

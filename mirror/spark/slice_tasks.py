@@ -165,7 +165,7 @@ class SliceReader(DataSourceStreamReader):
             attempt = context.attemptNumber() if context is not None else 0
             away = isinstance(error, MirrorError) and error.away
             where = {"flow": self._flow.name, "slice": partition.index, "reason": f"{type(error).__name__}: {error}"}
-            # As a rule the flow leader finds the cluster away as well, and says so. But it may have another way to it.
+            # Usually the flow leader finds the cluster away, too, and logs that. But its way there may be another.
             quiet = away and (attempt + 1) % AWAY_ATTEMPTS != 0
             log.log(logging.DEBUG if quiet else logging.WARNING, "task failed and starts again", extra=where)
             time.sleep(RETRY_DELAY)

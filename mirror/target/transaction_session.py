@@ -66,8 +66,9 @@ class TransactionSession:
         self._clock = clock
         self._request_limits = request_limits(flow)
         self._sync_chooser = SyncChooser(flow.offset_lag_max)
-        # A topic whose id is not known yet has no entries: nobody could tell which topic they belong to. Nobody asks
-        # for offsets of canaries, and their topic never loses its first offset: their entries would stay for ever.
+        # A topic whose id is not known yet has no entries: nobody could tell which topic they belong to. Canaries have
+        # none either. Nobody asks for their offsets, and the cleaner could never delete their entries, because their
+        # compacted topic always begins at the same offset.
         is_canary = partition.topic == flow.canary_topic
         is_mapped = flow.exactly_once and topic.topic_id and topic.remote_id and not is_canary
         every = 1 if topic.compacted or flow.active_active else EVERY  # there nothing can be counted
@@ -183,14 +184,14 @@ class TransactionSession:
     def pass_over(self, batch: ConsumedBatch, position: Position, reason: str, letter: bool, whole: bool) -> None:
         """Commit the position after a record that the target refuses.
 
-        With `letter`, the transaction also has a dead letter. Unless `whole`, that has neither key, value nor headers
-        of the record. Raises the same errors as `copy`.
+        With `letter`, the transaction also has a dead letter. Unless `whole`, the dead letter has neither key, value
+        nor headers of the record. Raises the same errors as `copy`.
         """
 
         def produce() -> Position:
             if letter:
                 headers = NO_HEADERS
-                # Headers may be unreadable; then the letter has none, and `reason` says so.
+                # The record's headers may be unreadable. Then the letter has none of them, and `reason` says so.
                 with contextlib.suppress(RecordsRefused):
                     (headers,) = readable(batch.headers)
                 record = dead_letter(self._partition, batch.messages[0], headers, reason, whole)
@@ -234,8 +235,8 @@ class TransactionSession:
     def _check_timestamps(self) -> None:
         """Raise PartitionError if the target replaced the timestamp of the first, the last or a synced record.
 
-        A broker that gets a batch again answers with the batch's own newest timestamp, as if it were its time. So a
-        time equal to one that we sent proves nothing. mirror copies the batch again to find out.
+        A broker that gets a batch a second time answers with the batch's newest timestamp, in the same way as if it had
+        set that time. So a time that equals one that we sent proves nothing. Then mirror copies the batch again.
         """
         if not self._restamped:
             return

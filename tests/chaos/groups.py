@@ -28,6 +28,7 @@ class Groups:
 
     def __init__(self, pair: Pair, topic: str, partitions: int) -> None:
         self.wanted = partitions
+        self.sampled = 0  # offsets that were seen on the target, also those of a remote topic that is gone
         self._pair, self._topic = pair, topic
         self._names = [f"{topic}-all", f"{topic}-half"]
         self._tried: dict[tuple[str, int], int] = {}  # highest upstream offset that was perhaps committed
@@ -65,6 +66,7 @@ class Groups:
         """The source's topic is another one now, whose offsets begin anew: nothing is judged."""
         self._is_judged = False
         self.stop()
+        self.sampled = 0
 
     def delete(self) -> None:
         """Delete the groups on both clusters, or the service would have more and more to do."""
@@ -162,6 +164,7 @@ class Groups:
             tried = self._tried.get((name, each.partition))  # after the answer: perhaps more than it is about
             if each.error is None and each.offset >= 0 and tried is not None and restarts == self._restarts:
                 self._samples.setdefault((name, each.partition), []).append(GroupSample(each.offset, tried))
+                self.sampled += 1
 
     @staticmethod
     def _consumer(stack: ExitStack, bootstrap: str, group: str) -> Consumer:

@@ -16,7 +16,7 @@ from mirror.cli import cli
 from mirror.config.load import load
 from mirror.errors import ConfigError
 from mirror.own_policy import OwnPolicy, Questions
-from mirror.service.service import log_warnings
+from mirror.service.front import log_warnings
 
 BASE = """\
 clusters:

@@ -79,7 +79,7 @@ def test_a_transform_that_hangs_does_not_end_the_task(caplog: pytest.LogCaptureF
         _flow=flow(),
         _held_copiers=lambda: [copier],
         _being_let_go=[],
-        _threads=SimpleNamespace(have=slow.append),
+        _threads=SimpleNamespace(ensure_threads=slow.append),
         _services=SimpleNamespace(clock=SimpleNamespace(monotonic=lambda: 0.0)),
         _hanging={},
     )
