@@ -142,6 +142,7 @@ def test_a_groups_offsets(running: tuple[Pair, Service], capsys: pytest.CaptureF
     assert found[0]["translated"] == there[0][20] and found[1]["translated"] > there[1][-1]
     examples = re.findall(r"^```python\n(.*?)^```", OPERATIONS.read_text(), re.MULTILINE | re.DOTALL)
     (example,) = [each for each in examples if "import api" in each]
+    capsys.readouterr()
     exec(example.replace("mirror.yaml", str(service.file)).replace("billing", group), {})
     assert capsys.readouterr().out.splitlines() == [f"{topic}-{n} {at} {to} " for n, at, to in places(found)]
     shown = mirror("translate", "-c", service.file, "--group", group)
