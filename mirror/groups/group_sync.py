@@ -19,7 +19,7 @@ from mirror.groups.translation import Unknown
 from mirror.groups.translator import Translation, Translator
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
-from mirror.naming import INTERNAL, ReplicationPolicy, matcher
+from mirror.naming import INTERNAL, ReplicationPolicy, groups_match_nothing, matcher, warning
 from mirror.settings import Flow
 
 log = logging.getLogger(__name__)
@@ -126,6 +126,7 @@ class GroupSync:
         self.refused: Mapping[str, str] = {}  # groups whose offsets the source did not give in the last round, and why
         self._written: dict[tuple[str, Partition], float] = {}  # monotonic: when it was committed last
         self._away = 0  # groups without an answer in this part of the round: reading offsets, or syncing
+        self._judged = False  # True once groups.include was compared with the source's groups
 
     def close(self) -> None:
         """End the clients."""
@@ -159,7 +160,9 @@ class GroupSync:
 
     def _offsets(self) -> dict[str, dict[Partition, Committed]]:
         """The committed offsets on the source of each group that takes part. Raises ClusterAway."""
-        names = taking_part(self._flow, self._source.groups())
+        listed = self._source.groups()
+        self._log_entries(listed)
+        names = taking_part(self._flow, listed)
         partitions = {
             Partition(name, n): (name, n)
             for name, count in self._source.partitions().items()
@@ -180,6 +183,12 @@ class GroupSync:
             log.warning("a group is left out", extra={"flow": self._flow.name, "reason": refused[name]})
         self.refused = refused
         return found
+
+    def _log_entries(self, groups: Collection[str]) -> None:
+        if not self._judged:
+            self._judged = True
+            if reason := warning(groups_match_nothing(self._flow.groups.include, groups)):
+                log.warning("entries match no group", extra={"flow": self._flow.name, "reason": reason})
 
     def _allow(self, error: ClusterAway | PartitionError) -> None:
         """Raise the error if so many groups had no answer that the cluster must be away, and not just a coordinator."""

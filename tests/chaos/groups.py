@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
@@ -19,6 +19,8 @@ from tests.harness.waiting import PATIENCE, TooLate, until
 INTERVAL = 0.5  # seconds between two commits, and between two samples
 TIMEOUT = 5.0
 SYNCED_WITHIN = 90.0  # seconds, after all is copied
+
+Check = Callable[[GroupHistory, Placed], list[Violation]]
 
 
 class Groups:
@@ -74,7 +76,9 @@ class Groups:
                     deleted.result(TIMEOUT)
                     assert name
 
-    def judge(self, source: Mapping[int, Mapping[int, Record]], target: oracle.Records) -> list[str]:
+    def judge(
+        self, source: Mapping[int, Mapping[int, Record]], target: oracle.Records, check: Check = check_group
+    ) -> list[str]:
         """Commit for the last time, wait for group sync, and compare, once all is copied: what is wrong.
 
         `source` has all records that were ever there, by partition and offset.
@@ -91,7 +95,7 @@ class Groups:
 
         def found() -> list[Violation]:
             histories = {at: self._history(at, end) for at, end in ends.items()}
-            return [each for at, history in histories.items() for each in check_group(history, placed[at[1]])[:5]]
+            return [each for at, history in histories.items() for each in check(history, placed[at[1]])[:5]]
 
         with contextlib.suppress(TooLate):  # what is late is judged
             until("groups have been synced", lambda: not found(), SYNCED_WITHIN)

@@ -325,12 +325,12 @@ def what_the_readme_asks_for_is_enough(
 
 
 def printed_for(
-    directory: Path, content: configuration.Settings, address: str
+    directory: Path, content: configuration.Settings, address: str, reasons: str = ", needed: "
 ) -> Iterator[tuple[ResourceType, str, str, list[AclOperation], ResourcePatternType]]:
-    """What `check --acls` prints as needed on this cluster, for `topics.allowed`."""
+    """What `check --acls` prints for these reasons on this cluster, for `topics.allowed`."""
     lines = mirror("check", "-c", file_of(directory, content), "--acls").stdout.splitlines()
     for reason, command in pairwise(lines):
-        if not command.startswith(f"kafka-acls.sh --bootstrap-server {address} ") or ", needed: " not in reason:
+        if not command.startswith(f"kafka-acls.sh --bootstrap-server {address} ") or reasons not in reason:
             continue
         words = shlex.split(command)[3:]
         given = [(key[2:], value) for key, value in pairwise(words) if key.startswith("--") and value[:2] != "--"]
@@ -400,8 +400,11 @@ def where_the_source_hides_its_control_topics_circles_are_a_doubt(
         ]
         topics.delete(cluster.bootstrap, other)
         assert doubts(*read) == []
-        with Service(limited, tmp_path) as service:
+        limited["flows"][0]["canary"] = {"enabled": True, "interval": "1s"}
+        (for_canary,) = printed_for(tmp_path, limited, address, ", optional: canary.enabled: ")
+        with topics.allowed(cluster.bootstrap, *for_canary), Service(limited, tmp_path) as service:
             pair.await_same(topic)
+            what_is_printed_for_the_canary_is_enough(pair, service)
             looked = len(service.find(PLANNED))
             added = pair.topic("added")
             service.wait_for("it has looked again", lambda: len(service.find(PLANNED)) > looked)
@@ -409,3 +412,9 @@ def where_the_source_hides_its_control_topics_circles_are_a_doubt(
             (said,) = service.find("another flow may conflict")
             assert "cycles" in said["reason"] and "can't be ruled out" in said["reason"]
             assert service.terminate() == 0, service.tail()
+
+
+def what_is_printed_for_the_canary_is_enough(pair: Pair, service: Service) -> None:
+    """Its topic is created, written and read by a user that has no more than these ACLs on it."""
+    service.wait_for("a canary", lambda: service.metric("mirror_canary_seconds") > 0)
+    assert topics.partitions(pair.source, f"mirror-canary.{pair.alias}.internal") == 1

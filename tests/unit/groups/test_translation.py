@@ -292,6 +292,12 @@ def test_other_bytes_are_refused(key: bytes, value: bytes) -> None:
             offset_map.decode_value(6, some)
 
 
+@pytest.mark.parametrize("topic", ["", "..", "a b", "x" * 250])
+def test_a_key_whose_topic_is_none_is_refused_as_the_reader_expects_it(topic: str) -> None:
+    with pytest.raises(Malformed):
+        offset_map.decode_key(offset_map.key(replace(COPIED, topic=topic), 6))
+
+
 @pytest.mark.parametrize(
     "value",
     [
