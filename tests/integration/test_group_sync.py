@@ -309,7 +309,7 @@ def test_what_cannot_be_translated_has_its_reason(running: tuple[Pair, Service],
     stranger = Producer({"bootstrap.servers": pair.target, "transactional.id": "not-sync", "log_level": 0})
     stranger.init_transactions(PATIENCE)
     stranger.begin_transaction()
-    stranger.produce(f"mirror-offset-map.{pair.alias}.internal", b"?")
+    stranger.produce(f"mirror-offset-map.{pair.alias}.internal", b"?", b"key")
     stranger.flush(PATIENCE)
     try:
         fill(pair, topic)  # with entries that nobody can read while that transaction is open

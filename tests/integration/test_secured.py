@@ -270,14 +270,16 @@ def the_source_refuses_a_groups_offsets(
     """With Describe on the cluster mirror sees the group, and without Describe on the group no offset of it."""
     cluster, address = secured
     pair, user = Pair(cluster.bootstrap, target_cluster.bootstrap, "sees", prefix), LIMITED_TOO[2]
-    group = f"{prefix}refused"
-    topics.commit(pair.source, group, pair.topic("t"), {0: 0})
+    group, topic = f"{prefix}refused", pair.topic("t")
+    topics.commit(pair.source, group, topic, {0: 0})
     limited = pair.settings({"groups": {"sync": True, "include": [group]}})
     secret = settings(pair, address, 4040, ITS_PASSWORD, user)["clusters"]["backup"]
     limited["clusters"][pair.alias] = {key: value for key, value in secret.items() if key not in ("debug", "log_level")}
     (flow,) = load_settings(file_of(tmp_path, limited)).flows
-    see = topics.allowed(pair.source, ResourceType.BROKER, "kafka-cluster", user, (AclOperation.DESCRIBE,))
-    with see, contextlib.closing(GroupSync(flow)) as sync:
+    with contextlib.ExitStack() as stack:
+        for kind, name in ((ResourceType.BROKER, "kafka-cluster"), (ResourceType.TOPIC, topic)):
+            stack.enter_context(topics.allowed(pair.source, kind, name, user, (AclOperation.DESCRIBE,)))
+        sync = stack.enter_context(contextlib.closing(GroupSync(flow)))
         refused = until("the group is seen", lambda: sync.round(RENEW) or sync.refused)
         assert list(refused) == [group] and "uthorization failed" in sync.refused[group]
         found = group_status.read_groups(flow)
