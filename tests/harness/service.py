@@ -14,7 +14,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -54,6 +54,7 @@ class Service:
         settings: Mapping[str, Any],
         directory: Path,
         environment: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
         program: Program = HERE,
     ) -> None:
         self._program = program
@@ -62,6 +63,7 @@ class Service:
         self.lines: list[str] = []  # all that it has written
         self.events: list[Event] = []  # its log, parsed
         self.noise: list[str] = []  # lines that are no log lines of mirror
+        self._arguments = arguments
         self._mark = uuid.uuid4().hex
         self._environment = {**program.environment, **(environment or {}), processes.MARK: self._mark}
         self._process: subprocess.Popen[str] | None = None
@@ -73,7 +75,7 @@ class Service:
         """Start, and return once it answers HTTP; Spark is not up by then."""
         atexit.register(self.close)
         self._process = subprocess.Popen(
-            [*self._program.command, "run", "-c", str(self.file)],
+            [*self._program.command, "run", "-c", str(self.file), *self._arguments],
             cwd=self._program.cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -154,8 +156,8 @@ class Service:
 
     @property
     def port(self) -> int:
-        """Of its HTTP server."""
-        return int(self.find("mirror starts")[0]["port"])
+        """Of its HTTP server. A standby that takes over has another one."""
+        return int(self.find("mirror starts")[-1]["port"])
 
     def get(self, path: str) -> tuple[int, str]:
         """Status and body of a path."""
