@@ -16,6 +16,7 @@ MirrorError
 │   ├── TransformUnusable    blocked: the topic's transform can't be used; `mirror run` and `verify` end with it
 │   ├── ProducerFenced       retrying if the plan says that the partition is ours, else let go
 │   ├── OutcomeUnknown       retrying with another producer: fence, load, seek
+│   │   └── Interleaved          the same, with more care: another producer writes to the remote partition
 │   ├── PositionUnstable     retrying: a transaction still holds the position or the records
 │   ├── SourceDataLost       blocked: the position is not on the source any more
 │   └── DecisionNeeded       blocked: the position, or the remote topic, can't be believed
@@ -116,6 +117,13 @@ class OutcomeUnknown(PartitionError):
     def __init__(self, message: str, away: bool = False, blocked: bool | None = None) -> None:
         super().__init__(message, blocked)
         self.away = away
+
+
+class Interleaved(OutcomeUnknown):
+    """The records do not stand where they should: some are lost, or another producer writes to the remote partition.
+
+    It is retrying with another producer. That one waits for each batch to be replicated, for the next transaction.
+    """
 
 
 class PositionUnstable(PartitionError):
