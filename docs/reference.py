@@ -27,7 +27,7 @@ from mirror.config.resolved import written
 from mirror.control.reports import LOST, TRANSACTION_OUTCOMES
 from mirror.kafka.certificates import KINDS
 from mirror.kafka.clients import SOURCE_CONSUMER, TARGET_PRODUCER
-from mirror.kafka.throttling import SIDES
+from mirror.model import SIDES
 from mirror.status.acl_overview import ACL_OUTCOMES
 from mirror.status.config_overview import CONFIG_OUTCOMES
 from mirror.status.flow_status import FLOW_STATES, PARTITION_STATES

@@ -11,8 +11,7 @@ from typing import Any
 from mirror import decode
 from mirror.control.decisions import Incident, an_incident
 from mirror.control.partition_state import State
-from mirror.kafka.throttling import SIDES, Side
-from mirror.model import Partition, a_partition
+from mirror.model import SIDES, Partition, Side, a_partition
 
 # Upper bounds of the histograms of replication latency and of transactions' durations, seconds.
 LATENCY_BUCKETS = (

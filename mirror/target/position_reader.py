@@ -3,76 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-import json
 import random
 import threading
 import time
-import uuid
-from collections.abc import Iterable, Mapping
-from dataclasses import astuple
-from typing import Any
+from collections.abc import Iterable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from mirror import decode
 from mirror.errors import ClusterAway, PartitionError, PositionUnstable
 from mirror.kafka.clients import group_reader, is_away, is_lasting
 from mirror.kafka.renewed import Renewed
-from mirror.model import MapEnd, Position
+from mirror.model import Position
 from mirror.settings import Cluster
+from mirror.target.loading import LOOK_INTERVAL, TIMEOUT, Tokens, doubtful, held
+from mirror.target.position_metadata import decoded, encoded
 
-REQUEST_TIMEOUT = 10.0  # seconds
 KNOWN_LEADER_TIMEOUT = 1.0  # seconds for the leader that is known, which may be down
-LOOK_INTERVAL = 0.02  # seconds
 COORDINATOR_PATIENCE = 3.0  # seconds for a coordinator that moves or loads
 COORDINATOR_RETRY = 0.1  # seconds
-HANGS = "an open transaction; should that last, see docs/runbooks/MirrorPartitionRetrying.md"
-
-DEPOSED = "a broker that takes no commits of the group: another may coordinate it now, and this one not know it"
-
-
-METADATA_MAX = 2**16  # bytes
 
 Reader = Renewed[Consumer]
 
 
-def _map_end(raw: Any) -> MapEnd:
-    return MapEnd(*decode.elements(raw, [decode.integer(-1), decode.integer()]))
-
-
-_REQUIRED: Mapping[str, decode.Check[Any]] = {"topic_id": decode.name}
-_ADDED_LATER: Mapping[str, decode.Check[Any]] = {
-    "since": decode.integer(-1, decode.INT32_MAX),
-    "remote_id": decode.name,
-    "resets": decode.integer(),
-    "map_end": _map_end,
-}
-
-
 def to_commit(position: Position, remote: str, partition: int) -> TopicPartition:
     """The position as `send_offsets_to_transaction` takes it. The key is the remote topic: a broker refuses others."""
-    more: dict[str, object] = {"since": position.since} if position.since > position.epoch else {}
-    if position.remote_id:
-        more["remote_id"] = position.remote_id
-    if position.resets:
-        more["resets"] = position.resets
-    if position.map_end is not None:
-        more["map_end"] = astuple(position.map_end)
-    metadata = json.dumps({"topic_id": position.topic_id, **more}, separators=(",", ":"))
-    return TopicPartition(remote, partition, position.offset, metadata, position.epoch)
+    return TopicPartition(remote, partition, position.offset, encoded(position), position.epoch)
 
 
 def from_committed(committed: TopicPartition) -> Position | None:
     """The position that `to_commit` encoded; None when nothing was ever committed."""
-    if committed.offset < 0:
-        return None
-    try:
-        metadata = decode.fields(decode.parsed(committed.metadata or "", METADATA_MAX), _REQUIRED, _ADDED_LATER)
-    except decode.Malformed:  # committed by somebody else's tool
-        metadata = {"topic_id": ""}
     epoch = committed.leader_epoch
-    return Position(committed.offset, epoch=-1 if epoch is None else epoch, **metadata)
+    return decoded(committed.offset, -1 if epoch is None else epoch, committed.metadata)
 
 
 class PositionReader:
@@ -86,8 +47,7 @@ class PositionReader:
         self._cluster = cluster.alias
         self._group = group
         self._barrier = barrier_topic
-        self._identity = uuid.uuid4().hex
-        self._numbers = itertools.count()
+        self._tokens = Tokens()
         self._lock = threading.Lock()
         self._learning = threading.Lock()
         self._learned: dict[Reader, float] = {}
@@ -109,33 +69,23 @@ class PositionReader:
     def load_all(self, remote_partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Position | None]:
         """As `load`, of several remote partitions at once, at least of one.
 
-        A coordinator that was deposed and has not heard of it, because it hung or is cut off from the others, answers
-        OffsetFetch from its memory: what has been committed since would be copied again. It can't commit anything any
-        more. So a token is committed first. Only an answer counts that has it, or another token of ours since this
-        call began. Raises as `stable`.
+        Only an answer counts that has a token of ours since this call began: Tokens says why. Raises as `stable`.
         """
-        deadline, pause = time.monotonic() + REQUEST_TIMEOUT, LOOK_INTERVAL
-        began = next(self._numbers)
+        deadline, pause = time.monotonic() + TIMEOUT, LOOK_INTERVAL
+        began = self._tokens.begin()
         wanted = [TopicPartition(self._barrier, 0), *(TopicPartition(*each) for each in remote_partitions)]
         while (left := deadline - time.monotonic()) > 0:
             with self._lock:  # so that they are committed in this order
-                token = TopicPartition(self._barrier, 0, 0, f"{self._identity}/{next(self._numbers)}")
+                token = TopicPartition(self._barrier, 0, 0, self._tokens.make())
                 # Not waited for: a broker answers the requests of a connection one after another.
                 self._stable.client.commit(offsets=[token], asynchronous=True)
             barrier, *found = self._fetch_stable(wanted, left)
             self._stable.client.poll(0)  # drops what became of the commits
-            if self._is_since(began, barrier.metadata):
+            if self._tokens.is_since(began, barrier.metadata):
                 return {(each.topic, each.partition): self._checked(each) for each in found}
             time.sleep(random.uniform(0, pause))  # another task's token may have been in between
             pause = min(2 * pause, 1.0)
-        why = f"{DEPOSED}; or {self._barrier} is missing, which the flow leader makes again"
-        raise PositionUnstable(f"the position of {wanted[-1].topic}-{wanted[-1].partition} is told by {why}")
-
-    def _is_since(self, began: int, token: str | None) -> bool:
-        """Has any of our threads committed this token after a call with this number began?"""
-        identity, _, number = (token or "").partition("/")
-        # Whoever may commit to the group may write anything here.
-        return identity == self._identity and number.isdecimal() and len(number) < 20 and int(number) > began
+        raise PositionUnstable(doubtful(f"{wanted[-1].topic}-{wanted[-1].partition}", self._barrier))
 
     def stable(self, remote: str, partition: int) -> Position | None:
         """A committed position, with no transaction pending on it (OffsetFetch's RequireStable, KIP-447).
@@ -143,7 +93,7 @@ class PositionReader:
         Raises PositionUnstable while one is pending, ClusterAway when the target does not answer, PartitionError when
         it refuses.
         """
-        (found,) = self._fetch_stable([TopicPartition(remote, partition)], REQUEST_TIMEOUT)
+        (found,) = self._fetch_stable([TopicPartition(remote, partition)], TIMEOUT)
         return self._checked(found)
 
     def _fetch_stable(self, asked: list[TopicPartition], timeout: float) -> list[TopicPartition]:
@@ -151,13 +101,13 @@ class PositionReader:
             return self._fetch(self._stable, asked, timeout)
         # If it answers this, librdkafka has asked for the stable ones in vain.
         self.hints((each.topic, each.partition) for each in asked)
-        raise PositionUnstable(f"the position of {asked[-1].topic}-{asked[-1].partition} is held by {HANGS}")
+        raise PositionUnstable(held(f"the position of {asked[-1].topic}-{asked[-1].partition}"))
 
     def _checked(self, found: TopicPartition) -> Position | None:
         if found.error is not None:
             where = f"{found.topic}-{found.partition}"
             if found.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT:
-                raise PositionUnstable(f"the position of {where} is held by {HANGS}")
+                raise PositionUnstable(held(f"the position of {where}"))
             raise self._failed(f"no position of {where}", found.error)
         return from_committed(found)
 
@@ -177,11 +127,11 @@ class PositionReader:
         partition that has no leader at that moment). The next transaction of the same producer id would end that one
         together with itself, and commit what was aborted. Raises PositionUnstable, ClusterAway or PartitionError.
         """
-        deadline = time.monotonic() + REQUEST_TIMEOUT
+        deadline = time.monotonic() + TIMEOUT
         high = self.end(remote, partition)
         while self._end(self._stable, remote, partition) < high:
             if time.monotonic() > deadline:
-                raise PositionUnstable(f"{remote}-{partition} is held by {HANGS}")
+                raise PositionUnstable(held(f"{remote}-{partition}"))
             time.sleep(LOOK_INTERVAL)
 
     def end(self, remote: str, partition: int) -> int:
@@ -197,7 +147,7 @@ class PositionReader:
         self._learn_leaders(reader, began)
         self.hints([(remote, partition)])  # raises the reason of a refusal: an end's is an "unknown partition"
         try:
-            return int(reader.client.get_watermark_offsets(here, REQUEST_TIMEOUT)[1])
+            return int(reader.client.get_watermark_offsets(here, TIMEOUT)[1])
         except KafkaException as error:
             raise self._failed(f"no end of {remote}-{partition}", error.args[0]) from error
 
@@ -211,7 +161,7 @@ class PositionReader:
             if self._learned.get(reader, 0.0) < since:
                 learned = False
                 with contextlib.suppress(KafkaException):
-                    learned = bool(reader.client.list_topics(timeout=REQUEST_TIMEOUT).brokers)
+                    learned = bool(reader.client.list_topics(timeout=TIMEOUT).brokers)
                 reader.note(not learned)
                 self._learned[reader] = time.monotonic()
 
@@ -244,9 +194,7 @@ class PositionReader:
                     raise
                 time.sleep(COORDINATOR_RETRY)
 
-    def _fetch(
-        self, reader: Reader, asked: list[TopicPartition], timeout: float = REQUEST_TIMEOUT
-    ) -> list[TopicPartition]:
+    def _fetch(self, reader: Reader, asked: list[TopicPartition], timeout: float = TIMEOUT) -> list[TopicPartition]:
         try:
             found = list(reader.client.committed(asked, timeout))
             reader.note(False)

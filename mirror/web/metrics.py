@@ -19,8 +19,7 @@ from prometheus_client.registry import Collector
 
 from mirror import __version__
 from mirror.control.reports import LATENCY_BUCKETS, SIZE_BUCKETS, Counters
-from mirror.kafka.throttling import SIDES
-from mirror.model import Partition
+from mirror.model import SIDES, Partition
 from mirror.status.cluster_status import ClusterStatus
 from mirror.status.configuration import ConfigurationStatus, ConfigurationView
 from mirror.status.flow_status import PARTITION_STATES, FlowStatus, PartitionStatus
