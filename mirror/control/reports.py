@@ -87,6 +87,20 @@ class Counters:
                 return
         self.latency_buckets[-1] += younger - begin
 
+    def copied_whole(self, batches: Sequence[tuple[int, int]], size: int, now: int, duration: float = 0.0) -> None:
+        """As `copied`, for batches that nobody has unpacked: the newest timestamp of each, and how many records it has.
+
+        All its records count as that old. `size` is that of the batches, compressed or not.
+        """
+        self.bytes += size
+        for timestamp, records in batches:
+            self.records += records
+            if timestamp > 0:
+                latency = max(0, now - timestamp)
+                self.latency_sum += records * latency / 1000
+                self.age_sum += records * max(0.0, latency / 1000 - duration)
+                self.latency_buckets[bisect_left(_BOUNDS_MS, latency)] += records
+
     def copy(self) -> Counters:
         """A copy of the counters as they are now."""
         return Counters(*[_copied(getattr(self, name)) for name in _COUNTERS])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mirror.batches.headers import RecordBatch
 from mirror.errors import WireError
@@ -56,6 +57,23 @@ class Span:
     size: int  # bytes of the batches
     held: Held
 
+    def divided(self, most: int, count: int, at_least_one: bool) -> tuple[Span | None, Span | None]:
+        """The beginning of it that has at most so many bytes and batches, and the rest; None where there is nothing."""
+        if self.size <= most and len(self.batches) <= count:
+            return self, None
+        size, fits = 0, 0
+        for batch in self.batches[:count]:
+            if size + len(batch.data) > most:
+                break
+            size, fits = size + len(batch.data), fits + 1
+        if not fits and at_least_one:
+            size, fits = len(self.batches[0].data), 1
+        if not fits or fits == len(self.batches):
+            return (self, None) if fits else (None, self)
+        last = self.batches[fits - 1]
+        begin = Span(self.start, last.last + 1, self.batches[:fits], last.epoch, size, self.held)
+        return begin, replace(self, start=begin.end, batches=self.batches[fits:], size=self.size - size)
+
 
 class Feed:
     """One partition: what is asked for next, and what was read and waits. It belongs to one event loop."""
@@ -93,21 +111,38 @@ class Feed:
                 self.done(self._spans.popleft())
         self._ready.set()
 
-    async def next(self, most: int, count: int) -> list[Span]:
-        """What has been read, at least one span, and no more than about `most` bytes and `count` batches.
+    async def wait(self, timeout: float | None = None, least: int = 0) -> bool:
+        """Wait until something can be taken, or if `least` is given until so many bytes can.
 
-        Waits for some. Each span has to be given back by `done`. Raises LeaveTheRoad, WireError.
+        True if there is something, perhaps less because the time (s) is over or nothing will follow. Raises
+        LeaveTheRoad or WireError once nothing is left, and nothing will follow.
         """
-        while not self._spans:
-            if self._end:
-                raise self._end
-            self._ready.clear()
-            await self._ready.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while not (self._end or (self._spans and self.size >= least)):
+                    self._ready.clear()
+                    await self._ready.wait()
+        if self._end and not self._spans:
+            raise self._end
+        return bool(self._spans)
+
+    def take(self, most: int, count: int) -> list[Span]:
+        """What has been read, up to about `most` bytes and `count` batches, and at least one batch if there are any.
+
+        Each span has to be given back by `done`.
+        """
         taken: list[Span] = []
-        while self._spans and (not taken or (most >= self._spans[0].size and count >= len(self._spans[0].batches))):
-            taken.append(self._spans.popleft())
-            most -= taken[-1].size
-            count -= len(taken[-1].batches)
+        while self._spans:
+            span, rest = self._spans[0].divided(most, count, not any(each.batches for each in taken))
+            if span is None:
+                break
+            taken.append(span)
+            most, count = most - span.size, count - len(span.batches)
+            self._spans.popleft()
+            if rest is not None:
+                rest.held.retain()
+                self._spans.appendleft(rest)
+                break
         return taken
 
     def done(self, span: Span) -> None:

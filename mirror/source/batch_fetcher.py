@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from mirror.backoff import Backoff
 from mirror.batches.fitting import misfit
 from mirror.batches.headers import RecordBatch, committed, walk
-from mirror.errors import Malformed, Unavailable, WireError
+from mirror.errors import Malformed, Unavailable, Unsupported, WireError
 from mirror.source.batch_feed import Feed, Held, LeaveTheRoad, Span
 from mirror.wire.access import Address
 from mirror.wire.cluster import Cluster
@@ -24,9 +24,7 @@ LANE = "fetch"
 WAIT = 0.5  # seconds that a broker may wait for records
 WAIT_BESIDE_FULL = 0.02  # the same while a partition waits for room, so that it is asked for soon after
 RETRY = 0.05  # seconds before a partition is looked for again after an error
-FOLLOWED = (
-    300.0  # seconds after which the leader is asked again for the nearest replica (KIP-392), as Java's client does
-)
+FOLLOWED = 300.0  # seconds after which the leader is asked for the nearest replica again (KIP-392), as by Java's client
 _EPOCH_MAX = 2**31 - 1  # after it a session's epoch begins again with 1
 _TOPIC_IDS = 13  # the first version of Fetch that has them
 
@@ -158,6 +156,8 @@ class _Broker:
             try:
                 await self._fetch(wanted, full)
                 backoff.reset()
+            except Unsupported:
+                self._hand_over(wanted, "source_too_old")
             except WireError as error:
                 log.debug("fetch from broker %d failed: %s", self._node, error)
                 self._begin_again()
@@ -167,8 +167,12 @@ class _Broker:
             except Exception:  # a defect of ours: the record path does not have it, and nobody waits for ever
                 log.exception("fetch from broker %d failed", self._node)
                 self._begin_again()
-                for feed in wanted.values():
-                    feed.end(LeaveTheRoad("defect", feed.position))
+                self._hand_over(wanted, "defect")
+
+    @staticmethod
+    def _hand_over(feeds: Mapping[Key, Feed], reason: str) -> None:
+        for feed in feeds.values():
+            feed.end(LeaveTheRoad(reason, feed.position))
 
     def _leave_followers(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -187,9 +191,7 @@ class _Broker:
         fetcher, memory = self._fetcher, self._fetcher.memory
         connection = await fetcher.cluster.connection(self._node, LANE)
         if connection.version(FETCH) < _TOPIC_IDS:
-            for feed in wanted.values():
-                feed.end(LeaveTheRoad("source_too_old", feed.position))
-            return
+            raise Unsupported("fetching by topic id needs Kafka 3.1")
         asked: dict[TopicKey, list[Wanted]] = {}
         for key, feed in wanted.items():
             if self._known.get(key) != feed.position:
@@ -211,8 +213,11 @@ class _Broker:
             return
         if answer.error:
             raise failure(answer.error, FETCH.name)
-        self._known = positions
-        self._session = Session(answer.session, self._session.epoch % _EPOCH_MAX + 1)
+        if answer.session:
+            self._known = positions
+            self._session = Session(answer.session, self._session.epoch % _EPOCH_MAX + 1)
+        else:
+            self._begin_again()  # the broker has no room for another session: each request asks for everything
         self._receive(answer, wanted)
 
     def _begin_again(self) -> None:

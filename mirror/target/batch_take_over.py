@@ -1,25 +1,23 @@
-"""How a session becomes the owner of a partition: it fences the last owner, and then loads the position."""
+"""How a session of whole batches becomes the owner of a partition: fence the last owner, then load the position."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from dataclasses import dataclass
 
 from mirror.backoff import Backoff
-from mirror.errors import OutcomeUnknown, PositionUnstable, WireError
-from mirror.target.coordination import AGAIN, PATIENCE, ask, refusal
+from mirror.errors import OutcomeUnknown, PositionUnstable, Unavailable, Unsupported, WireError
+from mirror.kafka.transactional_ids import transactional_id
+from mirror.model import Position, Topic
+from mirror.settings import Flow
+from mirror.target.coordination import LANE, PATIENCE, STABLE, ask, refusal
+from mirror.target.loading import LOOK_INTERVAL, Tokens, doubtful, held
+from mirror.target.position_metadata import decoded
 from mirror.wire.cluster import Cluster
-from mirror.wire.error_codes import CODES
 from mirror.wire.metadata import GROUP, TRANSACTION
-from mirror.wire.offsets import Offset, Where, list_offsets, offset_commit, offset_fetch
-from mirror.wire.transactional import Identity, init_producer_id
-
-LOOK_INTERVAL = 0.02  # seconds
-HELD = "is held by an open transaction; should that last, see docs/runbooks/MirrorPartitionRetrying.md"
-
-_STILL = AGAIN | {CODES["UNSTABLE_OFFSET_COMMIT"]}
+from mirror.wire.offsets import Offset, Offsets, Where, list_offsets, offset_commit, offset_fetch
+from mirror.wire.transactional import NEEDED_LEVEL, TRANSACTION_VERSION, Identity, init_producer_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,34 +31,67 @@ class Owner:
     barrier: str
     timeout: float  # seconds of a transaction
 
+    @classmethod
+    def of(cls, flow: Flow, topic: Topic, partition: int) -> Owner:
+        """The owner of a partition in a flow: the same as on the record path, so the two fence each other."""
+        name = transactional_id(flow, topic.remote, partition)
+        return cls(name, flow.group, topic.remote, partition, flow.control_topic, flow.transaction_timeout)
+
     @property
     def where(self) -> Where:
         """Under what the position is committed."""
         return self.remote, self.partition
 
 
-async def take_over(target: Cluster, owner: Owner) -> tuple[Identity, Offset | None]:
-    """Fence whoever owns the partition, and load the position; None if none was ever committed.
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """Who owns the partition now, and the position that was found; None if none was ever committed."""
+
+    by: Identity
+    position: Position | None
+    end: int  # the remote partition's high watermark when the last owner was fenced
+
+
+async def take_over(target: Cluster, owner: Owner, tokens: Tokens) -> TakenOver:
+    """Fence whoever owns the partition, and load the position.
 
     In between, each transaction has to end that is open on the remote partition. A fenced producer has none, unless the
-    target has lost its markers; then the next one would commit it, too. Raises PartitionError.
+    target has lost its markers; then the next one would commit it, too. Raises PartitionError, and Unsupported if the
+    target can't be written to by whole batches.
     """
     try:
         request = init_producer_id(owner.name, owner.timeout)
         entered = await ask(target, TRANSACTION, owner.name, request, lambda found: (found.error,))
-        await _settled(target, owner)
-        return Identity(owner.name, entered.producer, entered.epoch), await _loaded(target, owner)
+        await _check_version(target, owner)
+        end = await _settled(target, owner)
+        position = await _loaded(target, owner, tokens)
+    except Unsupported:
+        raise
     except WireError as error:
-        raise OutcomeUnknown(str(error), away=True) from error
+        target.forget_leader(*owner.where)
+        raise OutcomeUnknown(str(error), away=isinstance(error, Unavailable)) from error
+    return TakenOver(Identity(owner.name, entered.producer, entered.epoch), position, end)
 
 
-async def _settled(target: Cluster, owner: Owner) -> None:
+async def _check_version(target: Cluster, owner: Owner) -> None:
+    """Raise Unsupported unless the cluster uses transactions version 2.
+
+    Without it, brokers of the same release add no partition by Produce, and keep the epoch after a transaction.
+    """
+    connection = await target.connection(await target.coordinator(TRANSACTION, owner.name), LANE)
+    level = connection.abilities.features.finalized.get(TRANSACTION_VERSION, 0)
+    if level < NEEDED_LEVEL:
+        raise Unsupported(f"{TRANSACTION_VERSION} of the target is {level}, and has to be {NEEDED_LEVEL}")
+
+
+async def _settled(target: Cluster, owner: Owner) -> int:
     deadline = time.monotonic() + PATIENCE
     high = await _end(target, owner, stable=False)
     while await _end(target, owner, stable=True) < high:
         if time.monotonic() > deadline:
-            raise PositionUnstable(f"{owner.remote}-{owner.partition} {HELD}")
+            raise PositionUnstable(held(f"{owner.remote}-{owner.partition}"))
         await asyncio.sleep(LOOK_INTERVAL)
+    return high
 
 
 async def _end(target: Cluster, owner: Owner, stable: bool) -> int:
@@ -73,24 +104,27 @@ async def _end(target: Cluster, owner: Owner, stable: bool) -> int:
     return offset
 
 
-async def _loaded(target: Cluster, owner: Owner) -> Offset | None:
-    """The position, told by a coordinator that can still commit: PositionReader.load says why that matters."""
+async def _loaded(target: Cluster, owner: Owner, tokens: Tokens) -> Position | None:
+    """The position, told by a coordinator that can still commit: Tokens says why that matters."""
     deadline, backoff = time.monotonic() + PATIENCE, Backoff(LOOK_INTERVAL, 1.0)
-    barrier = owner.barrier, 0
+    began, barrier = tokens.begin(), (owner.barrier, 0)
+    wanted = [barrier, owner.where]
     while time.monotonic() < deadline:
-        token = uuid.uuid4().hex
-        commit = offset_commit(owner.group, {barrier: Offset(0, token)})
-        await ask(target, GROUP, owner.group, commit, lambda found: found.values())
-        connection = await target.connection(await target.coordinator(GROUP, owner.group), "coordinator")
-        answer = await connection.ask(offset_fetch(owner.group, [barrier, owner.where]))
-        failed, position = answer.found.get(owner.where, (answer.error, None))
-        failed = answer.error or failed
-        told = answer.found.get(barrier)
-        if not failed and position is not None and told is not None and told[1].metadata == token:
-            return None if position.offset < 0 else position
-        if failed and failed not in _STILL:
-            raise refusal("OffsetFetch", failed)
-        if failed in AGAIN:
-            target.forget_coordinator(GROUP, owner.group)
+        commit = offset_commit(owner.group, {barrier: Offset(0, tokens.make())})
+        await ask(target, GROUP, owner.group, commit, lambda found: found.values() or (-1,))
+        answer = await ask(
+            target, GROUP, owner.group, offset_fetch(owner.group, wanted), lambda found: _errors(found, owner), STABLE
+        )
+        _, told = answer.found.get(barrier, (0, Offset(-1, "")))
+        _, found = answer.found[owner.where]
+        if tokens.is_since(began, told.metadata):
+            return decoded(found.offset, found.epoch, found.metadata)
+        target.forget_coordinator(GROUP, owner.group)  # perhaps it is another one
         await asyncio.sleep(backoff.next())  # another task's token may have been in between
-    raise PositionUnstable(f"the position of {owner.remote}-{owner.partition} {HELD}")
+    raise PositionUnstable(doubtful(f"{owner.remote}-{owner.partition}", owner.barrier))
+
+
+def _errors(found: Offsets, owner: Owner) -> tuple[int, ...]:
+    """The error codes of an answer to OffsetFetch; -1 if it does not have the partition."""
+    failed, _ = found.found.get(owner.where, (-1, None))
+    return (found.error or failed,)

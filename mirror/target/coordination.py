@@ -8,7 +8,16 @@ from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from mirror.backoff import Backoff
-from mirror.errors import OutcomeUnknown, PartitionError, ProducerFenced, RecordsRefused, Unanswered, Unavailable
+from mirror.errors import (
+    OutcomeUnknown,
+    PartitionError,
+    PositionUnstable,
+    ProducerFenced,
+    RecordsRefused,
+    Unanswered,
+    Unavailable,
+)
+from mirror.target.loading import TIMEOUT, held
 from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES, PASSING, name_of
 from mirror.wire.requests import Request
@@ -16,7 +25,7 @@ from mirror.wire.requests import Request
 T = TypeVar("T")
 
 LANE = "coordinator"
-PATIENCE = 10.0  # seconds for a request that is sent again
+PATIENCE = TIMEOUT  # for a request that is sent again
 
 
 def codes(*names: str) -> frozenset[int]:
@@ -24,14 +33,21 @@ def codes(*names: str) -> frozenset[int]:
     return frozenset(CODES[name] for name in names)
 
 
-# The request had no effect, and may be sent again: a coordinator moves or loads, or the markers of the last
-# transaction are still to be written.
+# The request may be sent again: a coordinator moves or loads, or the markers of the last transaction are still to be
+# written. It had no effect, or like an EndTxn the same one as when it is sent again.
 AGAIN = codes("CONCURRENT_TRANSACTIONS", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
+# The same of a question, whose answer has to wait for a transaction that holds the position (KIP-447).
+_UNSTABLE = codes("UNSTABLE_OFFSET_COMMIT")
+STABLE = AGAIN | _UNSTABLE
+# These say nothing against the coordinator.
+_STAYS = _UNSTABLE | codes("CONCURRENT_TRANSACTIONS")
 _FENCED = codes("INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED", "TRANSACTION_COORDINATOR_FENCED")
 _REFUSED = codes(
     "MESSAGE_TOO_LARGE",
     "RECORD_LIST_TOO_LARGE",
     "INVALID_RECORD",
+    "CORRUPT_MESSAGE",  # unreadable, though its checksum is right
+    "POLICY_VIOLATION",
     "INVALID_TIMESTAMP",
     "UNSUPPORTED_COMPRESSION_TYPE",
     "UNSUPPORTED_FOR_MESSAGE_FORMAT",
@@ -53,10 +69,19 @@ def refusal(what: str, code: int, message: str = "") -> PartitionError:
         return ProducerFenced(text)
     if code in _REFUSED:
         return RecordsRefused(text)
+    if code in _UNSTABLE:
+        return PositionUnstable(held(what))
     return OutcomeUnknown(text, away=code in PASSING, blocked=code in _LASTING)
 
 
-async def ask(target: Cluster, kind: int, name: str, request: Request[T], errors: Callable[[T], Collection[int]]) -> T:
+async def ask(
+    target: Cluster,
+    kind: int,
+    name: str,
+    request: Request[T],
+    errors: Callable[[T], Collection[int]],
+    again: Collection[int] = AGAIN,
+) -> T:
     """Ask the coordinator of a name until it answers without an error, which `errors` finds in the answer.
 
     The request is sent again while it can't have had an effect, or says that it had none. Raises PartitionError, and
@@ -78,8 +103,8 @@ async def ask(target: Cluster, kind: int, name: str, request: Request[T], errors
             bad = {each for each in errors(found) if each}
             if not bad:
                 return found
-            if not bad <= AGAIN or time.monotonic() > deadline:
-                raise refusal(request.api.name, min(bad - AGAIN or bad))
-            if bad != {CODES["CONCURRENT_TRANSACTIONS"]}:
+            if not bad <= set(again) or time.monotonic() > deadline:
+                raise refusal(request.api.name, min(bad - set(again) or bad))
+            if not bad <= _STAYS:
                 target.forget_coordinator(kind, name)
         await asyncio.sleep(backoff.next())

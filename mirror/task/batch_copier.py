@@ -2,64 +2,220 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import logging
 from dataclasses import dataclass
+from typing import NoReturn
 
-from mirror.errors import Interleaved
-from mirror.source.batch_feed import Span
+from mirror.clock import Clock
+from mirror.control.decisions import doubt
+from mirror.control.reports import Counters
+from mirror.errors import Interleaved, PartitionError, RecordsRefused, Unsupported, WireError
+from mirror.model import Partition, Position, Topic
+from mirror.settings import Flow
+from mirror.source.batch_feed import Feed, LeaveTheRoad, Span
 from mirror.source.batch_fetcher import BatchFetcher
-from mirror.target.batch_session import BatchSession, Own
+from mirror.target.batch_session import BatchSession
 from mirror.target.batch_take_over import Owner, take_over
+from mirror.target.loading import Tokens
+from mirror.target.written import Written
+from mirror.task.batch_size import BatchSize
+from mirror.task.events import SETTLE_DELAY
+from mirror.task.position_ledger import UPGRADED, PositionLedger
+from mirror.task.rate_limits import RateLimits, Turns
 from mirror.wire.cluster import Cluster
 from mirror.wire.fetch import TopicKey
-from mirror.wire.offsets import Offset
+from mirror.wire.metadata import id_of
+
+log = logging.getLogger(__name__)
 
 TRANSACTION_MAX = 4 * 2**20  # bytes
 BATCHES_MAX = 500  # in a transaction: each is a request under way
+INTERLEAVED_WITHIN = 60.0  # seconds; who writes to the remote partition twice in that time goes on doing so
+
+
+@dataclass(slots=True)
+class Books:
+    """What a partition's copier knows, whichever path it takes: a hand-over passes it on."""
+
+    ledger: PositionLedger
+    counters: Counters
+    turns: Turns
+    remote_end: int | None = None  # after all that the last session has written there, if it was closed in order
+
+
+@dataclass(frozen=True, slots=True)
+class BatchServices:
+    """What the batch copiers of one task share."""
+
+    flow: Flow
+    fetcher: BatchFetcher
+    target: Cluster
+    tokens: Tokens
+    limits: RateLimits
+    clock: Clock
+    renew_interval: float  # seconds between two commits of a position that stays the same
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
     """From where to where one partition is copied, and the largest batch (bytes) that the target takes."""
 
-    source: TopicKey
-    owner: Owner
-    largest: int = 2**20
+    partition: Partition
+    topic: Topic
+    largest: int
 
 
 class BatchCopier:
-    """Copies until it leaves the road, or an error ends it. Then it can run again. `copied` counts records."""
+    """Copies until it leaves the road, or an error ends it. Then it can run again."""
 
-    def __init__(
-        self, fetcher: BatchFetcher, target: Cluster, route: Route, own: Callable[[list[Span]], Own | None]
-    ) -> None:
-        self._fetcher = fetcher
-        self._target = target
+    def __init__(self, services: BatchServices, route: Route, books: Books) -> None:
+        self._services = services
         self._route = route
-        self._own = own
+        self._books = books
+        self._owner = Owner.of(services.flow, route.topic, route.partition.partition)
+        self._size = BatchSize(BATCHES_MAX, services.flow.transaction_timeout)
+        self._drained = Position(-1, "")  # after what was read and has no records to copy
+        self._interleaved: float | None = None  # when, monotonic
         self._careful = False
-        self.copied = 0
 
-    async def run(self) -> None:
+    async def run(self) -> NoReturn:
         """Take the partition over, and copy. Raises LeaveTheRoad, PartitionError, WireError."""
-        route, owner = self._route, self._route.owner
-        by, loaded = await take_over(self._target, owner)
-        session, self._careful = BatchSession(self._target, owner, by, self._careful), False
-        at = loaded or Offset(0, "")
-        feed = self._fetcher.open(route.source, owner.partition, at.offset, at.epoch, route.largest)
+        books, partition = self._books, self._route.partition
         try:
-            while True:
-                spans = await feed.next(TRANSACTION_MAX, BATCHES_MAX)
-                try:
-                    batches = [batch for span in spans for batch in span.batches]
-                    position = Offset(spans[-1].end, at.metadata, spans[-1].epoch)
-                    await session.commit(batches, position, self._own(spans))
-                finally:
-                    for span in spans:
-                        feed.done(span)
-                self.copied += sum(batch.records for batch in batches)
-        except Interleaved:
-            self._careful = True
+            session = await self._take_over()
+            at = books.ledger.resume_from
+            topic = TopicKey(partition.topic, id_of(self._route.topic.topic_id))
+            feed = self._services.fetcher.open(topic, partition.partition, at.offset, at.epoch, self._route.largest)
+            try:
+                while True:
+                    await self._step(session, feed)
+            except LeaveTheRoad:
+                books.remote_end = session.end
+                raise
+            finally:
+                self._services.fetcher.close(feed)
+        except Interleaved as error:
+            self._note_interleaved(error)
             raise
+        except RecordsRefused as error:
+            raise self._left("target_refuses") from error
+        except Unsupported as error:
+            raise self._left("unsupported") from error
+
+    def _left(self, reason: str) -> LeaveTheRoad:
+        return LeaveTheRoad(reason, self._books.ledger.offset)
+
+    def _note_interleaved(self, error: Interleaved) -> None:
+        """Be careful in the next transaction. Raises LeaveTheRoad if that is needed often."""
+        now, before = self._services.clock.monotonic(), self._interleaved
+        if before is not None and now - before < INTERLEAVED_WITHIN:
+            raise self._left("interleaved") from error
+        self._interleaved, self._careful = now, True
+
+    async def _take_over(self) -> BatchSession:
+        """Fence, then load. The feed then begins at the position, which is to seek."""
+        services, route, ledger = self._services, self._route, self._books.ledger
+        if route.topic.remote_lost:
+            raise self._left("remote_topic")
+        taken = await take_over(services.target, self._owner, services.tokens)
+        if route.topic.remote_id and services.target.topic_id(route.topic.remote) != id_of(route.topic.remote_id):
+            raise self._left("remote_topic")
+        # Whether it has records that are visible is for the record path to find out.
+        if doubt(taken.position, ledger.newest, route.topic, lambda: taken.end > 0):
+            raise self._left("doubted")
+        end = self._books.remote_end if taken.position == ledger.at else None
+        if taken.position is None:
+            ledger.nothing_committed()
+        elif ledger.loaded(taken.position):
+            log.info(UPGRADED, extra={"topic": route.partition.topic, "partition": route.partition.partition})
+        if not ledger.at.belongs_to(route.topic.topic_id):
+            raise self._left("recreated")
+        self._books.remote_end, self._drained = None, Position(-1, "")
+        return BatchSession(
+            services.target, services.flow, route.partition, route.topic, taken.by, services.clock, self._careful, end
+        )
+
+    async def _step(self, session: BatchSession, feed: Feed) -> None:
+        """Copy what comes, or commit what is due without records."""
+        left = self._due_in(session)
+        if left is not None and left <= 0:
+            await self._commit_alone(session)
+        elif await feed.wait(left):
+            await self._copy(session, feed)
+
+    def _due_in(self, session: BatchSession) -> float | None:
+        """Seconds until a position has to be committed without records; None if there is none."""
+        ledger, due = self._books.ledger, []
+        if ledger.pins_start:
+            return 0.0
+        if ledger.renew_at is not None:
+            due.append(ledger.renew_at)
+        if self._owes(session):
+            due.append(session.ended + SETTLE_DELAY)
+        return min(due) - self._services.clock.monotonic() if due else None
+
+    def _owes(self, session: BatchSession) -> bool:
+        return session.unsynced_tail or self._drained.offset > self._books.ledger.offset
+
+    async def _commit_alone(self, session: BatchSession) -> None:
+        """Commit the position again as it is, or what an idle partition owes: see PartitionFacts.settle."""
+        ledger = self._books.ledger
+        if ledger.is_old and not ledger.pins_start:
+            await session.keep(ledger.at)
+            ledger.renewed(self._services.renew_interval)
+            return
+        at = max(ledger.at, self._drained, key=lambda each: each.offset)
+        position = ledger.next(at.offset, at.epoch, ledger.at.newest_epoch)
+        await session.settle(position)
+        self._committed(session, position, 0)
+
+    async def _copy(self, session: BatchSession, feed: Feed) -> None:
+        """Make one transaction of what waits, unless it is not our turn yet."""
+        flow, turns = self._services.flow, self._books.turns
+        most = min(TRANSACTION_MAX, flow.batch_max_bytes)
+        pause = session.ended + min(flow.transaction_linger_max, session.duration) - self._services.clock.monotonic()
+        if pause > 0:  # a busy partition waits as long as its last transaction took, or until it has a full one
+            await feed.wait(pause, least=most)
+        buckets = self._services.limits.of(self._route.partition.topic)
+        if buckets and feed.size:
+            most = min(most, turns.take(buckets, min(most, feed.size)))
+            if not most:
+                await asyncio.sleep(turns.until - self._services.clock.monotonic())
+                return
+            self._books.counters.throttled += turns.waited()
+        spans = feed.take(most, self._size.limit)
+        try:
+            await self._take(session, spans)
         finally:
-            self._fetcher.close(feed)
+            for span in spans:
+                feed.done(span)
+
+    async def _take(self, session: BatchSession, spans: list[Span]) -> None:
+        batches = [batch for span in spans for batch in span.batches]
+        ledger, last = self._books.ledger, spans[-1]
+        if not batches:
+            self._drained = Position(last.end, "", last.epoch)
+            self._books.turns.copied(0)
+            return
+        stamps = [(each.max_timestamp, each.records) for each in batches]
+        begun = self._services.clock.monotonic()
+        try:
+            written = await session.copy(batches, ledger.next(last.end, last.epoch))
+        except (PartitionError, WireError):
+            self._size.failed(len(batches), self._services.clock.monotonic() - begun)
+            raise
+        self._careful = False
+        self._size.committed(len(batches), session.duration)
+        self._counted(session, written, stamps)
+
+    def _counted(self, session: BatchSession, written: Written, stamps: list[tuple[int, int]]) -> None:
+        books = self._books
+        books.turns.copied(written.size)
+        self._committed(session, written.position, sum(records for _, records in stamps))
+        now = int(books.ledger.last_commit * 1000)
+        books.counters.copied_whole(stamps, written.size, now, session.duration)
+
+    def _committed(self, session: BatchSession, position: Position, records: int) -> None:
+        self._books.ledger.committed(position, self._services.renew_interval)
+        self._books.counters.committed(records, session.duration)

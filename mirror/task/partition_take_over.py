@@ -16,6 +16,7 @@ from mirror.target.remote_records import with_records
 from mirror.target.transaction_session import TargetProducer, TransactionSession
 from mirror.target.transactional_producer import TransactionalProducer
 from mirror.task.partition_facts import PartitionFacts
+from mirror.task.position_ledger import UPGRADED
 from mirror.task.task_services import TaskServices
 
 log = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ class TakeOver:
             if not self._services.flow.exactly_once:  # first, so that a crash can't leave records without a position
                 facts.set_position(facts.ledger.at, session)
         elif facts.ledger.loaded(found):
-            log.info("position upgraded: it says now which remote topic it belongs to", extra=facts.where)
+            log.info(UPGRADED, extra=facts.where)
         return session
 
     def _producer(self) -> TargetProducer:

@@ -3,50 +3,68 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from mirror.batches.building import build
-from mirror.batches.records import Content
+import yaml
+
+from mirror.clock import Clock
+from mirror.config.load import load
+from mirror.control.reports import Counters
 from mirror.errors import MirrorError
-from mirror.source.batch_feed import LeaveTheRoad, Span
+from mirror.model import Partition, Topic
+from mirror.settings import Flow
+from mirror.source.batch_feed import LeaveTheRoad
 from mirror.source.batch_fetcher import BatchFetcher, Memory
-from mirror.target.batch_session import Beside, Own
-from mirror.target.batch_take_over import Owner
-from mirror.target.offset_syncs import OffsetSync
-from mirror.task.batch_copier import BatchCopier, Route
+from mirror.target.loading import Tokens
+from mirror.task.batch_copier import BatchCopier, BatchServices, Books, Route
+from mirror.task.position_ledger import PositionLedger, Start
+from mirror.task.rate_limits import RateLimits, Turns
 from mirror.wire.access import access
 from mirror.wire.cluster import Cluster
-from mirror.wire.fetch import TopicKey
-from tests.harness import oracle
+from tests.harness import oracle, topics
+from tests.harness.pair import Pair
 from tests.harness.waiting import PATIENCE
+
+RENEWED = 3600.0  # seconds
 
 
 @dataclass
 class Road:
-    """A topic with its remote topic, and a topic for tokens and offset syncs. All of them exist."""
+    """A topic with its remote topic, and the flow that copies it. These and the flow's own topics exist."""
 
-    source: str
-    target: str
+    flow: Flow
     topic: str
     remote: str
-    own: str
     partitions: int = 1
     largest: int = 2**20
     memory: Memory = field(default_factory=Memory)
-    properties: dict[str, str] = field(default_factory=dict)
     left: dict[int, LeaveTheRoad] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
-    copied: int = 0
+    books: dict[int, Books] = field(default_factory=dict)
     connections: int = 0  # most to one broker
     held: int = 0  # most bytes of answers
 
     @property
-    def group(self) -> str:
-        """The group of the positions."""
-        return f"group-{self.remote}"
+    def source(self) -> str:
+        """The bootstrap address of the source."""
+        return self.flow.source.properties["bootstrap.servers"]
+
+    @property
+    def target(self) -> str:
+        """The bootstrap address of the target."""
+        return self.flow.target.properties["bootstrap.servers"]
+
+    @property
+    def copied(self) -> int:
+        """The records that were committed since `again`, as far as this process knows."""
+        return sum(each.counters.records for each in self.books.values())
+
+    def again(self) -> None:
+        """Know nothing, as another task that takes over."""
+        self.books.clear()
 
     def run(self, until: Callable[[], bool]) -> None:
         """Copy until it is so, from where the positions say."""
@@ -55,15 +73,17 @@ class Road:
     def copy_all(self) -> None:
         """Copy until the target has as many records as the source has now."""
         wanted = oracle.count(oracle.read(self.source, self.topic))
-        self.run(lambda: self.copied >= wanted)
+        before = oracle.count(oracle.read(self.target, self.remote))
+        self.again()
+        self.run(lambda: before + self.copied >= wanted)
 
     async def _run(self, until: Callable[[], bool]) -> None:
-        source, target = (
-            Cluster(access({"bootstrap.servers": servers, **self.properties})) for servers in (self.source, self.target)
-        )
-        fetcher = BatchFetcher(source, self.memory)
-        topic = TopicKey(self.topic, (await source.topic(self.topic)).id)
-        tasks = [asyncio.create_task(self._keep_on(fetcher, target, topic, each)) for each in range(self.partitions)]
+        source, target = (Cluster(access(each.properties)) for each in (self.flow.source, self.flow.target))
+        fetcher, clock = BatchFetcher(source, self.memory), Clock()
+        ids = topics.topic_id(self.source, self.topic), topics.topic_id(self.target, self.remote)
+        topic = Topic(self.remote, ids[0], self.partitions, self.partitions, ids[1])
+        services = BatchServices(self.flow, fetcher, target, Tokens(), RateLimits(clock), clock, RENEWED)
+        tasks = [asyncio.create_task(self._keep_on(services, topic, each)) for each in range(self.partitions)]
         deadline = time.monotonic() + PATIENCE
         try:
             while not until():
@@ -83,38 +103,31 @@ class Road:
             source.close()
             target.close()
 
-    async def _keep_on(self, fetcher: BatchFetcher, target: Cluster, topic: TopicKey, partition: int) -> None:
-        """What an owner does after an error: take over again."""
-        name = f"{self.group}/{self.remote}/{partition}"
-        owner = Owner(name, self.group, self.remote, partition, self.own, 60.0)
-        copier = BatchCopier(fetcher, target, Route(topic, owner, self.largest), self._syncs(partition))
-        before = self.copied
+    async def _keep_on(self, services: BatchServices, topic: Topic, number: int) -> None:
+        """What an owner does after an error: take over again. As a new task it has read no position and no report."""
+        partition, clock = Partition(self.topic, number), services.clock
+        ledger = PositionLedger(Start(0, unread=True), topic, True, RENEWED, clock)
+        books = self.books.setdefault(number, Books(ledger, Counters(), Turns(clock)))
+        copier = BatchCopier(services, Route(partition, topic, self.largest), books)
         while True:
-            task = asyncio.create_task(copier.run())
             try:
-                while not task.done():
-                    await asyncio.wait([task], timeout=0.005)
-                    self.copied = before + copier.copied if self.partitions == 1 else self.copied
-                await task
+                await copier.run()
             except LeaveTheRoad as left:
-                self.left[partition] = left
+                self.left[number] = left
                 return
             except MirrorError as error:
                 self.failures.append(f"{type(error).__name__}: {error}")
                 await asyncio.sleep(0.1)
-            finally:
-                task.cancel()
-                with contextlib.suppress(BaseException):
-                    await task
 
-    def _syncs(self, partition: int) -> Callable[[list[Span]], Own | None]:
-        def of(spans: list[Span]) -> Own | None:
-            batches = [batch for span in spans for batch in span.batches]
 
-            def own(base: int) -> Sequence[Beside]:
-                sync = OffsetSync(self.topic, partition, batches[0].first, base)
-                return [Beside(self.own, 0, build([Content(sync.key(), sync.value(), ())], int(time.time() * 1000)))]
-
-            return own if batches else None
-
-        return of
+def between(pair: Pair, directory: Path, partitions: int = 1, replicas: int = -1, **flow: object) -> Road:
+    """A road for a new topic of a pair, with the topics that it needs."""
+    file = directory / f"{pair.prefix}mirror.yaml"
+    file.write_text(yaml.safe_dump(pair.settings(flow)))
+    read = load(file, {}).flows[0]
+    topic = pair.topic("t", partitions, retention_ms=-1)
+    remote = pair.remote(topic)
+    topics.create_replicated(pair.target, remote, replicas, partitions, retention_ms=-1)
+    for own in (read.control_topic, read.offset_syncs_topic, read.offset_map_topic):
+        topics.create_replicated(pair.target, own, replicas, 1, cleanup_policy="compact")
+    return Road(read, topic, remote, partitions)

@@ -5,32 +5,29 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
+from confluent_kafka import IsolationLevel
 
-from mirror.demo.brokers import LocalCluster
 from mirror.demo.kafka_jars import TOOLS, classpath
 from mirror.source.batch_fetcher import Memory
 from mirror.spark.java import java
+from mirror.target.offset_map import decode_key, decode_value
 from mirror.target.offset_syncs import OffsetSync
 from mirror.task import batch_copier
 from tests.harness import load, oracle, topics
 from tests.harness.load import Load, Made, mixed
-from tests.harness.road import Road
+from tests.harness.pair import Pair
+from tests.harness.road import Road, between
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def road(source_cluster: LocalCluster, target_cluster: LocalCluster, prefix: str) -> Road:
-    return between(source_cluster, target_cluster, prefix)
-
-
-def between(source: LocalCluster, target: LocalCluster, prefix: str) -> Road:
-    topic = topics.create(source.bootstrap, f"{prefix}t", retention_ms=-1)
-    remote = topics.create(target.bootstrap, f"{prefix}r", retention_ms=-1)
-    own = topics.create(target.bootstrap, f"{prefix}own", retention_ms=-1)
-    return Road(source.bootstrap, target.bootstrap, topic, remote, own)
+def road(pair: Pair, tmp_path: Path) -> Road:
+    return between(pair, tmp_path)
 
 
 def java_produces(bootstrap: str, topic: str, codec: str, count: int) -> None:
@@ -43,14 +40,20 @@ def java_produces(bootstrap: str, topic: str, codec: str, count: int) -> None:
 
 
 def assert_copied(road: Road) -> None:
-    """Every record once, in order; and each sync names a record and its copy."""
-    source = oracle.read(road.source, road.topic)
-    remote = oracle.read(road.target, road.remote)
+    """Every record once, in order. Each sync names a record and its copy, and the map leads to every copy."""
+    source, remote = oracle.read(road.source, road.topic), oracle.read(road.target, road.remote)
     oracle.compare(source, remote)
-    upstream = {each.offset: each.content for each in source[0]}
-    downstream = {each.offset: each.content for each in remote[0]}
-    found = [OffsetSync.decode(each.key or b"", each.value or b"") for each in oracle.read(road.target, road.own)[0]]
-    assert found and all(upstream[each.upstream] == downstream[each.downstream] for each in found)
+    where = {up.offset: down.offset for up, down in zip(source[0], remote[0], strict=True)}
+    told = oracle.read(road.target, road.flow.offset_syncs_topic)[0]
+    found = [OffsetSync.decode(each.key or b"", each.value or b"") for each in told]
+    assert found and all(where[each.upstream] == each.downstream for each in found)
+    mapped = oracle.read(road.target, road.flow.offset_map_topic)[0]
+    entries = [decode_value(decode_key(each.key or b"")[1], each.value or b"") for each in mapped]
+    assert sum(each.records + each.counted_before for each in entries) <= len(where)
+    for entry in entries:
+        for number in range(entry.records):
+            assert where[entry.to_upstream(entry.downstream + number)] == entry.downstream + number
+    assert all(after.is_next_to(before) for before, after in pairwise(entries))
 
 
 def test_batches_of_every_codec_and_client(road: Road) -> None:
@@ -69,11 +72,11 @@ def test_nothing_of_aborted_transactions_arrives(road: Road) -> None:
         road.run(lambda: running.counts.total >= 600)
         running.stop()
         assert running.counts.aborted.total() > 100
-    wanted = oracle.count(oracle.read(road.source, road.topic))
-    road.copied = oracle.count(oracle.read(road.target, road.remote))
-    road.run(lambda: road.copied >= wanted)
+    road.copy_all()
     assert_copied(road)
-    oracle.assert_positions(road.source, road.target, road.topic, road.remote, road.group)
+    end = oracle.ends(road.source, road.topic, IsolationLevel.READ_COMMITTED)[0]
+    road.run(lambda: road.books[0].ledger.offset >= end)
+    oracle.assert_positions(road.source, road.target, road.topic, road.remote, road.flow.group)
 
 
 def some_time_after(condition: Callable[[], bool], seconds: float) -> Callable[[], bool]:
@@ -97,23 +100,23 @@ def test_a_copier_that_is_stopped_anywhere_goes_on(road: Road, monkeypatch: pyte
     left_open = rounds = 0
     while left_open < 3:
         rounds += 1
-        road.run(some_time_after(lambda enough=road.copied + 500: road.copied >= enough, rounds % 10 * 0.006))  # type: ignore[misc]
+        road.again()
+        road.run(some_time_after(lambda: road.copied >= 500, rounds % 10 * 0.006))
         left_open += bool(oracle.hanging(road.target, road.remote))
-        road.copied = oracle.count(oracle.read(road.target, road.remote))
-        assert road.copied < len(records)
-    road.run(lambda: road.copied >= len(records))
+        assert oracle.count(oracle.read(road.target, road.remote)) < len(records)
+    road.copy_all()
     assert_copied(road)
     assert not oracle.hanging(road.target, road.remote)
 
 
-def test_what_leaves_the_road(source_cluster: LocalCluster, target_cluster: LocalCluster, prefix: str) -> None:
+def test_what_leaves_the_road(pair: Pair, tmp_path: Path) -> None:
     """At the first batch that does not fit. What is before it is copied."""
     cases: dict[str, tuple[Made, dict[str, object]]] = {
         "too_large": (Made(b"large", b"x" * 20_000), {}),
         "log_append_time": (Made(b"late", b"x"), {"message_timestamp_type": "LogAppendTime"}),
     }
     for reason, (made, config) in cases.items():
-        road = between(source_cluster, target_cluster, f"{prefix}{reason}-")
+        road = between(pair.other(reason.replace("_", "")), tmp_path)
         road.largest = 10_000
         load.produce(road.source, road.topic, [mixed(number) for number in range(100)])
         if config:
@@ -122,4 +125,4 @@ def test_what_leaves_the_road(source_cluster: LocalCluster, target_cluster: Loca
         road.run(lambda road=road: bool(road.left))  # type: ignore[misc]
         assert (road.left[0].reason, road.left[0].at) == (reason, 100)
         assert oracle.count(oracle.read(road.target, road.remote)) == 100
-        assert oracle.committed_position(road.target, road.group, road.remote, 0) == 100
+        assert oracle.committed_position(road.target, road.flow.group, road.remote, 0) == 100

@@ -27,7 +27,7 @@ from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
-from tests.harness.road import Road
+from tests.harness.road import between
 from tests.harness.service import BLOCKED, OWN_AGAIN, PASSED_OVER, RETRYING, Service
 from tests.harness.waiting import PATIENCE, until
 
@@ -427,14 +427,13 @@ def test_a_status_topic_that_was_made_again_has_another_leader(
 
 
 def test_the_batch_path_follows_leaders_and_coordinators(
-    cut_source: LocalCluster, source_cluster: LocalCluster
+    cut_source: LocalCluster, source_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """While brokers of the target are killed, hang, and come back: every record once, and few connections."""
     bootstrap, count = cut_source.bootstrap, 30_000
-    topic = topics.create(source_cluster.bootstrap, f"{ALIAS}-road", retention_ms=-1)
-    remote = topics.create(bootstrap, f"{ALIAS}-road-remote", retention_ms=-1)
-    own = topics.create(bootstrap, f"{ALIAS}-road-own", retention_ms=-1)
-    road = Road(source_cluster.bootstrap, bootstrap, topic, remote, own)
+    pair = Pair(source_cluster.bootstrap, bootstrap, f"{ALIAS}road", f"{ALIAS}-road-")
+    road = between(pair, tmp_path)
+    topic, remote = road.topic, road.remote
     stopping = threading.Event()
 
     def disturb() -> None:
@@ -459,7 +458,6 @@ def test_the_batch_path_follows_leaders_and_coordinators(
             stopping.set()
             disturber.join()
         running.stop()
-    road.copied = oracle.count(oracle.read(bootstrap, remote))
     road.copy_all()
     oracle.assert_same(source_cluster.bootstrap, bootstrap, topic, remote)
     assert road.failures, "nothing has happened"

@@ -22,7 +22,7 @@ from mirror.wire.cursor import Cursor
 from mirror.wire.error_codes import CODES
 from mirror.wire.fetch import FetchAnswer, Fetched, TopicKey
 from mirror.wire.metadata import Leader
-from mirror.wire.requests import Request
+from mirror.wire.requests import Api, Request
 from mirror.wire.writer import Writer
 from tests.harness import batches
 
@@ -90,8 +90,8 @@ class Connected:
     source: Source
     node: int
 
-    def version(self, _: object) -> int:
-        return self.source.version_
+    def version(self, api: Api) -> int:
+        return api.version({api.key: (0, self.source.version_)})
 
     async def ask(self, request: Request[FetchAnswer]) -> FetchAnswer:
         writer = Writer(17, True)
@@ -146,9 +146,15 @@ async def fetching(memory: Memory | None = None) -> AsyncIterator[tuple[BatchFet
         await fetcher.stop()
 
 
+async def taken(feed: Feed, most: int = EVERYTHING, count: int = EVERYTHING) -> list[Span]:
+    """What comes next."""
+    assert await feed.wait()
+    return feed.take(most, count)
+
+
 async def read(feed: Feed, most: int = EVERYTHING, count: int = EVERYTHING) -> list[tuple[int, int]]:
     """The batches that come next, by first and last offset. They are given back."""
-    spans = await feed.next(most, count)
+    spans = await taken(feed, most, count)
     give_back(feed, spans)
     return [(batch.first, batch.last) for span in spans for batch in span.batches]
 
@@ -223,7 +229,7 @@ def test_a_partition_that_has_room_again_is_asked_for() -> None:
             first, second = fetcher.open(TOPIC, 0, 0), fetcher.open(TOPIC, 1, 0)
             _, future = await source.asked.get()
             future.set_result(reply(fetched(0, log(0, 9)), fetched(1, log(0, 9))))
-            spans = await second.next(EVERYTHING, EVERYTHING)
+            spans = await taken(second)
             await asyncio.sleep(0.01)
             assert source.asked.empty(), "both are full"
             assert await read(first) == [(0, 8)]
@@ -248,10 +254,10 @@ def test_memory_has_a_bound_and_is_free_when_the_last_batch_is() -> None:
                 await asyncio.sleep(0)
             await asyncio.sleep(0.05)
             assert source.asked.empty(), "no room for another answer"
-            spans = await first.next(EVERYTHING, EVERYTHING)
+            spans = await taken(first)
             give_back(first, spans)
             assert fetcher.held == 4 * len(data)
-            (span,) = await second.next(EVERYTHING, 1)
+            (span,) = await taken(second, count=1)
             second.done(span)
             assert fetcher.held == 2 * len(data)
             await source.asked.get()
@@ -270,11 +276,52 @@ def test_only_so_much_is_taken_at_once() -> None:
                 _, future = await source.asked.get()
                 future.set_result(reply(fetched(0, log(at, 5) + log(at + 5, 5))))
             await source.asked.get()
-            assert await read(feed, most=1) == [(0, 4), (5, 9)], "at least what one answer had"
-            assert await read(feed, count=4) == [(10, 14), (15, 19), (20, 24), (25, 29)]
-            size = feed.size // 2
-            assert len(await read(feed, most=size)) == 2
-            assert len(await read(feed)) == 2
+            size = feed.size // 10
+            assert await read(feed, most=1) == [(0, 4)], "at least one batch"
+            (span,) = await taken(feed, most=3 * size // 2)
+            assert (span.start, span.end, span.size) == (5, 10, len(span.batches[0].data))
+            feed.done(span)
+            spans = await taken(feed, count=3)
+            assert [(each.start, each.end) for each in spans] == [(10, 20), (20, 25)]
+            assert await read(feed, count=2) == [(25, 29), (30, 34)], "in order, and not twice"
+            give_back(feed, spans)
+            assert await read(feed) == [(35, 39), (40, 44), (45, 49)]
+            assert (feed.size, fetcher.held) == (0, fetcher.memory.answer), "each answer's memory is free"
+
+    asyncio.run(run())
+
+
+def test_a_full_feed_is_waited_for_or_its_end_or_some_time() -> None:
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feed = fetcher.open(TOPIC, 0, 0)
+            assert not await feed.wait(0.01), "nothing has come"
+            _, future = await source.asked.get()
+            future.set_result(reply(fetched(0, log(0, 5))))
+            _, future = await source.asked.get()
+            assert await feed.wait(0.01, least=EVERYTHING), "something has come, if not enough"
+            full = asyncio.create_task(feed.wait(60, least=feed.size + 1))
+            future.set_result(reply(fetched(0, log(5, 5))))
+            assert await full
+            ended = asyncio.create_task(feed.wait(60, least=EVERYTHING))
+            _, future = await source.asked.get()
+            future.set_result(reply(fetched(0, error=CODES["CORRUPT_MESSAGE"])))
+            assert await ended and await read(feed) == [(0, 4), (5, 9)]
+            with pytest.raises(LeaveTheRoad):
+                await feed.wait()
+
+    asyncio.run(run())
+
+
+def test_a_broker_without_room_for_sessions_is_asked_for_everything() -> None:
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feed = fetcher.open(TOPIC, 0, 0)
+            for at in (0, 5, 10):
+                asked, future = await source.asked.get()
+                assert (asked.session, asked.positions) == ((0, 0), {0: (at, 4, 0 if at else -1)})
+                future.set_result(reply(fetched(0, log(at, 5)), session=0))
+                assert await read(feed) == [(at, at + 4)]
 
     asyncio.run(run())
 
@@ -288,11 +335,11 @@ def test_markers_and_aborted_records_are_left_out() -> None:
             data = aborted + other + batches.marker(5, 7, commit=False) + batches.marker(6, 8, commit=True)
             _, future = await source.asked.get()
             future.set_result(reply(fetched(0, data, aborted=[(7, 0)])))
-            (span,) = await feed.next(EVERYTHING, EVERYTHING)
+            (span,) = await taken(feed)
             assert [(each.first, each.last) for each in span.batches] == [(3, 4)] and (span.start, span.end) == (0, 7)
             _, future = await source.asked.get()
             future.set_result(reply(fetched(0, batches.marker(7, 9, commit=False) + batches.raw(b"", 0, 8, 12))))
-            (span,) = await feed.next(EVERYTHING, EVERYTHING)
+            (span,) = await taken(feed)
             assert not span.batches and (span.start, span.end, span.size) == (7, 13, 0), "the position moves"
 
     asyncio.run(run())
@@ -327,7 +374,7 @@ def test_what_leaves_the_road(partition: tuple[bytes, Fetched], reason: str, at:
             if at > 5:
                 assert await read(feed) == [(5, 9)]
             with pytest.raises(LeaveTheRoad) as left:
-                await feed.next(EVERYTHING, EVERYTHING)
+                await taken(feed)
             assert (left.value.reason, left.value.at) == (reason, at)
             await asyncio.sleep(0.02)
             assert source.asked.empty() and fetcher.held == 0, "nothing more is asked for"
@@ -424,7 +471,7 @@ def test_a_topic_that_was_created_again() -> None:
             source.topic_id_ = b"u" * 16
             future.set_result(reply(fetched(0, error=CODES["UNKNOWN_TOPIC_ID"])))
             with pytest.raises(LeaveTheRoad, match="recreated at offset 5"):
-                await feed.next(EVERYTHING, EVERYTHING)
+                await taken(feed)
 
     asyncio.run(run())
 
@@ -435,7 +482,7 @@ def test_what_only_a_person_can_end_is_told() -> None:
             source.unknown = Refused("no", 29)
             feed = fetcher.open(TOPIC, 0, 5)
             with pytest.raises(Refused):
-                await feed.next(EVERYTHING, EVERYTHING)
+                await taken(feed)
 
     asyncio.run(run())
 
@@ -447,7 +494,7 @@ def test_a_defect_of_ours_is_no_silence(caplog: pytest.LogCaptureFixture) -> Non
             _, future = await source.asked.get()
             future.set_exception(ZeroDivisionError())
             with pytest.raises(LeaveTheRoad, match="defect at offset 5"):
-                await feed.next(EVERYTHING, EVERYTHING)
+                await taken(feed)
             assert "ZeroDivisionError" in caplog.text
             fetcher.open(TOPIC, 1, 0)
             await source.asked.get()
@@ -455,11 +502,12 @@ def test_a_defect_of_ours_is_no_silence(caplog: pytest.LogCaptureFixture) -> Non
     asyncio.run(run())
 
 
-def test_a_source_that_does_not_know_topics_by_id() -> None:
+@pytest.mark.parametrize("version", [4, 12])
+def test_a_source_that_does_not_know_topics_by_id(version: int) -> None:
     async def run() -> None:
         async with fetching() as (fetcher, source):
-            source.version_ = 12
+            source.version_ = version
             with pytest.raises(LeaveTheRoad, match="source_too_old"):
-                await fetcher.open(TOPIC, 0, 5).next(EVERYTHING, EVERYTHING)
+                await taken(fetcher.open(TOPIC, 0, 5))
 
     asyncio.run(run())
