@@ -66,7 +66,7 @@ class BatchSession:
 
         Pass the map's end before the batches; `copy` commits the end after them.
         """
-        expected, self.end = self.end, None
+        expected = self.end
         due = self._marks.due(Runs(range(each.first, each.last + 1) for each in batches), position)
 
         content = Content(batches, partial(self._made, due), due.needs_offsets)

@@ -65,6 +65,7 @@ class Target:
     others: list[int] = field(default_factory=list)  # by Produce to the remote topic: records of others before it
     append_time: int = -1
     level: int = 2  # of transaction.version
+    delay: float = 0.0  # seconds before each answer that is waited for
     position: Offset = field(default_factory=lambda: Offset(-1, ""))
     stable: list[int] = field(default_factory=list)  # last stable offsets that are told first
     told: list[str] = field(default_factory=list)  # tokens that are told first
@@ -241,7 +242,7 @@ class Connected:
         return future
 
     async def ask(self, request: Request[Any]) -> Any:
-        await asyncio.sleep(0)
+        await asyncio.sleep(self.target.delay)
         return await self.send(request)
 
     def _seen(self, kind: str, body: bytes) -> tuple[Sent, dict[str, memoryview]]:

@@ -277,7 +277,9 @@ def test_only_so_much_is_taken_at_once() -> None:
                 future.set_result(reply(fetched(0, log(at, 5) + log(at + 5, 5))))
             await source.asked.get()
             size = feed.size // 10
+            held = fetcher.held
             assert await read(feed, most=1) == [(0, 4)], "at least one batch"
+            assert fetcher.held == held, "the other one is in the same memory"
             (span,) = await taken(feed, most=3 * size // 2)
             assert (span.start, span.end, span.size) == (5, 10, len(span.batches[0].data))
             feed.done(span)

@@ -150,7 +150,15 @@ def test_a_position_after_markers_is_committed_when_the_partition_is_idle(monkey
         world = World()
         world.source.add(8, lambda: made(3, at=5))
         world.source.add(9)
-        await world.until(lambda: world.target.position.offset == 9 and world.target.commits == 2)
+        clock, copied = asyncio.get_running_loop().time, list[float]()
+
+        def settled() -> bool:
+            if world.target.commits == 1 and not copied:
+                copied.append(clock())
+            return world.target.position.offset == 9 and world.target.commits == 2
+
+        await world.until(settled)
+        assert clock() - copied[0] > 0.04
         assert [(each.upstream, each.downstream) for each in syncs(world.target)] == [(5, 100), (7, 102)]
         assert world.position == replace(AT, offset=9, epoch=3, map_end=MapEnd(100, 0))
         ended = world.target.commits
@@ -194,6 +202,47 @@ def test_the_throttle_is_kept() -> None:
         took = asyncio.get_running_loop().time() - begun
         assert took > 0.5 and world.books.counters.throttled > 0.5
         assert committed(world) == contents(range(5, 25)) and world.target.commits > 1
+
+    asyncio.run(run())
+
+
+def test_a_batch_that_is_larger_than_its_turn_delays_the_next_ones() -> None:
+    async def run() -> None:
+        limits = RateLimits(Clock())
+        limits.follow({OF_FLOW: Share(20, 20)})
+        world, begun = World(limits=limits), Clock().monotonic()
+        world.source.add(7, lambda: made(2, at=5))
+        await world.until(lambda: world.target.commits == 1)
+        (bucket,) = limits.of(PARTITION.topic)
+        assert bucket.turn(1).at - begun > world.books.counters.bytes / 20 - 0.6
+
+    asyncio.run(run())
+
+
+def test_less_goes_into_a_transaction_that_was_too_slow() -> None:
+    async def run() -> None:
+        world = World(of=flow(transaction_timeout=0.02))
+        world.source.add(45, lambda: made(*[2] * 20, at=5))
+        world.target.delay, world.target.kinds = 0.005, {"EndTxn": [CODES["UNKNOWN_SERVER_ERROR"]]}
+        with pytest.raises(PartitionError):
+            await world.until(lambda: False)
+        before, world.target.delay = len(world.target.produced), 0.0
+        await world.until(lambda: world.target.commits == 1)
+        assert world.target.position.offset < 45 and len(world.target.produced) - before < before
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("offset", "along"), [(5, True), (4, False)])
+def test_where_the_remote_partition_ends_is_known_if_nobody_else_was_there(offset: int, along: bool) -> None:
+    """Then what is for our own topics goes along with the first batch."""
+
+    async def run() -> None:
+        world = World(start=Start(offset, replace(AT, offset=offset)))
+        world.books.remote_end = 100
+        world.source.add(10, lambda: made(5, at=5))
+        await world.until(lambda: world.target.commits == 1)
+        assert (len(world.target.produced[0].batches) > 1) == along
 
     asyncio.run(run())
 
