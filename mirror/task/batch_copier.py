@@ -21,6 +21,7 @@ from mirror.target.loading import Tokens
 from mirror.target.written import Written
 from mirror.task.batch_size import BatchSize
 from mirror.task.events import SETTLE_DELAY
+from mirror.task.fast_road import obstacle
 from mirror.task.position_ledger import UPGRADED, PositionLedger
 from mirror.task.rate_limits import RateLimits, Turns
 from mirror.wire.cluster import Cluster
@@ -116,8 +117,9 @@ class BatchCopier:
     async def _take_over(self) -> BatchSession:
         """Fence, then load. The feed then begins at the position, which is to seek."""
         services, route, ledger = self._services, self._route, self._books.ledger
-        if route.topic.remote_lost:
-            raise self._left("remote_topic")
+        against = obstacle(services.flow, route.partition.topic, route.topic)
+        if against:
+            raise self._left(against)
         taken = await take_over(services.target, self._owner, services.tokens)
         if route.topic.remote_id and services.target.topic_id(route.topic.remote) != id_of(route.topic.remote_id):
             raise self._left("remote_topic")

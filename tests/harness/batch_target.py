@@ -62,6 +62,7 @@ class Target:
     nodes: dict[str, int] = field(default_factory=dict)  # by topic: its leader, if not 1
     ends: dict[str, int] = field(default_factory=lambda: {"remote": 100, SYNCS: 5, MAP: 9})
     only: str = ""  # topic that an error code is for, if not for all
+    silent: str = ""  # topic that answers to Produce leave out
     others: list[int] = field(default_factory=list)  # by Produce to the remote topic: records of others before it
     append_time: int = -1
     level: int = 2  # of transaction.version
@@ -183,7 +184,8 @@ class Target:
                 base, refused = self._append(topic, sequence, data[topic])
             leader = Leader(5, 9) if refused == CODES["NOT_LEADER_OR_FOLLOWER"] else None
             appended = self.append_time if topic == "remote" else -1
-            found.append((ID[topic], Produced(0, refused, base, "", leader, appended)))
+            if topic != self.silent:
+                found.append((ID[topic], Produced(0, refused, base, "", leader, appended)))
         return ProduceAnswer(found, {5: ("e", 5)})
 
     def _append(self, topic: str, sequence: int, data: memoryview) -> tuple[int, int]:

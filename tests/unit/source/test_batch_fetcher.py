@@ -319,10 +319,10 @@ def test_a_broker_without_room_for_sessions_is_asked_for_everything() -> None:
     async def run() -> None:
         async with fetching() as (fetcher, source):
             feed = fetcher.open(TOPIC, 0, 0)
-            for at in (0, 5, 10):
+            for at, before, now in ((0, 0, 77), (5, 77, 0), (10, 0, 0), (15, 0, 0)):
                 asked, future = await source.asked.get()
-                assert (asked.session, asked.positions) == ((0, 0), {0: (at, 4, 0 if at else -1)})
-                future.set_result(reply(fetched(0, log(at, 5)), session=0))
+                assert (asked.session, asked.positions) == ((before, bool(before)), {0: (at, 4, 0 if at else -1)})
+                future.set_result(reply(fetched(0, log(at, 5)), session=now))
                 assert await read(feed) == [(at, at + 4)]
 
     asyncio.run(run())

@@ -251,6 +251,17 @@ def test_a_leader_of_our_own_topic_that_moves_is_asked_for() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("topic", ["remote", SYNCS])
+def test_an_answer_that_leaves_a_partition_out_proves_nothing(topic: str) -> None:
+    async def run() -> None:
+        target, batches = Target(silent=topic), made(3)
+        with pytest.raises(OutcomeUnknown, match=r"an answer to Produce has \d of \d partitions"):
+            await session(target).copy(batches, after(batches))
+        assert not target.count("EndTxn")
+
+    asyncio.run(run())
+
+
 def test_a_broker_that_does_not_answer_may_lead_no_more() -> None:
     async def run() -> None:
         target, batches = Target(faults={0: Unanswered("gone")}), made(3)

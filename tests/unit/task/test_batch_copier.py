@@ -260,6 +260,7 @@ FOREIGN, HANDED_BACK = Offset(5, "by another tool", 2), Offset(5, encoded(AT.han
         pytest.param("doubted", {"target": Target(), "start": Start(0)}, id="records without a position"),
         pytest.param("remote_topic", {"topic": replace(TOPIC, remote_lost=True)}, id="remote topic lost"),
         pytest.param("remote_topic", {"topic": replace(TOPIC, remote_id=TOPIC_ID)}, id="another remote topic"),
+        pytest.param("transform", {"of": flow(transform="shop.change")}, id="a transform"),
         pytest.param("unsupported", {"target": Target(position=COMMITTED, level=1)}, id="transactions version 1"),
     ],
 )
