@@ -95,8 +95,8 @@ class BatchSession:
         if tail:
             self._marks.settled()
 
-    async def keep(self, position: Position) -> None:
-        """Commit nothing but a position."""
+    async def commit_position(self, position: Position) -> None:
+        """Commit only the position, as it is."""
         await self._run(lambda transaction: transaction.commit_position(position))
 
     def _made(self, due: Due, places: Places) -> Made:

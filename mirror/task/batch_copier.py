@@ -164,7 +164,7 @@ class BatchCopier:
         """Commit the position again as it is, or what an idle partition owes: see PartitionFacts.settle."""
         ledger = self._books.ledger
         if ledger.is_old and not ledger.pins_start:
-            await session.keep(ledger.at)
+            await session.commit_position(ledger.at)
             ledger.renewed(self._services.renew_interval)
             return
         at = max(ledger.at, self._drained, key=lambda each: each.offset)

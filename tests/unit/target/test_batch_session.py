@@ -155,7 +155,7 @@ def test_an_idle_partition_settles() -> None:
         assert [each.kind for each in target.requests[before:]] == ["Produce", "TxnOffsetCommit", "EndTxn"]
         assert syncs(target)[-1] == OffsetSync("t", 0, 2, 102) and target.position.offset == 9
         assert not copying.unsynced_tail and copying.end == 104, "no marker of it is in the remote partition"
-        await copying.keep(replace(AT, offset=9))
+        await copying.commit_position(replace(AT, offset=9))
         assert [each.kind for each in target.requests[before + 3 :]] == ["TxnOffsetCommit", "EndTxn"]
 
     asyncio.run(run())
