@@ -22,6 +22,7 @@ from mirror.target.written import Written
 from mirror.task.batch_size import BatchSize
 from mirror.task.events import SETTLE_DELAY
 from mirror.task.fast_road import obstacle
+from mirror.task.followed_plan import Plan
 from mirror.task.position_ledger import UPGRADED, PositionLedger
 from mirror.task.rate_limits import RateLimits, Turns
 from mirror.wire.cluster import Cluster
@@ -49,13 +50,16 @@ class Books:
 class BatchServices:
     """What the batch copiers of one task share."""
 
-    flow: Flow
+    plan: Plan
     fetcher: BatchFetcher
     target: Cluster
     tokens: Tokens
     limits: RateLimits
     clock: Clock
-    renew_interval: float  # seconds between two commits of a position that stays the same
+
+    def flow(self, topic: str) -> Flow:
+        """The flow's settings for a source topic as they are now: a reload changes some of them."""
+        return self.plan.flow.of_topic(topic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +78,15 @@ class BatchCopier:
         self._services = services
         self._route = route
         self._books = books
-        self._owner = Owner.of(services.flow, route.topic, route.partition.partition)
-        self._size = BatchSize(BATCHES_MAX, services.flow.transaction_timeout)
+        self._owner = Owner.of(self._flow, route.topic, route.partition.partition)
+        self._size = BatchSize(BATCHES_MAX, self._flow.transaction_timeout)
         self._drained = Position(-1, "")  # after what was read and has no records to copy
         self._interleaved: float | None = None  # when, monotonic
         self._careful = False
+
+    @property
+    def _flow(self) -> Flow:
+        return self._services.flow(self._route.partition.topic)
 
     async def run(self) -> NoReturn:
         """Take the partition over, and copy. Raises LeaveTheRoad, PartitionError, WireError."""
@@ -117,7 +125,7 @@ class BatchCopier:
     async def _take_over(self) -> BatchSession:
         """Fence, then load. The feed then begins at the position, which is to seek."""
         services, route, ledger = self._services, self._route, self._books.ledger
-        against = obstacle(services.flow, route.partition.topic, route.topic)
+        against = obstacle(self._flow, route.partition.topic, route.topic)
         if against:
             raise self._left(against)
         taken = await take_over(services.target, self._owner, services.tokens)
@@ -135,7 +143,7 @@ class BatchCopier:
             raise self._left("recreated")
         self._books.remote_end, self._drained = None, Position(-1, "")
         return BatchSession(
-            services.target, services.flow, route.partition, route.topic, taken.by, services.clock, self._careful, end
+            services.target, self._flow, route.partition, route.topic, taken.by, services.clock, self._careful, end
         )
 
     async def _step(self, session: BatchSession, feed: Feed) -> None:
@@ -165,7 +173,7 @@ class BatchCopier:
         ledger = self._books.ledger
         if ledger.is_old and not ledger.pins_start:
             await session.commit_position(ledger.at)
-            ledger.renewed(self._services.renew_interval)
+            ledger.renewed(self._services.plan.renew_interval)
             return
         at = max(ledger.at, self._drained, key=lambda each: each.offset)
         position = ledger.next(at.offset, at.epoch, ledger.at.newest_epoch)
@@ -174,7 +182,7 @@ class BatchCopier:
 
     async def _copy(self, session: BatchSession, feed: Feed) -> None:
         """Make one transaction of what waits, unless it is not our turn yet."""
-        flow, turns = self._services.flow, self._books.turns
+        flow, turns = self._flow, self._books.turns
         most = min(TRANSACTION_MAX, flow.batch_max_bytes)
         pause = session.ended + min(flow.transaction_linger_max, session.duration) - self._services.clock.monotonic()
         if pause > 0:  # a busy partition waits as long as its last transaction took, or until it has a full one
@@ -219,5 +227,5 @@ class BatchCopier:
         books.counters.copied_whole(stamps, written.size, now, session.duration)
 
     def _committed(self, session: BatchSession, position: Position, records: int) -> None:
-        self._books.ledger.committed(position, self._services.renew_interval)
+        self._books.ledger.committed(position, self._services.plan.renew_interval)
         self._books.counters.committed(records, session.duration)

@@ -25,10 +25,9 @@ from mirror.task.rate_limits import RateLimits, Turns
 from mirror.wire.access import access
 from mirror.wire.cluster import Cluster
 from tests.harness import oracle, topics
+from tests.harness.constant_plan import ConstantPlan
 from tests.harness.pair import Pair
 from tests.harness.waiting import PATIENCE
-
-RENEWED = 3600.0  # seconds
 
 
 @dataclass
@@ -81,8 +80,9 @@ class Road:
         source, target = (Cluster(access(each.properties)) for each in (self.flow.source, self.flow.target))
         fetcher, clock = BatchFetcher(source, self.memory), Clock()
         ids = topics.topic_id(self.source, self.topic), topics.topic_id(self.target, self.remote)
+        plan = ConstantPlan(self.flow)
         topic = Topic(self.remote, ids[0], self.partitions, self.partitions, ids[1])
-        services = BatchServices(self.flow, fetcher, target, Tokens(), RateLimits(clock), clock, RENEWED)
+        services = BatchServices(plan, fetcher, target, Tokens(), RateLimits(clock), clock)
         tasks = [asyncio.create_task(self._keep_on(services, topic, each)) for each in range(self.partitions)]
         deadline = time.monotonic() + PATIENCE
         try:
@@ -106,7 +106,7 @@ class Road:
     async def _keep_on(self, services: BatchServices, topic: Topic, number: int) -> None:
         """What an owner does after an error: take over again. As a new task it has read no position and no report."""
         partition, clock = Partition(self.topic, number), services.clock
-        ledger = PositionLedger(Start(0, unread=True), topic, True, RENEWED, clock)
+        ledger = PositionLedger(Start(0, unread=True), topic, True, services.plan.renew_interval, clock)
         books = self.books.setdefault(number, Books(ledger, Counters(), Turns(clock)))
         copier = BatchCopier(services, Route(partition, topic, self.largest), books)
         while True:

@@ -65,6 +65,13 @@ def marks(of: Flow | None = None, topic: Topic = TOPIC) -> SessionMarks:
     return SessionMarks(of or flow(), PARTITION, topic)
 
 
+def test_canaries_have_no_entries() -> None:
+    topic = flow().canary_topic
+    session = SessionMarks(flow(), Partition(topic, 0), TOPIC)
+    told = session.told(session.due(Runs([range(5)]), AT), {0: 100, 4: 104})
+    assert not told.entries and told.position.map_end is None and told.syncs
+
+
 def downstream(count: int, first: int = 100) -> dict[int, int]:
     return {index: first + index for index in range(count)}
 

@@ -34,6 +34,7 @@ from mirror.wire.error_codes import CODES
 from mirror.wire.fetch import TopicKey
 from mirror.wire.offsets import Offset
 from tests.harness.batch_target import REMOTE_ID, Fault, Lost, Target, made
+from tests.harness.constant_plan import ConstantPlan
 from tests.unit.target.test_batch_session import entries, syncs
 from tests.unit.test_naming import flow
 
@@ -42,7 +43,6 @@ TOPIC_ID = "c291cmNlLXNvdXJjZS1zbw"
 TOPIC = Topic("remote", TOPIC_ID, 1, 1, REMOTE_ID)
 AT = Position(5, TOPIC_ID, 2, remote_id=REMOTE_ID, map_end=MapEnd())
 COMMITTED = Offset(AT.offset, encoded(AT), AT.epoch)
-RENEWED = 3600.0  # seconds
 
 
 @dataclass
@@ -94,10 +94,10 @@ class World:
     limits: RateLimits = field(default_factory=lambda: RateLimits(Clock()))
 
     def __post_init__(self) -> None:
-        self.ledger = PositionLedger(self.start, self.topic, self.early, RENEWED, Clock())
+        self.ledger = PositionLedger(self.start, self.topic, self.early, 3600.0, Clock())
         self.books = Books(self.ledger, Counters(), Turns(Clock()))
         fetcher, target = cast(BatchFetcher, self.source), cast(Cluster, self.target)
-        services = BatchServices(self.of, fetcher, target, Tokens(), self.limits, Clock(), RENEWED)
+        services = BatchServices(ConstantPlan(self.of), fetcher, target, Tokens(), self.limits, Clock())
         self.copier = BatchCopier(services, Route(PARTITION, self.topic, 2**20), self.books)
 
     async def until(self, condition: Callable[[], bool]) -> None:
