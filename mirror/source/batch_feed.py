@@ -103,12 +103,11 @@ class Feed:
         self.size += span.size
         self._ready.set()
 
-    def end(self, why: LeaveTheRoad | WireError | None) -> None:
-        """Ask for no more. Whoever waits gets `why` after what was read; None drops everything."""
+    def end(self, why: LeaveTheRoad | WireError | None, drop: bool = False) -> None:
+        """Ask for no more. Whoever waits gets `why` after what was read, or if that is dropped, at once."""
         self.ended, self._end = True, why
-        if why is None:
-            while self._spans:
-                self.done(self._spans.popleft())
+        while drop and self._spans:
+            self.done(self._spans.popleft())
         self._ready.set()
 
     async def wait(self, timeout: float | None = None, least: int = 0) -> bool:

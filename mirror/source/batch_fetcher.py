@@ -68,7 +68,7 @@ class BatchFetcher:
 
     def close(self, feed: Feed) -> None:
         """Fetch the partition no more."""
-        feed.end(None)
+        feed.end(None, drop=True)
         self.wake()
 
     async def stop(self) -> None:

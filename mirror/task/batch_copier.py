@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from dataclasses import dataclass
 from typing import NoReturn
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 
 TRANSACTION_MAX = 4 * 2**20  # bytes
 BATCHES_MAX = 500  # in a transaction: each is a request under way
+LET_GO = "let_go"  # why it leaves the road, if another owner or the record path shall have it
 INTERLEAVED_WITHIN = 60.0  # seconds; who writes to the remote partition twice in that time goes on doing so
 
 
@@ -83,6 +85,14 @@ class BatchCopier:
         self._drained = Position(-1, "")  # after what was read and has no records to copy
         self._interleaved: float | None = None  # when, monotonic
         self._careful = False
+        self._feed: Feed | None = None
+        self._letting_go = asyncio.Event()
+
+    def let_go(self) -> None:
+        """Stop after the running transaction: `run` raises LeaveTheRoad, for good."""
+        self._letting_go.set()
+        if self._feed:
+            self._feed.end(self._left(LET_GO), drop=True)
 
     @property
     def _flow(self) -> Flow:
@@ -95,7 +105,10 @@ class BatchCopier:
             session = await self._take_over()
             at = books.ledger.resume_from
             topic = TopicKey(partition.topic, id_of(self._route.topic.topic_id))
+            if self._letting_go.is_set():
+                raise self._left(LET_GO)
             feed = self._services.fetcher.open(topic, partition.partition, at.offset, at.epoch, self._route.largest)
+            self._feed = feed
             try:
                 while True:
                     await self._step(session, feed)
@@ -103,6 +116,7 @@ class BatchCopier:
                 books.remote_end = session.end
                 raise
             finally:
+                self._feed = None
                 self._services.fetcher.close(feed)
         except Interleaved as error:
             self._note_interleaved(error)
@@ -125,7 +139,7 @@ class BatchCopier:
     async def _take_over(self) -> BatchSession:
         """Fence, then load. The feed then begins at the position, which is to seek."""
         services, route, ledger = self._services, self._route, self._books.ledger
-        against = obstacle(self._flow, route.partition.topic, route.topic)
+        against = LET_GO if self._letting_go.is_set() else obstacle(self._flow, route.partition.topic, route.topic)
         if against:
             raise self._left(against)
         taken = await take_over(services.target, self._owner, services.tokens)
@@ -191,7 +205,9 @@ class BatchCopier:
         if buckets and feed.size:
             most = min(most, turns.take(buckets, min(most, feed.size)))
             if not most:
-                await asyncio.sleep(turns.until - self._services.clock.monotonic())
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(turns.until - self._services.clock.monotonic()):
+                        await self._letting_go.wait()
                 return
             self._books.counters.throttled += turns.waited()
         spans = feed.take(most, self._size.limit)

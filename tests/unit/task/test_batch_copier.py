@@ -66,7 +66,7 @@ class Source:
         return feed
 
     def close(self, feed: Feed) -> None:
-        feed.end(None)
+        feed.end(None, drop=True)
         self.feeds.remove(feed)
 
     def _give(self, feed: Feed, number: int) -> None:
@@ -206,6 +206,30 @@ def test_the_throttle_is_kept() -> None:
     asyncio.run(run())
 
 
+def test_a_throttled_partition_that_leaves_the_road_waits_for_its_turns() -> None:
+    """It must not keep the loop busy meanwhile, which others need."""
+
+    async def run() -> None:
+        limits = RateLimits(Clock())
+        limits.follow({OF_FLOW: Share(150, 150)})
+        world = World(limits=limits)
+        for at in range(5, 11, 2):
+            world.source.add(at + 2, lambda at=at: made(2, at=at))  # type: ignore[misc]
+        running = asyncio.create_task(world.copier.run())
+        while not world.source.feeds:
+            await asyncio.sleep(0)
+        world.source.feeds[0].end(LeaveTheRoad("compacted", 11))
+        turns = 0
+        while not running.done():
+            await asyncio.sleep(0.01)
+            turns += 1
+        with pytest.raises(LeaveTheRoad, match="compacted at offset 11"):
+            await running
+        assert committed(world) == contents(range(5, 11)) and 5 < turns < 1_000
+
+    asyncio.run(run())
+
+
 def test_a_batch_that_is_larger_than_its_turn_delays_the_next_ones() -> None:
     async def run() -> None:
         limits = RateLimits(Clock())
@@ -243,6 +267,38 @@ def test_where_the_remote_partition_ends_is_known_if_nobody_else_was_there(offse
         world.source.add(10, lambda: made(5, at=5))
         await world.until(lambda: world.target.commits == 1)
         assert (len(world.target.produced[0].batches) > 1) == along
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("when", ["before", "taking over", "idle", "copying", "throttled"])
+def test_it_is_let_go_after_the_running_transaction(when: str) -> None:
+    async def run() -> None:
+        limits = RateLimits(Clock())
+        limits.follow({OF_FLOW: Share(10, 10)} if when == "throttled" else {})
+        world = World(limits=limits)
+        if when not in ("idle", "before"):
+            world.source.add(8, lambda: made(3, at=5))
+            world.source.add(11, lambda: made(3, at=8))
+        world.target.delay = 0.01 if when == "copying" else 0.0
+        begun: dict[str, Callable[[], bool]] = {
+            "before": lambda: True,
+            "taking over": lambda: bool(world.target.requests),
+            "idle": lambda: bool(world.source.feeds),
+            "copying": lambda: bool(world.target.produced),
+            "throttled": lambda: world.target.commits == 1 and world.books.turns.waiting,
+        }
+        running = asyncio.create_task(world.copier.run())
+        async with asyncio.timeout(5):
+            while not begun[when]():
+                await asyncio.sleep(0)
+            world.copier.let_go()
+            with pytest.raises(LeaveTheRoad, match="let_go"):
+                await running
+        copied = {"copying": 6, "throttled": 3}.get(when, 0)
+        assert committed(world) == contents(range(5, 5 + copied)) and world.source.size_held == 0
+        assert world.ledger.offset == (5 + copied) and not world.source.feeds
+        assert world.target.count("EndTxn") == bool(copied), "no transaction is left open"
 
     asyncio.run(run())
 
