@@ -60,7 +60,8 @@ def test_batches_of_every_codec_and_client(road: Road) -> None:
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         records = [mixed(number) for number in range(2_000)]
         load.produce(road.source, road.topic, records, compression_type=codec, batch_size=5_000)
-        java_produces(road.source, road.topic, codec, 500)
+        if codec in ("snappy", "lz4"):  # for which Java's client has framings of its own
+            java_produces(road.source, road.topic, codec, 500)
     road.copy_all()
     assert not road.left and not road.failures
     assert_copied(road)
