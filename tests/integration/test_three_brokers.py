@@ -458,7 +458,8 @@ def test_the_batch_path_follows_leaders_and_coordinators(
             stopping.set()
             disturber.join()
         running.stop()
+    assert not road.left
     road.copy_all()
     oracle.assert_same(source_cluster.bootstrap, bootstrap, topic, remote)
-    assert road.failures, "nothing has happened"
+    assert road.failures, f"nothing has happened: {road.left}"
     assert road.connections <= sum(LANES.values())
