@@ -74,12 +74,16 @@ async def take_over(target: Cluster, owner: Owner, tokens: Tokens) -> TakenOver:
 
 
 async def _check_version(target: Cluster, owner: Owner) -> None:
-    """Raise Unsupported unless the cluster uses transactions version 2.
+    """Raise Unsupported unless the cluster uses transactions version 2, and Unavailable while a broker does not know.
 
     Without it, brokers of the same release add no partition by Produce, and keep the epoch after a transaction.
     """
     connection = await target.connection(await target.coordinator(TRANSACTION, owner.name), LANE)
-    level = connection.abilities.features.finalized.get(TRANSACTION_VERSION, 0)
+    finalized = connection.abilities.features.finalized
+    if not finalized:  # it has just started, and a cluster of such a release uses some
+        connection.close()  # the next one asks again
+        raise Unavailable(f"{connection.name} does not know the cluster's features yet")
+    level = finalized.get(TRANSACTION_VERSION, 0)
     if level < NEEDED_LEVEL:
         raise Unsupported(f"{TRANSACTION_VERSION} of the target is {level}, and has to be {NEEDED_LEVEL}")
 

@@ -66,6 +66,7 @@ class Target:
     others: list[int] = field(default_factory=list)  # by Produce to the remote topic: records of others before it
     append_time: int = -1
     level: int = 2  # of transaction.version
+    unaware: bool = False  # of the cluster's features, until the connection is closed
     delay: float = 0.0  # seconds before each answer that is waited for
     position: Offset = field(default_factory=lambda: Offset(-1, ""))
     stable: list[int] = field(default_factory=list)  # last stable offsets that are told first
@@ -215,7 +216,15 @@ class Connected:
 
     @property
     def abilities(self) -> Any:
-        return SimpleNamespace(features=SimpleNamespace(finalized={"transaction.version": self.target.level}))
+        known = {} if self.target.unaware else {"metadata.version": 25, "transaction.version": self.target.level}
+        return SimpleNamespace(features=SimpleNamespace(finalized=known))
+
+    @property
+    def name(self) -> str:
+        return f"broker {self.node}"
+
+    def close(self) -> None:
+        self.target.unaware = False
 
     def send(self, request: Request[Any]) -> asyncio.Future[Any]:
         future = asyncio.get_running_loop().create_future()

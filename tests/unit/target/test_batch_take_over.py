@@ -119,6 +119,16 @@ def test_transactions_of_version_2_are_needed(level: int) -> None:
     asyncio.run(run())
 
 
+def test_a_broker_that_has_just_started_is_asked_again() -> None:
+    async def run() -> None:
+        target = Target(unaware=True, position=COMMITTED)
+        with pytest.raises(OutcomeUnknown, match="broker 21 does not know the cluster's features yet") as raised:
+            await taking(target)
+        assert raised.value.away and (await taking(target)).position == AT
+
+    asyncio.run(run())
+
+
 def test_errors() -> None:
     async def run() -> None:
         with pytest.raises(ProducerFenced):
