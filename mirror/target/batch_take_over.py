@@ -17,7 +17,7 @@ from mirror.target.position_metadata import decoded
 from mirror.wire.cluster import Cluster
 from mirror.wire.metadata import GROUP, TRANSACTION
 from mirror.wire.offsets import Offset, Offsets, Where, list_offsets, offset_commit, offset_fetch
-from mirror.wire.transactional import NEEDED_LEVEL, TRANSACTION_VERSION, Identity, init_producer_id
+from mirror.wire.transactional import END_TXN, NEEDED_LEVEL, TRANSACTION_VERSION, Identity, init_producer_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,9 @@ async def _check_version(target: Cluster, owner: Owner) -> None:
     Without it, brokers of the same release add no partition by Produce, and keep the epoch after a transaction.
     """
     connection = await target.connection(await target.coordinator(TRANSACTION, owner.name), LANE)
+    connection.version(END_TXN)
     finalized = connection.abilities.features.finalized
-    if not finalized:  # it has just started, and a cluster of such a release uses some
+    if not finalized:  # it has just started, for a cluster of such a release uses some
         connection.close()  # the next one asks again
         raise Unavailable(f"{connection.name} does not know the cluster's features yet")
     level = finalized.get(TRANSACTION_VERSION, 0)

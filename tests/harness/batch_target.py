@@ -19,7 +19,7 @@ from mirror.wire.error_codes import CODES
 from mirror.wire.metadata import NO_ID, Leader
 from mirror.wire.offsets import Offset, Offsets
 from mirror.wire.produce import ProduceAnswer, Produced
-from mirror.wire.requests import Request
+from mirror.wire.requests import Api, Request
 from mirror.wire.transactional import Entered
 from mirror.wire.writer import Writer
 from tests.harness import batches
@@ -66,6 +66,7 @@ class Target:
     others: list[int] = field(default_factory=list)  # by Produce to the remote topic: records of others before it
     append_time: int = -1
     level: int = 2  # of transaction.version
+    versions: dict[str, int] = field(default_factory=dict)  # the last ones, where they are older than ours
     unaware: bool = False  # of the cluster's features, until the connection is closed
     delay: float = 0.0  # seconds before each answer that is waited for
     position: Offset = field(default_factory=lambda: Offset(-1, ""))
@@ -218,6 +219,9 @@ class Connected:
     def abilities(self) -> Any:
         known = {} if self.target.unaware else {"metadata.version": 25, "transaction.version": self.target.level}
         return SimpleNamespace(features=SimpleNamespace(finalized=known))
+
+    def version(self, api: Api) -> int:
+        return api.version({api.key: (0, self.target.versions.get(api.name, api.last))})
 
     @property
     def name(self) -> str:

@@ -119,6 +119,16 @@ def test_transactions_of_version_2_are_needed(level: int) -> None:
     asyncio.run(run())
 
 
+def test_a_release_without_transactions_of_version_2() -> None:
+    """Which may be so old that it has no features."""
+
+    async def run() -> None:
+        with pytest.raises(Unsupported, match="EndTxn needs version 5"):
+            await taking(Target(unaware=True, versions={"EndTxn": 4}))
+
+    asyncio.run(run())
+
+
 def test_a_broker_that_has_just_started_is_asked_again() -> None:
     async def run() -> None:
         target = Target(unaware=True, position=COMMITTED)
