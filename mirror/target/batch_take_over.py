@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mirror.backoff import Backoff
@@ -13,7 +14,7 @@ from mirror.model import Position, Topic
 from mirror.settings import Flow
 from mirror.target.coordination import LANE, PATIENCE, STABLE, ask, refusal
 from mirror.target.loading import LOOK_INTERVAL, Tokens, doubtful, held
-from mirror.target.position_metadata import decoded
+from mirror.target.position_metadata import decoded, terminated
 from mirror.wire.cluster import Cluster
 from mirror.wire.metadata import GROUP, TRANSACTION
 from mirror.wire.offsets import Offset, Offsets, Where, list_offsets, offset_commit, offset_fetch
@@ -52,18 +53,23 @@ class TakenOver:
     end: int  # the remote partition's high watermark when the last owner was fenced
 
 
-async def take_over(target: Cluster, owner: Owner, tokens: Tokens) -> TakenOver:
+async def take_over(
+    target: Cluster, owner: Owner, tokens: Tokens, progressed: Callable[[], None] = lambda: None
+) -> TakenOver:
     """Fence whoever owns the partition, and load the position.
 
     In between, each transaction has to end that is open on the remote partition. A fenced producer has none, unless the
-    target has lost its markers; then the next one would commit it, too. Raises PartitionError, and Unsupported if the
-    target can't be written to by whole batches.
+    target has lost its markers; then the next one would commit it, too. `progressed` is called after each part: each
+    may take as long as a transaction. Raises PartitionError, and Unsupported if the target can't be written to by whole
+    batches.
     """
     try:
         request = init_producer_id(owner.name, owner.timeout)
         entered = await ask(target, TRANSACTION, owner.name, request, lambda found: (found.error,))
+        progressed()
         await _check_version(target, owner)
         end = await _settled(target, owner)
+        progressed()
         position = await _loaded(target, owner, tokens)
     except Unsupported:
         raise
@@ -115,7 +121,7 @@ async def _loaded(target: Cluster, owner: Owner, tokens: Tokens) -> Position | N
     began, barrier = tokens.begin(), (owner.barrier, 0)
     wanted = [barrier, owner.where]
     while time.monotonic() < deadline:
-        commit = offset_commit(owner.group, {barrier: Offset(0, tokens.make())})
+        commit = offset_commit(owner.group, {barrier: Offset(0, terminated(tokens.make()))})
         await ask(target, GROUP, owner.group, commit, lambda found: found.values() or (-1,))
         answer = await ask(
             target, GROUP, owner.group, offset_fetch(owner.group, wanted), lambda found: _errors(found, owner), STABLE

@@ -34,7 +34,7 @@ from mirror.model import Position
 from mirror.target.batch_take_over import Owner
 from mirror.target.beside import Beside
 from mirror.target.coordination import AGAIN, PATIENCE, ask, codes, refusal
-from mirror.target.position_metadata import encoded
+from mirror.target.position_metadata import encoded, terminated
 from mirror.wire.cluster import Cluster
 from mirror.wire.fetch import TopicKey
 from mirror.wire.metadata import GROUP
@@ -155,7 +155,7 @@ class BatchTransaction:
 
     async def commit_position(self, position: Position) -> None:
         """Put the position into the transaction."""
-        offset = Offset(position.offset, encoded(position), position.epoch)
+        offset = Offset(position.offset, terminated(encoded(position)), position.epoch)
         request = txn_offset_commit(self._by, self._owner.group, {self._owner.where: offset})
         await ask(self._target, GROUP, self._owner.group, request, lambda found: found.values() or (-1,))
 

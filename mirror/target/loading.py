@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import uuid
 
+from mirror.target.position_metadata import without_end
+
 TIMEOUT = 10.0  # seconds
 LOOK_INTERVAL = 0.02  # seconds
 DEPOSED = "a broker that takes no commits of the group: another may coordinate it now, and this one not know it"
@@ -36,7 +38,7 @@ class Tokens:
 
         Whoever may commit to the group may write anything in its place.
         """
-        identity, _, number = (token or "").partition("/")
+        identity, _, number = without_end(token or "").partition("/")
         return identity == self._identity and number.isdecimal() and len(number) < _NUMBER_MAX and int(number) > began
 
 

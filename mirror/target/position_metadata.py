@@ -11,6 +11,9 @@ from mirror import decode
 from mirror.model import MapEnd, Position
 
 METADATA_MAX = 2**16  # bytes
+# confluent-kafka commits the NUL with which C ends a text. librdkafka copies what it is told without adding one, so
+# confluent-kafka would read beyond the end of metadata that has none.
+_END = "\0"
 
 
 def _map_end(raw: Any) -> MapEnd:
@@ -38,12 +41,22 @@ def encoded(position: Position) -> str:
     return json.dumps({"topic_id": position.topic_id, **more}, separators=(",", ":"))
 
 
+def terminated(metadata: str) -> str:
+    """The text as confluent-kafka commits it: what is committed without librdkafka has to be like that, too."""
+    return metadata + _END
+
+
+def without_end(metadata: str) -> str:
+    """The text of metadata, whoever has committed it."""
+    return metadata.partition(_END)[0]
+
+
 def decoded(offset: int, epoch: int, metadata: str | None) -> Position | None:
     """The position that was committed like this; None if none was. An epoch below 0 is not known."""
     if offset < 0:
         return None
     try:
-        found = decode.fields(decode.parsed(metadata or "", METADATA_MAX), _REQUIRED, _ADDED_LATER)
+        found = decode.fields(decode.parsed(without_end(metadata or ""), METADATA_MAX), _REQUIRED, _ADDED_LATER)
     except decode.Malformed:  # committed by somebody else's tool
         found = {"topic_id": ""}
     return Position(offset, epoch=max(-1, epoch), **found)

@@ -33,7 +33,16 @@ def to_commit(position: Position, remote: str, partition: int) -> TopicPartition
 def from_committed(committed: TopicPartition) -> Position | None:
     """The position that `to_commit` encoded; None when nothing was ever committed."""
     epoch = committed.leader_epoch
-    return decoded(committed.offset, -1 if epoch is None else epoch, committed.metadata)
+    return decoded(committed.offset, -1 if epoch is None else epoch, _metadata(committed))
+
+
+def _metadata(committed: TopicPartition) -> str | None:
+    """The metadata. Where somebody else's has no NUL at its end, librdkafka's may have any bytes after it."""
+    try:
+        found: str | None = committed.metadata
+        return found
+    except UnicodeDecodeError:
+        return None
 
 
 class PositionReader:
@@ -47,7 +56,7 @@ class PositionReader:
         self._cluster = cluster.alias
         self._group = group
         self._barrier = barrier_topic
-        self._tokens = Tokens()
+        self.tokens = Tokens()
         self._lock = threading.Lock()
         self._learning = threading.Lock()
         self._learned: dict[Reader, float] = {}
@@ -72,16 +81,16 @@ class PositionReader:
         Only an answer counts that has a token of ours since this call began: Tokens says why. Raises as `stable`.
         """
         deadline, pause = time.monotonic() + TIMEOUT, LOOK_INTERVAL
-        began = self._tokens.begin()
+        began = self.tokens.begin()
         wanted = [TopicPartition(self._barrier, 0), *(TopicPartition(*each) for each in remote_partitions)]
         while (left := deadline - time.monotonic()) > 0:
             with self._lock:  # so that they are committed in this order
-                token = TopicPartition(self._barrier, 0, 0, self._tokens.make())
+                token = TopicPartition(self._barrier, 0, 0, self.tokens.make())
                 # Not waited for: a broker answers the requests of a connection one after another.
                 self._stable.client.commit(offsets=[token], asynchronous=True)
             barrier, *found = self._fetch_stable(wanted, left)
             self._stable.client.poll(0)  # drops what became of the commits
-            if self._tokens.is_since(began, barrier.metadata):
+            if self.tokens.is_since(began, _metadata(barrier)):
                 return {(each.topic, each.partition): self._checked(each) for each in found}
             time.sleep(random.uniform(0, pause))  # another task's token may have been in between
             pause = min(2 * pause, 1.0)
