@@ -16,12 +16,13 @@ from mirror.wire.fetch import TopicKey
 class LeaveTheRoad(Exception):
     """The partition has something that only the record path can handle, from the offset `at` on.
 
-    `reason` is one word for logs and metrics. What was read before is copied first.
+    `reason` is one word for logs and metrics. `until` is the offset after the batch that has it; None if it is not one
+    batch. What was read before is copied first.
     """
 
-    def __init__(self, reason: str, at: int) -> None:
+    def __init__(self, reason: str, at: int, until: int | None = None) -> None:
         super().__init__(f"{reason} at offset {at}")
-        self.reason, self.at = reason, at
+        self.reason, self.at, self.until = reason, at, until
 
 
 class Held:
@@ -94,6 +95,19 @@ class Feed:
         self._ready = asyncio.Event()
         self._end: LeaveTheRoad | WireError | None = None
         self.ended = False
+
+    @property
+    def drained(self) -> bool:
+        """True if nothing waits, and nothing that was taken is still being copied. Any thread may ask."""
+        return not self.size and not self._spans
+
+    @property
+    def head_timestamp(self) -> int | None:
+        """That of the first record that waits, ms since the Unix epoch; None: none waits, or it has none. As above."""
+        with contextlib.suppress(IndexError):  # the loop may take it meanwhile
+            timestamp = self._spans[0].batches[0].base_timestamp
+            return timestamp if timestamp > 0 else None
+        return None
 
     def add(self, span: Span) -> None:
         """Append what was read. The next request asks for what follows."""

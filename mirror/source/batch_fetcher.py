@@ -258,7 +258,7 @@ class _Broker:
             if why:
                 before = [each for each in found if each.last < batch.first]
                 self._add(feed, fits, before, held)
-                feed.end(LeaveTheRoad(why, feed.position))
+                feed.end(LeaveTheRoad(why, feed.position, batch.last + 1))
                 return
             if batch.records:
                 fits.append(batch)

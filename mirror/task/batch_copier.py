@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 from mirror.clock import Clock
@@ -36,6 +37,7 @@ TRANSACTION_MAX = 4 * 2**20  # bytes
 BATCHES_MAX = 500  # in a transaction: each is a request under way
 LET_GO = "let_go"  # why it leaves the road, if another owner or the record path shall have it
 INTERLEAVED_WITHIN = 60.0  # seconds; who writes to the remote partition twice in that time goes on doing so
+TAKE_OVERS_MAX = 32  # at once: each is half a dozen requests, and a task may begin with thousands of partitions
 
 
 @dataclass(slots=True)
@@ -58,6 +60,7 @@ class BatchServices:
     tokens: Tokens
     limits: RateLimits
     clock: Clock
+    taking_over: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TAKE_OVERS_MAX))
 
     def flow(self, topic: str) -> Flow:
         """The flow's settings for a source topic as they are now: a reload changes some of them."""
@@ -76,7 +79,10 @@ class Route:
 class BatchCopier:
     """Copies until it leaves the road, or an error ends it. Then it can run again."""
 
-    def __init__(self, services: BatchServices, route: Route, books: Books) -> None:
+    def __init__(
+        self, services: BatchServices, route: Route, books: Books, copying: Callable[[], None] = lambda: None
+    ) -> None:
+        """`copying` is called when something was committed, and when there is nothing to copy."""
         self._services = services
         self._route = route
         self._books = books
@@ -85,14 +91,26 @@ class BatchCopier:
         self._drained = Position(-1, "")  # after what was read and has no records to copy
         self._interleaved: float | None = None  # when, monotonic
         self._careful = False
-        self._feed: Feed | None = None
-        self._letting_go = asyncio.Event()
+        self.feed: Feed | None = None  # None until the partition is taken over
+        self.working_since: float | None = None  # monotonic; None while it waits for records, or for its turn
+        self._copying = copying
+        self._idle = False  # no records have come since it was taken over, and some time has passed
+        self._against = ""  # why it stops after the running transaction; "": it does not
+        self._woken = asyncio.Event()
 
-    def let_go(self) -> None:
+    def let_go(self, reason: str = LET_GO) -> None:
         """Stop after the running transaction: `run` raises LeaveTheRoad, for good."""
-        self._letting_go.set()
-        if self._feed:
-            self._feed.end(self._left(LET_GO), drop=True)
+        self._against = reason
+        self._woken.set()
+        if self.feed:
+            self.feed.end(self._left(reason), drop=True)
+
+    def forget_turns(self) -> None:
+        """The throttle has changed: its turns are void, and it asks again."""
+        turns = self._books.turns
+        self._books.counters.throttled += turns.waited()
+        turns.forget()
+        self._woken.set()
 
     @property
     def _flow(self) -> Flow:
@@ -102,13 +120,15 @@ class BatchCopier:
         """Take the partition over, and copy. Raises LeaveTheRoad, PartitionError, WireError."""
         books, partition = self._books, self._route.partition
         try:
-            session = await self._take_over()
+            async with self._services.taking_over:
+                with self._working():
+                    session = await self._take_over()
             at = books.ledger.resume_from
             topic = TopicKey(partition.topic, id_of(self._route.topic.topic_id))
-            if self._letting_go.is_set():
-                raise self._left(LET_GO)
+            if self._against:
+                raise self._left(self._against)
             feed = self._services.fetcher.open(topic, partition.partition, at.offset, at.epoch, self._route.largest)
-            self._feed = feed
+            self.feed, self._idle = feed, False
             try:
                 while True:
                     await self._step(session, feed)
@@ -116,7 +136,7 @@ class BatchCopier:
                 books.remote_end = session.end
                 raise
             finally:
-                self._feed = None
+                self.feed = None
                 self._services.fetcher.close(feed)
         except Interleaved as error:
             self._note_interleaved(error)
@@ -125,6 +145,18 @@ class BatchCopier:
             raise self._left("target_refuses") from error
         except Unsupported as error:
             raise self._left("unsupported") from error
+
+    @contextlib.contextmanager
+    def _working(self) -> Iterator[None]:
+        """Something is under way that ends by itself: each request has a time-out."""
+        self._progressed()
+        try:
+            yield
+        finally:
+            self.working_since = None
+
+    def _progressed(self) -> None:
+        self.working_since = self._services.clock.monotonic()
 
     def _left(self, reason: str) -> LeaveTheRoad:
         return LeaveTheRoad(reason, self._books.ledger.offset)
@@ -139,10 +171,10 @@ class BatchCopier:
     async def _take_over(self) -> BatchSession:
         """Fence, then load. The feed then begins at the position, which is to seek."""
         services, route, ledger = self._services, self._route, self._books.ledger
-        against = LET_GO if self._letting_go.is_set() else obstacle(self._flow, route.partition.topic, route.topic)
+        against = self._against or obstacle(self._flow, route.partition.topic, route.topic)
         if against:
             raise self._left(against)
-        taken = await take_over(services.target, self._owner, services.tokens)
+        taken = await take_over(services.target, self._owner, services.tokens, self._progressed)
         if route.topic.remote_id and services.target.topic_id(route.topic.remote) != id_of(route.topic.remote_id):
             raise self._left("remote_topic")
         # Whether it has records that are visible is for the record path to find out.
@@ -164,9 +196,16 @@ class BatchCopier:
         """Copy what comes, or commit what is due without records."""
         left = self._due_in(session)
         if left is not None and left <= 0:
-            await self._commit_alone(session)
-        elif await feed.wait(left):
+            with self._working():
+                await self._commit_alone(session)
+            return
+        if not self._idle:  # not known yet: an error must not look as if it had passed
+            left = SETTLE_DELAY if left is None else min(left, SETTLE_DELAY)
+        if await feed.wait(left):
             await self._copy(session, feed)
+        elif not self._idle:
+            self._idle = True
+            self._copying()
 
     def _due_in(self, session: BatchSession) -> float | None:
         """Seconds until a position has to be committed without records; None if there is none."""
@@ -188,6 +227,7 @@ class BatchCopier:
         if ledger.is_old and not ledger.pins_start:
             await session.commit_position(ledger.at)
             ledger.renewed(self._services.plan.renew_interval)
+            self._copying()
             return
         at = max(ledger.at, self._drained, key=lambda each: each.offset)
         position = ledger.next(at.offset, at.epoch, ledger.at.newest_epoch)
@@ -205,17 +245,25 @@ class BatchCopier:
         if buckets and feed.size:
             most = min(most, turns.take(buckets, min(most, feed.size)))
             if not most:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(turns.until - self._services.clock.monotonic()):
-                        await self._letting_go.wait()
+                await self._wait_for_turn()
                 return
             self._books.counters.throttled += turns.waited()
         spans = feed.take(most, self._size.limit)
         try:
-            await self._take(session, spans)
+            with self._working():
+                await self._take(session, spans)
         finally:
             for span in spans:
                 feed.done(span)
+
+    async def _wait_for_turn(self) -> None:
+        """Until the turn has come, the throttle has changed, or the partition is let go."""
+        self._woken.clear()
+        if self._against:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._books.turns.until - self._services.clock.monotonic()):
+                await self._woken.wait()
 
     async def _take(self, session: BatchSession, spans: list[Span]) -> None:
         batches = [batch for span in spans for batch in span.batches]
@@ -238,10 +286,12 @@ class BatchCopier:
     def _counted(self, session: BatchSession, written: Written, stamps: list[tuple[int, int]]) -> None:
         books = self._books
         books.turns.copied(written.size)
-        self._committed(session, written.position, sum(records for _, records in stamps))
-        now = int(books.ledger.last_commit * 1000)
+        now = int(self._services.clock.now() * 1000)
         books.counters.copied_whole(stamps, written.size, now, session.duration)
+        self._committed(session, written.position, sum(records for _, records in stamps))
 
     def _committed(self, session: BatchSession, position: Position, records: int) -> None:
         self._books.ledger.committed(position, self._services.plan.renew_interval)
         self._books.counters.committed(records, session.duration)
+        self._idle = True
+        self._copying()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -78,6 +79,7 @@ class Target:
     forgotten: list[str] = field(default_factory=list)
     committed: dict[str, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))  # encoded, by offset
     commits: int = 0
+    committed_at: list[float] = field(default_factory=list)  # monotonic
     _open: dict[str, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))
     _open_position: Offset | None = None
     _sequences: dict[str, int] = field(default_factory=dict)
@@ -166,6 +168,7 @@ class Target:
                 return Entered(CODES["PRODUCER_FENCED"], -1, -1)
         if commit:
             self.commits += 1
+            self.committed_at.append(time.monotonic())
             for topic, found in self._open.items():
                 self.committed[topic].update(found)
             self.position = self._open_position or self.position
