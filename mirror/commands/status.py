@@ -49,6 +49,9 @@ class ReportedPartition:
     report_age: float | None  # seconds
     incident: Incident | None = None  # what blocks the partition, if `mirror resume` can decide about it
     held_back: int = 0  # offsets that a long open transaction on the source holds back
+    path: str | None = None  # records or batches: by which way it is copied
+    path_since: float | None = None  # when it took that, seconds since the Unix epoch
+    path_reason: str = ""  # why records, though the flow's data_path is auto
 
     def as_dict(self) -> dict[str, Any]:
         """The partition as it is printed with --json."""
@@ -153,6 +156,9 @@ def _partition(partition: Partition, plan: Plan, reports: list[DatedReport], now
         age,
         report.incident,
         report.held_back,
+        report.path,
+        report.path_since or None,
+        report.path_reason,
     )
 
 

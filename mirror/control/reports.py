@@ -35,6 +35,21 @@ LOST = (
 
 NOWHERE = (-1, -1)  # no offsets
 
+RECORDS, BATCHES = "records", "batches"
+DATA_PATHS = (RECORDS, BATCHES)
+
+
+@dataclass(frozen=True, slots=True)
+class DataPath:
+    """By which of the two paths a partition is copied, and since when (seconds since the Unix epoch).
+
+    `reason` is one word: why it is the record path, though the flow prefers the other one.
+    """
+
+    name: str
+    since: float
+    reason: str
+
 
 @dataclass(slots=True)
 class Counters:
@@ -167,6 +182,9 @@ class Report:
     # The last offsets of the remote partition, first and last, at which somebody else has written; -1: none.
     foreign: tuple[int, int] = NOWHERE
     group: str = ""  # the consumer group that has the position; "" in the reports of older versions
+    path: str = RECORDS  # of DATA_PATHS
+    path_since: float = 0.0  # seconds since the Unix epoch; 0: not known
+    path_reason: str = ""  # why it is the record path, though the flow prefers the other one
 
     def key(self) -> bytes:
         """The record key: the newest report of a partition replaces the older ones."""
@@ -249,5 +267,8 @@ _ADDED_LATER: Mapping[str, decode.Check[Any]] = {
     "next_timestamp": decode.moment(-1.0),
     "foreign": _two_offsets,
     "throttled": decode.flag,
+    "path": decode.name,
+    "path_since": decode.moment(),
+    "path_reason": decode.text,
     "throttled_by": lambda raw: tuple(decode.listed(decode.among(SIDES))(raw)),
 }

@@ -6,6 +6,7 @@ from mirror.model import Topic
 from mirror.settings import Flow
 from mirror.topic_transform import transform_of
 
+DATA_PATH = "data_path"  # the obstacle that the flow wants the record path
 _COMPRESSION = ("compression.type", "compression.codec")  # librdkafka's names for one property
 
 
@@ -15,6 +16,7 @@ def obstacle(flow: Flow, name: str, topic: Topic) -> str:
     Whole batches are forwarded as they are, in transactions. So nothing that looks at single records can be had.
     """
     reasons = {
+        DATA_PATH: flow.data_path == "records",
         "without_transactions": not flow.exactly_once,
         "active_active": flow.active_active,  # each copy gets a header, and what comes back is left out
         "transform": transform_of(flow, name) is not None,

@@ -29,8 +29,9 @@ from mirror.kafka.renewed import Renewed
 from mirror.logs import OnChange
 from mirror.model import Partition, Position, Topic
 from mirror.source.end_offsets import SourceEnds
-from mirror.source.fetcher import Fetcher, Join, Leave
+from mirror.source.fetcher import Fetcher
 from mirror.task.copier import RecordCopier
+from mirror.task.data_paths import Copier, DataPaths
 from mirror.task.events import DecisionMade, LetGo, RenewalDue, ThrottleChanged
 from mirror.task.position_ledger import Start
 from mirror.task.reading_watch import ReadingWatch
@@ -63,6 +64,7 @@ class PlanFollower(threading.Thread):
         claimant: Claimant,
         fetcher: Fetcher[RecordCopier],
         threads: TransactionThreads,
+        paths: DataPaths,
     ) -> None:
         super().__init__(daemon=True, name="plan-follower")
         self.done = threading.Event()
@@ -73,20 +75,20 @@ class PlanFollower(threading.Thread):
         self._control = control
         self._writer = writer
         self._claimant = claimant
-        self._moves = fetcher.moves
+        self._paths = paths
         self._reader = threading.get_ident()  # the thread that makes the plan follower then polls the fetcher
         self._reading = ReadingWatch(lambda: fetcher.turns, services.clock)
         self._threads = threads
         self._source = Renewed(lambda: clients.admin(services.flow.source))
-        self._assigned: dict[Partition, RecordCopier] = {}
-        self._leaving: list[tuple[RecordCopier, State]] = []  # with the state that each was asked for
-        self._resting: dict[Partition, RecordCopier] = {}  # paused
+        self._assigned: dict[Partition, Copier] = {}
+        self._leaving: list[tuple[Copier, State]] = []  # with the state that each was asked for
+        self._resting: dict[Partition, Copier] = {}  # paused
         self._positions: dict[Partition, Position] = {}  # of those that have let go: newer than their last report
         self._settings: TaskSettings | None = None  # as last followed
         self._orders = plan.orders
         self._decisions = plan.decisions
         self._ends = SourceEnds(self._source, self._flow.open_transaction_warn_after)
-        self._reporter = Reporter(plan, services.throttles, self._ends, self._staying)
+        self._reporter = Reporter(plan, services.throttles, self._ends, self._staying, paths.of)
         self._backoff = Backoff(0.2, 5.0)
         self._waits_for = OnChange()
         self._hanging: dict[Partition, str] = {}  # whose transform did not return, as it was logged
@@ -119,7 +121,7 @@ class PlanFollower(threading.Thread):
         """Report once more how each partition stands, after the task has finished."""
         self._writer.report(self._reporter.all())
 
-    def _staying(self) -> list[RecordCopier]:
+    def _staying(self) -> list[Copier]:
         return [*self._assigned.values(), *self._resting.values()]
 
     def _follow(self) -> None:
@@ -177,12 +179,12 @@ class PlanFollower(threading.Thread):
             if seen.position_topic_id:
                 self._positions[copier.partition] = seen.position
             self._writer.report([self._reporter.one(copier)])  # its last transaction counts too
-            self._moves.put(Leave(copier))
+            self._paths.end(copier)
             if seen.state is State.PAUSED:
                 self._resting[copier.partition] = copier
                 log.info("partition paused", extra={**self._where(copier), "position": seen.position.offset})
 
-    def _release(self, copier: RecordCopier, into: State = State.RELEASED) -> None:
+    def _release(self, copier: Copier, into: State = State.RELEASED) -> None:
         copier.post(LetGo(into))
         self._leaving.append((copier, into))
         if into is State.RELEASED:
@@ -205,12 +207,13 @@ class PlanFollower(threading.Thread):
             self._backoff.reset()
             self._waits_for.clear()
         for partition, start in starts.items():
-            copier = RecordCopier(self._services.of_topic(partition.topic), partition, joining[partition], start)
-            if self._plan.is_paused(partition):
+            paused = self._plan.is_paused(partition)
+            copier = self._paths.copier(partition, joining[partition], start, paused)
+            if paused:
                 self._release(copier, State.PAUSED)
             else:
                 self._assigned[partition] = copier
-                self._moves.put(Join(copier))
+                self._paths.begin(copier)
 
     def _find_starts(
         self, joining: dict[Partition, Topic], missing: dict[Partition, KafkaError]
@@ -237,7 +240,7 @@ class PlanFollower(threading.Thread):
         for copier in (*self._staying(), *(leaving for leaving, _ in self._leaving)):
             hangs = copier.hang_reason  # asked first: a transform that returns now makes the step young again
             lasts = copier.since_progress
-            slow += lasts > SLOW_AFTER
+            slow += lasts > SLOW_AFTER and isinstance(copier, RecordCopier)
             if hangs:  # no other partition has to suffer from it: nothing is open on the target
                 self._tell_hanging(copier, hangs)
             elif lasts > hung_after:
@@ -245,6 +248,7 @@ class PlanFollower(threading.Thread):
                 log.warning("a step hangs", extra={**self._where(copier), "stack": copier.stack})
                 raise TaskHung(f"{copier.partition}: a transaction hangs for {lasts:.0f} s; the task starts again")
         self._threads.have(slow)
+        self._paths.keep(self._assigned.values())
         now = self._services.clock.monotonic()
         for copier in self._staying():
             seen = copier.snapshot
@@ -259,17 +263,17 @@ class PlanFollower(threading.Thread):
         log.warning("reading hangs, the task's process is killed", extra=where)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def _tell_hanging(self, copier: RecordCopier, reason: str) -> None:
+    def _tell_hanging(self, copier: Copier, reason: str) -> None:
         if self._hanging.get(copier.partition) != reason:
             self._hanging[copier.partition] = reason
             log.warning("a transform hangs", extra={**self._where(copier), "reason": reason, "stack": copier.stack})
 
-    def _where(self, copier: RecordCopier) -> dict[str, object]:
+    def _where(self, copier: Copier) -> dict[str, object]:
         topic, partition = copier.partition
         return {"flow": self._flow.name, "topic": topic, "partition": partition}
 
 
-def _is_over(copier: RecordCopier, wanted: Mapping[Partition, Topic]) -> bool:
+def _is_over(copier: Copier, wanted: Mapping[Partition, Topic]) -> bool:
     """Is the copier not one for what is wanted (any more)?"""
     topic, ours = wanted.get(copier.partition), copier.topic
     if topic is None or copier.snapshot.state is State.RELEASED:

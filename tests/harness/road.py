@@ -123,7 +123,7 @@ class Road:
 def between(pair: Pair, directory: Path, partitions: int = 1, replicas: int = -1, **flow: object) -> Road:
     """A road for a new topic of a pair, with the topics that it needs."""
     file = directory / f"{pair.prefix}mirror.yaml"
-    file.write_text(yaml.safe_dump(pair.settings(flow)))
+    file.write_text(yaml.safe_dump(pair.settings({"data_path": "auto", **flow})))
     read = load(file, {}).flows[0]
     topic = pair.topic("t", partitions, retention_ms=-1)
     remote = pair.remote(topic)

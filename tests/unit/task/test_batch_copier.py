@@ -36,7 +36,7 @@ from mirror.wire.offsets import Offset
 from tests.harness.batch_target import REMOTE_ID, Fault, Lost, Target, made
 from tests.harness.constant_plan import ConstantPlan
 from tests.unit.target.test_batch_session import entries, syncs
-from tests.unit.test_naming import flow
+from tests.unit.task.test_fast_road import flow
 
 PARTITION = Partition("t", 0)
 TOPIC_ID = "c291cmNlLXNvdXJjZS1zbw"
@@ -150,15 +150,9 @@ def test_a_position_after_markers_is_committed_when_the_partition_is_idle(monkey
         world = World()
         world.source.add(8, lambda: made(3, at=5))
         world.source.add(9)
-        clock, copied = asyncio.get_running_loop().time, list[float]()
-
-        def settled() -> bool:
-            if world.target.commits == 1 and not copied:
-                copied.append(clock())
-            return world.target.position.offset == 9 and world.target.commits == 2
-
-        await world.until(settled)
-        assert clock() - copied[0] > 0.04
+        await world.until(lambda: world.target.position.offset == 9 and world.target.commits == 2)
+        copied, settled = world.target.committed_at
+        assert settled - copied > 0.04
         assert [(each.upstream, each.downstream) for each in syncs(world.target)] == [(5, 100), (7, 102)]
         assert world.position == replace(AT, offset=9, epoch=3, map_end=MapEnd(100, 0))
         ended = world.target.commits

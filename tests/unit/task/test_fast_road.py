@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mirror.model import Topic
 from mirror.settings import Cluster, Flow, TopicSettings
 from mirror.task.fast_road import obstacle
-from tests.unit.test_naming import flow
+from tests.unit import test_naming
 
 TOPIC = Topic("r", "id", 1, 1, "remote-id")
 DROPS = {"t": TopicSettings(None, None, None, None, None, "shop.drop")}
 KEEPS = {"t": TopicSettings(None, None, None, None, None, "none")}
+
+
+def flow(**changes: Any) -> Flow:
+    return test_naming.flow(**{"data_path": "auto", **changes})
 
 
 def compressing(name: str, value: str, everywhere: bool = False) -> Flow:
@@ -25,6 +31,7 @@ def compressing(name: str, value: str, everywhere: bool = False) -> Flow:
         (flow(), TOPIC, ""),
         (flow(throttle=1, accept_log_append_time=True, on_poison_record="skip"), TOPIC, ""),
         (flow(), Topic("r", "id", 1, 1, "remote-id", compacted=True), ""),
+        (flow(data_path="records"), TOPIC, "data_path"),
         (flow(exactly_once=False), TOPIC, "without_transactions"),
         (flow(active_active=True), TOPIC, "active_active"),
         (flow(transform="shop.change"), TOPIC, "transform"),
