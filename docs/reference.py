@@ -24,7 +24,7 @@ from mirror.config.live import EFFECTS
 from mirror.config.load import json_schema
 from mirror.config.located_yaml import SECRET
 from mirror.config.resolved import written
-from mirror.control.reports import LOST, TRANSACTION_OUTCOMES
+from mirror.control.reports import DATA_PATHS, LOST, TRANSACTION_OUTCOMES
 from mirror.kafka.certificates import KINDS
 from mirror.kafka.clients import SOURCE_CONSUMER, TARGET_PRODUCER
 from mirror.model import SIDES
@@ -72,6 +72,7 @@ LABEL_VALUES = {
     ("mirror_flow_state", "state"): FLOW_STATES,
     ("mirror_partitions", "state"): PARTITION_STATES,
     ("mirror_throttled_partitions", "by"): (*SIDES, THROTTLE),
+    ("mirror_data_path_partitions", "path"): DATA_PATHS,
     ("mirror_flow_topics", "side"): SIDES,
     ("mirror_flow_partitions", "side"): SIDES,
     ("mirror_certificate_expiry_timestamp_seconds", "kind"): KINDS,
@@ -88,6 +89,8 @@ MEANINGS = {
     "retrying": "the last try failed; it tries again, and goes on by itself once the cause has passed",
     "blocked": "it waits for a person, who has to decide or to repair something",
     "stopped": "this service does not run the flow any more: another one leads it",
+    "records": "record by record",
+    "batches": "in whole record batches (`data_path: auto`)",
     "aborted": "its records are copied again",
     "unknown": "nobody said how it ended; the target was asked, and what is missing is copied again",
     "deleted": "the source removed the records before they were copied",

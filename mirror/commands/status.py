@@ -189,9 +189,10 @@ def _partition_table(flow: ReportedFlow) -> str:
     rows: list[list[Cell]] = []
     for p in flow.partitions:
         name, when = f"{p.topic}-{p.partition}", (_moment(p.last_commit), _age(p.report_age))
-        rows.append([name, p.state, p.position, p.lag, p.lag_seconds, p.records_per_second, *when, p.reason])
+        rows.append([name, p.state, p.path, p.position, p.lag, p.lag_seconds, p.records_per_second, *when, p.reason])
     return table(
-        ["partition", "state", "position", "lag", "seconds", "records/s", "last commit", "reported", "reason"], rows
+        ["partition", "state", "path", "position", "lag", "seconds", "records/s", "last commit", "reported", "reason"],
+        rows,
     )
 
 

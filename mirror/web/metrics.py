@@ -18,7 +18,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from mirror import __version__
-from mirror.control.reports import LATENCY_BUCKETS, SIZE_BUCKETS, Counters
+from mirror.control.reports import DATA_PATHS, LATENCY_BUCKETS, SIZE_BUCKETS, Counters
 from mirror.model import SIDES, Partition
 from mirror.status.cluster_status import ClusterStatus
 from mirror.status.configuration import ConfigurationStatus, ConfigurationView
@@ -162,6 +162,9 @@ class _Topics:
             labels=TOPIC,
         )
         self.partitions = GaugeMetricFamily("mirror_partitions", "Partitions by state.", labels=(*TOPIC, "state"))
+        self.paths = GaugeMetricFamily(
+            "mirror_data_path_partitions", "Partitions by data path: see data_path.", labels=(*TOPIC, "path")
+        )
         self.throttled = GaugeMetricFamily(
             "mirror_throttled_partitions",
             "Partitions with lag that are slowed down by a quota of the source or the target, or by mirror's throttle.",
@@ -183,6 +186,9 @@ class _Topics:
             counts[each.state] = counts.get(each.state, 0) + 1
         for state, count in counts.items():
             self.partitions.add_metric((*labels, state), count)
+        for path in DATA_PATHS:
+            there = sum(s.report.path == path for s in group.statuses if s.state != UNASSIGNED)
+            self.paths.add_metric((*labels, path), there)
         for side in SIDES:
             throttled = sum(side in s.report.throttled_by for s in group.statuses if s.state != UNASSIGNED)
             self.throttled.add_metric((*labels, side), throttled)

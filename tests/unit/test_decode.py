@@ -25,7 +25,7 @@ from mirror.model import Partition, Position, Topic
 from mirror.status.configuration import ConfigurationView
 from mirror.status.flow_status import FlowStatus
 from mirror.status.overview import overview
-from mirror.target.position_metadata import decoded
+from mirror.target import position_metadata
 from mirror.target.position_reader import from_committed
 from mirror.web.metrics import Metrics
 from tests.unit.control.test_reports import report
@@ -227,7 +227,7 @@ def test_a_position_keeps_what_is_well_formed(value: Any) -> None:
 
 
 def test_metadata_ends_where_its_text_does_whoever_has_committed_it() -> None:
-    ours = decoded(5, 2, '{"topic_id":"a"}\0 any bytes after it')
+    ours = position_metadata.decoded(5, 2, '{"topic_id":"a"}\0 any bytes after it')
     assert ours is not None and ours.topic_id == "a"
 
     class Unreadable:

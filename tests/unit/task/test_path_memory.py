@@ -42,7 +42,7 @@ def test_a_path_has_a_beginning_and_a_reason() -> None:
 def test_who_leaves_again_soon_stays_away_for_longer() -> None:
     clock, found = Moved(), list[float]()
     memory = PathMemory(clock)
-    assert memory.may_return and not memory.keeps_off
+    assert memory.may_return
     for _ in range(12):
         memory.take(BATCHES, "")
         clock.time += 1

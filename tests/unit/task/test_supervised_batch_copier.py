@@ -126,7 +126,7 @@ def test_it_tries_again_after_an_error(caplog: pytest.LogCaptureFixture) -> None
 def test_who_is_fenced_looks_whose_the_partition_is(ours: bool) -> None:
     async def run() -> None:
         world = World()
-        world.plan.ours = ours  # type: ignore[misc]
+        world.plan.ours = ours
         world.target.kinds = {"EndTxn": [CODES["PRODUCER_FENCED"]]}
         world.source.add(8, lambda: made(3, at=5))
         if ours:
