@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness import topics
+from tests.harness import load, oracle, topics
 from tests.harness.command import answer
-from tests.harness.load import Load
+from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
 from tests.harness.service import Service
+from tests.harness.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -61,3 +65,69 @@ def test_whole_batches_are_copied_and_what_does_not_fit_goes_record_by_record(pa
         pair.assert_settled(topic)
         assert service.terminate() == 0, service.tail()
         assert not service.noise, service.tail()
+
+
+def within_batch(pair: Pair, topic: str, tmp_path: Path, batch: int) -> int:
+    """Copy record by record until a position is committed within a batch, and be killed there."""
+    position: int | None = 0
+    while not position or not position % batch:
+        with pair.service(tmp_path, {"batch_max_records": 70, "throttle": "20KiB"}) as service:
+            before = position or 0
+
+            def moved(before: int = before) -> bool:
+                return (oracle.committed_position(pair.target, pair.group, pair.remote(topic), 0) or 0) > before
+
+            until("a position", moved)
+            service.kill()
+        position = oracle.committed_position(pair.target, pair.group, pair.remote(topic), 0)
+    return position
+
+
+def test_a_flow_that_was_copied_by_records_goes_on_in_batches_and_back(pair: Pair, tmp_path: Path) -> None:
+    """It begins within a batch, which is copied by records up to its end only. Workers are killed on the way."""
+    topic = pair.topic("t")
+    records = [Made(b"%d" % number, b"v" * 50) for number in range(50_000)]
+    load.produce(pair.source, topic, records, linger_ms=1_000, batch_num_messages=1_000, batch_size=1_000_000)
+    position = within_batch(pair, topic, tmp_path, 1_000)
+    assert position < len(records)
+    with pair.service(tmp_path, AUTO) as service:
+        await_path(service, topic, "batches")
+        (left,) = service.find(MOVES["records"], topic=topic)
+        (back,) = service.find(MOVES["batches"], topic=topic)
+        assert left["reason"] == "position_within_batch"
+        took = datetime.fromisoformat(back["ts"]) - datetime.fromisoformat(left["ts"])
+        assert took.total_seconds() < 10, "no patience is needed, for it is known where that is over"
+        with Load(pair.source, {topic: 1}, rate=1_000) as running:
+            for _ in range(3):
+                running.wait_for(running.counts.total + 1_500)
+                for worker in service.worker_pids():
+                    os.kill(worker, signal.SIGKILL)
+            running.wait_for(running.counts.total + 1_500)
+            await_path(service, topic, "batches")
+            service.file.write_text(service.file.read_text().replace("data_path: auto", "data_path: records"))
+            os.kill(service.pid, signal.SIGHUP)
+            assert not await_path(service, topic, "records")["path_reason"]
+            running.wait_for(running.counts.total + 500)
+            running.stop()
+        pair.await_same(topic)
+        pair.assert_settled(topic)
+
+
+def test_a_pause_and_an_order_to_stop_are_kept(pair: Pair, tmp_path: Path) -> None:
+    topic = pair.topic("t")
+    with Load(pair.source, {topic: 1}, rate=500) as running, pair.service(tmp_path, AUTO) as service:
+        await_path(service, topic, "batches")
+        assert answer("pause", "-c", service.file, "--topic", topic)["waiting"] == []
+        paused = oracle.committed_position(pair.target, pair.group, pair.remote(topic), 0)
+        running.wait_for(running.counts.total + 1_000)
+        assert oracle.committed_position(pair.target, pair.group, pair.remote(topic), 0) == paused
+        assert partition(service, topic)["state"] == "paused"
+        answer("resume", "-c", service.file, "--topic", topic)
+        await_path(service, topic, "batches")
+        running.wait_for(running.counts.total + 500)
+        assert service.terminate() == 0, service.tail()
+        assert not service.noise, service.tail()
+        running.stop()
+    with pair.service(tmp_path, AUTO):
+        pair.await_same(topic)
+    pair.assert_settled(topic)

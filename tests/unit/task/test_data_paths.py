@@ -219,7 +219,12 @@ def test_an_event_loop_that_hangs_ends_the_task(make: Callable[[Flow], Task], ca
     task.joins()
     loop = task.paths._loop
     assert loop is not None
-    loop.call(lambda: (begun.set(), over.wait(30)))
+
+    def hang() -> None:
+        begun.set()
+        over.wait(30)
+
+    loop.call(hang)
     assert begun.wait(10)
     task.time += 30
     task.paths.keep([])
