@@ -20,9 +20,9 @@ from pydantic.fields import FieldInfo
 from mirror.commands.convert import table
 from mirror.commands.convert.setting import MEANINGS as FATES
 from mirror.config import model
-from mirror.config.live import EFFECTS
 from mirror.config.load import json_schema
 from mirror.config.located_yaml import SECRET
+from mirror.config.reload_effects import EFFECTS
 from mirror.config.resolved import written
 from mirror.control.reports import DATA_PATHS, LOST, TRANSACTION_OUTCOMES
 from mirror.kafka.certificates import KINDS
@@ -32,7 +32,9 @@ from mirror.status.acl_overview import ACL_OUTCOMES
 from mirror.status.config_overview import CONFIG_OUTCOMES
 from mirror.status.flow_status import FLOW_STATES, PARTITION_STATES
 from mirror.status.group_overview import OUTCOMES
-from mirror.web.metrics import CLUSTER, FLOW, GROUP, PARTITION, THROTTLE, TOPIC, Metrics
+from mirror.web.metrics.collector import Metrics
+from mirror.web.metrics.labels import CLUSTER, FLOW, GROUP, PARTITION, TOPIC
+from mirror.web.metrics.partitions import THROTTLE
 
 __all__ = [
     "CLUSTER",
@@ -84,7 +86,7 @@ LABEL_VALUES = {
 }
 MEANINGS = {
     "unassigned": "no task has it",
-    "starting": "it has not copied anything yet",
+    "starting": "a partition waits for records, and has no open producer; a flow's Spark query starts",
     "paused": "as `mirror pause` told it",
     "retrying": "the last try failed; it tries again, and goes on by itself once the cause has passed",
     "blocked": "it waits for a person, who has to decide or to repair something",

@@ -1,9 +1,9 @@
-"""Every error that mirror raises: whom it stops, and whether that ends by itself or waits for a person.
+"""Every error that mirror raises: what it stops, and whether mirror goes on by itself or waits for a person.
 
-An error stops a command, a partition, a task, a flow or the service. What it stops is *retrying* (mirror tries again,
-and goes on by itself) or, if the error is `blocked`, waits for a person: nothing else ends it. The log line of each
-error has `flow`, and of a partition `topic` and `partition`, `state` and `reason`. For a partition, the function
-`recovery` in task/error_recovery.py says the same in code.
+An error stops a command, a partition, a task, a flow or the service. What it stops is *retrying*: mirror tries again,
+and goes on by itself. If the error is `blocked`, it waits for a person, and nothing else ends it. The log line about a
+partition or a flow has the fields `flow`, `state` and `reason`, and for a partition also `topic` and `partition`. For a
+partition, the function `recovery` in task/error_recovery.py says the same in code.
 
 MirrorError
 ├── ConfigError        command, service: ends with exit code 2; a person corrects the configuration
@@ -24,29 +24,32 @@ MirrorError
 ├── FlowError          flow: retrying; blocked if only a person can end it
 │   ├── Conflict             blocked: another flow conflicts with it
 │   └── ForeignPlan          blocked: another version of mirror wrote the plan
-├── WireError          command, or one of its checks: told, and not tried again by itself
+├── WireError          command, or one of its checks: reported, and not tried again by itself
 │   ├── Unsupported          the cluster needs what only librdkafka has, which is used instead where it can be
 │   ├── Unavailable          tried again with back-off for a while
-│   │   └── Unanswered           the same, but the request may have taken effect: what changes something looks first
+│   │   └── Unanswered           the same, but the request may have taken effect: look for that before another try
 │   ├── Refused              a broker's error code that does not pass by itself
-│   └── Malformed            the answer, or the record batch, is none of Kafka's
+│   └── Malformed            the answer, or the record batch, breaks Kafka's protocol
 ├── ClusterAway        partition, task, flow: retrying; command: ends with exit code 1
-└── Superseded         flow: stopped, another service leads it; the service ends with exit code 3 when it has no other
+└── Superseded         flow: stopped, another service leads it; a service with no other flow ends with exit code 3
 """
 
 from __future__ import annotations
 
 
 class MirrorError(Exception):
-    """Base of all. Its text is one line for people: where, what, what to do. Itself it ends the command or service."""
+    """Base of all. The text is one line for people: where, what, what to do.
+
+    A plain MirrorError ends the command or the service.
+    """
 
     exit_code = 1
-    away = False  # does a cluster not answer? The leader tells that once, so nobody else has to
-    blocked = False  # does it wait for a person, rather than pass by itself?
+    away = False  # True if a cluster does not answer. The flow leader logs that once, so others stay quiet
+    blocked = False  # True if only a person can end it; False if it passes by itself
 
 
 class ConfigError(MirrorError):
-    """The configuration can't be used: nothing is started, a person corrects it.
+    """The configuration can't be used: nothing is started until a person corrects it.
 
     `problems` has one line each, with file, line and key.
     """
@@ -59,13 +62,13 @@ class ConfigError(MirrorError):
 
 
 class SetupError(MirrorError):
-    """Something that must be on the machine is not, or is too old: nothing is started, a person installs it."""
+    """Something that must be on the machine is missing or too old: nothing is started until a person installs it."""
 
     exit_code = 2
 
 
 class PartitionError(MirrorError):
-    """Copying one partition failed; the others go on. It is retrying, or with `blocked` it waits for a person."""
+    """Copying one partition failed; the others go on. The partition is retrying, or blocked if `blocked` is True."""
 
     def __init__(self, message: str, blocked: bool | None = None) -> None:
         super().__init__(message)
@@ -80,15 +83,15 @@ class TransactionAborted(PartitionError):
 class RecordsRefused(PartitionError):
     """The target refuses at least one record of the batch, however often it comes.
 
-    The partition goes on with smaller batches. Alone, a refused record is a PoisonRecord, or is passed over.
-    Records of mirror's own topics can't be passed over: then the partition is blocked.
+    The partition goes on with smaller batches, until the refused record is alone. That record is a PoisonRecord, or is
+    passed over. Records of mirror's own topics can't be passed over: then the partition is blocked.
     """
 
     blocked = True
 
 
 class PoisonRecord(PartitionError):
-    """One record can't be copied: the partition is blocked until a person has it accepted or passed over.
+    """One record can't be copied. The partition is blocked until a person makes the target take it, or passes it over.
 
     The target refuses it, or the topic's transform fails for it.
     """
@@ -101,14 +104,14 @@ class TransformFailed(PartitionError):
 
 
 class TransformUnusable(PartitionError):
-    """A user's transform can't be used: the command or service ends. If only a task can't, topics are blocked."""
+    """A user's transform can't be used: command or service end. If only a task can't use it, its topics are blocked."""
 
     exit_code = 2
     blocked = True
 
 
 class ProducerFenced(PartitionError):
-    """A newer producer with the same transactional.id exists. The partition is retrying, or let go if not ours."""
+    """A newer producer has the same transactional.id. The partition is retrying, or let go if it is not ours."""
 
 
 class OutcomeUnknown(PartitionError):
@@ -128,11 +131,14 @@ class Interleaved(PartitionError):
 
 
 class PositionUnstable(PartitionError):
-    """A transaction that has not ended holds the position (KIP-447) or the remote partition: it is retrying."""
+    """A transaction that has not ended holds the position (KIP-447) or the remote partition. The partition is retrying.
+
+    It is raised, too, if the position comes from a stale coordinator of the group.
+    """
 
 
 class SourceDataLost(PartitionError):
-    """Records between the position and what the source still has are gone, or it is another topic.
+    """Records between the position and what the source still has are gone, or the source has another topic now.
 
     The partition is blocked until a person decides with `mirror resume --skip-lost`, or the source has them again.
     """
@@ -154,7 +160,7 @@ class TaskHung(MirrorError):
 
 
 class FlowError(MirrorError):
-    """A flow can't go on as it is. It is retrying, with back-off, or with `blocked` it waits for a person."""
+    """A flow can't go on as it is. It is retrying, with back-off, or blocked if `blocked` is True."""
 
     def __init__(self, message: str, blocked: bool | None = None) -> None:
         super().__init__(message)
@@ -163,9 +169,9 @@ class FlowError(MirrorError):
 
 
 class Conflict(FlowError):
-    """Another flow would have records go round for ever, or come twice: the flow is blocked until that one is stopped.
+    """Because of another flow, records would go round for ever, or be copied twice.
 
-    `gave_way`: our tasks were told to stop.
+    The flow is blocked until the other one is stopped. `gave_way` is True if our tasks were told to stop.
     """
 
     blocked = True
@@ -182,7 +188,7 @@ class ForeignPlan(FlowError):
 
 
 class WireError(MirrorError):
-    """A request of Kafka's protocol failed: the command, or its check, says so.
+    """A request in Kafka's protocol failed. The command, or its check, says so.
 
     `code` is Kafka's error code, if a broker has answered with one.
     """
@@ -199,14 +205,15 @@ class Unsupported(WireError):
 class Unavailable(WireError):
     """A broker can't be reached, closes the connection or does not answer in time; or a partition's leader moves.
 
-    Where it may pass, the request is tried again with back-off.
+    For a while, the request is tried again with back-off.
     """
 
 
 class Unanswered(Unavailable):
     """A request was sent, and no answer came: it may have taken effect.
 
-    What only asks is tried again. What changes something is tried again after a look at what it has changed.
+    A request that only asks is tried again. Before a request that changes something is tried again, mirror looks
+    whether the change was made.
     """
 
 
@@ -215,11 +222,11 @@ class Refused(WireError):
 
 
 class Malformed(WireError):
-    """What was read breaks the protocol: the command ends."""
+    """What was read breaks Kafka's protocol. The command ends."""
 
 
 class ClusterAway(MirrorError):
-    """A cluster does not answer: partition, task or flow is retrying, with back-off. A command ends."""
+    """A cluster does not answer. The partition, task or flow is retrying, with back-off. A command ends."""
 
     away = True
 
@@ -229,6 +236,6 @@ class ClusterAway(MirrorError):
 
 
 class Superseded(MirrorError):
-    """Another service has taken the flow over (KIP-618's fencing of leaders): here it is stopped for good."""
+    """Another service has taken the flow over, as in KIP-618. In this service the flow is stopped for good."""
 
     exit_code = 3

@@ -31,14 +31,15 @@ def a_partition(raw: Any) -> Partition:
 class Topic:
     """A source topic that is mirrored, and its remote topic.
 
-    `initial` is the number of partitions that existed when the flow first ran: these begin at the flow's `start`. Later
-    partitions begin at the earliest offset, whatever `start` says, because nobody has seen their records yet.
+    `initial_partitions` is the number of partitions that existed when the flow first ran: these begin at the flow's
+    `start`. Later partitions begin at the earliest offset, whatever `start` says, because nobody has seen their records
+    yet.
     """
 
     remote: str
     topic_id: str  # KIP-516: a recreated topic of the same name has another id
     partitions: int
-    initial: int
+    initial_partitions: int
     remote_id: str = ""  # the id of the remote topic that has the copy; "" in the plans of older versions
     remote_lost: bool = False  # the target has no topic with this id any more: an operator has to decide
     compacted: bool = False  # compaction removes records of the remote topic, so nothing can be counted there
@@ -66,8 +67,8 @@ class Position:
 
     `epoch` is the leader epoch of the record before the position, -1 if not known. With it the source can tell whether
     its log still has that record, or was truncated and has grown again (KIP-320). After transaction markers the epoch
-    is not known. Then `since` has the epoch of the last record before the markers (-1 if not known); it shows whether
-    the broker that answers is an outdated leader.
+    is not known. Then `epoch_before_markers` has the epoch of the last record before the markers (-1 if not known); it
+    shows whether the broker that answers is an outdated leader.
 
     `map_end` is None if it is not known where the offset map ends.
     """
@@ -75,7 +76,7 @@ class Position:
     offset: int
     topic_id: str
     epoch: int = -1
-    since: int = -1
+    epoch_before_markers: int = -1
     remote_id: str = ""
     resets: int = 0
     map_end: MapEnd | None = None
@@ -88,7 +89,7 @@ class Position:
     @property
     def newest_epoch(self) -> int:
         """The newest known leader epoch of the records before the position; -1 if none is known."""
-        return max(self.epoch, self.since)
+        return max(self.epoch, self.epoch_before_markers)
 
     @property
     def is_handed_back(self) -> bool:

@@ -115,7 +115,7 @@ class OwnPolicy:
         return remote
 
     def _comes_from(self, cluster: str, topic: str) -> bool:
-        """As MirrorSourceConnector.isCycle."""
+        """True if the topic, or a topic further upstream, comes from this cluster: MirrorSourceConnector.isCycle."""
         for _ in range(HOPS_MAX):
             origin = self._text("topic_source", topic)
             if origin is None or origin == cluster:

@@ -17,7 +17,7 @@ Tables = tuple[list[int], list[int], list[int], list[int]]
 
 
 def changed(checksum: int, before: bytes, after: bytes, following: int) -> int:
-    """The checksum of bytes that began with `before` and now begin with `after`, with `following` bytes behind.
+    """The checksum of bytes that began with `before` and now begin with `after`. `following` bytes come after those.
 
     Takes as long for a gigabyte as for a kilobyte: some microseconds.
     """

@@ -56,9 +56,9 @@ def demo(seconds: float, keep: bool, as_json: bool) -> None:
 @click.command(hidden=True)
 def executor() -> None:
     """Be an executor of Spark's. Spark calls this in each pod that it starts on Kubernetes."""
-    from mirror.spark.executor import command  # noqa: PLC0415  # only this verb needs it
     from mirror.spark.home import spark_home  # noqa: PLC0415  # pyspark is slow to import
     from mirror.spark.java import java  # noqa: PLC0415
+    from mirror.spark.pod_command import command  # noqa: PLC0415  # only this verb needs it
 
     home = spark_home(Path(tempfile.gettempdir())).path
     line = command(os.environ, java(), home)

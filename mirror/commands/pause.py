@@ -126,8 +126,8 @@ def _await(
         if not running or not waiting or time.monotonic() - begun > patience:
             return Outcome(flow.name, scope, paused, len(wanted), waiting, running and (served or not waiting))
         for report in status.poll(0.2):
-            if plan is not None and report.leader == plan.leader:
+            if plan is not None and report.service_id == plan.service_id:
                 served = True
-                state = observed_state(report, 0.0, plan.leader)
+                state = observed_state(report, 0.0, plan.service_id)
                 obeys = state != UNASSIGNED and (state == State.PAUSED.value) is paused
                 (obeying.add if obeys else obeying.discard)(report.partition)

@@ -16,7 +16,7 @@ from mirror.control.decisions import doubt, explain, is_accepted, remote_topic
 from mirror.control.newest_plan import newest_plan
 from mirror.control.orders import is_paused
 from mirror.control.other_flows import OtherFlows
-from mirror.control.plan import Plan, merge_initial
+from mirror.control.plan import Plan, merge_initial_partitions
 from mirror.control.reported_positions import reported_positions
 from mirror.kafka import clients
 from mirror.kafka.cluster import ClusterAdmin
@@ -27,7 +27,7 @@ from mirror.settings import Flow, Suspicion
 from mirror.target.position_reader import PositionReader
 from mirror.target.remote_records import with_records
 from mirror.target.timestamps import KEEP, REASON
-from mirror.task.position_ledger import Start
+from mirror.task.position_ledger import StartPoint
 from mirror.task.start_offsets import find_starts
 from mirror.template import HEARTBEATS
 from mirror.text import number, plural
@@ -96,7 +96,7 @@ def dry_run(flow: Flow, suspicions: Sequence[Suspicion] = ()) -> DryRun:
     policy = ReplicationPolicy.of(flow)
     others = OtherFlows(flow).look({name: policy.remote_topic(name) for name in changes.mirrored}, plan)
     source = ClusterAdmin(flow.source)
-    topics = merge_initial(_topics(flow, changes, source, plan), plan, flow.topic_settings)
+    topics = merge_initial_partitions(_topics(flow, changes, source, plan), plan, flow.topic_settings)
     wanted = {Partition(name, n): topic for name, topic in topics.items() for n in range(topic.partitions)}
     reported = _reported(flow, changes, wanted)
     with closing(PositionReader(flow.target, flow.group, flow.control_topic)) as positions:
@@ -165,7 +165,13 @@ def _matches_nothing(flow: Flow, source: ClusterAdmin) -> list[str]:
 
 
 def _partition(
-    partition: Partition, topic: Topic, at: Start | None, earliest: int, end: int | None, paused: bool, blocked: str
+    partition: Partition,
+    topic: Topic,
+    at: StartPoint | None,
+    earliest: int,
+    end: int | None,
+    paused: bool,
+    blocked: str,
 ) -> PartitionDryRun:
     """The dry run of one partition that would start `at`; the source has offsets from `earliest` to `end`."""
     start = at.offset if at else None
@@ -208,7 +214,7 @@ def _reported(flow: Flow, changes: Changes, wanted: Collection[Partition]) -> di
 
 
 def _blocked(
-    flow: Flow, changes: Changes, wanted: Mapping[Partition, Topic], starts: Mapping[Partition, Start]
+    flow: Flow, changes: Changes, wanted: Mapping[Partition, Topic], starts: Mapping[Partition, StartPoint]
 ) -> dict[Partition, str]:
     """The partitions that would be blocked, with the reason of each."""
     new = {p for p, start in starts.items() if start.hint is None and start.newest is None}

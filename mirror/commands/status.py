@@ -66,7 +66,7 @@ class ReportedFlow:
     flow: str
     state: str  # running, stopped (in order), silent (no task reports), new (never run) or unknown
     reason: str
-    leader: str
+    leader: str  # the id of the service that leads the flow; this name is in --json
     generation: int
     orders: tuple[str, ...]
     partitions: tuple[ReportedPartition, ...]
@@ -119,7 +119,7 @@ def reported_flow(
         by_partition.setdefault(each.report.partition, []).append(each)
     wanted = sorted(partition for part in plan.slices for partition in part)
     partitions = tuple(_partition(p, plan, by_partition.get(p, []), now) for p in wanted)
-    ours = [each.at for some in by_partition.values() for each in some if each.report.leader == plan.leader]
+    ours = [each.at for some in by_partition.values() for each in some if each.report.service_id == plan.service_id]
     age = now - max(ours) if ours else None
     if plan.stop:
         state, reason = "stopped", "the service was stopped in order, or another flow is in the way: see mirror check"
@@ -130,7 +130,7 @@ def reported_flow(
         state, reason = "silent", f"no task has reported {since}: is the service running?"
     else:
         state, reason = "running", ""
-    return ReportedFlow(flow, state, reason, plan.leader, plan.generation, orders, partitions)
+    return ReportedFlow(flow, state, reason, plan.service_id, plan.generation, orders, partitions)
 
 
 def _partition(partition: Partition, plan: Plan, reports: list[DatedReport], now: float) -> ReportedPartition:
@@ -140,7 +140,7 @@ def _partition(partition: Partition, plan: Plan, reports: list[DatedReport], now
             *partition, remote, UNASSIGNED, "no task has reported it", None, None, None, None, None, None
         )
     report, age = reports[-1].report, max(0.0, now - reports[-1].at)
-    state, reason = observed_state(report, age, plan.leader), report.reason
+    state, reason = observed_state(report, age, plan.service_id), report.reason
     if state == UNASSIGNED:
         reason = f"no task has reported it for {duration(age)}; before: {report.state} {reason}".rstrip()
     return ReportedPartition(

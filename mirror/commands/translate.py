@@ -47,7 +47,7 @@ def of_group(flow: Flow, group: str, reverse: bool = False) -> dict[Partition, i
 
 
 def shown(found: Sequence[Translation], reverse: bool) -> str:
-    """As a table."""
+    """The translations as a table, for people."""
     rows = [
         [str(t.partition), t.offset, f"{t.remote}-{t.partition.partition}", t.translated, t.reason or ABSENT]
         for t in found

@@ -410,7 +410,7 @@ class FlowDefaultsModel(_Model):
     `identity`. Heartbeats are named as by `default` all the same, and the canary's topic keeps its name."""
     start: Start = "earliest"
     """Where copying starts in partitions that exist when the flow first runs. Partitions and topics that come later are
-    copied from their earliest record, but for topics that have a `start` of their own in `topic_settings`."""
+    copied from their earliest record, except topics that have a `start` of their own in `topic_settings`."""
     replication_factor: Factor = -1
     """The number of replicas of each remote topic that mirror creates."""
     internal_replication_factor: Factor = -1

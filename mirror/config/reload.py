@@ -7,9 +7,9 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mirror.config.live import blend
 from mirror.config.load import checked, settings_of, spark_references, warnings_of
 from mirror.config.references import SIZE_MAX
+from mirror.config.reload_effects import blend
 from mirror.errors import ConfigError
 from mirror.settings import Reloaded, Settings
 

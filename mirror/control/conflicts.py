@@ -32,7 +32,7 @@ class Key(NamedTuple):
     Both flows know both keys, so they agree.
     """
 
-    leader: str  # identity of the flow leader
+    service_id: str  # of the flow leader
     cluster: str  # id of the cluster that has the control topic
     topic: str
 
@@ -123,7 +123,7 @@ def old_copies(ours: OwnFlow, statement: Statement) -> str | None:
 
 
 def _copied_twice(ours: OwnFlow, statement: Statement) -> str | None:
-    if not ours.clusters or statement.clusters[:1] != ours.clusters[:1] or statement.leader in ours.siblings:
+    if not ours.clusters or statement.clusters[:1] != ours.clusters[:1] or statement.service_id in ours.siblings:
         return None
     return min(statement.remotes.keys() & ours.remotes.keys(), default=None)
 
@@ -135,7 +135,7 @@ def is_relevant(ours: OwnFlow, other: OtherFlow) -> bool:
 
 
 def has_unknown_origin(ours: OwnFlow, other: OtherFlow) -> bool:
-    """True if the other flow writes topics that we copy but does not say where they come from, as an older mirror."""
+    """True if the other flow writes topics that we copy but, as an older mirror does, not where from."""
     return other.at_source and not other.statement.clusters and not other.statement.written.isdisjoint(ours.remotes)
 
 

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 # Spark's planner process has no log set up: without this handler Python would print there. Service and tasks log it.
 log.addHandler(logging.NullHandler())
 
-REMEMBERED = 1_000  # most take-overs that are kept until somebody removes them
+REMEMBERED = 1_000  # most replaced tasks that are kept until the user of the reader removes them
 STRAGGLE = 0.1  # seconds during which answers may still arrive after the reader has stopped fetching
 NOT_READ = "another version of mirror wrote it: run one version only, and repeat orders with its pause and resume"
 
@@ -46,12 +46,12 @@ class ControlReader:
     """Follows a flow's control topic from its beginning; `plan`, `claims` and `orders` are the newest it has seen.
 
     It ignores orders, decisions and claims that cannot be decoded, and logs a warning. A plan that cannot be decoded is
-    never ignored, or generations and `initial` would start from the beginning: while the newest plan cannot be decoded,
-    `plan` is None and every reading raises ForeignPlan.
+    never ignored, or generations and `initial_partitions` would start from the beginning. While the newest plan cannot
+    be decoded, `plan` is None and every reading raises ForeignPlan.
 
     A topic that was deleted and created again has another id (KIP-516) and is read from its beginning, whatever its end
-    is. All that was known stays in force until the flow leader has written a plan there, after what the new topic
-    lacks: see `unwritten`.
+    is. There the flow leader first writes the orders and decisions that the new topic lacks (see `unwritten`), and then
+    a plan. Until that plan has come, all that was known before stays in force.
 
     Poll only with `follow=True`, and then keep polling: while fetched records are unread, librdkafka keeps the broker
     that they came from, even one that has restarted since, and a thread that checks a thousand times a second. A reader
@@ -148,7 +148,7 @@ class ControlReader:
             self._consumer.close()
 
     def _renew(self) -> None:
-        """Read on with another consumer."""
+        """Replace the consumer by a new one."""
         end_later(self._consumer)
         self._consumer, self._fetches = self._open(), False
 
@@ -202,7 +202,7 @@ class ControlReader:
         return message
 
     def _notice(self, topic_id: str | None) -> bool:
-        """Start again from the beginning if the topic has another id than before; True if so."""
+        """If the topic has another id than before, start again from its beginning. True if so."""
         if topic_id is None or not self._known.is_another(self._topic, topic_id):
             return False
         self._reached, self._fetches, self._newest_plan = 0, False, None

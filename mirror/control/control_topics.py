@@ -49,7 +49,7 @@ class Claim:
 
     slice: int
     task: str
-    leader: str = ""  # the identity of the service that has started the task
+    service_id: str = ""  # of the service that has started the task
     spark_epoch: str = ""  # the same for all tasks of one Spark epoch; "": an older mirror wrote the claim
 
     def key(self) -> bytes:
@@ -58,7 +58,7 @@ class Claim:
 
     def encode(self) -> bytes:
         """The record value, JSON."""
-        return json.dumps({"task": self.task, "leader": self.leader, "epoch": self.spark_epoch}).encode()
+        return json.dumps({"task": self.task, "leader": self.service_id, "epoch": self.spark_epoch}).encode()
 
     @staticmethod
     def decode(key: bytes, value: bytes) -> Claim:

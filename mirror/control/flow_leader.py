@@ -31,16 +31,19 @@ TIMEOUT = 10.0  # seconds for each step of a transaction
 
 
 class FlowLeader:
-    """Leads one flow: call `take`, ConflictGuard.agree (it may call `announce`), `publish`, then `check` regularly.
+    """Leads one flow.
+
+    Call `take_lead`, ConflictGuard.agree (it may call `announce`) and `publish`. Then call `check_still_leading`
+    regularly.
 
     Of two competing services, the one that published its plan last wins. Opening the producer fences the other service.
     So a service reads the control topic first. If it led before and another service has published a newer plan, it
     raises Superseded and fences nobody.
     """
 
-    def __init__(self, flow: Flow, identity: str) -> None:
+    def __init__(self, flow: Flow, service_id: str) -> None:
         self._flow = flow
-        self._identity = identity
+        self._service_id = service_id
         self._producer: Producer | None = None
         self._generation: int | None = None  # of the newest plan while we led; None if we have never led
         self._slots = 0  # cores that the newest plan was made for
@@ -86,7 +89,7 @@ class FlowLeader:
         """Read the control topic to its end. Raises Superseded if another service leads now, ClusterAway, FlowError."""
         self.control.read_to_end()
         plan = self.control.plan
-        if plan is None or self._generation is None or plan.leader == self._identity:
+        if plan is None or self._generation is None or plan.service_id == self._service_id:
             return
         # A recreated topic may count generations from 1 again, so a lower one may be newer.
         was_recreated = self.control.recreations != self._recreations and not self.control.awaits_plan
@@ -102,12 +105,12 @@ class FlowLeader:
         taken, replaced = [], self.control.replaced_tasks
         while replaced:
             taken.append(replaced.popleft())
-        return [claim.slice for claim in taken if claim.leader == self._identity]
+        return [claim.slice for claim in taken if claim.service_id == self._service_id]
 
     @property
-    def identity(self) -> str:
-        """The identity of this service."""
-        return self._identity
+    def service_id(self) -> str:
+        """The id of this service, a random one."""
+        return self._service_id
 
     def has_planned(self, remotes: Mapping[str, str], lineage: Lineage) -> bool:
         """True if our current plan copies all of `remotes`, and names every origin in `lineage`.
@@ -128,16 +131,19 @@ class FlowLeader:
         """
         plan = self.control.plan
         generation = plan.generation + 1 if plan else 1
-        marked, remote_ids = self._flow.active_active, {topic.remote: topic.remote_id for topic in topics.values()}
+        active_active, remote_ids = (
+            self._flow.active_active,
+            {topic.remote: topic.remote_id for topic in topics.values()},
+        )
         intent = Plan(
-            self._identity,
+            self._service_id,
             generation,
             topics,
             (),
             clusters=lineage.clusters,
             origins=lineage.origins,
-            active_active=marked,
-            unmarked=unmarked(plan, remote_ids) if marked else {},
+            active_active=active_active,
+            unmarked=unmarked(plan, remote_ids) if active_active else {},
         )
         self._intent = intent.encode()
         self._send({INTENT_KEY: self._intent})
@@ -173,9 +179,9 @@ class FlowLeader:
         count = slice_count(slots, self._flow.tasks_max, partitions, current)
         self._slots = slots
         settings = TaskSettings.of(self._flow, self._log_level)
-        marked = self._flow.group if self._flow.active_active else None
+        mark_group = self._flow.group if self._flow.active_active else None
         plan = next_plan(
-            previous, self._identity, topics, count, load, lineage, remote_ids, renew_interval, settings, marked
+            previous, self._service_id, topics, count, load, lineage, remote_ids, renew_interval, settings, mark_group
         )
         in_force = ours and not self.control.awaits_plan
         if in_force and previous is not None and replace(previous, generation=plan.generation) == plan:
@@ -202,11 +208,11 @@ class FlowLeader:
         self.take_lead()
         plan = self.control.plan
         if plan is not None and not plan.stop:
-            self._write(replace(plan, leader=self._identity, generation=plan.generation + 1).stopped())
+            self._write(replace(plan, service_id=self._service_id, generation=plan.generation + 1).stopped())
         return plan
 
     def _is_ours_and_runs(self, plan: Plan) -> bool:
-        return plan.leader == self._identity and not plan.stop
+        return plan.service_id == self._service_id and not plan.stop
 
     def _write(self, plan: Plan) -> Plan:
         self._send({**self._records_to_rewrite(plan), PLAN_KEY: plan.encode()})
@@ -253,7 +259,8 @@ class FlowLeader:
     def _judge(self, error: KafkaException) -> ClusterAway | FlowError:
         cause = error.args[0]
         if cause.code() in FENCED:
-            # Being fenced is not decisive: the other service may have died before publishing a plan. `check` decides.
+            # Being fenced is not decisive: the other service may have died before it published a plan. The next
+            # `check_still_leading` decides.
             return FlowError(f"flow {self._flow.name}: its flow leader was fenced by another service")
         if cause.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
             return FlowError(

@@ -1,4 +1,4 @@
-"""A thread for what only the flow leader does beside the copying. A defect in it ends neither thread nor copying."""
+"""A thread for other work of the flow leader than plans. An unexpected error in it ends neither thread nor copying."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LeaderThread:
         self._telling = threading.Lock()
 
     def start(self) -> None:
-        """Begin. Nothing happens while a thread runs, even if it was told to stop: call again.
+        """Start a thread, but only if none runs. Also one that was told to stop may still run: then call again later.
 
         So two threads never use the same things.
         """
@@ -53,16 +53,16 @@ class LeaderThread:
         return self._thread is None or not self._thread.is_alive()
 
     def tell(self, what: Callable[[], object]) -> None:
-        """Call `what`, which takes no time, unless `stop` was called. `work` tells its results in this way.
+        """Call `what`, which takes no time, unless `stop` was called. `work` reports its results in this way.
 
-        Once `stop` has returned, nothing is told any more.
+        Once `stop` has returned, nothing is reported any more.
         """
         with self._telling:
             if not self._stopping.is_set():
                 what()
 
     def _run(self, stopping: threading.Event) -> None:
-        """Work until `stopping` is set; after an unexpected error again, from the beginning."""
+        """Call `work` until `stopping` is set. After an unexpected error, call it again."""
         why = OnChange()
         while not stopping.is_set():
             began = time.monotonic()
@@ -95,7 +95,7 @@ class LeaderPart(ABC):
             self._thread.start()
 
     def stop(self) -> None:
-        """Tell the thread to end, after what it is doing; `start` begins again."""
+        """Tell the thread to end once it has done what it is doing. `start` begins again."""
         self._thread.stop()
 
     def reconfigure(self, flow: Flow) -> None:

@@ -79,21 +79,21 @@ class OtherFlows:
         self._target = ClusterPlans(flow.target, flow.group, "" if own else flow.control_topic, sample)
         self._siblings: set[str] = set()
 
-    def look(self, remotes: Mapping[str, str], plan: Plan | None = None, identity: str = "") -> View:
+    def look(self, remotes: Mapping[str, str], plan: Plan | None = None, service_id: str = "") -> View:
         """Find what prevents us from copying `remotes` (remote topics by source topic). Raises ClusterAway.
 
-        `plan` is the newest plan on the flow's own control topic. `identity` is our identity as the flow leader.
+        `plan` is the newest plan on the flow's own control topic. `service_id` is our own.
         """
         self._source.read()
         self._target.read()
-        own = Statement(plan.leader, plan.generation, plan.stop, {}, plan.clusters, {}) if plan else None
+        own = Statement(plan.service_id, plan.generation, plan.stop, {}, plan.clusters, {}) if plan else None
         if self._flow.source.alias in self._target.control_topics:
             own = self._target.control_topics[self._flow.source.alias].statements.get(PLAN_KEY)
         ids = (self._source.cluster_id, self._target.cluster_id)
         clusters = ids if all(ids) else ()
-        foreign = own is not None and own.leader != identity and _from_elsewhere(own, clusters)
+        foreign = own is not None and own.service_id != service_id and _from_elsewhere(own, clusters)
         # One configuration may copy a cluster twice on purpose. An earlier run of it is known by its flow leader.
-        self._siblings |= {identity} | ({own.leader} if own and not foreign else set())
+        self._siblings |= {service_id} | ({own.service_id} if own and not foreign else set())
         ours = self._ours(clusters, remotes, plan)
         others = [self._with_life(other) for other in self._others() if is_relevant(ours, other)]
         findings = [Finding(other, why) for other in others if (why := conflict(ours, other))]
@@ -107,19 +107,25 @@ class OtherFlows:
     def _ours(self, clusters: tuple[str, ...], remotes: Mapping[str, str], plan: Plan | None) -> OwnFlow:
         flow, known = self._flow, plan.known if plan else {}
         # A plan with the mark has a topic with old copies only if the topic has begun at its end.
-        resumed = {name for name in remotes.keys() & known if not (plan and plan.active_active and known[name].initial)}
+        resumed = {
+            name
+            for name in remotes.keys() & known
+            if not (plan and plan.active_active and known[name].initial_partitions)
+        }
         late = {name for name in remotes if _starts(flow, name, plan) == "latest"}
         not_from_end = resumed | (remotes.keys() - late)
-        siblings, marked = self._siblings, flow.active_active
-        return OwnFlow(flow.source.alias, flow.target.alias, clusters, remotes, siblings, marked, not_from_end, resumed)
+        siblings, active_active = self._siblings, flow.active_active
+        return OwnFlow(
+            flow.source.alias, flow.target.alias, clusters, remotes, siblings, active_active, not_from_end, resumed
+        )
 
     def reconfigure(self, flow: Flow) -> None:
         """Follow a changed configuration: a topic that it brings may begin elsewhere. Aliases and group stay."""
         self._flow = flow
 
-    def key(self, identity: str) -> Key:
+    def key(self, service_id: str) -> Key:
         """Our own key."""
-        return Key(identity, self._target.cluster_id, self._flow.control_topic)
+        return Key(service_id, self._target.cluster_id, self._flow.control_topic)
 
     def _others(self) -> Iterator[OtherFlow]:
         for cluster, at_source in ((self._target, False), (self._source, True)):
@@ -127,7 +133,7 @@ class OtherFlows:
                 if cluster is self._target and alias == self._flow.source.alias:
                     continue
                 for statement, copies in topic.effective():
-                    key = Key(statement.leader, cluster.cluster_id, control_topic(alias))
+                    key = Key(statement.service_id, cluster.cluster_id, control_topic(alias))
                     yield OtherFlow(key, f"{alias}->{cluster.alias}", cluster.alias, at_source, statement, copies)
 
     def _old_copies(self, ours: OwnFlow) -> Iterator[Note]:
@@ -145,14 +151,14 @@ class OtherFlows:
     def _namesake(self, own: Statement) -> Finding:
         """The finding that the plan on our control topic belongs to a flow of our name that copies another cluster."""
         alias, target = self._flow.source.alias, self._flow.target.alias
-        key = Key(own.leader, self._target.cluster_id, self._flow.control_topic)
+        key = Key(own.service_id, self._target.cluster_id, self._flow.control_topic)
         alive = self._target.silence(alias) < ALIVE
         other = OtherFlow(key, self._flow.name, target, False, own, True, alive)
         return Finding(other, f"that flow copies another cluster that has the alias {alias}, too: {own.clusters[0]}")
 
 
 def _starts(flow: Flow, topic: str, plan: Plan | None) -> Start:
-    """Where `plan.merge_initial` and `start_offsets.find_starts` begin with a topic that has no position."""
+    """Where `plan.merge_initial_partitions` and `start_offsets.find_starts` begin with a topic that has no position."""
     own = flow.topic_settings.get(topic)
     comes_later = plan is not None and topic not in plan.known
     return "earliest" if comes_later and (own is None or own.start is None) else flow.of_topic(topic).start
@@ -175,9 +181,9 @@ class ConflictGuard:
     Call `permit` before anything is created on the target, and `agree` before each plan.
     """
 
-    def __init__(self, flow: Flow, leader: FlowLeader) -> None:
+    def __init__(self, flow: Flow, flow_leader: FlowLeader) -> None:
         self._flow = flow
-        self._leader = leader
+        self._flow_leader = flow_leader
         self._others = OtherFlows(flow, own=False)
         self._view: View | None = None
         self._warnings = OnChange()
@@ -202,33 +208,33 @@ class ConflictGuard:
             view = self._view
             assert view is not None
             found = view.lineage.of(set(remotes.values()))
-            if self._leader.has_planned(remotes, found) or (announced and announced.covers(found)):
+            if self._flow_leader.has_planned(remotes, found) or (announced and announced.covers(found)):
                 return found
             announced = found
-            self._leader.announce(topics, found)
+            self._flow_leader.announce(topics, found)
             self._look(remotes, announced=True)
         raise FlowError(f"flow {self._flow.name}: other flows keep changing where its topics come from")
 
     def _look(self, remotes: Mapping[str, str], announced: bool) -> None:
-        leader = self._leader
-        self._view = view = self._others.look(remotes, leader.control.plan, leader.identity)
+        flow_leader = self._flow_leader
+        self._view = view = self._others.look(remotes, flow_leader.control.plan, flow_leader.service_id)
         ours = view.ours
         if ours.clusters and ours.clusters[0] == ours.clusters[1]:
-            leader.stop_own_tasks()
+            flow_leader.stop_own_tasks()
             raise Conflict(f"flow {ours.name}: source and target are the same cluster: correct bootstrap.servers", True)
         if self._flow.active_active and not all(map(is_usable, ours.clusters or [""])):
-            leader.stop_own_tasks()
+            flow_leader.stop_own_tasks()
             said = "active_active: true needs a cluster id without a comma of both clusters, and they report none"
             raise FlowError(f"flow {ours.name}: {said}", blocked=True)
         if view.old_copies:
-            leader.stop_own_tasks()
+            flow_leader.stop_own_tasks()
             raise Conflict(str(view.old_copies[0]), True)
         self._warn(view)
-        new = not leader.has_planned(remotes, view.lineage)
-        ruling = rule(self._others.key(leader.identity), view.findings, new, announced)
+        new = not flow_leader.has_planned(remotes, view.lineage)
+        ruling = rule(self._others.key(flow_leader.service_id), view.findings, new, announced)
         if ruling:
             if ruling.gives_way:
-                leader.stop_own_tasks()
+                flow_leader.stop_own_tasks()
             raise Conflict(str(refusal(ours, ruling.finding)), ruling.gives_way)
 
     def _warn(self, view: View) -> None:

@@ -8,7 +8,8 @@ from enum import Enum
 class State(Enum):
     """A partition's state, which says what an operator may expect.
 
-    - STARTING: it has no producer yet.
+    - STARTING: it waits for records. Its task has no producer open for it, because no record has come yet, or because
+      its idle producer was closed.
     - RUNNING: it is copied.
     - RETRYING: the last try failed. The partition tries again, and goes on by itself once the cause has passed.
     - BLOCKED: it waits for a person, who has to decide (`mirror resume`) or to repair something. The task still looks

@@ -49,7 +49,7 @@ class Plan:
     `active_active` gives them.
     """
 
-    leader: str  # identity of the flow leader
+    service_id: str  # of the flow leader
     generation: int
     topics: Topics
     slices: tuple[Slice, ...]
@@ -68,7 +68,7 @@ class Plan:
         """The record value, compact JSON: a plan of 10,000 partitions has about 50 kB."""
         return json.dumps(
             {
-                "leader": self.leader,
+                "leader": self.service_id,
                 "generation": self.generation,
                 "stop": self.stop,
                 "topics": {name: astuple(topic) for name, topic in self.topics.items()},
@@ -92,7 +92,8 @@ class Plan:
     @staticmethod
     def decode(value: bytes) -> Plan:
         """Decode a value that `encode` made, without fields that a newer mirror has added. Raises Malformed."""
-        plan = Plan(**decode.fields(decode.parsed(value, PLAN_MAX), _REQUIRED, _ADDED_LATER))
+        found = decode.fields(decode.parsed(value, PLAN_MAX), _REQUIRED, _ADDED_LATER)
+        plan = Plan(service_id=found.pop("leader"), **found)
         if any(partition.topic not in plan.topics for each in plan.slices for partition in each):
             raise decode.Malformed("a slice has a topic that the plan does not have")
         if len(plan.clusters) not in (0, 2):
@@ -179,7 +180,7 @@ def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
 
 def next_plan(
     previous: Plan | None,
-    leader: str,
+    service_id: str,
     topics: Topics,
     slices: int,
     load: Load,
@@ -187,20 +188,20 @@ def next_plan(
     remote_ids: Mapping[str, str],
     renew_interval: float,
     task_settings: TaskSettings,
-    marked: str | None = None,
+    mark_group: str | None = None,
 ) -> Plan:
-    """The plan that follows `previous`: `topics` in so many slices, by this leader.
+    """The plan that follows `previous`: `topics` in so many slices, by the flow leader in this service.
 
-    `remote_ids` has the ids of the target's topics by name. `marked` is the group of the positions of a flow with
+    `remote_ids` has the ids of the target's topics by name. `mark_group` is the group of the positions of a flow with
     the mark; None: it has no mark.
     """
     partitions = [Partition(name, number) for name, topic in topics.items() for number in range(topic.partitions)]
     dealt = assign(partitions, slices, previous.slices if previous else (), load.rates)
     before = previous.throttle_parts if previous else {}
     return Plan(
-        leader=leader,
+        service_id=service_id,
         generation=previous.generation + 1 if previous else 1,
-        topics=merge_initial(topics, previous, task_settings.topic_settings),
+        topics=merge_initial_partitions(topics, previous, task_settings.topic_settings),
         slices=dealt,
         retired=retire(topics, previous, remote_ids),
         renew_interval=renew_interval,
@@ -208,9 +209,9 @@ def next_plan(
         origins=lineage.origins,
         task_settings=task_settings,
         throttle_parts=divided(task_settings.throttles, dealt, load, before),
-        active_active=marked is not None,
-        unmarked={} if marked is None else unmarked(previous, remote_ids),
-        group=marked or "",
+        active_active=mark_group is not None,
+        unmarked={} if mark_group is None else unmarked(previous, remote_ids),
+        group=mark_group or "",
     )
 
 
@@ -226,8 +227,10 @@ def unmarked(previous: Plan | None, remote_ids: Mapping[str, str]) -> dict[str, 
     return {name: then or now for name, (then, now) in ids.items() if then == now or "" in (then, now)}
 
 
-def merge_initial(topics: Topics, previous: Plan | None, own: Mapping[str, TopicSettings]) -> dict[str, Topic]:
-    """`topics` with `initial` carried over from the previous plan; a flow's first plan keeps its own values.
+def merge_initial_partitions(
+    topics: Topics, previous: Plan | None, own: Mapping[str, TopicSettings]
+) -> dict[str, Topic]:
+    """`topics` with `initial_partitions` carried over from the previous plan; a flow's first plan keeps its own values.
 
     So does a topic that comes with a `start` of its `own`. Other new topics get 0, and so does a source topic whose id
     or remote topic has changed: with `start: latest` the copy would begin with a gap.
@@ -238,10 +241,10 @@ def merge_initial(topics: Topics, previous: Plan | None, own: Mapping[str, Topic
     def initial(name: str, topic: Topic) -> int:
         before, settings = previous.known.get(name), own.get(name)
         if before is None:
-            return topic.initial if settings is not None and settings.start is not None else 0
-        return before.initial if (before.topic_id, before.remote) == (topic.topic_id, topic.remote) else 0
+            return topic.initial_partitions if settings is not None and settings.start is not None else 0
+        return before.initial_partitions if (before.topic_id, before.remote) == (topic.topic_id, topic.remote) else 0
 
-    return {name: replace(topic, initial=initial(name, topic)) for name, topic in topics.items()}
+    return {name: replace(topic, initial_partitions=initial(name, topic)) for name, topic in topics.items()}
 
 
 def retire(topics: Topics, previous: Plan | None, remote_ids: Mapping[str, str]) -> dict[str, Topic]:

@@ -156,7 +156,7 @@ def _added(a: Any, b: Any, sign: int) -> Any:
 class Report:
     """A partition's state and cumulative counters, as the task that owns it sees them."""
 
-    leader: str
+    service_id: str  # of the flow leader whose plan the task follows
     incarnation: str  # id of the copier that counts; the counters of another one start at zero
     generation: int
     partition: Partition
@@ -192,14 +192,15 @@ class Report:
 
     def encode(self) -> bytes:
         """The record value, JSON."""
-        raw = {name: getattr(self, name) for name in _REPORT}  # asdict would copy each list
+        raw = {key: getattr(self, name) for key, name in _REPORT.items()}  # asdict would copy each list
         raw["counters"] = {name: getattr(self.counters, name) for name in _COUNTERS}
         return json.dumps(raw, separators=(",", ":")).encode()
 
     @staticmethod
     def decode(value: bytes) -> Report:
         """Decode a value that `encode` made, without fields that a newer mirror has added. Raises Malformed."""
-        report = Report(**decode.fields(decode.parsed(value, REPORT_MAX), _REQUIRED, _ADDED_LATER))
+        found = decode.fields(decode.parsed(value, REPORT_MAX), _REQUIRED, _ADDED_LATER)
+        report = Report(service_id=found.pop("leader"), **found)
         return report if report.state != _FAILED else replace(report, state=_state_of_failed(report).value)
 
 
@@ -210,7 +211,8 @@ def _state_of_failed(report: Report) -> State:
     return State.RETRYING if report.incident is None else State.BLOCKED
 
 
-_REPORT = [each.name for each in fields(Report)]
+# The names in the JSON, with those of the fields.
+_REPORT = {"leader" if each.name == "service_id" else each.name: each.name for each in fields(Report)}
 REPORT_MAX = 2**18  # bytes; a usual report has 2,000
 _BUCKETS = decode.listed(decode.integer(), len(LATENCY_BUCKETS) + 1)
 _COUNTED: Mapping[str, decode.Check[Any]] = {

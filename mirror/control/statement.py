@@ -1,4 +1,4 @@
-"""What a flow publishes about itself for other flows: reading it, whoever has written it. Pure."""
+"""Reads what a flow publishes about itself for other flows. Anybody may have written it. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ORIGINS_MAX = 100  # most clusters that one topic may come from
 class Statement:
     """What a flow publishes about itself: its plan, or its announcement (intent) of the next plan."""
 
-    leader: str  # identity of the flow leader
+    service_id: str  # of the flow leader
     generation: int
     stop: bool
     remotes: Mapping[str, str]  # remote topics by source topic
@@ -46,9 +46,11 @@ class Statement:
         if not isinstance(generation, int):
             raise ValueError("generation is not a number")
         remotes = _remotes(topics)
-        marked = plan.get("active_active", False) is True
+        active_active = plan.get("active_active", False) is True
         former = (
-            _mapping(plan.get("unmarked", {}), "unmarked") if marked else _remotes(plan.get("retired", {})).values()
+            _mapping(plan.get("unmarked", {}), "unmarked")
+            if active_active
+            else _remotes(plan.get("retired", {})).values()
         )
         origins = _mapping(plan.get("origins", {}), "origins")
         return Statement(
@@ -58,9 +60,10 @@ class Statement:
             remotes,
             _clusters(plan.get("clusters", [])),
             {_text(name, "a topic"): _ids(ids) for name, ids in origins.items()},
-            marked,
-            _text(plan.get("group"), "group") if marked and plan.get("group") else "",
-            frozenset(_text(name, "a topic") for name in former) | (frozenset() if marked else {*remotes.values()}),
+            active_active,
+            _text(plan.get("group"), "group") if active_active and plan.get("group") else "",
+            frozenset(_text(name, "a topic") for name in former)
+            | (frozenset() if active_active else {*remotes.values()}),
         )
 
     def comes_from(self, remote: str) -> tuple[str, ...]:

@@ -16,9 +16,9 @@ _NOTHING = TopicSettings(None, None, None, None, None)
 
 @dataclass(frozen=True, slots=True)
 class TaskSettings:
-    """Those of a flow, by the names that they have in `Flow`; and the level of a task's log.
+    """Settings of a flow, by the names that they have in `Flow`, and the level of a task's log.
 
-    They have no transforms: these name code that tasks run, and others may write to the control topic.
+    Transforms are not among them. A transform names code that tasks run, and others may write to the control topic.
     """
 
     transaction_linger_max: float  # seconds
@@ -34,7 +34,7 @@ class TaskSettings:
 
     @staticmethod
     def of(flow: Flow, log_level: str) -> TaskSettings:
-        """The settings of a flow leader."""
+        """The settings that the flow leader has now."""
         entries = {topic: replace(entry, transform=None) for topic, entry in flow.topic_settings.items()}
         values = {name: getattr(flow, name) for name in _OF_FLOW} | {"topic_settings": entries}
         return TaskSettings(**values, log_level=log_level)

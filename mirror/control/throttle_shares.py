@@ -9,9 +9,9 @@ from mirror.model import Partition
 from mirror.settings import TopicSettings
 
 OF_FLOW = ""  # the name of the flow's throttle; those of topics have the topic's name
-LEAST = 0.1  # of what a task would have by its number of partitions: what it keeps in any case
-ROOM = 1.25  # times what a task copies: what it keeps
-STEADY = 0.1  # of a throttle: a smaller change is no reason for another plan
+LEAST = 0.1  # a task keeps at least this part of what it would have by its number of partitions
+ROOM = 1.25  # a task that is not throttled keeps this many times what it copies
+STEADY = 0.1  # a share that changes by less than this part of the throttle is no reason for another plan
 
 Parts = tuple[float, ...]  # of a throttle, by slice; together at most 1
 
@@ -21,7 +21,7 @@ class Load:
     """What the partitions of a flow copy now, as far as known."""
 
     rates: Mapping[Partition, float] = field(default_factory=dict)  # bytes per second
-    throttled: Collection[Partition] = ()  # they would copy more without a throttle
+    throttled: Collection[Partition] = ()  # partitions that would copy more without a throttle
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Share:
     """One task's part of a throttle."""
 
     limit: int  # the throttle, bytes per second
-    rate: float  # the task's part of it, bytes per second; 0: it has no partition that the throttle is for
+    rate: float  # the task's part of it, bytes per second; 0 if the throttle is for none of its partitions
 
 
 def throttles(of_flow: int | None, topic_settings: Mapping[str, TopicSettings]) -> dict[str, int]:
@@ -87,7 +87,10 @@ def _wanted(equal: float, is_throttled: bool, used: float) -> float:
 
 
 def _filled(equal: Parts, wants: Sequence[float]) -> Parts:
-    """Give each slice what it wants, or an equal part of what those leave that want less. Then nothing is left."""
+    """Give each slice what it wants, but no more than its part of what the slices leave that want less.
+
+    Parts are in proportion to `equal`. What is left in the end is divided among all in the same way.
+    """
     found = [0.0] * len(equal)
     left, hungry = 1.0, {index for index, part in enumerate(equal) if part > 0}
     while hungry:

@@ -25,7 +25,7 @@ class CheckpointWriter:
         self._written: dict[bytes, bytes] = {}
 
     def close(self) -> None:
-        """Give up what is not written yet: the next leader writes it."""
+        """End the client. What is not written yet, the next flow leader writes."""
         self._writer.close()
 
     def write(self, found: Iterable[GroupOffset]) -> None:

@@ -1,4 +1,8 @@
-"""With active_active: the flow back, whose offset map says what a group has read of the target's own records."""
+"""Translates offsets with active_active, where programs write to the same topic on both clusters.
+
+Another flow copies our target to our source: the flow back. Its offset map says which of the target's own records a
+group has read on the source.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ class FlowBack:
         self._plans = ClusterPlans(flow.source, flow.group, "", control_topic(flow.target.alias))
 
     def find(self) -> Flow | None:
-        """What has to be known of it to read its map; None if there is none. Raises ClusterAway, ForeignPlan."""
+        """The flow back, as far as its map needs it. None if there is none. Raises ClusterAway, ForeignPlan."""
         ours, _ = newest_plan(self._flow)
         if ours is None or len(ours.clusters) != 2:
             return None
@@ -40,9 +44,10 @@ class FlowBack:
 class SharedTranslator:
     """Translates the offsets of groups that read a topic to which programs write on both clusters.
 
-    Neither side's records have the same order on the other one. So the translated offset is the smaller one of two:
-    that of the source's next record, and that of the target's first own record which is not before the group's offset
-    on the source. A group that goes on there reads some records again, and passes over none.
+    The two logs have the same records in different orders. The group must pass over neither a record of the source nor
+    one of the target. So two offsets on the target are found: that of the source's next record, and that of the first
+    record which was written on the target and which the group has not read on the source. The smaller one counts. A
+    group that goes on there reads some records again, and passes over none.
     """
 
     def __init__(self, flow: Flow) -> None:
@@ -50,7 +55,7 @@ class SharedTranslator:
         self._finder = FlowBack(flow)
         self._flow_back: Flow | None = None
         self._back: Translator | None = None
-        self._unmoved: set[Partition] = set()  # those to which nothing was copied while the log's end was read
+        self._unmoved: set[Partition] = set()  # partitions to which nothing was copied while the log's end was read
 
     def close(self) -> None:
         """End the clients."""
@@ -59,7 +64,7 @@ class SharedTranslator:
             self._back.close()
 
     def refresh(self, partitions: list[Partition]) -> None:
-        """As Translator's, for both flows."""
+        """Read positions and maps again, as Translator.refresh does, for both flows."""
         found = self._finder.find()
         if found != self._flow_back:
             if self._back is not None:
@@ -71,30 +76,30 @@ class SharedTranslator:
             self._back.refresh(partitions)
 
     def to_downstream(self, partition: Partition, upstream: int) -> Translation:
-        """Where on the target a group goes on that would read `upstream` next on the source, and passes over nothing.
+        """Where on the target a group has to go on that would read `upstream` next on the source.
 
         If that is an earlier offset than the one of the source's next record, `reason` says so.
         """
         return self._earlier(self._of_source(partition, upstream))
 
     def end(self, partition: Partition) -> Translation:
-        """The same for a group that has read all that is copied."""
+        """Where a group has to go on that has read all that is copied."""
         position = self._there.seen(partition).position
         return self.to_downstream(partition, position.offset if position is not None else 0)
 
     def remote(self, topic: str) -> str:
-        """As Translator's."""
+        """The remote topic of a topic of the source."""
         return self._there.remote(topic)
 
     def remote_id(self, partition: Partition) -> str:
-        """As Translator's."""
+        """The id of the remote topic that the last refresh has found; "" if it is not known."""
         return self._there.remote_id(partition)
 
     def _of_source(self, partition: Partition, upstream: int) -> Translation:
-        """Where the source's next record is. If it is not copied yet, after all that the target has now.
+        """Where the source's next record is on the target. If it is not copied yet, the end of the target's log.
 
-        That is certain only if nothing was copied while the target's log end was read. Otherwise it is where the last
-        copied record ends.
+        The end is certain only if nothing was copied while it was read. Otherwise the offset after the last copied
+        record counts.
         """
         found, seen = self._there.to_downstream(partition, upstream), self._there.seen(partition)
         position = seen.position
@@ -116,7 +121,7 @@ class SharedTranslator:
         return replace(found, translated=min(found.translated, kept), reason=EARLIER if kept < found.translated else "")
 
     def _read_before(self, partition: Partition, offset: int) -> int | Unknown | None:
-        """Each own record of the target before the answer is before `offset` on the source. None: no flow goes back."""
+        """Each record written on the target before the answer is before `offset` on the source. None: no flow back."""
         if self._back is None:
             return None
         position = self._back.seen(partition).position

@@ -22,14 +22,14 @@ class _Attempt:
 
     def __init__(self, cluster: Cluster, group: str, offsets: list[TopicPartition]) -> None:
         self.began = time.monotonic()
-        # The client refers to the list, and not to this object: else the garbage collector would end the client, which
-        # may take a minute, in any thread.
+        # The client refers to the list, and not to this object. With a reference cycle, the garbage collector would end
+        # the client, in any thread, and that may take a minute.
         self._answers: list[list[KafkaError]] = []
         self.client = group_committer(cluster, group, partial(_take, self._answers))
         self.client.commit(offsets=offsets, asynchronous=True)
 
     def wait(self, timeout: float) -> bool:
-        """True if there is an answer, after so many seconds at most."""
+        """Wait for an answer, at most so many seconds. True if there is one."""
         deadline = time.monotonic() + timeout
         while not self._answers and time.monotonic() < deadline:
             self.client.poll(POLL)
@@ -37,7 +37,7 @@ class _Attempt:
 
     @property
     def error(self) -> KafkaError | None:
-        """The first one, once there is an answer."""
+        """The answer's first error; None if it has none."""
         return next(iter(self._answers[0]), None)
 
 
@@ -49,9 +49,9 @@ def _take(answers: list[list[KafkaError]], error: KafkaError | None, offsets: li
 class GroupCommits:
     """Commits to the groups of one cluster. Only one thread uses it.
 
-    `Consumer.commit` has no time-out of its own if it waits for the answer. Nor can a commit be taken back: one that
-    has had no answer may be carried out later, and would replace the offset of the next one. So none follows it until
-    it has an answer, or is so old that nothing comes of it any more.
+    A `Consumer.commit` that waits for its answer has no time-out. So commits are sent without waiting. A commit without
+    an answer can't be taken back: it may be carried out later, and would then replace the offset of the next commit. So
+    a group gets no other commit until this one has an answer, or is so old that it can't be carried out any more.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -64,7 +64,7 @@ class GroupCommits:
             end_later(self._attempts.pop(group).client)
 
     def commit(self, group: str, offsets: list[TopicPartition]) -> bool:
-        """Commit offsets of a group without members. False: it has some, so the broker refuses.
+        """Commit offsets of a group. False if the broker refuses because the group has members.
 
         Raises ClusterAway or PartitionError.
         """
@@ -81,7 +81,7 @@ class GroupCommits:
         raise ClusterAway(self._cluster.alias, text) if is_away(error) else PartitionError(text)
 
     def _end_earlier(self, group: str) -> None:
-        """End an earlier commit of the group. What became of it, the group's offsets say, which are read each round."""
+        """End an earlier commit of the group. Its result shows in the group's offsets, which are read in each round."""
         earlier = self._attempts.get(group)
         if earlier is None:
             return

@@ -29,8 +29,8 @@ def offsets_of(
 ) -> tuple[dict[Partition, Committed], dict[Partition, str]]:
     """The committed offsets of a group, and why those of some partitions are not known.
 
-    `names` has the topic partitions of this cluster by source partition. An offset that a transaction is about to
-    commit is not waited for, because a transaction may hang. Raises ClusterAway or PartitionError.
+    `names` has the topic partitions of this cluster by source partition. It does not wait for offsets in transactions
+    that have not ended, because a transaction may hang. Raises ClusterAway or PartitionError.
     """
     if not names:
         return {}, {}

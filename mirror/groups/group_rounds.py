@@ -1,4 +1,4 @@
-"""Rounds over the consumer groups of a flow: offsets are synced, and checkpoints written for MirrorMaker's client."""
+"""Makes rounds over the consumer groups of a flow: syncs offsets, and writes checkpoints for MirrorMaker's client."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Round:
 
     at: float  # when it ended, in seconds since the Unix epoch
     offsets: Sequence[GroupOffset]
-    synced: bool  # are they committed on the target?
+    synced: bool  # True if they are committed on the target
 
 
 class GroupRounds(LeaderPart):
@@ -54,7 +54,7 @@ class GroupRounds(LeaderPart):
                 stopping.wait(max(0.0, flow.groups.interval - (time.monotonic() - began)))
 
     def _round(self, groups: Groups, sync: GroupSync, checkpoints: CheckpointWriter) -> bool:
-        """Make a round, and tell what it has found. False if it failed."""
+        """Make a round, and report what it has found. False if it failed."""
         where = {"flow": self._flow.name}
         try:
             found = sync.round(self.renew_interval)

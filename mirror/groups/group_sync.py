@@ -99,7 +99,7 @@ class _Clusters:
 
 
 def taking_part(flow: Flow, groups: Iterable[str]) -> list[str]:
-    """Those consumer groups of the source that the flow's rounds are about."""
+    """The consumer groups of the source that take part in the flow's rounds, sorted."""
     include, exclude = matcher(flow.groups.include), matcher(flow.groups.exclude)
     return sorted(name for name in groups if include(name) and not exclude(name))
 
@@ -117,7 +117,7 @@ class GroupSync:
         self._target_groups = GroupCommits(flow.target)
         self._written: dict[tuple[str, Partition], float] = {}  # monotonic: when it was committed last
         self._refused: set[str] = set()  # groups whose offsets the source does not give
-        self._away = 0  # groups that had no answer, since a round or its first part began
+        self._away = 0  # groups without an answer in this part of the round: reading offsets, or syncing
 
     def close(self) -> None:
         """End the clients."""
@@ -127,10 +127,10 @@ class GroupSync:
     def round(self, renew_interval: float) -> list[GroupOffset]:
         """Translate the offsets of all groups, and commit them.
 
-        An offset that stays the same is committed again after `renew_interval` seconds, before a broker forgets it.
+        An offset that stays the same is committed again after `renew_interval` seconds, before a broker removes it.
         Raises ClusterAway or PartitionError.
         """
-        # Before the positions: a group is rarely ahead of a copy that is looked at later.
+        # Read before the positions: so a group is rarely ahead of the copy.
         offsets = self._offsets()
         used = sorted({partition for some in offsets.values() for partition in some})
         mirrored = {partition for partition in used if self._policy.is_mirrored(partition.topic)}
@@ -173,16 +173,16 @@ class GroupSync:
         return found
 
     def _allow(self, error: ClusterAway | PartitionError) -> None:
-        """Raise the error if so many groups had no answer that the cluster is away, and not a coordinator or two."""
+        """Raise the error if so many groups had no answer that the cluster must be away, and not just a coordinator."""
         self._away += isinstance(error, ClusterAway)
         if self._away > AWAY_MAX:
             raise error
 
     def _sync(self, group: str, offsets: Mapping[Partition, Committed], about: _Clusters) -> list[GroupOffset]:
-        """One group. What a cluster refuses is the reason of all its partitions, and ends nothing else."""
+        """Sync one group. If a cluster refuses, that is the reason for all of its partitions; other groups go on."""
         translated = {partition: self._translated(partition, at.offset) for partition, at in sorted(offsets.items())}
         try:
-            # Asked for last, so that little time is left in which somebody else could commit a higher offset.
+            # Read last, so that little time is left in which somebody else could commit a higher offset.
             before, failed = self._before(group, offsets)
             chosen = _chosen(translated, before, group in about.active)
             due = self._commit(group, offsets, {p: c for p, c in chosen.items() if p not in failed}, before, about)
@@ -227,9 +227,10 @@ class GroupSync:
         before: Mapping[Partition, Committed],
         about: _Clusters,
     ) -> dict[Partition, Committed] | None:
-        """Commit on the target what may be committed and is due. Returns what is there afterwards, of these.
+        """Commit on the target the offsets that may be committed and are due.
 
-        None: nothing is committed, for the group has members.
+        Returns those of `chosen` that the target has afterwards. None if nothing was committed, because the group has
+        members.
         """
         if not self._commits or group in about.active:
             return {}
@@ -249,7 +250,7 @@ class GroupSync:
         return wanted
 
     def _check_ids(self, partitions: Iterable[Partition]) -> None:
-        """Look once more, right before a commit: a round may last for seconds, and topics may be made again meanwhile.
+        """Look right before a commit whether a remote topic was created again: a round may last for seconds.
 
         An offset of the old topic would pass over records of the new one, and never go back. Raises PartitionError.
         """
@@ -262,7 +263,7 @@ class GroupSync:
     def _is_due(
         self, group: str, partition: Partition, before: Committed | None, wanted: Committed, renew_interval: float
     ) -> bool:
-        """True if the offset has changed, or would expire on the target one day."""
+        """True if the offset has changed, or was committed so long ago that the target could remove it."""
         written = self._written.get((group, partition))
         return before != wanted or written is None or time.monotonic() - written > renew_interval
 

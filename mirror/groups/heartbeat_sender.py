@@ -1,4 +1,4 @@
-"""Writes MirrorMaker's heartbeats to the source; they come to the target as any other records."""
+"""Writes MirrorMaker's heartbeats to the source. The flow copies them to the target like other records."""
 
 from __future__ import annotations
 

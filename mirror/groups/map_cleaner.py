@@ -58,7 +58,7 @@ class EntryKeys:
 
 
 class MapCleaning:
-    """Looks for entries that can go, and deletes them. It remembers what the last look has found."""
+    """Looks for entries that nothing needs any more, and deletes them. It remembers what the last look has found."""
 
     def __init__(self, flow: Flow) -> None:
         self._target = ClusterAdmin(flow.target)
@@ -101,7 +101,7 @@ class MapCleaning:
         return len(obsolete)
 
     def _deleted(self, remotes: Collection[str]) -> set[Copied]:
-        """What the map has entries of although its remote topic does not exist. A topic that is hidden may exist."""
+        """Partitions with entries whose remote topics are gone. A topic that mirror may not see counts as existing."""
         ids: dict[str, str] = {}
         hidden: set[str] = set()
         for some in chunks(remotes, NAMES):
@@ -113,7 +113,7 @@ class MapCleaning:
 
 
 class MapCleaner(LeaderPart):
-    """Looks now and then, in a thread of its own, for entries of a flow's map that can go. Only its leader has one."""
+    """Cleans a flow's map each `interval` seconds, in a thread of its own. Only the flow leader has one."""
 
     def __init__(self, flow: Flow, interval: float = INTERVAL) -> None:
         super().__init__("map cleaner", flow)

@@ -36,7 +36,7 @@ Topics = Mapping[str, Topic]  # by source topic
 
 
 class PositionWriter:
-    """Writes positions in MirrorMaker's form; each time, those that have changed since it wrote them."""
+    """Writes positions in MirrorMaker's form. Each time it writes only those that have changed since it wrote them."""
 
     def __init__(self, flow: Flow) -> None:
         self._connector, self._cluster = flow.mirrormaker_offsets.connector, flow.source.alias
@@ -54,7 +54,7 @@ class PositionWriter:
         self._positions.close()
 
     def write_committed(self, topics: Topics) -> int:
-        """Write what is committed now, and wait for no transaction. Returns how many positions were written.
+        """Write the positions that are committed now. Wait for no transaction. Returns how many were written.
 
         Raises ClusterAway or PartitionError.
         """
@@ -63,7 +63,10 @@ class PositionWriter:
         return self._write(topics, {each: found.get(remote) for each, remote in remotes.items()})
 
     def write_final(self, topics: Topics) -> int:
-        """Wait for transactions that hold a position, then write the positions. Returns and raises as above."""
+        """Load all positions, which waits for pending transactions, and write them. Returns how many were written.
+
+        Raises ClusterAway or PartitionError.
+        """
         remotes = remote_partitions(topics)
         found = self._positions.load_all(remotes.values()) if remotes else {}
         return self._write(topics, {each: found[remote] for each, remote in remotes.items()})
@@ -84,7 +87,7 @@ def changed(
 ) -> dict[Partition, Position]:
     """The positions to write: mirror's own, in the topics of the plan, and new or further than what was written.
 
-    A position that goes back is left out: a coordinator that was deposed without knowing it may give an old one.
+    A position that goes back is left out: a stale coordinator of the group may give an old one.
     """
     due: dict[Partition, Position] = {}
     for partition, position in found.items():
@@ -133,7 +136,7 @@ class MirrorMakerOffsets(LeaderPart):
             return
         where: dict[str, object] = {"flow": self._flow.name, "topic": self._flow.connect_offsets_topic}
         reason = "the last round has not ended"
-        if self._thread.join(END_TIMEOUT):  # or two threads write at once, and an older position may come last
+        if self._thread.join(END_TIMEOUT):  # if two threads wrote at once, an older position could come last
             try:
                 with closing(PositionWriter(self._flow)) as writer:
                     count = writer.write_final(self.topics)

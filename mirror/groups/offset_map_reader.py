@@ -36,7 +36,7 @@ E = TypeVar("E", bound=Entries)
 
 
 class OffsetMapReader(Generic[E]):
-    """Follows a flow's offset map; `maps` has what was read so far. Each reading starts where the last one ended."""
+    """Follows a flow's offset map. `maps` has what was read so far. Each reading starts where the last one ended."""
 
     def __init__(self, flow: Flow, make: Callable[[], E]) -> None:
         """`make` makes what keeps the entries of one remote partition."""

@@ -16,7 +16,7 @@ AT_ONCE = 10_000  # records that are queued
 
 
 class OwnTopicWriter:
-    """Writes to one partition of a topic, or BY_KEY. The caller writes again what was not written."""
+    """Writes to one partition of a topic, or BY_KEY. After an error, the caller writes what is missing again."""
 
     def __init__(self, cluster: Cluster, topic: str, partition: int = 0) -> None:
         self._alias = cluster.alias

@@ -1,4 +1,4 @@
-"""The entries of one remote partition's offset map, as compact as there may be millions of them."""
+"""The entries of one remote partition's offset map, in a compact form: there may be millions of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PartitionMap:
     def add(self, entry: Entry) -> None:
         """Add an entry. It replaces one at the same downstream offset."""
         self.remove(entry.downstream)
-        at = bisect_left(self._downstream, entry.downstream)  # as a rule the end
+        at = bisect_left(self._downstream, entry.downstream)  # usually the end
         self._downstream.insert(at, entry.downstream)
         self._upstream.insert(at, entry.upstream)
         self._values.insert(at, entry.value())

@@ -1,4 +1,4 @@
-"""The names of a flow's remote topics, for what follows copied records: as the plan has them, or else as its policy."""
+"""The names of a flow's remote topics for code that follows copied records: from the plan, or else from the policy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RemoteNames:
         self._planned: dict[str, str] | None = None
 
     def refresh(self) -> None:
-        """Read the plan, once: of a topic that it has, the name does not change. Raises ClusterAway, ForeignPlan."""
+        """Read the plan, but only once: the names that a plan has do not change. Raises ClusterAway, ForeignPlan."""
         if self._planned is None and self._policy.asks is not None:
             plan, _ = newest_plan(self._flow)
             self._planned = {name: topic.remote for name, topic in plan.known.items()} if plan else None

@@ -1,6 +1,6 @@
 """Translates offsets between a source partition and its remote one, with the entries of the offset map. Pure.
 
-What is not known is said, never guessed: see `Unknown`.
+It never guesses: if a translation is not known, the answer is an `Unknown`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Unknown(Enum):
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Up to where a partition is copied, as its committed position says it."""
+    """How far a partition is copied, by its committed position."""
 
     upstream: int  # the position
     map_end: MapEnd | None  # of the position
@@ -38,7 +38,7 @@ class Count:
     """The wanted offset is found by counting the remote partition's committed records, from `begin` to before `end`.
 
     There have to be `expected` of them. Otherwise compaction has removed some, or somebody else has written there, and
-    the count says nothing. `end` None: what follows is not known; the first `expected` records after `begin` count.
+    the count says nothing. If `end` is None, it is not known what follows: only the first `expected` records count.
     """
 
     begin: int
@@ -49,11 +49,10 @@ class Count:
 
 
 def to_downstream(entries: PartitionMap, upstream: int, end: End, whole: bool = False) -> int | Count | Unknown:
-    """Where the record `upstream` is; if the source has none there, the next one that was copied.
+    """Where the record `upstream` is on the target. If it was not copied, where the next copied record is.
 
-    With `whole`, what comes before the first record that was copied was left out on purpose, by a transform.
-    If a part of the source was copied twice, this is the newer copy. A Count has to be counted, see
-    `counted_downstream`.
+    If a part of the source was copied twice, this is the newer copy. If the answer is a Count, the caller counts and
+    asks `counted_downstream`. With `whole`, all records before the first copied one were left out by a transform.
     """
     for first, last in reversed(entries.passes):
         at = entries.at_upstream(upstream, first, last)
@@ -75,7 +74,7 @@ def _is_first(entry: Entry) -> bool:
 
 
 def _at_or_after(entries: PartitionMap, at: int, upstream: int, end: End) -> int | Count | Unknown | None:
-    """The translation if the record is of this entry, or was copied between it and the next one; else None."""
+    """The translation if the record is in this entry, or was copied between it and the next one; else None."""
     entry = entries[at]
     if upstream < entry.upstream_end:
         return entry.to_downstream(upstream)
@@ -97,9 +96,9 @@ def _after_last(entry: Entry, upstream: int, end: End) -> int | Count | Unknown 
 
 
 def to_upstream(entries: PartitionMap, downstream: int, end: End) -> int | Count | Unknown:
-    """The upstream offset of the record at `downstream`; if that is no copied record, of the next one.
+    """The upstream offset of the record at `downstream`. If that was not copied, the offset of the next copied record.
 
-    A Count has to be counted, see `counted_upstream`.
+    If the answer is a Count, the caller counts and asks `counted_upstream`.
     """
     at = entries.at_downstream(downstream)
     if at < 0:
@@ -117,9 +116,9 @@ def to_upstream(entries: PartitionMap, downstream: int, end: End) -> int | Count
 
 
 def read_before(entries: PartitionMap, downstream: int, end: End) -> int | Unknown:
-    """An upstream offset: each copied record before it is before `downstream`. The highest one that is certain.
+    """The highest upstream offset of which it is certain that each copied record before it is before `downstream`.
 
-    Nothing is counted. So where others write to the remote partition, it is certain, too.
+    Nothing is counted. So it is certain even where others write to the remote partition.
     """
     at = entries.at_downstream(downstream)
     if at < 0 and not len(entries):
@@ -143,7 +142,7 @@ def is_behind_all(entries: PartitionMap, upstream: int, end: End) -> bool:
 
 
 def _unread(entry: Entry, end: End) -> Unknown | None:
-    """Why it is not known what follows this entry, the last one that was read. None if it is."""
+    """Why it is not known what follows this entry, the last one that was read. None if it is known."""
     if end.map_end is None:
         return Unknown.INCOMPLETE
     if end.map_end.entry < entry.downstream:  # the position was read before copying went on
@@ -152,14 +151,14 @@ def _unread(entry: Entry, end: End) -> Unknown | None:
 
 
 def _closed(entry: Entry, after: Entry) -> Count | Unknown:
-    """What is counted between two entries."""
+    """What has to be counted between two entries."""
     return _bounded(
         Count(entry.downstream_end, after.downstream, after.counted_before, entry.upstream_end, after.upstream)
     )
 
 
 def _open(entry: Entry, end: End) -> int | Count | Unknown:
-    """What is counted after the last entry. If there is nothing, the end of what is copied."""
+    """What has to be counted after the last entry. If there is nothing, the end of what is copied."""
     records = end.map_end.records if end.map_end is not None else 0
     if not records:
         return entry.downstream_end
@@ -167,7 +166,7 @@ def _open(entry: Entry, end: End) -> int | Count | Unknown:
 
 
 def _bounded(count: Count) -> Count | Unknown:
-    """mirror writes an entry before there is more to count."""
+    """The count, if it is not too large: mirror writes an entry before there is more to count."""
     return count if count.expected < EVERY else Unknown.NOT_EXACT
 
 
@@ -180,7 +179,7 @@ def counted_downstream(count: Count, upstream: int, found: Sequence[int], log_st
     if removed is None:
         return Unknown.NOT_EXACT
     index = upstream - count.upstream
-    if not 0 <= index < count.expected:  # of a group that has read all that is copied
+    if not 0 <= index < count.expected:  # the group has read all that is copied
         return found[-1] + 1 if found else Unknown.NOT_EXACT
     return found[index - removed] if index >= removed else Unknown.BEFORE_THE_MAP
 

@@ -44,9 +44,9 @@ COMPACTED = "not exact: the remote topic is compacted, and was not while the rec
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """An offset on one side and on the other. `translated` is None if it is not known, and `reason` says why.
+    """An offset on one side, and its translation. If that is not known, it is None, and `reason` says why.
 
-    With `active_active` a known one has a reason, too: what it does not say.
+    With `active_active` a translation that is known has a reason, too: it says what the translation does not cover.
     """
 
     partition: Partition  # of the source
@@ -74,7 +74,7 @@ class Seen:
     position: Position | None
     log_start: int | None  # of the remote log
     log_end: int | None  # its last stable offset
-    compacted: bool  # or not known to be not compacted
+    compacted: bool  # True also if that is not known
 
 
 class Translator:
@@ -117,7 +117,7 @@ class Translator:
         }
 
     def to_downstream(self, partition: Partition, upstream: int) -> Translation:
-        """Where on the target a consumer has to begin to read that would read `upstream` next on the source."""
+        """Where a consumer that would read `upstream` next on the source has to begin on the target."""
         found = self._translated(
             partition,
             lambda entries, end: to_downstream(entries, upstream, end, self._is_whole(partition)),
@@ -132,7 +132,7 @@ class Translator:
         return self._translation(partition, upstream, found)
 
     def to_upstream(self, partition: Partition, downstream: int) -> Translation:
-        """Where on the source a consumer has to begin to read that would read `downstream` next on the target."""
+        """Where a consumer that would read `downstream` next on the target has to begin on the source."""
         found = self._translated(
             partition,
             lambda entries, end: to_upstream(entries, downstream, end),
@@ -144,7 +144,7 @@ class Translator:
         return self._translation(partition, downstream, found)
 
     def end(self, partition: Partition) -> Translation:
-        """The end of what is copied: the position, and where the next record will be on the target or after that."""
+        """The position, translated: the next record will be there on the target, or after that."""
         position = self._seen[partition].position
         return self.to_downstream(partition, position.offset if position is not None else 0)
 
@@ -161,9 +161,10 @@ class Translator:
         return self._map.maps.get(Copied(*partition, position.topic_id, position.remote_id), PartitionMap())
 
     def unmoved(self, partitions: Iterable[Partition]) -> set[Partition]:
-        """Those of which nothing was copied between the last refresh and now. Raises ClusterAway.
+        """The partitions of which nothing was copied between the last refresh and now. Raises ClusterAway.
 
-        Their positions are loaded, since an older one would hide what was copied. If one is pending, none is known.
+        Positions are loaded for that, because an old position would hide what was copied. If one of them can't be
+        loaded because a transaction holds it, the answer is empty.
         """
         remotes = {each: Partition(self.remote(each.topic), each.partition) for each in partitions}
         now = self._positions.hints(remotes.values())
@@ -180,14 +181,14 @@ class Translator:
         return "" if position is None else position.remote_id
 
     def _is_whole(self, partition: Partition) -> bool:
-        """True if what was not copied before the first copied record was left out by a transform."""
+        """True if all records before the first copied one were left out by a transform."""
         topic = partition.topic
         return self._flow.of_topic(topic).start == "earliest" and transform_of(self._flow, topic) is not None
 
     def _untouched(self, partition: Partition, upstream: int) -> int | None:
-        """The first offset, if nothing is copied yet, and the group has read nothing but what was left out; else None.
+        """0 if nothing is copied yet, and the group has read only records that were left out; else None.
 
-        The log's end was asked for after the position: if the log is empty, no record was copied meanwhile.
+        The log's end was read after the position. So if the log is empty, no record was copied in between.
         """
         seen = self._seen[partition]
         if not self._flow.exactly_once or seen.log_end != 0:
@@ -212,20 +213,21 @@ class Translator:
         if isinstance(found, Count):
             if self._flow.active_active:
                 return SHARED
-            if seen.compacted:  # compaction may have removed records, and copying may have added as many
+            if seen.compacted:  # compaction may have removed as many records as copying has added
                 return COMPACTED
             try:
                 found = counted(found, *self._records(partition, seen.position, found))
-            except (ClusterAway, PartitionError) as error:  # of this partition: the others have their own leaders
+            except (ClusterAway, PartitionError) as error:  # of this partition only: others have other leaders
                 return f"not known now: {error}"
         return found if isinstance(found, int) else found.value
 
     def _records(self, partition: Partition, position: Position, count: Count) -> tuple[list[int], int]:
-        """The downstream offsets that are to be counted, and the start of the remote log after that.
+        """The downstream offsets that have to be counted, and the start of the remote log after that.
 
-        After the last entry others may follow, as copying goes on. If the position has not moved, they are not ours.
+        After the last entry there may be more records than expected, because copying goes on. But if the position has
+        not moved, they are not ours.
         """
-        if (partition, count) not in self._counted:  # groups are often near each other
+        if (partition, count) not in self._counted:  # several groups often need the same count
             remote = Partition(self.remote(partition.topic), partition.partition)
             found = self._counter.offsets(remote, count.begin, count.end, count.expected + 1)
             if count.end is None and len(found) > count.expected:
@@ -245,7 +247,7 @@ class Translator:
 
 
 class RecordCounter:
-    """Finds out where the target's committed records are, in one range after another."""
+    """Finds the offsets of committed records of the target, in one range at a time."""
 
     def __init__(self, flow: Flow) -> None:
         self._alias = flow.target.alias
@@ -272,7 +274,7 @@ class RecordCounter:
         while time.monotonic() < deadline:
             for message in self._consumer.consume(min(most, 10_000), 0.1):
                 error, offset = message.error(), int(message.offset() or 0)
-                if (str(message.topic()), message.partition()) != remote or offset < begin:  # of the range before
+                if (str(message.topic()), message.partition()) != remote or offset < begin:  # from the last range
                     continue
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
                     return found

@@ -105,7 +105,7 @@ def is_away(error: KafkaError) -> bool:
 
 
 def is_lasting(error: KafkaError) -> bool:
-    """Does the refusal last until a person changes a permission, a policy or a setting of the cluster?"""
+    """True if the refusal lasts until a person changes a permission, a policy or a setting of the cluster."""
     return error.code() in LASTING
 
 

@@ -22,13 +22,13 @@ from mirror.model import Partition
 
 RENEW_AFTER = 30.0  # seconds; longer than one request may take
 LOOK_TIMEOUT = 1.0  # seconds
-IN_USE = 60.0  # seconds: no request that another thread has made with the client lasts longer
+IN_USE = 60.0  # seconds; a request that another thread has made with the client lasts no longer
 
 C = TypeVar("C")
 
 
 class Outage:
-    """Whether all tries of the last RENEW_AFTER seconds have failed."""
+    """Finds out whether all tries of the last RENEW_AFTER seconds have failed."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic

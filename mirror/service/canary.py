@@ -1,6 +1,6 @@
 """The canary of a flow: writes a record to the source each interval, and notes when it can be read on the target.
 
-The flow copies the topic like any other. So the canary tells that an idle flow works, and how long it takes.
+The flow copies the topic like any other. So the canary shows that an idle flow works, and how long copying takes.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from mirror.status.canary import CanaryStatus
 
 log = logging.getLogger(__name__)
 
-POLL = 0.5  # seconds: so soon the thread sees that it has to stop
+POLL = 0.5  # seconds after which the thread looks whether it has to stop
 LOOK_INTERVAL = 10.0  # seconds between two looks for topics that are asked for, as refresh_topics_interval by default
-STUCK, STUCK_MOST = 30.0, 300.0  # seconds without a record that is due, after which another consumer is tried
-TRY_AGAIN = 5.0  # seconds after which the target is asked again where the topic ends
+STUCK, STUCK_MOST = 30.0, 300.0  # seconds for which a record may be overdue before another consumer is tried
+TRY_AGAIN = 5.0  # seconds before the target is asked again where the topic ends
 # Compacted, so that no record is ever lost to retention; the segments roll soon, so that it stays short.
 CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000"}
 
@@ -67,7 +67,8 @@ class Canary(LeaderPart):
 
     def _work(self, stopping: threading.Event) -> None:
         interval, due, look = self._flow.canary.interval, 0.0, 0.0  # the last two are monotonic
-        # After a defect the time goes on: otherwise one that comes again would look like a canary that has just begun.
+        # After an unexpected error the time goes on. Otherwise an error that comes again and again would look like a
+        # canary that has just begun.
         with closing(_Watch(self._flow, self._since or time.time())) as watch:
             while not stopping.is_set():
                 self._thread.tell(partial(self._told, watch.status))

@@ -17,10 +17,10 @@ AT_ONCE = 1_000  # records
 
 
 class CanaryReader:
-    """Reads what stands under the flow's key, from shortly before the end on. One thread uses it.
+    """Reads the records with the flow's key, from shortly before the end of the topic on. Only one thread uses it.
 
-    A consumer can lose its cluster (see kafka/renewed.py), and a topic that was deleted and created again. So whoever
-    waits in vain calls `renew`: a new consumer knows nothing of the old topic.
+    A consumer can lose its cluster (see kafka/renewed.py), or a topic that was deleted and created again. So the caller
+    calls `renew` after it has waited in vain: a new consumer knows nothing of the old topic.
     """
 
     def __init__(self, flow: Flow) -> None:
@@ -31,11 +31,11 @@ class CanaryReader:
 
     @property
     def is_open(self) -> bool:
-        """True if `renew` has succeeded the last time."""
+        """True if the last `renew` has succeeded."""
         return self._consumer is not None
 
     def renew(self) -> None:
-        """Begin, or begin anew. If that is not possible now, `problem` says why."""
+        """Begin to read, or begin anew. If that is not possible now, `problem` says why."""
         self.close()
         consumer, topic = internal_consumer(self._flow.target, self._flow.group), self._flow.canary_topic
         try:
@@ -51,7 +51,7 @@ class CanaryReader:
         """The values that arrive within `timeout` seconds."""
         if self._consumer is None or (first := self._consumer.poll(timeout)) is None:
             return
-        for message in (first, *self._consumer.consume(AT_ONCE, 0.0)):  # with a time it would wait for so many
+        for message in (first, *self._consumer.consume(AT_ONCE, 0.0)):  # it would wait for so many
             error, value = message.error(), message.value()
             if error is None:
                 self.problem = ""

@@ -1,4 +1,4 @@
-"""The records of a flow's canary, and which of them have arrived. It makes no request; both clocks are given to it."""
+"""The records of a flow's canary, and which of them have arrived. It makes no request, and is given both clocks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ WAITING_MAX = 1_000  # most records that are waited for; older ones are forgotte
 
 @dataclass(frozen=True, slots=True)
 class CanaryRecord:
-    """The value of a record. It has no time: the leader that has written it knows that better."""
+    """The value of a record. It has no time, because the flow leader remembers when it has written it."""
 
-    run: str  # a unique value of the leader that has written it
+    run: str  # a unique value of the flow leader that has written it
     number: int
 
     def encode(self) -> bytes:
@@ -42,9 +42,9 @@ class Arrival:
 
 
 class CanaryFlights:
-    """The records that one leader has written. Only they count, and both of their times are its own.
+    """The records that one flow leader has written. Others do not count.
 
-    So what others make up is not believed, and no clock is compared with another one.
+    The flow leader's own clock gives both times, of writing and of arriving. So no two clocks are compared.
     """
 
     def __init__(self, clock: Callable[[], float], monotonic: Callable[[], float]) -> None:

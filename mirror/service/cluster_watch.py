@@ -1,4 +1,4 @@
-"""Looks whether a cluster answers this service, whether it still takes its login, and when certificates expire."""
+"""Looks whether a cluster answers this service, whether it still accepts the login, and when certificates expire."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ClusterWatch(threading.Thread):
         self._refused = OnChange()
 
     def run(self) -> None:
-        """Look again and again; a defect must not end that for good."""
+        """Look again and again, also after an unexpected error."""
         while not self._stopping.is_set():
             try:
                 self._watch()
@@ -50,7 +50,7 @@ class ClusterWatch(threading.Thread):
                 self._stopping.wait(BUG_DELAY)
 
     def _watch(self) -> None:
-        """Look with one client, which logs in once for each broker, until another one has to log in."""
+        """Look with one client for LOGIN_INTERVAL. It logs in once for each broker, so then another client has to."""
         self._error = None
         self.status.certificates = expiries(self._cluster)
         client = clients.admin(self._cluster, self._on_error)
@@ -89,6 +89,6 @@ def answered(client: AdminClient) -> KafkaError | None:
     except KafkaException as error:
         why: KafkaError = error.args[0]
         return why if clients.is_away(why) or why.code() < 0 else None
-    except TimeoutError:  # librdkafka can forget a request
+    except TimeoutError:  # librdkafka can lose a request
         return KafkaError(KafkaError._TIMED_OUT)
     return None

@@ -1,4 +1,4 @@
-"""One flow in the service: becomes its leader, publishes its plans, and reads its reports."""
+"""One flow in the service: becomes its flow leader, publishes its plans, and reads its reports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mirror.text import BUG
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 1.0  # seconds between two checks of leadership and query
-ALL_REPORTS = 2**62  # so many records before the end a StatusReader begins, that is, at the beginning
+ALL_REPORTS = 2**62  # a StatusReader begins so many records before the end, that is, at the beginning
 BUG_DELAY = 10.0  # seconds until the reports are followed again after an unexpected error
 STEADY_AFTER = 60.0  # seconds without a failure after which the back-off starts again with its shortest delay
 
@@ -44,26 +44,26 @@ class FlowRunner(threading.Thread):
         flow: Flow,
         log_level: str,
         flow_count: int,
-        leader: str,
+        service_id: str,
         spark: Future[SparkDriver],
         stopping: threading.Event,
     ) -> None:
         super().__init__(daemon=True, name=flow.name)
-        self.status = FlowStatus(flow.source.alias, flow.target.alias, leader)
+        self.status = FlowStatus(flow.source.alias, flow.target.alias, service_id)
         self.failure: MirrorError | None = None
         self.beat = time.monotonic()  # when the loop last ran; /livez looks at it
         self.status.throttles = throttles(flow.throttle, flow.topic_settings)
         self._flow = flow
         self._given = self._taken = flow, log_level  # the newest settings, and those that this thread has taken
         self._stopping = stopping
-        self._leader = FlowLeader(flow, leader)
-        self._leader.reconfigure(flow, log_level)
+        self._flow_leader = FlowLeader(flow, service_id)
+        self._flow_leader.reconfigure(flow, log_level)
         self._monitor = TopicMonitor(flow)
         self._renewal = Renewal(flow)
-        self._sidelines = Sidelines(flow, self.status, self._leader.control)
-        self._conflict_guard = ConflictGuard(flow, self._leader)
+        self._sidelines = Sidelines(flow, self.status, self._flow_leader.control)
+        self._conflict_guard = ConflictGuard(flow, self._flow_leader)
         self._query = FlowQuery(flow, self.status, spark, flow_count)
-        self._health = FlowHealth(flow, self.status, self._leader, self._monitor, self._query)
+        self._health = FlowHealth(flow, self.status, self._flow_leader, self._monitor, self._query)
         self.drained = threading.Event()  # all tasks have ended
         self.finished = threading.Event()  # so has the work after the tasks: MirrorMaker's positions
         self._status_was_made_again = threading.Event()
@@ -102,8 +102,8 @@ class FlowRunner(threading.Thread):
             log.error("flow stopped", extra={**self._where, "state": self.status.state, "reason": str(self.failure)})
         follower.join()
         if isinstance(self.failure, Superseded):
-            self.status.planned(self.status.generation, [])  # the new leader reports its partitions
-            self._query.stop()  # our tasks have seen the new leader's plan
+            self.status.planned(self.status.generation, [])  # the new flow leader reports its partitions
+            self._query.stop()  # our tasks have seen the new flow leader's plan
 
     def drain(self) -> None:
         """Tell the tasks to finish, end the query and set `drained`; then do what comes last, and set `finished`."""
@@ -121,10 +121,10 @@ class FlowRunner(threading.Thread):
         backoff = Backoff(0.2, 2.0)
         while True:
             try:
-                self._leader.stop_own_tasks()
+                self._flow_leader.stop_own_tasks()
                 return
             except Superseded:
-                return  # the new leader's plan ends our tasks
+                return  # the new flow leader's plan ends our tasks
             except MirrorError as error:
                 log.debug("the order to stop can't be written yet", extra={**self._where, "reason": str(error)})
                 time.sleep(backoff.next())
@@ -135,13 +135,13 @@ class FlowRunner(threading.Thread):
             self._keep_lead(slots, backoff)
 
     def _take_lead(self) -> int | None:
-        """Become the flow's leader and publish the first plan. Returns its slots, None if the service is stopping.
+        """Become the flow leader and publish the first plan. Returns its slots, None if the service is stopping.
 
         Slots are the tasks that Spark can run at once for this flow.
         """
         self._take_settings()
         self._keep_own_topics()
-        self._leader.check_still_leading()
+        self._flow_leader.check_still_leading()
         topics = self._look()
         while self._monitor.awaits_confirmation and not self._stopping.wait(CHECK_INTERVAL):
             topics = self._look()
@@ -153,7 +153,7 @@ class FlowRunner(threading.Thread):
         slots = self._query.slots()
         self._query.keep()  # its processes start while leadership is taken
         # Leadership is taken last: a service that cannot run the flow must not fence the one that does.
-        self._leader.take_lead()
+        self._flow_leader.take_lead()
         self.status.leads = True
         self._publish(topics, slots)
         if self._logged_problem.clear():
@@ -164,21 +164,24 @@ class FlowRunner(threading.Thread):
     def _keep_lead(self, slots: int, backoff: Backoff) -> None:
         """Watch leadership, query and tasks, and publish a new plan when one is due; returns when the service stops."""
         led = refreshed = time.monotonic()
-        decisions = self._leader.control.decisions
+        decisions = self._flow_leader.control.decisions
         while not self._stopping.wait(CHECK_INTERVAL):
             is_asked_for = self._take_settings() or self._sidelines.wants_look()
             self._query.keep()
             self._keep_own_topics()
-            self._leader.check_still_leading()
+            self._flow_leader.check_still_leading()
             self._health.check()
             self.beat = time.monotonic()
             if self.beat - led > STEADY_AFTER:
                 backoff.reset()
             slots, before = self._query.slots(), slots
-            has_decided = self._leader.control.decisions is not decisions
-            decisions = self._leader.control.decisions
+            has_decided = self._flow_leader.control.decisions is not decisions
+            decisions = self._flow_leader.control.decisions
             due = (
-                slots != before or has_decided or self._leader.control.awaits_plan or self._monitor.awaits_confirmation
+                slots != before
+                or has_decided
+                or self._flow_leader.control.awaits_plan
+                or self._monitor.awaits_confirmation
             )
             if due or is_asked_for or self.beat - refreshed >= self._flow.refresh_topics_interval:
                 self._publish(self._look(), slots)
@@ -191,7 +194,7 @@ class FlowRunner(threading.Thread):
         if self._given is self._taken:
             return False
         self._taken = flow, log_level = self._given
-        self._leader.reconfigure(flow, log_level)
+        self._flow_leader.reconfigure(flow, log_level)
         if flow != self._flow:
             self._flow = flow
             self.status.throttles = throttles(flow.throttle, flow.topic_settings)
@@ -203,7 +206,7 @@ class FlowRunner(threading.Thread):
 
     def _look(self) -> dict[str, Topic]:
         """Create the remote topics that are missing, and return the topics to mirror."""
-        control = self._leader.control
+        control = self._flow_leader.control
         topics = self._monitor.mirrored(control.plan, control.decisions, self._on_progress, self._conflict_guard.permit)
         self.status.coverage = self._monitor.coverage
         return topics
@@ -225,7 +228,7 @@ class FlowRunner(threading.Thread):
         self._log_changes(topics)
         lineage = self._conflict_guard.agree(topics)
         load, remote_ids = self._load(), self._monitor.remote_ids
-        plan = self._leader.publish(topics, slots, load, lineage, remote_ids, self._renewal.interval)
+        plan = self._flow_leader.publish(topics, slots, load, lineage, remote_ids, self._renewal.interval)
         self._renewal.retired = plan.retired
         self._sidelines.mirrormaker_offsets.topics = plan.known
         if plan.generation != self.status.generation:
@@ -244,7 +247,7 @@ class FlowRunner(threading.Thread):
             return Load()
 
     def _log_changes(self, topics: dict[str, Topic]) -> None:
-        plan, replacing = self._leader.control.plan, self._monitor.timestamps.refused
+        plan, replacing = self._flow_leader.control.plan, self._monitor.timestamps.refused
         for change in plan_changes(plan, topics, replacing, self._flow.target.alias):
             log.log(change.level, change.message, extra={**self._where, **change.fields})
             if change.event:
@@ -264,7 +267,7 @@ class FlowRunner(threading.Thread):
         self._stopping.wait(backoff.next())
 
     def _follow_status(self) -> None:
-        """Read the reports. After the status topic was deleted and created again, with a new consumer.
+        """Read the reports. Use a new consumer after the status topic was deleted and created again.
 
         librdkafka ignores the new topic's leader if its epoch is lower than the old topic's was (issue 4898 there).
         """

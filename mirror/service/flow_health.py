@@ -1,4 +1,4 @@
-"""What is wrong with a flow that is led: tasks that were lost, are silent or hang, and topics that are refused."""
+"""Finds what is wrong with a flow: tasks that were lost, are silent or hang, and topics that are refused."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class FlowHealth:
     """Finds what is wrong, says it in the log and in the flow's status, and ends tasks that hang."""
 
     def __init__(
-        self, flow: Flow, status: FlowStatus, leader: FlowLeader, monitor: TopicMonitor, query: FlowQuery
+        self, flow: Flow, status: FlowStatus, flow_leader: FlowLeader, monitor: TopicMonitor, query: FlowQuery
     ) -> None:
         self._flow = flow
         self._status = status
-        self._leader = leader
+        self._flow_leader = flow_leader
         self._monitor = monitor
         self._query = query
         self._silent = 0  # partitions without a task at the last check
@@ -36,7 +36,7 @@ class FlowHealth:
         self._where = {"flow": flow.name}
 
     def begin(self) -> None:
-        """Look once, when the lead was taken: no task can be said to hang yet."""
+        """Look for the first time, after the lead was taken. Nobody knows yet whether a task hangs."""
         self._look()
         self._hung.forget()
 
@@ -51,8 +51,8 @@ class FlowHealth:
 
     def _log_lost_tasks(self) -> None:
         """Log tasks whose slice another one has claimed: Spark does not report that it started a task again."""
-        plan = self._leader.control.plan
-        for index in self._leader.lost_tasks():
+        plan = self._flow_leader.control.plan
+        for index in self._flow_leader.lost_tasks():
             partitions = len(plan.slices[index]) if plan and index < len(plan.slices) else None
             where = {**self._where, "slice": index, "partitions": partitions}
             log.warning("task lost, another one has taken its slice over", extra=where)
@@ -62,8 +62,9 @@ class FlowHealth:
     def _look(self) -> None:
         """Find partitions that nobody reports: Spark does not report tasks that cannot start. And refused topics."""
         before, self._silent = self._silent, self._status.silent_partitions()
-        # Kept while they are silent: with each attempt the number changes, and each change would be an event.
-        self._failed = (self._failed or self._query.failed_attempts()) if self._silent else ""
+        # The first reason is kept while they are silent. With each attempt its number changes, and each change would be
+        # an event.
+        self._failed = (self._failed or self._query.failure_reason()) if self._silent else ""
         silent = f"{plural(self._silent, 'partition')} without a task for {SILENCE:.0f} s" if self._silent else ""
         if self._failed:
             silent = f"{silent} ({self._failed})"
@@ -72,7 +73,7 @@ class FlowHealth:
             log.warning("partitions without a task", extra={**where, "reason": self._failed or "not known"})
         nothing_runs = self._silent == self._status.size
         self._status.tell_problem(silent if nothing_runs else "")
-        self._status.verified = self._leader.control.verified
+        self._status.verified = self._flow_leader.control.verified
         lacking = [silent] if silent and not nothing_runs else []
         self._status.lacking = "; ".join([*lacking, *self._refused_topics()])
 

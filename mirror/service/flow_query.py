@@ -1,4 +1,4 @@
-"""A flow's Spark query, which runs the flow's tasks in epochs: started, watched and ended."""
+"""A flow's Spark query, which runs the flow's tasks in Spark epochs: started, watched and ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from mirror.errors import FlowError, MirrorError
 from mirror.settings import Flow
-from mirror.spark.failed_attempts import failed_attempts
+from mirror.spark.failure_reason import failure_reason
 from mirror.spark.receipts import collected
 from mirror.spark.session import SparkDriver
 from mirror.status.flow_status import FlowStatus
@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 
 
 class FlowQuery:
-    """The query of one flow. Spark runs its epochs in a thread of its own; all else is called by one thread at a time.
+    """The query of one flow. Spark runs its epochs in a thread of its own. Only one thread at a time calls the rest.
 
-    Every method raises Py4JError or ConnectionError when Spark's JVM is gone, but `stop`.
+    Every method except `stop` raises Py4JError or ConnectionError when Spark's JVM is gone.
     """
 
     def __init__(self, flow: Flow, status: FlowStatus, spark: Future[SparkDriver], flow_count: int) -> None:
@@ -44,7 +44,7 @@ class FlowQuery:
         return not self._spark.done()
 
     def slots(self) -> int:
-        """This flow's share of the tasks that Spark can run at once; at least one. Raises what Spark's start raised."""
+        """This flow's share of the tasks that Spark can run at once; at least 1. Raises the error of Spark's start."""
         return max(1, self._spark.result().slots() // self._flow_count)
 
     def can_run(self) -> bool:
@@ -64,20 +64,20 @@ class FlowQuery:
             failure = query.exception()
             raise FlowError(f"Spark query ended: {_first_line(failure)}")
 
-    def _receive(self, receipts: DataFrame, epoch: int) -> None:
-        """Run an epoch: Spark runs its tasks when their receipts are collected."""
+    def _receive(self, receipts: DataFrame, spark_epoch: int) -> None:
+        """Run a Spark epoch: Spark runs its tasks when their receipts are collected."""
         self._epoch_ended.clear()
         try:
             for row in collected(receipts):
-                log.debug("receipt", extra={"flow": self._flow.name, "epoch": epoch, **row.asDict()})
+                log.debug("receipt", extra={"flow": self._flow.name, "spark_epoch": spark_epoch, **row.asDict()})
         finally:
             self._epoch_ended.set()
 
-    def failed_attempts(self) -> str:
-        """Why tasks of this epoch may never have reached mirror, as far as Spark knows; "": Spark knows of nothing."""
+    def failure_reason(self) -> str:
+        """Why, as Spark says, tasks of this Spark epoch may never have reached mirror; "" if it says nothing."""
         if self._query is None:
             return ""
-        return failed_attempts(self._spark.result().session.sparkContext, self._query.runId)
+        return failure_reason(self._spark.result().session.sparkContext, self._query.runId)
 
     def abort(self) -> None:
         """End the query, whose tasks hang; `keep` starts another one. Raises MirrorError if Spark can't end them."""

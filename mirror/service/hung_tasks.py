@@ -8,22 +8,22 @@ PATIENCE_MAX = 600.0  # seconds that a task may be silent, however often the tas
 
 
 class HungTasks:
-    """Watches how many tasks are silent. Spark waits for ever for a process that hangs, so somebody else has to."""
+    """Watches how many tasks are silent. Spark does not: it waits for ever for a process that hangs."""
 
     def __init__(self) -> None:
         self._since: float | None = None  # monotonic time at which silent tasks were first seen
         self._patience = SILENCE
 
     def forget(self) -> None:
-        """Start over: nobody followed the reports meanwhile, so the silence proves nothing."""
+        """Begin to count anew. Nobody read the reports for a while, so silence until now proves nothing."""
         self._since = None
 
     def is_over(self, silent: int, can_run: bool, now: float) -> bool:
         """True if some of the tasks have been silent for too long; `silent` is their number now.
 
-        `can_run` is False while Spark has no executors: then no task hangs, there is none. The time counts from the
-        first observation, since this process may have been suspended itself. After each time the patience doubles:
-        the tasks may only be very slow.
+        `can_run` is False while Spark has no executors: then there is no task that could hang. The time counts from the
+        first observation, because this process may have been suspended itself. After each restart the patience doubles,
+        because the tasks may only be very slow.
         """
         if not silent:
             self._patience = SILENCE

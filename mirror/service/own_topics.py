@@ -9,8 +9,8 @@ from confluent_kafka.admin import NewTopic
 from mirror.kafka.clients import INTERNAL_MAX
 from mirror.settings import Flow
 
-# Segments roll soon, so that old reports and plans are compacted soon and a new reader is quick. A plan names every
-# partition, so it may be large.
+# Segments roll soon, so that old reports and plans are compacted soon, and a new reader has little to read. A plan
+# names every partition, so it may be large.
 INTERNAL_CONFIG = {
     "cleanup.policy": "compact",
     "segment.ms": "3600000",
@@ -25,14 +25,14 @@ CONNECT_OFFSETS = 25  # partitions of Connect's offsets topic: its own default, 
 
 
 def own_topic(flow: Flow, name: str) -> NewTopic:
-    """The topic of mirror's own with this name, as it is to be created."""
+    """How to create the topic of mirror's own that has this name."""
     config = DEAD_LETTER_CONFIG if name == flow.dead_letter_topic else INTERNAL_CONFIG
     count = CONNECT_OFFSETS if name == flow.connect_offsets_topic else 1
     return NewTopic(name, count, flow.internal_replication_factor, config=config)
 
 
 def dispensable(flow: Flow) -> Mapping[str, str]:
-    """Copying goes on without these topics. By name: what can't be done."""
+    """The topics without which copying goes on; for each, what can't be done without it."""
     return {
         flow.checkpoint_topic: "no checkpoints can be written",
         flow.connect_offsets_topic: "no positions can be written for MirrorMaker",

@@ -26,7 +26,7 @@ class PlanChange(NamedTuple):
 def plan_changes(
     plan: Plan | None, topics: Mapping[str, Topic], replacing: Collection[str], target: str
 ) -> Iterator[PlanChange]:
-    """The differences between the last plan and `topics`, which the next one is going to have.
+    """The differences between the last plan and `topics`, which are those of the next plan.
 
     `replacing` has the remote topics that replace timestamps, `target` is the target's alias.
     """

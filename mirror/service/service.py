@@ -26,7 +26,7 @@ from mirror.spark.session import SparkDriver, starting
 from mirror.status.configuration import ConfigurationStatus
 from mirror.status.overview import overview
 from mirror.text import plural
-from mirror.web.metrics import Metrics
+from mirror.web.metrics.collector import Metrics
 from mirror.web.page import files, page
 from mirror.web.server import Answer, Route, WebServer, health, metrics
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LIVE_WITHIN = 60.0  # seconds in which every flow's loop must have run
-FINISH_TIMEOUT = 5.0  # seconds in which what comes after the tasks has to end, beside Spark's end
-SPARK_START_TIMEOUT = 30.0  # seconds that a stop waits for Spark while it is still starting, to end it in order
+LIVE_WITHIN = 60.0  # seconds; each flow's loop must have run since then
+FINISH_TIMEOUT = 5.0  # seconds for the work that follows once the tasks have ended
+SPARK_START_TIMEOUT = 30.0  # seconds for which a stop waits for Spark's start, so that it can end Spark in order
 
 
 def log_warnings(settings: Settings) -> None:
@@ -51,18 +51,16 @@ class Service:
     """Everything that `mirror run` runs."""
 
     def __init__(self, settings: Settings, configuration: Configuration, hangups: Hangups) -> None:
-        """`configuration` is where the settings come from, and where changed ones come from later. Each of the
-        `hangups` has it read again.
-        """
+        """`settings` come from `configuration`, also later when they change. Each of `hangups` has it read again."""
         self._settings = settings
         self._read = ConfigurationStatus()
         self._reloader = Reloader(configuration, hangups, self._read, self._follow)
-        self._leader = uuid.uuid4().hex
+        self._service_id = uuid.uuid4().hex
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._spark: Future[SparkDriver] = Future()
         flows = settings.flows
-        common = settings.log.level, len(flows), self._leader, self._spark, self._stopping
+        common = settings.log.level, len(flows), self._service_id, self._spark, self._stopping
         self._runners = [FlowRunner(flow, *common) for flow in flows]
         clusters = {cluster.alias: cluster for flow in flows for cluster in (flow.source, flow.target)}
         self._watches = [ClusterWatch(cluster, self._stopping) for cluster in clusters.values()]
@@ -83,8 +81,8 @@ class Service:
         if pusher is not None:
             pusher.start()
         log_warnings(self._settings)
-        # In a thread, since Spark takes seconds to start. And PySpark replaces the SIGINT handler if the main thread
-        # makes its session.
+        # Spark takes seconds to start, so it starts in a thread. And if the main thread made PySpark's session, PySpark
+        # would replace the SIGINT handler.
         threading.Thread(target=self._start_spark, daemon=True, name="spark").start()
         try:
             for thread in (*self._runners, *self._watches, self._reloader):
@@ -116,7 +114,7 @@ class Service:
         }
 
     def _pusher(self) -> OtlpPusher | None:
-        """What pushes the metrics; None if the configuration wants none. Raises SetupError."""
+        """The thread that pushes the metrics; None if the configuration does not want it. Raises SetupError."""
         wanted = self._settings.metrics
         if wanted.otlp.endpoint is None:
             return None
@@ -138,7 +136,7 @@ class Service:
                 driver = SparkDriver(
                     self._settings.spark,
                     flows,
-                    self._leader,
+                    self._service_id,
                     self._settings.log,
                     transforms=self._settings.transforms,
                 )
@@ -149,7 +147,7 @@ class Service:
             driver.warm_up()
 
     def _follow(self, settings: Settings) -> None:
-        """Go on with other settings, which differ only in what can change while the service runs."""
+        """Use other settings from now on. They differ only in what can change while the service runs."""
         before, self._settings = self._settings, settings
         level = settings.log.level
         for runner, old, new in zip(self._runners, before.flows, settings.flows, strict=True):
@@ -160,7 +158,7 @@ class Service:
                 log.warning(str(warning), extra={"flow": warning.flow})
 
     def _watch(self) -> None:
-        """Wait until there is a reason to stop. A flow that another service leads is none while other flows run."""
+        """Wait until there is a reason to stop. A flow that another service leads is no reason while others run."""
         while not self._stopping.is_set() and any(runner.is_alive() for runner in self._runners):
             failed = any(r.failure and not isinstance(r.failure, Superseded) for r in self._runners)
             if failed or (self._spark.done() and self._spark.exception() is not None):

@@ -22,7 +22,7 @@ from mirror.topics.trusted import Trusted, trusted_topics
 class Sidelines:
     """Starts and stops these parts together, and puts what they find into the flow's status.
 
-    Only the flow's own thread calls it, but for `mirrormaker_offsets.finish`.
+    Only the flow's own thread calls it. `mirrormaker_offsets.finish` is the exception.
     """
 
     def __init__(self, flow: Flow, status: FlowStatus, control: ControlReader) -> None:
@@ -55,7 +55,7 @@ class Sidelines:
             part.start()
 
     def stop(self) -> None:
-        """Tell all parts to end. The status no longer says what only a leader knows."""
+        """Tell all parts to end. Take out of the status what only a flow leader knows."""
         for part in self._parts:
             part.stop()
         self._status.keep_retention({})
@@ -66,7 +66,7 @@ class Sidelines:
         """Begin all parts anew with these settings, at the next `start`."""
         for part in self._parts:
             part.reconfigure(flow)
-        # A part that is still wanted tells soon what it finds.
+        # A part that is still wanted soon reports what it finds.
         if not self._group_rounds.wanted:
             self._status.groups = None
         if not self._config_rounds.wanted:
@@ -77,7 +77,7 @@ class Sidelines:
             self._status.canary = None
 
     def wants_look(self) -> bool:
-        """True, once, if the source has a topic of one of them that the plan lacks."""
+        """True, once, if the source has a topic of one of the parts, and the plan lacks it."""
         return self._canary.wants_look()
 
     def _trusted(self) -> Trusted:

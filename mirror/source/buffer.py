@@ -14,26 +14,26 @@ from mirror.kafka.consumed_batch import ConsumedBatch, leader_epoch
 from mirror.kafka.record_headers import read_headers, weights
 
 # Takes records and their headers, and returns those to copy, with the headers that they get.
-Screen = Callable[[Sequence[Message], Sequence[Any]], tuple[Sequence[Message], list[Any]]]
+RecordFilter = Callable[[Sequence[Message], Sequence[Any]], tuple[Sequence[Message], list[Any]]]
 
 
 class RecordBuffer:
-    """Every record between two upstream offsets, without a hole; the fetcher adds at the end, one thread takes.
+    """All records between two upstream offsets, without a gap. The fetcher adds them; one thread takes them.
 
     A batch stays in the buffer until it is committed, so that a retry needs no second fetch.
     """
 
-    def __init__(self, start: int, screen: Screen | None = None) -> None:
-        """`screen` leaves records out, which are then as those of an aborted transaction: there is none."""
+    def __init__(self, start: int, screen: RecordFilter | None = None) -> None:
+        """`screen` leaves records out. A record that is left out looks like an aborted one: there is none."""
         self._screen = screen
-        self.left_out = 0  # by `screen`; a record that is fetched again counts again
-        self.screened_epoch = -1  # leader epoch of the newest record that came together with one that was left out
+        self.left_out = 0  # records that `screen` has left out; one that is fetched twice counts twice
+        self.screened_epoch = -1  # leader epoch of the last record of the newest `append` that left records out
         self._lock = threading.Lock()
         self._messages: list[Message] = []
         self._keys: list[bytes | None] = []
         self._headers: list[Any] = []
         self._weights: list[int] = []
-        self.weight = 0  # of all of them, bytes
+        self.weight = 0  # bytes of all records
         self._from = start
         self._to = start
         self._accepting = True
@@ -45,7 +45,7 @@ class RecordBuffer:
         return len(self._messages)
 
     def append(self, messages: Sequence[Message]) -> None:
-        """Add records as the consumer gave them; those it gave before, or gave before a seek, are dropped."""
+        """Add records that the consumer has given. Records that were given before, or before a seek, are dropped."""
         with self._lock:
             if not self._accepting or self._sealed:
                 return
@@ -73,12 +73,12 @@ class RecordBuffer:
             self._to = max(self._to, end)
 
     def seal(self) -> None:
-        """Keep what is there, and take no more until a seek: what comes now does not follow it."""
+        """Keep the records that are there, and take no more until a seek: those that come now do not follow them."""
         with self._lock:
             self._sealed = True
 
     def reached(self, offset: int) -> None:
-        """The consumer is at the source's end, and there was no record up to `offset` that it did not give."""
+        """The consumer is at the source's end, and it has given every record before `offset`."""
         with self._lock:
             if self._accepting and not self._sealed:
                 self._to = max(self._to, offset if self._until is None else min(offset, self._until))
@@ -109,9 +109,10 @@ class RecordBuffer:
         return self._to
 
     def go_back(self, offset: int) -> bool:
-        """The consumer goes back to `offset`, after the last record, for there may be others now than there were.
+        """The consumer goes back to `offset`, because the log may have been cut and written anew.
 
-        False while the buffer takes none.
+        The records that are buffered stay. From `offset` on, records are taken again. False if the buffer takes nothing
+        now.
         """
         with self._lock:
             if not self._accepting or self._sealed:
@@ -122,24 +123,27 @@ class RecordBuffer:
 
     @property
     def sealed(self) -> bool:
-        """Is nothing taken any more after what is there?"""
+        """True if the buffer takes nothing more until a seek."""
         return self._sealed
 
     @property
     def drained_to(self) -> int | None:
-        """The offset before which every record has been taken; None while some wait or the consumer has to seek."""
+        """Every record before this offset has left the buffer. None while records wait, or the consumer has to seek."""
         with self._lock:
             return self._to if self._accepting and not self._messages else None
 
     @property
     def head_timestamp(self) -> int | None:
-        """Of the first record that waits, ms since the Unix epoch; None if none waits or it has no timestamp."""
+        """The timestamp of the first record, ms since the Unix epoch.
+
+        None if the buffer is empty, or the record has no timestamp.
+        """
         with self._lock:
             timestamp = self._messages[0].timestamp()[1] if self._messages else 0
         return int(timestamp) if timestamp > 0 else None
 
     def batch(self, max_records: int, max_bytes: int) -> ConsumedBatch | None:
-        """The next batch, which stays in the buffer; at least one record, however large."""
+        """The next batch, with at least one record, however large. It stays in the buffer. None if no record waits."""
         with self._lock:
             messages, each = self._messages[:max_records], self._weights[:max_records]
             keys, headers = self._keys[:max_records], self._headers[:max_records]
@@ -158,7 +162,7 @@ class RecordBuffer:
         )
 
     def committed(self, batch: ConsumedBatch) -> None:
-        """Drop a batch that is on the target; nothing to do if the buffer was emptied meanwhile."""
+        """Drop a batch that is on the target. This does nothing if the buffer was emptied meanwhile."""
         with self._lock:
             if not self._accepting:
                 return
@@ -166,9 +170,9 @@ class RecordBuffer:
             self._from = batch.next_offset
 
     def resume_at(self, offset: int) -> int | None:
-        """Make `offset` the first one. None if the buffer has it; else the id of the seek that the consumer must make.
+        """Make the buffer begin at `offset`. None if it can; else the id of the seek that the consumer has to make.
 
-        After the seek, `sought` is called with that id.
+        After the seek, the fetcher calls `sought` with that id.
         """
         with self._lock:
             if self._from <= offset <= self._to:
@@ -179,15 +183,15 @@ class RecordBuffer:
             return self._resets
 
     def invalidate(self) -> None:
-        """Drop everything; whatever the position is, the consumer has to seek."""
+        """Drop everything. The consumer has to seek, whatever the position is."""
         with self._lock:
             self._reset(-1)
 
     def sought(self, seek_id: int) -> None:
-        """Take the records that come now: the consumer has made this seek, and none from before it can come any more.
+        """The consumer has made this seek, so take the records that come now: none from before it can come any more.
 
-        Nothing is taken if a newer seek is under way, even one to the same offset: it would take the consumer back
-        there after records were taken meanwhile.
+        Nothing is taken while a newer seek is pending, even one to the same offset. Otherwise the newer seek would take
+        the consumer back after records were already accepted.
         """
         with self._lock:
             self._accepting = seek_id == self._resets

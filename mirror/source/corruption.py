@@ -1,4 +1,4 @@
-"""Batches of the source whose records can't be what was written: told by the consumer, then looked at again."""
+"""Damaged batches of the source. The consumer reports such a batch, and then mirror reads it again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mirror.model import Partition, Position
 from mirror.settings import Flow
 from mirror.source.loss_detection import Loss
 
-# The checksum does not fit, the batch can't be unpacked, or has a format that is not known.
+# The checksum does not match, the batch can't be decompressed, or its format is not known.
 CORRUPT = frozenset({KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError._NOT_IMPLEMENTED})
 
 TIMEOUT = 20.0  # seconds for all that has to be read again
@@ -31,9 +31,9 @@ def unreadable_batch(error: KafkaError, offset: int) -> str:
 
 
 def believed(messages: Iterable[Message]) -> list[Message]:
-    """The records among these messages, but of each partition none after a batch that can't be read.
+    """The records among these messages. After a batch that can't be read, none of its partition.
 
-    librdkafka 2.16 goes on within such a batch, takes what stands there for another one, and follows what that says.
+    librdkafka 2.16 reads on inside such a batch, and takes arbitrary bytes for the next batch's header.
     """
     ended: set[tuple[str | None, int | None]] = set()
     records: list[Message] = []
@@ -47,10 +47,11 @@ def believed(messages: Iterable[Message]) -> list[Message]:
 
 
 def find_damage(flow: Flow, source: ClusterAdmin, partition: Partition, position: Position, said: str) -> Loss | None:
-    """The batch that can't be read at `position`, given what the consumer `said`; None: it can be read now.
+    """The batch that can't be read at `position`, given the consumer's error `said`. None if it can be read now.
 
-    Where it ends nobody tells: what its header says of that is under the same checksum. But a broker gives it for each
-    of its offsets. Raises ClusterAway, or PartitionError if the source does not answer in time.
+    The batch's header says where it ends, but the broken checksum covers that part of the header, too. So the end is
+    found by trying: a broker gives the batch for each of its offsets. Raises ClusterAway if the source does not answer
+    in time, PartitionError if it refuses.
     """
     if not UNREADABLE.search(said):
         return None
@@ -61,7 +62,7 @@ def find_damage(flow: Flow, source: ClusterAdmin, partition: Partition, position
 
 
 class _Reader:
-    """Reads one batch at a time: after one that can't be read, nothing that the client gives may be believed."""
+    """Reads single batches, each with another consumer."""
 
     def __init__(self, flow: Flow, partition: Partition) -> None:
         self._flow = flow
@@ -69,15 +70,15 @@ class _Reader:
         self._deadline = time.monotonic() + TIMEOUT
 
     def loss(self, position: int, end: int) -> Loss | None:
-        """The batch that can't be read at `position`; `end`: nothing is read from there on."""
+        """The batch that can't be read at `position`; None if it can. Nothing is read from the offset `end` on."""
         found = self._corrupt(position)
         if found is None:
             return None
         first, why = found
-        last, step = first, 1  # the last offset known to be the batch's
+        last, step = first, 1  # `last` is an offset that is known to be in the batch
         while first + step < end and self._is_of(first, first + step):
             last, step = first + step, 2 * step
-        resume = min(first + step, end)  # the first offset known not to be
+        resume = min(first + step, end)  # an offset that is known to be after the batch
         while resume - last > 1:
             middle = (last + resume) // 2
             last, resume = (middle, resume) if self._is_of(first, middle) else (last, middle)
@@ -88,9 +89,10 @@ class _Reader:
         return found is not None and found[0] == first
 
     def _corrupt(self, offset: int) -> tuple[int, str] | None:
-        """Where the batch begins that can't be read at `offset`, and why; None if the next one can be.
+        """The first offset of the batch that can't be read at `offset`, and why. None if what is there can be read.
 
-        Each look has a consumer of its own, because one that has met such a batch gives wrong records from then on.
+        Each call has a consumer of its own: after a batch that can't be read, nothing that a consumer gives can be
+        believed.
         """
         consumer = batch_reader(self._flow)
         try:
@@ -100,7 +102,7 @@ class _Reader:
                 if message is not None and not _is_away(message):
                     return _judged(message)
         finally:
-            close_apart(consumer)  # after such a batch it may never return
+            close_apart(consumer)  # to close it may never return after such a batch
         raise ClusterAway(self._flow.source.alias, f"no answer for {self._partition} within {TIMEOUT:.0f} s")
 
 

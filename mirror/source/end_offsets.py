@@ -17,13 +17,13 @@ from mirror.kafka.renewed import Renewed
 from mirror.model import Partition
 
 REFRESH_TIMEOUT = 0.2  # seconds
-FORGOTTEN_AFTER = 30.0  # seconds that an answer may take whose request has a time-out of 5
+FORGOTTEN_AFTER = 30.0  # seconds after which a request counts as lost; its own time-out is 5 s
 HIGH_INTERVAL = 10.0  # seconds between two questions for high watermarks
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A last stable offset that stands still while the high watermark is above it: a transaction is open there."""
+    """A last stable offset that does not move while the high watermark is higher: a transaction is open there."""
 
     stable: int
     high: int
@@ -31,7 +31,7 @@ class Hold:
 
     @property
     def lasts(self) -> float:
-        """Seconds."""
+        """For how many seconds it has lasted."""
         return max(0.0, time.time() - self.since)
 
     @property
@@ -48,10 +48,10 @@ class Hold:
 
 
 class SourceEnds:
-    """The ends of a task's partitions. Hardly waits, for the source may be away.
+    """The ends of a task's partitions. It hardly ever waits for an answer, because the source may not give one.
 
     Records after the last stable offset reach no read_committed consumer, so they are no lag. Only the high watermark
-    tells of them. It is asked for seldom, and only of partitions whose last stable offset stands still.
+    shows them. mirror asks for it seldom, and only for partitions whose last stable offset does not move.
     """
 
     def __init__(self, source: Renewed[AdminClient], warn_after: float) -> None:
@@ -61,7 +61,7 @@ class SourceEnds:
         self._highs = _Latest(source, IsolationLevel.READ_UNCOMMITTED)
         self.warn_after = warn_after  # seconds; it may change
         self._next = 0.0  # monotonic: when high watermarks are asked for again
-        self._stood: Mapping[Partition, int] = {}  # where those of which they were asked stood then
+        self._stood: Mapping[Partition, int] = {}  # the last stable offsets when high watermarks were last asked for
         self._holds: dict[Partition, Hold] = {}
 
     def ask(self, partitions: Iterable[Partition]) -> None:
@@ -133,7 +133,10 @@ class _Latest:
         )
 
     def answers(self) -> dict[Partition, int | None] | None:
-        """The offset of each partition that was asked for, None where the source gives none; None: not all are here."""
+        """The offset of each partition that was asked for, None if the source gives none.
+
+        None in place of all of them while answers are missing, unless the request counts as lost.
+        """
         if not all(future.done() for future in self._asked.values()) and time.monotonic() < self._until:
             return None
         return {Partition(tp.topic, tp.partition): _offset(future) for tp, future in self._asked.items()}
@@ -142,5 +145,5 @@ class _Latest:
 def _offset(answer: Future[Any]) -> int | None:
     try:
         return checked_offset(answer.result(0))
-    except (KafkaException, TimeoutError):  # librdkafka has ways to forget a request
+    except (KafkaException, TimeoutError):  # librdkafka can lose a request
         return None

@@ -1,4 +1,4 @@
-"""The one consumer of a task: what it fetches goes to the partitions' buffers, and waits when they are full."""
+"""The one consumer of a task. It fetches records into the partitions' buffers, and waits while they are full."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from mirror.source.full_buffers import FullBuffers
 log = logging.getLogger(__name__)
 
 POLL_TIMEOUT = 0.05  # seconds; bounds how late a move is made
-POLL_MAX = 5_000  # records at once; bounds how far a full buffer is overshot
+POLL_MAX = 5_000  # records at once; bounds by how much a buffer can exceed its limit
 METADATA_TIMEOUT = 1.0  # seconds
 ARRIVED = RecordsArrived()
 
 
 class Fetched(Protocol):
-    """What the fetcher knows of a partition that it fetches: the step that copies it stands above, in task/."""
+    """What the fetcher knows of a partition. The class that copies it is in task/, which this room must not import."""
 
     partition: Partition
     topic: Topic
@@ -50,14 +50,14 @@ class Fetched(Protocol):
         """True if the buffer is not expected to drain soon."""
 
     def post(self, event: FetchEvent) -> None:
-        """Tell the partition's next step."""
+        """Put an event into the partition's inbox, for its next step."""
 
 
 F = TypeVar("F", bound=Fetched)
 
 
 @dataclass(frozen=True, slots=True)
-class Join(Generic[F]):
+class StartFetching(Generic[F]):
     """Begin to consume a partition."""
 
     fetched: F
@@ -73,21 +73,21 @@ class Seek(Generic[F]):
 
 
 @dataclass(frozen=True, slots=True)
-class Leave(Generic[F]):
-    """Stop to consume a partition that has been let go."""
+class StopFetching(Generic[F]):
+    """Stop consuming a partition that has been let go."""
 
     fetched: F
 
 
-Move = Join[F] | Seek[F] | Leave[F]
+Move = StartFetching[F] | Seek[F] | StopFetching[F]
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
-    """Up to which `offset` a partition's records were taken.
+class _Consumed:
+    """How far a partition was consumed: the records before `offset` went to its buffer.
 
-    `epoch` is the leader epoch of the last of them (-1 if not known), `looked` the newest one for which the consumer
-    has looked whether the log still has that record.
+    `epoch` is the leader epoch of the last of these records (-1 if not known). `looked` is the newest epoch for which
+    librdkafka has already checked the log.
     """
 
     offset: int
@@ -96,16 +96,16 @@ class _Taken:
 
 
 class Fetcher(Generic[F]):
-    """Only the thread that calls `poll` touches the consumer; others ask for moves."""
+    """Only the thread that calls `poll` touches the consumer. Other threads put moves into a queue."""
 
     def __init__(self, flow: Flow, throttle: Throttle) -> None:
         self.held: dict[Partition, F] = {}
         self.moves: queue.SimpleQueue[Move[F]] = queue.SimpleQueue()
-        self.progress = threading.Event()  # set after every transaction
-        self.turns = 0  # how often the thread that polls has gone on
+        self.progress = threading.Event()  # set after every step, which may have made room in a buffer
+        self.loops = 0  # grows for as long as the thread that polls does not hang
         self._flow = flow
         self._full = FullBuffers(flow, self.held)
-        self._taken: dict[Partition, _Taken] = {}
+        self._consumed: dict[Partition, _Consumed] = {}
         self._said: set[tuple[str | None, int, int]] = set()
         self._topic_ids = TopicIds()
         self._throttle = throttle
@@ -114,17 +114,18 @@ class Fetcher(Generic[F]):
         self.group_metadata: bytes = self._consumer.consumer_group_metadata()
 
     def poll(self) -> None:
-        """Make the moves that were asked for, then take what has come, waiting a little if nothing has."""
+        """Make the moves that were asked for. Then take what the consumer has, or wait a little if it has nothing."""
         while not self.moves.empty():
-            self.turns += 1
+            self.loops += 1
             self._make(self.moves.get())
-        self.turns += 1
+        self.loops += 1
         if self._hold_back():
             return
-        # `consume` waits until it has all it was asked for: a lone record must come through `poll`.
+        # `poll` returns with the first record. `consume` would wait until it has as many as it is asked for, so it is
+        # called without a time-out, for those that are there already.
         first = self._consumer.poll(POLL_TIMEOUT)
         messages = [first, *self._consumer.consume(POLL_MAX, 0)] if first is not None else []
-        if self._outage.has_lost(self._consumer, self._taken, not messages and bool(self._taken)):
+        if self._outage.has_lost(self._consumer, self._consumed, not messages and bool(self._consumed)):
             self._renew()
         if self._topic_ids.changed:
             self._compare_ids([r for r in self.held.values() if r.partition.topic in self._topic_ids.changed])
@@ -133,30 +134,34 @@ class Fetcher(Generic[F]):
             self._dispatch(messages)
 
     def close(self) -> None:
-        """Close the consumer. It does not wait for that."""
+        """Have the consumer closed in another thread, without waiting for that."""
         close_apart(self._consumer)
 
     def _open(self) -> Consumer:
         return clients.source_consumer(self._flow, self._topic_ids, self._throttle)
 
     def _renew(self) -> None:
-        """Consume on with another consumer, from where the records were taken."""
+        """Replace the consumer by a new one, which goes on after the records that were taken."""
         end_later(self._consumer)
         self._consumer = self._open()
         self._consumer.incremental_assign(
-            [TopicPartition(*each, taken.offset, leader_epoch=taken.epoch) for each, taken in self._taken.items()]
+            [
+                TopicPartition(*each, consumed.offset, leader_epoch=consumed.epoch)
+                for each, consumed in self._consumed.items()
+            ]
         )
         self._consumer.pause([TopicPartition(*each) for each in self._full.paused])
 
     def _look_at_id(self, fetched: F) -> None:
-        """Have the ids compared after the next poll, if they differ: the plan's may be the newer one.
+        """If the consumer and the plan have different ids of the topic, have them compared again after the next poll.
 
-        The consumer's only changes with its metadata. A fetch from the topic that is gone would renew them, but none
-        is made while each comparison ends in a seek.
+        The consumer's id may be the old one, and it changes only when the consumer gets new metadata. So this asks for
+        metadata. The consumer itself would ask only after a fetch from the deleted topic. But it may never make one:
+        each comparison that finds a difference makes the partition seek, and then the consumer begins anew.
         """
         topic = fetched.partition.topic
         if topic not in self._topic_ids.changed and self._reads_another(fetched):
-            with contextlib.suppress(KafkaException):  # then it is asked for again after the seek that follows
+            with contextlib.suppress(KafkaException):  # the ids still differ, so after the next seek it asks again
                 self._consumer.list_topics(topic, METADATA_TIMEOUT)
             self._topic_ids.changed.add(topic)
 
@@ -166,7 +171,7 @@ class Fetcher(Generic[F]):
                 _lost(fetched, "the topic was deleted and created again")
 
     def _reads_another(self, fetched: F) -> bool:
-        """Is the consumer's topic, as far as it knows, another one than the plan's?"""
+        """True if the id that the consumer knows of the topic is not the plan's. False if it knows none."""
         planned = fetched.topic.topic_id
         return self._topic_ids.get(fetched.partition.topic, planned) != planned
 
@@ -176,21 +181,21 @@ class Fetcher(Generic[F]):
             others = [message for message in messages if message.error() is not None]
             messages = believed(messages)
         begin = 0
-        returned: set[Partition] = set()  # where the consumer has gone back, so that what it gave before is dropped
-        # librdkafka hands on each partition's records in runs. `map` and `groupby` spend no step of the interpreter
-        # on a record.
+        returned: set[Partition] = set()  # the consumer has just gone back in these: their other messages are dropped
+        # librdkafka gives the records of a partition in runs. With `map` and `groupby` the interpreter runs no bytecode
+        # for a single record.
         for key, run in groupby(zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)):
             end = begin + len(list(run))
             partition = Partition(*key)
             fetched = self.held.get(partition)
-            if fetched is None or partition in returned or partition not in self._taken:
+            if fetched is None or partition in returned or partition not in self._consumed:
                 pass
             elif self._parted(fetched, messages[begin], messages[end - 1]):
                 returned.add(partition)
             else:
                 fetched.buffer.append(messages[begin:end])
                 epoch = leader_epoch(messages[end - 1])
-                self._taken[partition] = _Taken(messages[end - 1].offset() + 1, epoch, epoch)
+                self._consumed[partition] = _Consumed(messages[end - 1].offset() + 1, epoch, epoch)
                 fetched.post(ARRIVED)
                 self._full.look(partition, time.monotonic())
             begin = end
@@ -199,20 +204,23 @@ class Fetcher(Generic[F]):
                 self._on_error(other)
 
     def _parted(self, fetched: F, first: Message, last: Message) -> bool:
-        """True if the log may have been cut below these records (KIP-320): the consumer looks, and comes again.
+        """If these records have a newer leader epoch than those before, make librdkafka check the log (KIP-320).
 
-        librdkafka looks when it hears of an election; but not for a partition that it is given later, and not at the
-        position that it is given. The first record of a newer leader tells; a seek makes librdkafka look. It goes
-        to the offset after the last record: the epochs of markers and aborted records, up to the end, are not known.
+        Then the answer is True: the log may have been cut before these records, so they must not be taken. The consumer
+        goes back and fetches them again, if they are still what follows.
+
+        librdkafka itself checks the log when it hears of an election. But it does not check a partition that it gets
+        later, and not at the offset where it begins. A seek makes it check. The seek goes to the offset after the last
+        record that was taken, since the epoch is known only there. Markers and aborted records may follow that record.
         """
         partition, newest = fetched.partition, leader_epoch(last)
-        taken = self._taken[partition]
-        known = taken.epoch if taken.epoch >= 0 else leader_epoch(first)
-        if newest <= max(known, taken.looked) or not fetched.buffer.go_back(taken.offset):
+        consumed = self._consumed[partition]
+        known = consumed.epoch if consumed.epoch >= 0 else leader_epoch(first)
+        if newest <= max(known, consumed.looked) or not fetched.buffer.go_back(consumed.offset):
             return False
         try:
-            self._consumer.seek(TopicPartition(*partition, taken.offset, leader_epoch=known))
-            self._taken[partition] = replace(taken, looked=newest)
+            self._consumer.seek(TopicPartition(*partition, consumed.offset, leader_epoch=known))
+            self._consumed[partition] = replace(consumed, looked=newest)
         except KafkaException as error:
             _lost(fetched, error.args[0].str())
         return True
@@ -221,7 +229,7 @@ class Fetcher(Generic[F]):
         error: KafkaError = message.error()
         topic, partition = message.topic(), message.partition()
         fetched = self.held.get(Partition(topic, partition)) if topic is not None else None
-        if fetched is not None and fetched.partition not in self._taken:  # of no assignment that still counts
+        if fetched is not None and fetched.partition not in self._consumed:  # from an assignment that was replaced
             return
         if error.code() == KafkaError._PARTITION_EOF:
             if fetched is not None:
@@ -230,20 +238,20 @@ class Fetcher(Generic[F]):
         elif error.code() == KafkaError._AUTO_OFFSET_RESET and fetched is not None:
             _lost(fetched, error.str())
         elif error.code() in CORRUPT and fetched is not None:
-            # librdkafka 2.16 does not go on where the batch ends: what it gives from now on is not to be believed.
+            # librdkafka 2.16 does not go on where the batch ends, so what it gives from now on can't be believed.
             self._unassign(fetched.partition)
             _lost(fetched, unreadable_batch(error, message.offset()))
-        elif clients.is_away(error):  # the leader tells
+        elif clients.is_away(error):  # the flow leader logs that, once for all tasks
             return
         elif fetched is not None:
             fetched.post(SourceRefused(error.str(), clients.is_lasting(error)))
         elif (topic, partition, error.code()) not in self._said:
             self._said.add((topic, partition, error.code()))
             where = {"flow": self._flow.name, "topic": topic, "partition": partition}
-            log.warning("source consumer", extra={**where, "reason": error.str()})
+            log.warning("source consumer error", extra={**where, "reason": error.str()})
 
     def _hold_back(self) -> bool:
-        """Pause and resume partitions as their buffers are. True if nothing may be polled now, after a little wait."""
+        """Pause and resume partitions as their buffers require. If nothing may be polled now, wait a little: True."""
         if not self._full:
             return False
         self.progress.clear()
@@ -259,7 +267,7 @@ class Fetcher(Generic[F]):
     def _make(self, move: Move[F]) -> None:
         fetched = move.fetched
         partition = fetched.partition
-        if isinstance(move, Join):
+        if isinstance(move, StartFetching):
             self.held[partition] = fetched
             self._assign(partition, *fetched.begins_at)
             fetched.post(ReadingBegan())
@@ -276,19 +284,19 @@ class Fetcher(Generic[F]):
             del self.held[partition]
 
     def _assign(self, partition: Partition, offset: int, epoch: int) -> None:
-        self._taken[partition] = _Taken(offset, epoch, epoch)
+        self._consumed[partition] = _Consumed(offset, epoch, epoch)
         self._consumer.incremental_assign([TopicPartition(*partition, offset, leader_epoch=epoch)])
 
     def _unassign(self, partition: Partition) -> None:
         was_paused = self._full.forget(partition)
-        if self._taken.pop(partition, None) is None:
+        if self._consumed.pop(partition, None) is None:
             return
-        if was_paused:  # librdkafka would keep it paused over the next assignment
+        if was_paused:  # otherwise it would still be paused when it is assigned again
             self._consumer.resume([TopicPartition(*partition)])
         self._consumer.incremental_unassign([TopicPartition(*partition)])
 
 
 def _lost(fetched: Fetched, reason: str) -> None:
-    """Nothing more follows what is buffered. The buffer is sealed first, so that it takes nothing that comes after."""
+    """Tell the next step that the consumer can't go on. The buffer is sealed first, so that it takes nothing more."""
     fetched.buffer.seal()
     fetched.post(ReadingLost(reason))

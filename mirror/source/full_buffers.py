@@ -11,8 +11,10 @@ from mirror.settings import Flow
 
 BUFFER_RECORDS = 200_000  # all buffers of a task together
 BUFFER_BYTES = 256 * 1024 * 1024
-PAUSE_AFTER = 0.5  # seconds that a full buffer holds everything up before only its partition is paused
-RESUMED_BELOW = 0.6  # of a full buffer, if it drains slowly; more than what a batch of the usual size leaves
+PAUSE_AFTER = 0.5  # seconds for which a full buffer may hold up all partitions; then only its own one is paused
+# A paused partition that drains slowly is resumed when less than this part of its buffer is full. A batch of the usual
+# size is half of a buffer, so one batch is enough.
+RESUMED_BELOW = 0.6
 
 
 class Buffer(Protocol):
@@ -43,15 +45,17 @@ class Backpressure:
 
     pause: Collection[Partition]
     resume: Collection[Partition]
-    waits: bool  # it polls nothing until a buffer has drained
+    waits: bool  # True if it must poll nothing until a buffer has drained
 
 
 class FullBuffers:
     """The full buffers among those of `held`.
 
-    librdkafka drops what it has fetched for a partition that is paused, so a short wait is cheaper than a pause. But a
-    partition that does not drain is paused, for it must not hold up the others: after PAUSE_AFTER, or at once if that
-    is known before. Then it is resumed only when there is room for much, or most of what is fetched would be dropped.
+    When librdkafka pauses a partition, it drops what it has fetched of it. So while a buffer is full, the consumer
+    usually waits, which is cheaper than a pause. But a partition must not hold up the others for long. So it is paused
+    if its buffer stays full for PAUSE_AFTER, or at once if its buffer is known to drain slowly. In the second case it
+    is resumed only when its buffer has much room. Otherwise it would soon be paused again, and what was fetched
+    meanwhile would be dropped.
     """
 
     def __init__(self, flow: Flow, held: Mapping[Partition, Buffered]) -> None:
@@ -76,7 +80,7 @@ class FullBuffers:
         return was_paused
 
     def decide(self, now: float) -> Backpressure:
-        """What the consumer has to do now; `paused` says it already."""
+        """What the consumer has to do now. `paused` is changed already."""
         pause, resume = [], []
         for partition, since in list(self._full.items()):
             is_paused, is_slow = partition in self.paused, self._held[partition].drains_slowly
@@ -91,7 +95,7 @@ class FullBuffers:
         return Backpressure(pause, resume, any(partition not in self.paused for partition in self._full))
 
     def _fills(self, partition: Partition, part: float) -> bool:
-        """Does the buffer have this part of what it may have?"""
+        """True if the buffer has reached this part of its limit."""
         share = max(1, len(self._held))
         records = max(1_000, min(2 * self._flow.batch_max_records, BUFFER_RECORDS // share))
         weight = max(1024 * 1024, min(2 * self._flow.batch_max_bytes, BUFFER_BYTES // share))

@@ -34,7 +34,7 @@ class Loss:
 
     @property
     def offsets(self) -> int:
-        """How many are lost; 1 for a recreated topic: nobody knows how far the old one went."""
+        """How many are lost; 1 for a recreated topic, because nobody knows where the old topic ended."""
         return 1 if self.reason == "recreated" else abs(self.position - self.resume)
 
     @property
@@ -65,10 +65,10 @@ class Loss:
 
 
 def find_loss(source: ClusterAdmin, partition: Partition, topic: Topic, position: Position, said: str) -> Loss | None:
-    """What is lost, given that the consumer could not go on at `position` and `said` why; None: it is there now.
+    """What is lost, after the consumer could not go on at `position` and `said` why. None if it can go on there now.
 
-    Raises ClusterAway, or PartitionError when the plan's topic is not the source's any more, when offsets are refused,
-    or who answers is not the leader any more.
+    Raises ClusterAway. Raises PartitionError if the source does not have the plan's topic any more, if it gives no
+    offsets, or if the broker that answers is not the partition's leader any more.
     """
     if source.topic_ids([partition.topic]).get(partition.topic) != topic.topic_id:
         raise PartitionError("the source topic was deleted; perhaps another of its name waits for the next plan")
@@ -81,12 +81,12 @@ def find_loss(source: ClusterAdmin, partition: Partition, topic: Topic, position
         return Loss("recreated", position.offset, first)
     if position.offset < first:
         return Loss("deleted", position.offset, first)
-    cut = truncated_at(said)  # of what was fetched, which may be ahead of the position
+    cut = truncated_at(said)  # where the consumer was, which may be after the position
     kept = end if cut is None else min(end, cut)
     if position.offset <= kept:
         return None
-    # A leader that was deposed without hearing of it has a shorter log, too, and what follows would be copied again.
-    # Who has cut the log leads since the records before the position were written.
+    # A deposed leader that has not heard of its successor may have a shorter log, too. If we believed it, records would
+    # be copied again. Only a leader with a newer epoch than the records before the position can have cut the log.
     if 0 <= epoch <= position.newest_epoch:
         raise PartitionError(
             f"the log of the source's broker that answers ends at offset {end}, but it does not lead any more: its "

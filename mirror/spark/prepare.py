@@ -28,7 +28,7 @@ REHEARSAL_SECONDS, DUMP_SECONDS = 120.0, 120.0
 
 
 class Rehearsal(DataSource):
-    """A source without records, so that Spark loads the classes that an epoch needs."""
+    """A source without records, so that Spark loads the classes that a Spark epoch needs."""
 
     @classmethod
     def name(cls) -> str:
@@ -46,10 +46,10 @@ class Rehearsal(DataSource):
 
 class _Reader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        return {"epoch": 0}
+        return {"spark_epoch": 0}
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        return {"epoch": 2}
+        return {"spark_epoch": 2}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         return [InputPartition(n) for n in range(2)]

@@ -1,4 +1,4 @@
-"""Collects the receipts of an epoch's tasks, which is what makes Spark run them, with errors that Spark can search."""
+"""Collects the receipts of a Spark epoch's tasks, which makes Spark run them, with errors that Spark can search."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row
 
 SHOWN = 1_000  # most characters of an error that are kept
-# What Spark looks for to tell an epoch that was interrupted by the query's end from one that failed.
+# What Spark looks for to tell a Spark epoch that was interrupted by the query's end from one that failed.
 INTERRUPTED = "py4j.protocol.Py4JJavaError: An error occurred while calling collect: java.lang.InterruptedException"
 
 
 class EpochFailed(Exception):
-    """An epoch that failed, or that the query's end has interrupted. Its text is short."""
+    """A Spark epoch that failed, or that the query's end has interrupted. Its text is short."""
 
 
 def collected(receipts: DataFrame) -> list[Row]:
-    """Run the tasks of an epoch until they end, and return their receipts.
+    """Run the tasks of a Spark epoch until they end, and return their receipts.
 
     Raises EpochFailed. Spark searches the text of whatever a sink raises for an interruption, with an expression that
     recurses for each character (StreamExecution.PROXY_ERROR): the stack trace of Java that its own errors have would

@@ -29,14 +29,14 @@ from mirror.errors import MirrorError
 from mirror.settings import Flow, Log
 from mirror.settings import Spark as SparkSettings
 from mirror.spark import security, shipping
-from mirror.spark.data_source import WARM_UP, WarmUpDataSource, bound
 from mirror.spark.home import SparkHome, spark_home
 from mirror.spark.run_directory import RunDirectory
 from mirror.spark.security import LOCAL
+from mirror.spark.slice_tasks import WARM_UP, WarmUpDataSource, bound
 
 _logger = logging.getLogger(__name__)
 
-# A slice's task lives as long as its epoch, so the failures of weeks add up. Each of them is retried.
+# A slice's task lives as long as its Spark epoch, so the failures of weeks add up. Each of them is retried.
 TASK_MAX_FAILURES = 1_000_000
 
 SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"  # the arguments with which PySpark starts its gateway
@@ -119,7 +119,7 @@ class SparkDriver:
         self,
         settings: SparkSettings,
         flows: Mapping[str, Flow],
-        leader: str,
+        service_id: str,
         log: Log,
         home: SparkHome | None = None,
         task_failures: int = TASK_MAX_FAILURES,
@@ -152,10 +152,10 @@ class SparkDriver:
         if not local:
             for archive in shipping.archives(transforms, self._directory.path):
                 self.session.sparkContext.addPyFile(str(archive))
-        # By flow: see data_source.bound.
+        # By flow: see slice_tasks.bound.
         self.formats = {name: f"mirror-{number}" for number, name in enumerate(flows)}
         for name, flow in flows.items():
-            self.session.dataSource.register(bound(self.formats[name], flow, leader, log))
+            self.session.dataSource.register(bound(self.formats[name], flow, service_id, log))
         self.session.dataSource.register(WarmUpDataSource)
         # Each query needs this server. PySpark starts it at the first one, and fails if two begin at the same time.
         ensure_callback_server_started(self.session.sparkContext._gateway)  # type: ignore[no-untyped-call]
@@ -208,7 +208,7 @@ class SparkDriver:
         return {**CONF, **own, "spark.driver.extraJavaOptions": f"{options} -Djava.io.tmpdir={here}"}
 
     def warm_up(self) -> None:
-        """Start Python workers while the first query is being planned: see data_source.WarmUp."""
+        """Start Python workers while the first query is being planned: see slice_tasks.WarmUp."""
         # If the session is stopped meanwhile, its JVM is gone, and PySpark raises AttributeError or NameError.
         with contextlib.suppress(Py4JError, PySparkException, ConnectionError, AttributeError, NameError):
             self.session.read.format(WARM_UP).option("tasks", str(self.slots())).load().collect()
@@ -220,7 +220,7 @@ class SparkDriver:
         return int(context.maxNumConcurrentTasks(profile))
 
     def start(self, flow: Flow, receipts: Callable[[DataFrame, int], None]) -> StreamingQuery:
-        """Start a flow's query. `receipts` is called for each epoch, and runs it by collecting its rows."""
+        """Start a flow's query. `receipts` is called for each Spark epoch, and runs it by collecting its rows."""
         return self.query(self.formats[flow.name], flow.name, receipts)
 
     def query(self, source: str, name: str, sink: Callable[[DataFrame, int], None]) -> StreamingQuery:

@@ -38,7 +38,7 @@ def package(directory: Path) -> Path:
 
 
 def _transform_modules(transforms: Collection[str], directory: Path) -> Path | None:
-    """Zip the modules and packages that have these transforms, but for installed ones. None if there are none."""
+    """Zip the modules and packages that have these transforms, except installed ones. None if there are none."""
     names = sorted({path.partition(".")[0] for path in transforms})
     found = [each for name in names if (place := _place(name)) is not None for each in _files(place)]
     return _zipped(directory / "transforms.zip", iter(found)) if found else None

@@ -55,7 +55,8 @@ class PartitionStatus:
     @property
     def state(self) -> str:
         """One of PARTITION_STATES: what the report says, unless its task has let go or is silent."""
-        return observed_state(self.report, self.age, self.report.leader)  # `FlowStatus` takes only its leader's reports
+        service_id = self.report.service_id  # `FlowStatus` takes only the reports of its own service's tasks
+        return observed_state(self.report, self.age, service_id)
 
     @property
     def lag_seconds(self) -> float | None:
@@ -92,9 +93,9 @@ class Event:
 
 
 class FlowStatus:
-    """Collects the reports of one flow's tasks under one leader. Safe for use by several threads."""
+    """Collects the reports of one flow's tasks, as one service leads them. Safe for use by several threads."""
 
-    def __init__(self, source: str, target: str, leader: str) -> None:
+    def __init__(self, source: str, target: str, service_id: str) -> None:
         self.labels = (source, target)
         self.leads = False
         self.active = False  # True while the Spark query runs
@@ -117,7 +118,7 @@ class FlowStatus:
         # Remote topics that the target refuses to create or grow, or that replace timestamps; and source topics whose
         # remote topic can't have its name.
         self.refused: Collection[str] = ()
-        self._leader = leader
+        self._service_id = service_id
         self._lock = threading.Lock()
         self._statuses: dict[Partition, PartitionStatus] = {}
         self._planned: dict[Partition, float] = {}  # monotonic time since which each is in the plan
@@ -167,10 +168,10 @@ class FlowStatus:
         return "running" if self.active else "starting"
 
     def absorb(self, reports: Iterable[Report]) -> None:
-        """Take reports. Those of another leader's tasks, and of partitions outside the plan, are ignored."""
+        """Take reports. Those of another service's tasks, and of partitions outside the plan, are ignored."""
         with self._lock:
             for report in reports:
-                if report.leader != self._leader or (self.generation and report.partition not in self._planned):
+                if report.service_id != self._service_id or (self.generation and report.partition not in self._planned):
                     continue
                 before = self._statuses.get(report.partition)
                 status = before.absorb(report) if before else PartitionStatus.first(report)

@@ -20,12 +20,12 @@ def is_silent(age: float | None) -> bool:
     return age is None or age > SILENCE
 
 
-def observed_state(report: Report, age: float, leader: str) -> str:
+def observed_state(report: Report, age: float, service_id: str) -> str:
     """The partition's state: the reported one, or "unassigned" if its task has let go, is silent or is of another run.
 
-    `leader` names the service whose plan is in force: tasks of an older service have lost the partition.
+    `service_id` names the service whose plan is in force: tasks of an older service have lost the partition.
     """
-    gone = report.state == RELEASED or report.leader != leader or is_silent(age)
+    gone = report.state == RELEASED or report.service_id != service_id or is_silent(age)
     return UNASSIGNED if gone else report.state
 
 

@@ -15,9 +15,9 @@ from mirror.model import Partition
 INTERVAL = 5.0  # seconds between points of a series
 POINTS = 120  # in a flow's series: ten minutes
 TOPIC_POINTS = 36  # in a topic's series: three minutes
-# Rates are measured from the oldest mark, so over the last 20 to 30 seconds.
-MARK_INTERVAL = 10.0  # seconds
-MARKS = 3
+# Rates are measured from the oldest baseline, so over the last 20 to 30 seconds.
+BASELINE_INTERVAL = 10.0  # seconds
+BASELINES = 3
 
 
 class Sample(NamedTuple):
@@ -70,7 +70,7 @@ class RateHistory:
     def __init__(self) -> None:
         self.points: deque[Point] = deque(maxlen=POINTS)
         self.rates: Mapping[str, deque[float]] = {}  # records per second, by topic
-        self._marks: deque[tuple[float, Mapping[Partition, Counters]]] = deque(maxlen=MARKS)
+        self._baselines: deque[tuple[float, Mapping[Partition, Counters]]] = deque(maxlen=BASELINES)
         self._last: tuple[float, Mapping[Partition, Counters]] | None = None
 
     def due(self) -> bool:
@@ -78,7 +78,7 @@ class RateHistory:
         return self._last is None or time.monotonic() - self._last[0] >= INTERVAL
 
     def take(self, samples: Sequence[Sample]) -> None:
-        """Add a point to each series, and a mark if one is due."""
+        """Add a point to each series, and a baseline if one is due."""
         now = time.monotonic()
         totals = {sample.partition: sample.total for sample in samples}
         if self._last is not None:
@@ -86,8 +86,8 @@ class RateHistory:
             # A partition that the last sample lacks is left out: its counters have grown for longer than the interval.
             grown = {p: since for p, counted in totals.items() if (since := _since(before.get(p), counted))}
             self._add(now - then, grown, sum(sample.lag for sample in samples))
-        if len(self._marks) < MARKS or now - self._marks[-1][0] >= MARK_INTERVAL:
-            self._marks.append((now, totals))
+        if len(self._baselines) < BASELINES or now - self._baselines[-1][0] >= BASELINE_INTERVAL:
+            self._baselines.append((now, totals))
         self._last = now, totals
 
     def _add(self, seconds: float, grown: Mapping[Partition, Counters], lag: int) -> None:
@@ -104,8 +104,8 @@ class RateHistory:
         self.points.append(Point(time.time(), rate, lag, everything.latency(0.5), everything.latency(0.99)))
 
     def window(self, partition: Partition, now: Counters) -> Window | None:
-        """What a partition with counters `now` has counted since the oldest mark that has it; None without one."""
-        for at, totals in list(self._marks):
+        """What a partition with counters `now` has counted since the oldest baseline that has it; None without one."""
+        for at, totals in list(self._baselines):
             if since := _since(totals.get(partition), now):
                 return Window(max(0.001, time.monotonic() - at), since)
         return None

@@ -42,8 +42,8 @@ def key(connector: str, cluster: str, partition: Partition) -> bytes:
 def value(position: int) -> bytes | None:
     """The record value for a position, which is the next upstream offset.
 
-    It is a tombstone before the first record: no offset is that of the last copied record then. MirrorMaker begins
-    there as its consumer's `auto.offset.reset` says, by default at the earliest record.
+    For position 0 it is a tombstone, because there is no last copied record. MirrorMaker then begins where its
+    consumer's `auto.offset.reset` says, by default at the earliest record.
     """
     return b'{"offset":%d}' % (position - 1) if position > 0 else None
 
@@ -120,7 +120,7 @@ def _recorded(value: bytes) -> Recorded:
 
 
 def _together(first: Recorded, second: Recorded) -> Recorded:
-    """Of two keys that name the same partition. Which one MirrorMaker would read depends on how it writes them."""
+    """Combine two keys that name the same partition. MirrorMaker may read either, so they have to be equal."""
     if first == second:
         return first
     places = " and ".join(each.problem or str(each.position) for each in (first, second))
@@ -135,7 +135,7 @@ class Sync(NamedTuple):
 
 
 def syncs(records: Iterable[Raw]) -> dict[Partition, Sync]:
-    """The newest offset sync of each partition. What is none is left out."""
+    """The newest offset sync of each partition. Records that are no offset syncs are ignored."""
     found: dict[Partition, Sync] = {}
     for record in records:
         try:

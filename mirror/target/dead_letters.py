@@ -15,9 +15,10 @@ PREFIX = "mirror.dead-letter."
 def dead_letter(
     partition: Partition, message: Message, headers: Sequence[Any], reason: str, whole: bool
 ) -> dict[str, Any]:
-    """What `Producer.produce` takes, but for the topic: reason and upstream coordinates before its own `headers`.
+    """The arguments of `Producer.produce`, except the topic.
 
-    If not `whole`, without the bytes of the record: the dead-letter topic can refuse them too.
+    The reason and the upstream coordinates are headers before the record's own `headers`. Unless `whole`, key, value
+    and headers of the record are left out, because the dead-letter topic may refuse them, too.
     """
     kind, timestamp = message.timestamp()
     about: list[tuple[str, bytes | None]] = [
@@ -29,5 +30,5 @@ def dead_letter(
     ]
     if whole:
         return {"key": message.key(), "value": message.value(), "headers": [*about, *headers]}
-    about.append((PREFIX + "value-bytes", str(len(message)).encode()))  # and thus not here
+    about.append((PREFIX + "value-bytes", str(len(message)).encode()))  # of the value that is left out
     return {"key": None, "value": None, "headers": about}

@@ -1,4 +1,4 @@
-"""What is done with the delivery reports of a transaction's records: callbacks that keep no producer alive."""
+"""Callbacks for the delivery reports of records. They do not refer to a producer, so they keep none alive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ NOT_DELIVERED = (
 def tell_offset(
     downstream: dict[int, int], index: int, restamped: list[int] | None
 ) -> Callable[[KafkaError | None, Message], None]:
-    """Put the record's offset into `downstream`, by index, and into `restamped` the time of a target that set it."""
+    """A callback that puts a record's offset into `downstream`, by index.
+
+    If the target has set the record's timestamp, it puts that into `restamped`.
+    """
 
     def delivered(error: KafkaError | None, message: Message) -> None:
         if error is None:
@@ -32,7 +35,7 @@ def tell_offset(
 
 
 def note_missing(gone: dict[str, str], topic: str) -> Callable[[KafkaError | None, Message], None]:
-    """Put into `gone` why one of mirror's own topics did not take the record, if the topic may be missing."""
+    """A callback that puts into `gone` why one of mirror's own topics took no record, if the topic may be missing."""
 
     def delivered(error: KafkaError | None, _: Message) -> None:
         if error is not None and error.code() in NOT_DELIVERED:

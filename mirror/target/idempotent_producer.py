@@ -19,32 +19,35 @@ from mirror.target.transactional_producer import POLL_TIMEOUT, REFUSED, Disturba
 Delivered = Callable[[KafkaError | None, Message], None]
 
 
-# What becomes of the records behind one that failed.
+# librdkafka gives these errors for the records after one that failed.
 AFTERMATH = frozenset(
     {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._FATAL, KafkaError._GAPLESS_GUARANTEE}
 )
 
 
 class Deliveries:
-    """What became of the records since `begin`. By itself, so that no cycle keeps the librdkafka handle."""
+    """What became of the records since `begin`.
+
+    It does not refer to the producer, so that no reference cycle keeps the librdkafka handle alive.
+    """
 
     def __init__(self) -> None:
         self.begin()
 
     def begin(self) -> None:
-        """A batch begins."""
+        """Forget the last batch, because another one begins."""
         self.error: KafkaError | None = None
         self.delivered = 0
 
     def note(self, error: KafkaError | None, _: Message) -> None:
-        """As a delivery callback."""
+        """Take note of the delivery of one record. librdkafka calls this."""
         if error is None:
-            self.delivered += self.error is None  # what comes later is no record: offset syncs are delivered too
+            self.delivered += self.error is None  # after a record that failed, only offset syncs are still delivered
         elif self.error is None or self.error.code() in AFTERMATH:
             self.error = error
 
     def and_tell(self, delivered: Delivered) -> Delivered:
-        """A callback that does both."""
+        """A callback that takes note of the delivery, and then calls `delivered`."""
 
         def both(error: KafkaError | None, message: Message) -> None:
             self.note(error, message)
@@ -54,10 +57,10 @@ class Deliveries:
 
 
 class IdempotentProducer:
-    """TransactionalProducer's face without transactions: `commit` waits for the records, then commits the position.
+    """Has the methods of TransactionalProducer, without transactions.
 
-    Nobody is fenced, and after a crash at most the batch that was under way comes again. Errors are OutcomeUnknown
-    or RecordsRefused: this producer must be discarded.
+    `commit` waits for the records, then commits the position. Nobody is fenced. After a crash, at most the batch that
+    was under way is copied again. Errors are OutcomeUnknown or RecordsRefused: then this producer must be discarded.
     """
 
     suspect = False  # its retries are idempotent, whatever happens to connections
@@ -78,14 +81,14 @@ class IdempotentProducer:
 
     @property
     def delivered(self) -> int:
-        """How many records, the first ones since `begin`, stand on the target: after one that fails none does."""
+        """How many records since `begin` are on the target. They are the first ones: none follows one that failed."""
         return self._deliveries.delivered
 
     def fence(self) -> None:
         """Nothing: there is no transactional id."""
 
     def begin(self) -> None:
-        """A batch begins. All waits for its deliveries together have one time-out: a longer step passes for a hang."""
+        """Begin a batch. All waits for its deliveries share one time-out, so that no step counts as hung."""
         self._deliveries.begin()
         self._position = None
         self._deadline = time.monotonic() + self._timeout
@@ -100,7 +103,7 @@ class IdempotentProducer:
         *more: Any,
         **named: Any,
     ) -> None:
-        """As Producer.produce."""
+        """Queue a record, with the arguments of Producer.produce."""
         noted = self._deliveries.and_tell(callback) if callback else None
         self._producer.produce(topic, value, key, partition, noted, *more, **named)
 
@@ -109,11 +112,17 @@ class IdempotentProducer:
         await_deliveries(self._producer, records, self._deadline - time.monotonic(), self._poll)
 
     def flush(self) -> None:
-        """Wait until every record has its downstream offset or has failed. Raises OutcomeUnknown if neither."""
+        """Wait until every record has its downstream offset or has failed.
+
+        Raises OutcomeUnknown if that takes too long.
+        """
         self.limit_undelivered(0)
 
     def _poll(self, timeout: float = POLL_TIMEOUT) -> None:
-        """Serve callbacks. `poll` raises a fatal error once; `Producer.flush` would call back with it raised."""
+        """Serve callbacks, and ignore a fatal error, which `poll` raises once.
+
+        `Producer.flush` is not used: it would call further callbacks while that error is raised.
+        """
         with contextlib.suppress(KafkaException):
             calling_back(self._producer.poll, timeout)
 
@@ -122,7 +131,7 @@ class IdempotentProducer:
         self._position = position
 
     def commit(self) -> None:
-        """Commit the position once all records stand. Raises KafkaException or MirrorError."""
+        """Commit the position once all records are on the target. Raises KafkaException or MirrorError."""
         self.flush()
         if self._deliveries.error is not None:
             raise KafkaException(self._deliveries.error)
@@ -130,7 +139,7 @@ class IdempotentProducer:
             self._positions.commit(self._position)
 
     def failed(self, error: KafkaError) -> PartitionError:
-        """Judge an error between begin and commit."""
+        """Judge an error that came between begin and commit."""
         if error.code() in AFTERMATH:
             self.flush()
             error = self._deliveries.error or error
@@ -139,6 +148,6 @@ class IdempotentProducer:
         return OutcomeUnknown(error.str(), is_away(error), is_lasting(error))
 
     def discard(self) -> None:
-        """Forget what is queued, so that dropping the last reference ends the client without waiting."""
+        """Drop the queued records. Then the client ends without waiting once nothing refers to it."""
         self._producer.purge()
         self._poll()

@@ -9,7 +9,7 @@ from mirror.target.position_metadata import without_end
 
 TIMEOUT = 10.0  # seconds
 LOOK_INTERVAL = 0.02  # seconds
-DEPOSED = "a broker that takes no commits of the group: another may coordinate it now, and this one not know it"
+DEPOSED = "a stale group coordinator, which accepts no commits any more"
 _NUMBER_MAX = 20  # digits
 
 
@@ -49,4 +49,4 @@ def held(what: str) -> str:
 
 def doubtful(where: str, barrier: str) -> str:
     """For people: no answer has a token of ours."""
-    return f"the position of {where} is told by {DEPOSED}; or {barrier} is missing, which the flow leader makes again"
+    return f"the position of {where} comes from {DEPOSED}; or {barrier} is missing, which the flow leader makes again"

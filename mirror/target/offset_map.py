@@ -160,7 +160,7 @@ def decode_value(downstream: int, value: bytes) -> Entry:
     return Entry(upstream, downstream, tuple(runs), follows, resets)
 
 
-class MapMarks:
+class EntryChooser:
     """Decides for one producer session of a partition which transactions get an entry.
 
     A transaction gets one if it is the session's first, if the upstream offsets before it or within it have a gap, if

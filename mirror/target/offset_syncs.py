@@ -33,17 +33,17 @@ class OffsetSync:
 
     @staticmethod
     def decode(key: bytes, value: bytes) -> OffsetSync:
-        """The sync that stands in a record of the topic. Raises struct.error when it is no such record."""
+        """The sync that a record of the topic has. Raises struct.error or UnicodeDecodeError if it has none."""
         (length,) = struct.unpack_from(">h", key)
         name, partition = struct.unpack_from(f">{length}si", key, 2)
         upstream, downstream = struct.unpack(">qq", value)
         return OffsetSync(name.decode(), partition, upstream, downstream)
 
 
-class SyncMarks:
+class SyncChooser:
     """Chooses the records of one partition that get an offset sync.
 
-    A sync is due for the first record of a session, across every upstream gap (compaction, aborted records,
+    A sync is due for the first record of a session, after every upstream gap (compaction, aborted records,
     transaction markers), and when `lag_max` records have passed since the last one. So each upstream offset is
     at most `lag_max` records after a sync, with no gap between the two.
     """
@@ -66,13 +66,13 @@ class SyncMarks:
         return chosen
 
     def committed(self, offsets: Sequence[int], chosen: Sequence[int]) -> None:
-        """Remember what the committed batch has told the target."""
+        """Remember which records of the committed batch have a sync."""
         self._expected = offsets[-1] + 1
         self._since = len(offsets) - chosen[-1] if chosen else self._since + len(offsets)
 
     @property
     def tail_is_synced(self) -> bool:
-        """Has the last committed record a sync of its own?"""
+        """True if the last committed record has a sync of its own."""
         return self._since <= 1
 
     def tail_synced(self) -> None:

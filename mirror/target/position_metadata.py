@@ -31,7 +31,9 @@ _ADDED_LATER: Mapping[str, decode.Check[Any]] = {
 
 def encoded(position: Position) -> str:
     """What is committed beside the offset and its leader epoch."""
-    more: dict[str, object] = {"since": position.since} if position.since > position.epoch else {}
+    more: dict[str, object] = (
+        {"since": position.epoch_before_markers} if position.epoch_before_markers > position.epoch else {}
+    )
     if position.remote_id:
         more["remote_id"] = position.remote_id
     if position.resets:
@@ -59,4 +61,5 @@ def decoded(offset: int, epoch: int, metadata: str | None) -> Position | None:
         found = decode.fields(decode.parsed(without_end(metadata or ""), METADATA_MAX), _REQUIRED, _ADDED_LATER)
     except decode.Malformed:  # committed by somebody else's tool
         found = {"topic_id": ""}
-    return Position(offset, epoch=max(-1, epoch), **found)
+    since = found.pop("since", -1)
+    return Position(offset, epoch=max(-1, epoch), epoch_before_markers=since, **found)

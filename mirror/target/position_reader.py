@@ -46,16 +46,15 @@ def _metadata(committed: TopicPartition) -> str | None:
 
 
 class PositionReader:
-    """Reads positions. Only a *loaded* one may be trusted; the others tell where to start looking.
+    """Reads positions. Only a *loaded* position can be trusted; a hint just says where to start reading.
 
-    `barrier_topic` is a topic on the target that mirror may read; under it the group gets a position that means nothing
-    but that the one who tells it is the group's coordinator: see `load`.
+    `token_topic` is a topic on the target that mirror may read. Under it the group gets the tokens of `load_all`.
     """
 
-    def __init__(self, cluster: Cluster, group: str, barrier_topic: str) -> None:
+    def __init__(self, cluster: Cluster, group: str, token_topic: str) -> None:
         self._cluster = cluster.alias
         self._group = group
-        self._barrier = barrier_topic
+        self._token_topic = token_topic
         self.tokens = Tokens()
         self._lock = threading.Lock()
         self._learning = threading.Lock()
@@ -69,35 +68,36 @@ class PositionReader:
         self._latest.client.close()
 
     def load(self, remote: str, partition: int) -> Position | None:
-        """The stable position as it is now, or was after this call began; None: none was ever committed.
+        """The stable position, not older than the begin of this call. None if none was ever committed.
 
-        Raises as `stable`.
+        Raises the same errors as `stable`.
         """
         return self.load_all([(remote, partition)])[remote, partition]
 
     def load_all(self, remote_partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Position | None]:
-        """As `load`, of several remote partitions at once, at least of one.
+        """Load the positions of several remote partitions at once, at least of one.
 
-        Only an answer counts that has a token of ours since this call began: Tokens says why. Raises as `stable`.
+        An answer counts only if it has a token of ours since this call began: Tokens says why. Raises the same errors
+        as `stable`.
         """
         deadline, pause = time.monotonic() + TIMEOUT, LOOK_INTERVAL
         began = self.tokens.begin()
-        wanted = [TopicPartition(self._barrier, 0), *(TopicPartition(*each) for each in remote_partitions)]
+        wanted = [TopicPartition(self._token_topic, 0), *(TopicPartition(*each) for each in remote_partitions)]
         while (left := deadline - time.monotonic()) > 0:
-            with self._lock:  # so that they are committed in this order
-                token = TopicPartition(self._barrier, 0, 0, self.tokens.make())
-                # Not waited for: a broker answers the requests of a connection one after another.
+            with self._lock:  # so that tokens are committed in the order of their numbers
+                token = TopicPartition(self._token_topic, 0, 0, self.tokens.make())
+                # Nobody waits for this commit, because a broker answers the requests of a connection in their order.
                 self._stable.client.commit(offsets=[token], asynchronous=True)
-            barrier, *found = self._fetch_stable(wanted, left)
-            self._stable.client.poll(0)  # drops what became of the commits
-            if self.tokens.is_since(began, _metadata(barrier)):
+            with_token, *found = self._fetch_stable(wanted, left)
+            self._stable.client.poll(0)  # drops the results of the commits
+            if self.tokens.is_since(began, _metadata(with_token)):
                 return {(each.topic, each.partition): self._checked(each) for each in found}
-            time.sleep(random.uniform(0, pause))  # another task's token may have been in between
+            time.sleep(random.uniform(0, pause))  # another task may have committed its token after ours
             pause = min(2 * pause, 1.0)
-        raise PositionUnstable(doubtful(f"{wanted[-1].topic}-{wanted[-1].partition}", self._barrier))
+        raise PositionUnstable(doubtful(f"{wanted[-1].topic}-{wanted[-1].partition}", self._token_topic))
 
     def stable(self, remote: str, partition: int) -> Position | None:
-        """A committed position, with no transaction pending on it (OffsetFetch's RequireStable, KIP-447).
+        """A committed position on which no transaction is pending (OffsetFetch's RequireStable, KIP-447).
 
         Raises PositionUnstable while one is pending, ClusterAway when the target does not answer, PartitionError when
         it refuses.
@@ -108,7 +108,8 @@ class PositionReader:
     def _fetch_stable(self, asked: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         with contextlib.suppress(ClusterAway):
             return self._fetch(self._stable, asked, timeout)
-        # If it answers this, librdkafka has asked for the stable ones in vain.
+        # librdkafka asks again and again while a transaction is pending. If the target answers the next request, which
+        # waits for no transaction, then that was the reason for the time-out.
         self.hints((each.topic, each.partition) for each in asked)
         raise PositionUnstable(held(f"the position of {asked[-1].topic}-{asked[-1].partition}"))
 
@@ -130,11 +131,12 @@ class PositionReader:
             raise self._failed(f"position of {position.topic}-{position.partition}", done.error)
 
     def await_no_open_transaction(self, remote: str, partition: int) -> None:
-        """Wait until every transaction on a remote partition has ended that is open now.
+        """Wait until every transaction that is open on a remote partition now has ended.
 
-        Of a fenced producer none can be, unless the target has lost its markers (Kafka 4.3.0 to 4.4.0 skip those of a
-        partition that has no leader at that moment). The next transaction of the same producer id would end that one
-        together with itself, and commit what was aborted. Raises PositionUnstable, ClusterAway or PartitionError.
+        A fenced producer normally has no open transaction. But Kafka 4.3.0 to 4.4.0 may lose the abort marker: they
+        skip the markers of a partition that has no leader at that moment. Then the next transaction with the same
+        producer id would end that transaction, too, and commit records that were aborted. Raises PositionUnstable,
+        ClusterAway or PartitionError.
         """
         deadline = time.monotonic() + TIMEOUT
         high = self.end(remote, partition)
@@ -152,19 +154,21 @@ class PositionReader:
         here, began = TopicPartition(remote, partition), time.monotonic()
         with contextlib.suppress(KafkaException):
             return int(reader.client.get_watermark_offsets(here, KNOWN_LEADER_TIMEOUT)[1])
-        # librdkafka asks the leader before the last election until what it knows is 15 minutes old.
+        # librdkafka may have asked the leader before the last election: it does until its metadata is 15 minutes old.
         self._learn_leaders(reader, began)
-        self.hints([(remote, partition)])  # raises the reason of a refusal: an end's is an "unknown partition"
+        # If the target refuses, this raises the reason. The request for the end would only say "unknown partition".
+        self.hints([(remote, partition)])
         try:
             return int(reader.client.get_watermark_offsets(here, TIMEOUT)[1])
         except KafkaException as error:
             raise self._failed(f"no end of {remote}-{partition}", error.args[0]) from error
 
     def _learn_leaders(self, reader: Reader, since: float) -> None:
-        """Once for all who have asked in vain since then: thousands of partitions may be taken over.
+        """Renew the metadata, once for all threads whose request has failed since `since`.
 
-        Not of one topic only. A consumer that was asked for a topic by name keeps it for ever, and if it is deleted
-        keeps its leader, though that has restarted since, with a thread that looks for its end all the time.
+        Thousands of partitions may be taken over at the same time. The request is for all topics, not for one: a
+        consumer that was asked for a topic by name keeps the topic for ever. If that topic is deleted, the consumer
+        keeps its leader, even after that broker has restarted, with a thread that is busy all the time.
         """
         with self._learning:
             if self._learned.get(reader, 0.0) < since:
@@ -177,9 +181,10 @@ class PositionReader:
     def hints(
         self, remote_partitions: Iterable[tuple[str, int]], refused: set[tuple[str, int]] | None = None
     ) -> dict[tuple[str, int], Position | None]:
-        """Positions that may be behind the truth (a pending one is not waited for). Raises as `stable`.
+        """Positions that may be older than the truth, because pending transactions are not waited for.
 
-        Those that the target refuses to tell are not raised for but added to `refused`, if that is given.
+        A partition whose position the target refuses to give is added to `refused`. Without `refused` that is an error.
+        Raises the same errors as `stable`.
         """
         asked = [TopicPartition(remote, partition) for remote, partition in remote_partitions]
         if not asked:
@@ -193,7 +198,7 @@ class PositionReader:
         return {(f.topic, f.partition): from_committed(f) for f in found if f.error is None}
 
     def _fetch_patiently(self, asked: list[TopicPartition]) -> list[TopicPartition]:
-        """As `_fetch`, of `_latest`. Asks again while the coordinator moves, or loads a partition that is just made."""
+        """Fetch from `_latest`. Ask again while the coordinator moves, or loads a partition that was just created."""
         deadline = time.monotonic() + COORDINATOR_PATIENCE
         while True:
             try:

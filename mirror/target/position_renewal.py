@@ -1,4 +1,4 @@
-"""Positions of topics that left the plan are kept alive: a broker forgets one that is not committed for long."""
+"""Keeps the positions of topics that left the plan: a broker removes a position that is not committed for long."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from mirror.text import BUG
 log = logging.getLogger(__name__)
 
 RETENTION = "offsets.retention.minutes"
-SHARE = 10  # commits of an idle position in the time after which a broker forgets it
+SHARE = 10  # how often a position is committed in the time after which a broker would remove it
 
 
 class Renewal:
-    """How often a flow's positions are committed again, and a thread that does it for what is not copied now."""
+    """Knows how often a flow's positions are committed again, and does it for retired topics, in a thread."""
 
     def __init__(self, flow: Flow) -> None:
         self.interval = RENEW_INTERVAL  # seconds
         self.retired: Mapping[str, Topic] = {}
         self._flow = flow
         self._target = ClusterAdmin(flow.target)
-        self._due = time.monotonic()  # soon: nobody knows when they were committed last
+        self._due = time.monotonic()  # at once, because nobody knows when they were last committed
         self._thread: threading.Thread | None = None
         self._guessed = ""
 
@@ -73,7 +73,7 @@ class Renewal:
 
 
 def renew_interval(flow: Flow, target: ClusterAdmin) -> tuple[float, str]:
-    """Seconds between two commits of a position, and why they are a guess; "": the target's own setting gives them.
+    """Seconds between two commits of a position, and why that is a guess; "" if the target's own setting is known.
 
     Raises ClusterAway.
     """
@@ -89,9 +89,9 @@ def renew_interval(flow: Flow, target: ClusterAdmin) -> tuple[float, str]:
 
 
 def renew(flow: Flow, topics: Mapping[str, Topic]) -> Iterator[Partition]:
-    """Commit the positions of these topics again as they are; yields each partition that is done.
+    """Commit the positions of these topics again as they are. Yields each partition that is done.
 
-    Each through the partition's own transactional id: a task that takes the partition over meanwhile fences us.
+    Each commit uses the partition's own transactional id. So a task that takes the partition over meanwhile fences us.
     """
     wanted = [(Partition(name, n), topic) for name, topic in sorted(topics.items()) for n in range(topic.partitions)]
     if not wanted:
@@ -104,7 +104,7 @@ def renew(flow: Flow, topics: Mapping[str, Topic]) -> Iterator[Partition]:
             problem = ""
             try:
                 _renew(flow, partition, topic, positions, member)
-            except ProducerFenced:  # it is copied again
+            except ProducerFenced:  # a task copies the partition now, and keeps its position
                 continue
             except MirrorError as error:
                 problem = str(error)

@@ -1,4 +1,4 @@
-"""Which records remote partitions have: where there are some, copying from the beginning would double them."""
+"""Finds out whether remote partitions have records: if one has, copying from the beginning would double them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from mirror.kafka.clients import internal_consumer, is_away, is_lasting
 from mirror.kafka.renewed import close_apart
 from mirror.settings import Flow
 
-TIMEOUT = 20.0  # seconds without an answer
+TIMEOUT = 20.0  # seconds without an answer about any partition
 COUNT_TIMEOUT = 5.0  # seconds for a few records
 
 RemotePartition = tuple[str, int]
 
 
 def with_records(flow: Flow, asked: Iterable[RemotePartition]) -> set[RemotePartition]:
-    """Those in which a read_committed consumer sees a record: markers and aborted records are none.
+    """The remote partitions in which a read_committed consumer sees a record. Markers and aborted records do not count.
 
-    Raises ClusterAway, or PartitionError when the target refuses to give records.
+    Raises ClusterAway, or PartitionError if the target refuses to give records.
     """
     open_ = set(asked)
     found: set[RemotePartition] = set()
@@ -57,10 +57,10 @@ def _judge(error: KafkaError | None, where: RemotePartition) -> None:
         raise PartitionError(said, is_lasting(error))
 
 
-def count_between(flow: Flow, where: RemotePartition, first: int, end: int, most: int) -> int | None:
-    """How many records stand at these offsets, `end` excluded, committed or not; None if that can't be told.
+def count_between(flow: Flow, where: RemotePartition, first: int, end: int, max_records: int) -> int | None:
+    """How many records are at these offsets, `end` excluded, committed or not. None if that can't be found out.
 
-    It counts up to `most`, so that millions of them take no longer. Markers are no records.
+    It counts no further than `max_records`, so that millions of records take no longer. Markers do not count.
     """
     consumer = internal_consumer(flow.target, flow.group, stable=False)
     found = 0
@@ -75,7 +75,7 @@ def count_between(flow: Flow, where: RemotePartition, first: int, end: int, most
                 if int(message.offset() or 0) >= end:
                     return found
                 found += 1
-                if found >= most:
+                if found >= max_records:
                     return found
     finally:
         close_apart(consumer)  # a client that has lost its cluster may take a minute to end

@@ -1,4 +1,4 @@
-"""Are the remote topics still those that hold the copy? A topic that is deleted takes all that was copied with it."""
+"""Notices that a remote topic was deleted, and with it the copy, or that another topic has its name now."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from mirror.settings import Flow
 
 @dataclass(frozen=True, slots=True)
 class RemoteTopics:
-    """What the target has, by name of the remote topic."""
+    """The remote topics on the target, by name."""
 
     ids: Mapping[str, str]
-    lost: frozenset[str]  # gone, or another one has the name: its partitions are blocked
-    doubtful: frozenset[str]  # the same, seen only once: nothing is concluded from it yet
+    lost: frozenset[str]  # the topic is gone, or another one has its name: its partitions are blocked
+    doubtful: frozenset[str]  # the same, but seen only once: nothing follows from that yet
 
 
 class RemoteTopicsMonitor:
@@ -27,7 +27,7 @@ class RemoteTopicsMonitor:
     def __init__(self, flow: Flow, target: ClusterAdmin) -> None:
         self._flow = flow
         self._target = target
-        # The id that was found at the last look in place of a known topic's; None: the target had none of this name.
+        # By topic that had changed at the last look: the id that it had then; None if the target had no such topic.
         self._seen: dict[str, str | None] = {}
 
     def reconfigure(self, flow: Flow) -> None:
@@ -37,8 +37,8 @@ class RemoteTopicsMonitor:
     def look(self, names: Iterable[str], known: Mapping[str, Topic], remade: Callable[[Topic], bool]) -> RemoteTopics:
         """Look at the remote topics `names` and those of `known`, which is by source topic.
 
-        `remade` tells whether somebody has decided that a topic may be another one now; a policy may have, too. One
-        broker that has not heard of a new topic yet proves nothing: a change counts when the next look sees it again.
+        `remade` is True if somebody has decided that a topic may be another one now. A policy may have decided that,
+        too. A change counts only when the next look sees it again: the broker that answered may have old metadata.
         """
         before = {topic.remote: topic for topic in known.values() if topic.remote_id}
         skipping = {t.remote for name, t in known.items() if self._flow.of_topic(name).on_data_loss == "skip"}
@@ -48,7 +48,7 @@ class RemoteTopicsMonitor:
         changed: dict[str, str | None] = {}
         for name, topic in before.items():
             found = ids.get(name)
-            # Kafka hides a topic that we may not describe: that is told where it is written.
+            # Any other error proves nothing. If we may not describe the topic, writing to it gives the error.
             if found != topic.remote_id and (found is not None or name in gone):
                 changed[name] = found
         sure = {name for name, found in changed.items() if name in self._seen and self._seen[name] == found}

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from mirror.model import MapEnd, Partition, Position, Topic
 from mirror.settings import Flow
-from mirror.target.offset_map import EVERY, Copied, Entry, MapMarks, end_after, entries, entries_in_pieces
-from mirror.target.offset_syncs import OffsetSync, SyncMarks
+from mirror.target.offset_map import EVERY, Copied, Entry, EntryChooser, end_after, entries, entries_in_pieces
+from mirror.target.offset_syncs import OffsetSync, SyncChooser
 
 Downstream = Mapping[int, int]  # offsets in the remote partition, by the index of the record
 
@@ -52,13 +52,13 @@ class SessionMarks:
         self._partition = partition
         self._copied = Copied(*partition, topic.topic_id, topic.remote_id)
         self._shared = flow.active_active
-        self._syncs = SyncMarks(flow.offset_lag_max)
+        self._syncs = SyncChooser(flow.offset_lag_max)
         # A topic whose id is not known yet has no entries: nobody could tell which topic they belong to. Nobody asks
         # for offsets of canaries, and their topic never loses its first offset: their entries would stay for ever.
         is_canary = partition.topic == flow.canary_topic
         is_mapped = flow.exactly_once and topic.topic_id and topic.remote_id and not is_canary
         every = 1 if topic.compacted or flow.active_active else EVERY  # there nothing can be counted
-        self._map = MapMarks(every) if is_mapped else None
+        self._map = EntryChooser(every) if is_mapped else None
         self._tail: OffsetSync | None = None
 
     @property

@@ -21,21 +21,21 @@ REASON = f"its {TYPE} is {REPLACED}, so the target would replace every timestamp
 
 
 def remedy(flow: Flow, topic: str) -> str:
-    """The command that has one remote topic keep timestamps."""
+    """The command that makes one remote topic keep timestamps."""
     servers = flow.target.properties["bootstrap.servers"]
     command = f"kafka-configs.sh --bootstrap-server {servers} --alter --entity-type topics --entity-name {topic}"
     return f"{command} --add-config {TYPE}={KEEP[TYPE]} (or set accept_log_append_time: true)"
 
 
 class TimestampCheck:
-    """Looks which of a flow's remote topics replace timestamps, and says so once for each."""
+    """Finds the remote topics of a flow that replace timestamps, and logs each once."""
 
     def __init__(self, flow: Flow, target: ClusterAdmin) -> None:
         self._flow = flow
         self._target = target
-        self._kept: list[str] = []  # topics that were well at their last look, those of the oldest look first
+        self._kept: list[str] = []  # topics that kept timestamps at their last look, that of the oldest look first
         self._hidden = False
-        self.refused: Sequence[str] = ()  # at the last look, sorted; always empty if the flow accepts it
+        self.refused: Sequence[str] = ()  # topics that replace timestamps, sorted; empty if the flow accepts that
         self.compacted: set[str] = set()  # topics, as last seen or created
 
     def reconfigure(self, flow: Flow) -> None:
@@ -47,7 +47,7 @@ class TimestampCheck:
     def look(self, existing: Iterable[str], progressed: Callable[[], object] = lambda: None) -> None:
         """Ask for the effective setting of remote topics. Raises ClusterAway.
 
-        Where it can't be read it is not known: the producer still finds it in the target's answers.
+        If it can't be read, the producer still learns it from the target's answers.
         """
         wanted = set(existing)
         asked = due(wanted, self._kept)
@@ -57,7 +57,7 @@ class TimestampCheck:
             if not self._flow.accept_log_append_time:
                 found |= {name for name, config in configs.items() if config.get(TYPE) == REPLACED}
             self.note(configs)
-            self.compacted |= hidden.keys()  # perhaps it is, and then nothing can be counted there
+            self.compacted |= hidden.keys()  # they may be compacted, and then no record can be counted there
             self._tell_hidden(hidden)
             progressed()
         looked = set(asked)
@@ -86,7 +86,7 @@ class TimestampCheck:
                 log.error("remote topic replaces timestamps, its partitions are not copied", extra=where)
 
 
-def due(wanted: Collection[str], kept: Sequence[str], most: int = AT_ONCE) -> list[str]:
-    """Whom to ask now: all that are new or were refused, then `most` in all of those that were well, in turn."""
+def due(wanted: Collection[str], kept: Sequence[str], max_topics: int = AT_ONCE) -> list[str]:
+    """The topics to ask for now: all that are new or replaced timestamps, then others in turn, `max_topics` in all."""
     news = sorted(set(wanted).difference(kept))
-    return news + [name for name in kept if name in wanted][: max(0, most - len(news))]
+    return news + [name for name in kept if name in wanted][: max(0, max_topics - len(news))]

@@ -142,14 +142,14 @@ class TransactionSession:
     def pass_over(self, batch: ConsumedBatch, position: Position, reason: str, letter: bool, whole: bool) -> None:
         """Commit the position after a record that the target refuses.
 
-        With `letter`, the transaction also has a dead letter. Unless `whole`, that has neither key, value nor headers
-        of the record. Raises the same errors as `copy`.
+        With `letter`, the transaction also has a dead letter. Unless `whole`, the dead letter has neither key, value
+        nor headers of the record. Raises the same errors as `copy`.
         """
 
         def produce() -> Position:
             if letter:
                 headers = NO_HEADERS
-                # Headers may be unreadable; then the letter has none, and `reason` says so.
+                # The record's headers may be unreadable. Then the letter has none of them, and `reason` says so.
                 with contextlib.suppress(RecordsRefused):
                     (headers,) = readable(batch.headers)
                 record = dead_letter(self._partition, batch.messages[0], headers, reason, whole)
@@ -193,8 +193,8 @@ class TransactionSession:
     def _check_timestamps(self) -> None:
         """Raise PartitionError if the target replaced the timestamp of the first, the last or a synced record.
 
-        A broker that gets a batch again answers with the batch's own newest timestamp, as if it were its time. So a
-        time equal to one that we sent proves nothing. mirror copies the batch again to find out.
+        A broker that gets a batch a second time answers with the batch's newest timestamp, in the same way as if it had
+        set that time. So a time that equals one that we sent proves nothing. Then mirror copies the batch again.
         """
         if not self._restamped:
             return

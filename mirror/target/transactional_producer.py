@@ -23,7 +23,7 @@ from mirror.kafka.librdkafka_log import is_connection_fault
 from mirror.kafka.throttling import Throttle
 from mirror.settings import Flow
 
-# What a broker, or librdkafka for it, says of a record that it will not take however often it comes.
+# With these errors, a broker or librdkafka itself refuses a record, however often it comes.
 REFUSED = frozenset(
     {
         KafkaError.MSG_SIZE_TOO_LARGE,
@@ -35,23 +35,23 @@ REFUSED = frozenset(
     }
 )
 
-# What librdkafka says of every call behind the one that failed: a reason has to be asked for.
+# librdkafka gives these errors for each call after the one that failed. `_reason` asks for the first error.
 AFTERMATH = frozenset({KafkaError._STATE, KafkaError._FATAL})
 
 POLL_TIMEOUT = 0.1  # seconds; it returns with the first delivery
 NOT_ACKNOWLEDGED = "the target does not acknowledge records"
-FENCE_TIMEOUT = 10.0  # seconds, for connecting too; short, so that a drain need not wait for a target that is away
+FENCE_TIMEOUT = 10.0  # seconds, with connecting; short, so that a drain need not wait for a target that is away
 
 
 class Disturbances(list[object]):
-    """What has come between a producer and the target: a client's logger and error callback at once.
+    """Collects what disturbs a producer: closed connections, requests without an answer, and errors of the client.
 
-    librdkafka only logs that a connection was closed or a request not answered, it tells no callback. A list and
-    nothing of the producer's own, so that no cycle keeps the librdkafka handle.
+    It serves as the client's logger and as its error callback, because librdkafka only logs the first two. It is a list
+    that does not refer to the producer, so that no reference cycle keeps the librdkafka handle alive.
     """
 
     def log(self, level: int, text: str, *args: object) -> None:
-        """As logging.Logger.log: librdkafka gives facility, client and line."""
+        """The method of logging.Logger that librdkafka calls, with facility, client and line in `args`."""
         if is_connection_fault(args):
             self.append(args[-1])
         if level >= logging.WARNING:
@@ -61,14 +61,14 @@ class Disturbances(list[object]):
 class TransactionalProducer:
     """One instance of one `transactional.id`: opened once, and thrown away after any doubt.
 
-    Errors of every step are one of
+    Each error becomes one of these:
     - TransactionAborted: the transaction left no trace, this producer may begin another;
-    - RecordsRefused: this producer must be discarded, and another would fare no better with these records;
+    - RecordsRefused: this producer must be discarded, and no other one can send these records either;
     - ProducerFenced: a newer instance exists;
     - OutcomeUnknown: this producer must be discarded.
     """
 
-    delivered = 0  # nothing stands on the target before its transaction is committed
+    delivered = 0  # no record counts as delivered before its transaction is committed
 
     def __init__(self, flow: Flow, transactional_id: str, group_metadata: bytes, throttle: Throttle) -> None:
         self._cluster = flow.target.alias
@@ -78,25 +78,25 @@ class TransactionalProducer:
         callbacks = {"error_cb": self._disturbances.append, "throttle_cb": throttle}
         properties = transactional_properties(flow, transactional_id)
         self._producer = Producer({**properties, **callbacks}, logger=self._disturbances)
-        # The hot path calls these as they are: no wrapper per record.
+        # The hot path calls these directly, without a wrapper for each record.
         self.produce: Callable[..., None] = self._producer.produce
         self.begin: Callable[[], None] = self._producer.begin_transaction
 
     @property
     def suspect(self) -> bool:
-        """Has a request to the target been disturbed? Then a delayed EndTxn may still be on its way.
+        """True if this producer is disturbed: a delayed EndTxn request of it may still be on its way.
 
-        librdkafka has no KIP-890, so such an EndTxn could end a *later* transaction of this instance: the
+        librdkafka does not have KIP-890, so such an EndTxn could end a *later* transaction of this producer. So the
         producer must not begin another one.
         """
         self._serve(self._poll)
         return bool(self._disturbances)
 
     def fence(self) -> None:
-        """Abort or wait out what the last instance left, and fence it (InitProducerId).
+        """Fence the last instance (InitProducerId). Its transaction is aborted, or ends before this returns.
 
-        Raises ClusterAway when the target does not answer, ProducerFenced if a newer instance came between,
-        PartitionError when the target refuses.
+        Raises ClusterAway if the target does not answer, ProducerFenced if a newer instance came in between,
+        PartitionError if the target refuses.
         """
         try:
             self._producer.init_transactions(FENCE_TIMEOUT)
@@ -110,16 +110,18 @@ class TransactionalProducer:
             ) from error
 
     def limit_undelivered(self, records: int) -> None:
-        """Wait until at most so many records are not delivered yet.
+        """Wait until at most so many records are not delivered yet. Raises OutcomeUnknown if that takes too long.
 
-        A partition has one request under way, and librdkafka's thread polls without pause while records wait behind
-        it for longer than `linger.ms`, or for a flush: more than it can send at once only takes CPU from others.
-        Raises OutcomeUnknown if that takes too long.
+        More records than one request holds only cost CPU. A partition has one request under way, and librdkafka's
+        thread polls without pause while other records have waited for longer than `linger.ms`, or wait for a flush.
         """
         await_deliveries(self._producer, records, self._timeout, self._poll)
 
     def flush(self) -> None:
-        """Wait until every record has its downstream offset or has failed. Raises OutcomeUnknown if neither."""
+        """Wait until every record has its downstream offset or has failed.
+
+        Raises OutcomeUnknown if that takes too long.
+        """
         if self._flush(self._timeout):
             raise OutcomeUnknown(NOT_ACKNOWLEDGED, away=True)
 
@@ -130,35 +132,38 @@ class TransactionalProducer:
         return int(calling_back(self._producer.poll, timeout))
 
     def send_position(self, position: TopicPartition) -> None:
-        """Put the position into the open transaction (TxnOffsetCommit), while its last records are delivered.
+        """Put the position into the open transaction (TxnOffsetCommit), while another thread flushes its last records.
 
-        They linger until something flushes; a commit does, but that would cost one more round trip.
+        Without a flush they linger. The commit would flush them, too, but only afterwards: one more round trip.
         """
         flushing = threading.Thread(target=self._serve, args=(self._flush, self._timeout), daemon=True)
         flushing.start()
         self._producer.send_offsets_to_transaction([position], self._group_metadata, self._timeout)
-        flushing.join()  # librdkafka looks only each 10 ms whether another thread has served what its flush waits for
+        # A second flush here would be slower: librdkafka's looks only each 10 ms whether another thread has served what
+        # it waits for.
+        flushing.join()
 
     def commit(self) -> None:
-        """Commit the open transaction. A time-out raises: nobody may guess how it went."""
+        """Commit the open transaction. A time-out is an error, too, because the outcome is not known then."""
         calling_back(self._producer.commit_transaction, self._timeout)
 
     def failed(self, error: KafkaError) -> PartitionError:
-        """Judge an error between begin and commit; aborts the transaction where that is what it takes."""
+        """Judge an error that came between begin and commit. Abort the transaction if librdkafka requires that."""
         if error.code() in AFTERMATH:
             error = self._reason() or error
         if error.code() in FENCED:
             return ProducerFenced(error.str())
         if error.code() in REFUSED:
-            return RecordsRefused(KafkaError(error.code()).str())  # without numbers of the moment: it is said once
+            # The text of the code alone is always the same, so it is logged once. The error's own text has figures.
+            return RecordsRefused(KafkaError(error.code()).str())
         if error.fatal() or not error.txn_requires_abort():
             return OutcomeUnknown(error.str(), is_away(error), is_lasting(error))
         return self._aborted(error)
 
     def _reason(self) -> KafkaError | None:
-        """What the open transaction has failed with; None if it has not.
+        """The error with which the open transaction has failed; None if it has not failed.
 
-        `begin` only tells it. A commit would too, but could also succeed.
+        `begin` raises that error and does nothing else. A commit would raise it, too, but could also succeed.
         """
         try:
             self.begin()
@@ -180,14 +185,14 @@ class TransactionalProducer:
         return TransactionAborted(error.str(), is_lasting(error))
 
     def discard(self) -> None:
-        """Forget what is queued, so that dropping the last reference ends this instance without waiting."""
+        """Drop the queued records. Then this instance ends without waiting once nothing refers to it."""
         self._producer.purge()
-        self._serve(self._poll)  # or the callbacks of what was purged would stay
+        self._serve(self._poll)  # otherwise the callbacks of the purged records would stay
 
     def _serve(self, wait: Callable[[float], int], timeout: float = 0.0) -> None:
-        """Serve callbacks during `wait`, which is poll or flush.
+        """Serve callbacks by a call of `wait`, which is poll or flush. It raises nothing.
 
-        Either raises a fatal error once, though there is an error callback.
+        poll and flush raise a fatal error once, although there is an error callback. It counts as a disturbance.
         """
         try:
             wait(timeout)
@@ -196,12 +201,13 @@ class TransactionalProducer:
 
 
 def calling_back(call: Callable[[float], Any], timeout: float) -> Any:
-    """Make a call that serves callbacks until it is done. Raises KafkaException.
+    """Make a call that serves callbacks, such as poll, in a way that leaks no producer. Raises KafkaException.
 
-    The client raises a fatal error out of one callback, and goes on to call others with it raised: what comes out of
-    one of those it forgets to let go of (confluent-kafka 2.16 before Python 3.12). With its traceback, or that of the
-    error that is handled meanwhile, it would keep the frames that called, and so the producer with its threads and
-    connections, for as long as the process lives.
+    confluent-kafka 2.16 has a bug before Python 3.12. After a fatal error came out of one callback, it goes on to call
+    others. If an exception comes out of one of these, too, the client never releases it. The exception refers to the
+    frames of its callers, by its own traceback or by that of the error that is handled at that moment. So it would keep
+    the producer with its threads and connections for as long as the process lives. Therefore this function takes all
+    such references out of the exceptions, and raises a new one.
     """
     try:
         return call(timeout)

@@ -24,7 +24,7 @@ from mirror.target.written import Written
 from mirror.task.batch_size import BatchSize
 from mirror.task.events import SETTLE_DELAY
 from mirror.task.fast_road import obstacle
-from mirror.task.followed_plan import Plan
+from mirror.task.followed_plan import PlanView
 from mirror.task.position_ledger import UPGRADED, PositionLedger
 from mirror.task.rate_limits import RateLimits, Turns
 from mirror.wire.cluster import Cluster
@@ -54,7 +54,7 @@ class Books:
 class BatchServices:
     """What the batch copiers of one task share."""
 
-    plan: Plan
+    plan: PlanView
     fetcher: BatchFetcher
     target: Cluster
     tokens: Tokens
@@ -180,12 +180,12 @@ class BatchCopier:
         # Whether it has records that are visible is for the record path to find out.
         if doubt(taken.position, ledger.newest, route.topic, lambda: taken.end > 0):
             raise self._left("doubted")
-        end = self._books.remote_end if taken.position == ledger.at else None
+        end = self._books.remote_end if taken.position == ledger.position else None
         if taken.position is None:
             ledger.nothing_committed()
         elif ledger.loaded(taken.position):
             log.info(UPGRADED, extra={"topic": route.partition.topic, "partition": route.partition.partition})
-        if not ledger.at.belongs_to(route.topic.topic_id):
+        if not ledger.position.belongs_to(route.topic.topic_id):
             raise self._left("recreated")
         self._books.remote_end, self._drained = None, Position(-1, "")
         return BatchSession(
@@ -210,7 +210,7 @@ class BatchCopier:
     def _due_in(self, session: BatchSession) -> float | None:
         """Seconds until a position has to be committed without records; None if there is none."""
         ledger, due = self._books.ledger, []
-        if ledger.pins_start:
+        if ledger.must_commit_start:
             return 0.0
         if ledger.renew_at is not None:
             due.append(ledger.renew_at)
@@ -224,13 +224,13 @@ class BatchCopier:
     async def _commit_alone(self, session: BatchSession) -> None:
         """Commit the position again as it is, or what an idle partition owes: see PartitionFacts.settle."""
         ledger = self._books.ledger
-        if ledger.is_old and not ledger.pins_start:
-            await session.commit_position(ledger.at)
+        if ledger.is_old and not ledger.must_commit_start:
+            await session.commit_position(ledger.position)
             ledger.renewed(self._services.plan.renew_interval)
             self._copying()
             return
-        at = max(ledger.at, self._drained, key=lambda each: each.offset)
-        position = ledger.next(at.offset, at.epoch, ledger.at.newest_epoch)
+        at = max(ledger.position, self._drained, key=lambda each: each.offset)
+        position = ledger.next(at.offset, at.epoch, ledger.position.newest_epoch)
         await session.settle(position)
         self._committed(session, position, 0)
 

@@ -1,26 +1,27 @@
-"""How much goes into one transaction."""
+"""How many records go into one transaction."""
 
 from __future__ import annotations
 
 
 class BatchSize:
-    """Records in a batch: `most`, or fewer while the target is too slow to take those before the transaction times out.
+    """Records in a batch: `max_records`, or fewer while the target is too slow to take those within the time-out.
 
-    A slow link or a quota would otherwise have the same batch sent again and again, and none committed.
+    That is the time-out of a transaction. A slow link or a quota would otherwise have the same batch sent again and
+    again, and none committed.
     """
 
-    def __init__(self, most: int, timeout: float) -> None:
-        self.limit = most
-        self._most = most
+    def __init__(self, max_records: int, timeout: float) -> None:
+        self.limit = max_records
+        self._max_records = max_records
         self._timeout = timeout  # seconds that a transaction may last
 
     def failed(self, records: int, seconds: float) -> None:
-        """A transaction of so many records was not committed, after `seconds`."""
+        """Note that a transaction of so many records was not committed. It took `seconds`."""
         if seconds > self._timeout / 2:
             self.limit = max(1, min(self.limit, records) // 2)
 
     def committed(self, records: int, seconds: float) -> None:
-        """One was: if it was full, and not slow, there may be more in the next."""
+        """Note that a transaction was committed. If it was full and not slow, the next one may have more records."""
         if records >= self.limit and seconds < self._timeout / 2:
             more = self.limit if seconds < self._timeout / 4 else self.limit // 8 + 1
-            self.limit = min(self._most, self.limit + more)
+            self.limit = min(self._max_records, self.limit + more)

@@ -15,6 +15,7 @@ from mirror.errors import MirrorError, OutcomeUnknown, PartitionError
 from mirror.model import Partition, Topic
 from mirror.source.fetcher import Seek
 from mirror.target.transaction_session import TransactionSession
+from mirror.task.copy_action import CopyAction
 from mirror.task.error_recovery import recovery
 from mirror.task.events import Event, delay_of
 from mirror.task.inbox import Inbox
@@ -22,8 +23,7 @@ from mirror.task.loss_policy import LossPolicy
 from mirror.task.next_action import Action, next_action, next_wake
 from mirror.task.partition_facts import OF_DELETED_TOPIC, PartitionFacts
 from mirror.task.partition_take_over import TakeOver
-from mirror.task.position_ledger import Start
-from mirror.task.record_copying import RecordCopying
+from mirror.task.position_ledger import StartPoint
 from mirror.task.task_services import TaskServices
 from mirror.text import BUG
 
@@ -37,12 +37,12 @@ class RecordCopier:
     Transaction threads call `step`; two steps never run at once.
     """
 
-    def __init__(self, services: TaskServices, partition: Partition, topic: Topic, start: Start) -> None:
+    def __init__(self, services: TaskServices, partition: Partition, topic: Topic, start: StartPoint) -> None:
         facts = PartitionFacts(services, partition, topic, start)
         self.partition = partition
         self.topic = topic
         self.start = start
-        self.identity = facts.identity
+        self.incarnation = facts.incarnation
         self.buffer = facts.buffer
         self.snapshot = facts.snapshot()
         self._facts = facts
@@ -50,7 +50,7 @@ class RecordCopier:
         self._inbox = Inbox()
         self._taking_over = TakeOver(facts, services)
         self._losses = LossPolicy(facts, services)
-        self._copying = RecordCopying(facts, services)
+        self._copy_action = CopyAction(facts, services)
 
     # What other threads may call.
 
@@ -71,7 +71,7 @@ class RecordCopier:
 
     @property
     def head_timestamp(self) -> int | None:
-        """The timestamp of the first waiting record, ms since the Unix epoch; None if none waits, or it has none."""
+        """The first waiting record's timestamp, ms since the Unix epoch; None if no record waits, or it has none."""
         return self.buffer.head_timestamp
 
     @property
@@ -82,7 +82,7 @@ class RecordCopier:
     @property
     def may_take_long(self) -> bool:
         """True if the next step may take long, after an error or a slow transform. It must leave threads to others."""
-        return self.stopped_by_error or self._copying.is_slow
+        return self.stopped_by_error or self._copy_action.is_slow
 
     @property
     def drains_slowly(self) -> bool:
@@ -92,7 +92,7 @@ class RecordCopier:
     @property
     def hang_reason(self) -> str:
         """A text that names the record for which the transform hangs; "" while it is not known to hang."""
-        return self._copying.hang_reason(self.since_progress)
+        return self._copy_action.hang_reason(self.since_progress)
 
     @property
     def has_producer(self) -> bool:
@@ -174,7 +174,7 @@ class RecordCopier:
         while True:
             for event in self._inbox.drain():
                 self._facts.note(event)
-            self._copying.ask_for_turn()
+            self._copy_action.ask_for_turn()
             # A new producer is used for one transaction even if it was disturbed. While a broker is down every new
             # producer is disturbed at once. If each of them were discarded, nothing would be copied. It is safe to
             # use: it has ended no transaction yet, so no late request to end one can meet the next transaction.
@@ -187,27 +187,27 @@ class RecordCopier:
             self._publish()
 
     def _perform(self, action: Action) -> None:
-        match action:  # there is nothing to do for WAIT
+        match action:  # nothing to do for WAIT
             case Action.LET_GO:
-                self._facts.leave()
+                self._facts.close_and_enter_requested_state()
             case Action.RENEW_PAUSED:
                 self._facts.renew_position(self._take_over())
-                self._facts.leave()
-            case Action.ASK_SOURCE:
-                self._ask_source()
+                self._facts.close_and_enter_requested_state()
+            case Action.SEEK_AND_WAIT:
+                self._seek_and_wait()
             case Action.TAKE_OVER:
                 self._take_over()
             case Action.RENEW:
-                self._facts.renew_position(self._session)
+                self._facts.renew_position(self._use_session())
             case Action.HANDLE_LOSS:
-                self._losses.handle(self._session, self._undisturbed_session)
+                self._losses.handle(self._use_session(), self._undisturbed_session)
                 self._seek()
             case Action.COPY:
-                self._copying.copy(self._session)
+                self._copy_action.copy(self._use_session())
             case Action.SETTLE:
-                self._facts.settle(self._session)
+                self._facts.settle(self._use_session())
 
-    def _ask_source(self) -> None:
+    def _seek_and_wait(self) -> None:
         """Make the consumer seek, then raise the source's error, so that the step runs again after the back-off.
 
         Only a new fetch shows that the source gives records again.
@@ -225,7 +225,7 @@ class RecordCopier:
         producer = self._taking_over.fence()
         session = self._taking_over.load(producer)
         self._services.producers.opened(self)
-        if facts.is_of_present_topic(facts.ledger.at):
+        if facts.is_of_present_topic(facts.ledger.position):
             self._seek()
         else:
             facts.reading_lost = OF_DELETED_TOPIC
@@ -237,9 +237,8 @@ class RecordCopier:
         session = self._facts.session
         return session is not None and not session.suspect
 
-    @property
-    def _session(self) -> TransactionSession:
-        """The open session. To read it counts as a use of the producer."""
+    def _use_session(self) -> TransactionSession:
+        """The open session. Note that the producer is used now."""
         session = self._facts.session
         assert session is not None
         self._facts.last_used = self._services.clock.monotonic()
@@ -247,7 +246,7 @@ class RecordCopier:
 
     def _undisturbed_session(self) -> TransactionSession:
         """A session for one transaction: the present one, or if its producer was disturbed, one of a new producer."""
-        return self._session if self._has_good_producer else self._take_over()
+        return self._use_session() if self._has_good_producer else self._take_over()
 
     def _seek(self) -> None:
         """Make the buffer continue at the position. The consumer seeks only if the position is outside the buffer."""
@@ -270,7 +269,7 @@ class RecordCopier:
             log.info("the partition is not ours any more", extra=facts.where)
             facts.let_go(State.RELEASED)
             return
-        facts.stop(error, todo)
+        facts.note_stopped_by(error, todo)
 
     def _finish(self) -> None:
         """Publish a snapshot, release the step lock, and schedule the next step."""

@@ -18,14 +18,14 @@ from mirror.control.reports import BATCHES, RECORDS, DataPath
 from mirror.errors import TaskHung, Unsupported
 from mirror.model import Partition, Topic
 from mirror.source.batch_boundary import boundary
-from mirror.source.fetcher import Join, Leave, Move
+from mirror.source.fetcher import Move, StartFetching, StopFetching
 from mirror.task.batch_copier import LET_GO
 from mirror.task.batch_loop import BatchLoop, ways
 from mirror.task.copier import RecordCopier
 from mirror.task.events import EndAt
 from mirror.task.fast_road import DATA_PATH, obstacle
 from mirror.task.path_memory import PathMemory
-from mirror.task.position_ledger import Start
+from mirror.task.position_ledger import StartPoint
 from mirror.task.supervised_batch_copier import LARGEST, SupervisedBatchCopier
 from mirror.task.task_services import TaskServices
 from mirror.wire.fetch import TopicKey
@@ -68,7 +68,7 @@ class DataPaths:
         known = self._known.get(partition)
         return known.memory.path if known else DataPath(RECORDS, 0.0, "")
 
-    def copier(self, partition: Partition, topic: Topic, start: Start, paused: bool) -> Copier:
+    def copier(self, partition: Partition, topic: Topic, start: StartPoint, paused: bool) -> Copier:
         """A copier on the path that the partition takes now: the record path if it is paused. It does not run yet."""
         memory = self._memory(partition, topic)
         against = self._obstacle(partition, topic) or memory.keeps_off
@@ -82,7 +82,7 @@ class DataPaths:
     def begin(self, copier: Copier) -> None:
         """Have a copier copy."""
         if isinstance(copier, RecordCopier):
-            self._moves.put(Join(copier))
+            self._moves.put(StartFetching(copier))
             memory = self._known[copier.partition].memory
             if memory.end is not None:
                 self._end_at(copier, memory, memory.end)
@@ -93,7 +93,7 @@ class DataPaths:
     def end(self, copier: Copier) -> None:
         """A copier has let go of its partition."""
         if isinstance(copier, RecordCopier):
-            self._moves.put(Leave(copier))
+            self._moves.put(StopFetching(copier))
         else:
             self._copying.pop(copier.partition, None)
             known = self._known.get(copier.partition)

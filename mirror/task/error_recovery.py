@@ -27,12 +27,12 @@ DECISION_RETRY = 30.0  # seconds before a partition that is blocked by a loss or
 class Recovery:
     """What the step does about an error, in this order."""
 
-    outcome: Literal["", "aborted", "unknown"]  # of the transaction, if the error tells one: it is counted
-    fenced: bool  # another owner has fenced our producer: it is counted, and the plan says whose the partition is
+    outcome: Literal["", "aborted", "unknown"]  # of the transaction, if the error tells it; it is counted
+    fenced: bool  # another owner has fenced our producer: count it, and ask the plan whose the partition is
     discards_producer: bool  # unknown means discard
-    becomes: State  # unless the partition is another task's: then it is let go
-    drops_buffer: bool  # the consumer has to seek, whatever comes of it
-    keeps_incident: bool  # what a person has to decide about still stands
+    becomes: State  # unless the plan has given the partition to another task: then it is let go
+    drops_buffer: bool  # the consumer has to seek, even if the partition is let go
+    keeps_incident: bool  # a person still has to decide about the incident
     retry_after: float | None  # seconds; None: as the back-off says
 
 

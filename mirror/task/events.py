@@ -1,4 +1,4 @@
-"""What a partition's step is told: by the fetcher (source/fetch_events.py), and by the plan follower or the task."""
+"""The events that a partition's step gets: here those from the plan follower and the task, besides the fetcher's."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from dataclasses import dataclass
 from mirror.control.partition_state import State
 from mirror.source.fetch_events import EndReached, FetchEvent
 
-SETTLE_DELAY = 1.0  # seconds a partition is idle before it commits what it owes
-IDLE_AFTER = SETTLE_DELAY / 2  # seconds after its last transaction; less, since the delay may begin before that ends
+SETTLE_DELAY = 1.0  # seconds: so long a partition is idle before it commits what it owes
+# Seconds without a transaction. Less than SETTLE_DELAY, because that delay may begin before the transaction ends.
+IDLE_AFTER = SETTLE_DELAY / 2
 
 
 @dataclass(frozen=True, slots=True)
 class LetGo:
-    """Let the partition go after the running transaction, if there is one: RELEASED, or PAUSED, which stays ours."""
+    """Let the partition go after the running transaction.
 
-    into: State
+    `next_state` is RELEASED, or PAUSED: a paused partition stays with this task.
+    """
+
+    next_state: State
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +44,17 @@ class EndAt:
 
 @dataclass(frozen=True, slots=True)
 class ThrottleChanged:
-    """The turns that partitions have are void: who waits may have to wait less now."""
+    """The throttle has changed. Turns are void: the partition asks for new ones, and may have to wait less now."""
 
 
 Event = FetchEvent | LetGo | EndAt | DecisionMade | RenewalDue | ThrottleChanged
 
 
 def delay_of(event: Event, paced: float, owes: bool) -> float:
-    """Seconds until a step has to learn of the event.
+    """Seconds after which a step has to read the event.
 
-    `paced`: until pacing and back-off allow a step. `owes`: an idle partition may have something to commit.
+    `paced` are the seconds until pacing and back-off allow a step. `owes` is True if an idle partition may have
+    something to commit.
     """
     match event:
         case LetGo() | DecisionMade() | ThrottleChanged():

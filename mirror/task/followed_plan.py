@@ -9,7 +9,7 @@ from mirror.model import Partition
 from mirror.settings import Flow
 
 
-class Plan(Protocol):
+class PlanView(Protocol):
     """What a copier asks of the control topic."""
 
     @property

@@ -17,8 +17,7 @@ from mirror.text import BUG
 
 log = logging.getLogger(__name__)
 
-# Seconds for which the last look holds: whoever writes now goes on for a while, and one that can't be seen stays
-# hidden.
+# Seconds. The last answer is used again for so long: whoever writes now usually goes on for a while.
 LOOK_INTERVAL = 60.0
 WARN_INTERVAL = 10.0  # seconds between two warnings of a partition
 Count = Callable[[Flow, tuple[str, int], int, int, int], int | None]
@@ -26,7 +25,7 @@ Count = Callable[[Flow, tuple[str, int], int, int, int], int | None]
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """Offsets among which some are not those of our records."""
+    """A range of offsets. Some of them are not those of our records."""
 
     begin: int
     end: int  # the last one excluded
@@ -35,11 +34,11 @@ class _Gap:
 
 
 class ForeignWrites:
-    """Compares where the records of each transaction are with where they have to be if nobody else writes there.
+    """Compares the offsets of each transaction's records with those that they must have if nobody else writes there.
 
-    Offsets between the two may be markers, too: a coordinator that takes over writes a marker once more if it does not
-    know that it is there. So it is looked whether there are records: of one partition at most once a minute, and as
-    seldom as the task's budget says.
+    A gap between the two may also be a marker: a coordinator that takes over writes a marker once more if it does not
+    know that it is there. So mirror reads the gap, to see whether it has records. It reads gaps of one partition at
+    most once a minute, and as seldom as the task's budget says.
     """
 
     def __init__(self, facts: PartitionFacts, services: TaskServices, count: Count = count_between) -> None:
@@ -49,8 +48,8 @@ class ForeignWrites:
         self._budget = services.looks
         self._count = count
         self._looked: tuple[float, bool] | None = None  # when, on the monotonic clock, and whether there were records
-        self._unseen: _Gap | None = None  # the first one that waits for a look
-        self._untold: _Gap | None = None  # all since the last warning
+        self._unseen: _Gap | None = None  # the first gap that was not read yet
+        self._untold: _Gap | None = None  # all foreign offsets since the last warning
         self._warned: float | None = None  # when, monotonic
 
     def committed(self, span: Span, records: int) -> None:
@@ -69,7 +68,7 @@ class ForeignWrites:
             log.exception(BUG, extra=self._facts.where)
 
     def _is_foreign(self, gap: _Gap) -> bool | None:
-        """Whether somebody else's records are there; None if nobody may look now."""
+        """True if the gap has records of somebody else; None if the budget allows no look now."""
         now = self._clock.monotonic()
         if self._looked is None or now - self._looked[0] >= LOOK_INTERVAL:
             if not self._budget.begin(now):
@@ -83,7 +82,7 @@ class ForeignWrites:
         return self._looked[1]
 
     def _has_records(self, gap: _Gap) -> bool:
-        """Whether there are more records than ours; False if that can't be told."""
+        """True if the gap has more records than ours; False also if the remote partition can't be read."""
         where = (self._facts.topic.remote, self._facts.partition.partition)
         try:
             found = self._count(self._flow, where, gap.begin, gap.end, gap.ours + 1)
@@ -99,7 +98,7 @@ class ForeignWrites:
         self._untold = gap if first is None else replace(first, end=gap.end, offsets=first.offsets + gap.offsets)
 
     def _warn(self) -> None:
-        """Log what was noticed since the last warning; while others write, each transaction notices some."""
+        """Log what was noticed since the last warning. While others write, each transaction notices something."""
         gap, now = self._untold, self._clock.monotonic()
         if gap is None or (self._warned is not None and now - self._warned < WARN_INTERVAL):
             return
@@ -110,7 +109,7 @@ class ForeignWrites:
 
 
 def _gap(span: Span, records: int) -> _Gap | None:
-    """What is not ours before and between the records of a transaction; None if there is nothing."""
+    """The offsets that are not ours, before and between the records of a transaction; None if there are none."""
     between = max(0, span.last + 1 - span.first - records)
     before = 0 if span.expected is None else max(0, span.first - span.expected)
     if not between and not before:

@@ -1,14 +1,14 @@
-"""Limits how much of a task's time goes into looks at the target that serve no record, but only the figures."""
+"""Limits how much of a task's time goes into reads of the target that copy nothing and only feed counters."""
 
 from __future__ import annotations
 
 import threading
 
-REST = 9.0  # seconds without a look for each second that the last one took: all looks take a tenth of a thread's time
+REST = 9.0  # seconds without a look after each second of a look: all looks take a tenth of one thread's time
 
 
 class LookBudget:
-    """Lets one step of the task look at a time, and seldom: others copy meanwhile.
+    """Lets one step of the task look at a time, and seldom. The other steps copy meanwhile.
 
     When a broker fails, thousands of partitions may want to look at once, and each look may take seconds.
     """

@@ -1,4 +1,4 @@
-"""What a partition does about records that the source has lost: find out what, then wait, or go on after them."""
+"""What a partition does about records that the source has lost: find out which, then wait, or go on after them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ class LossPolicy:
         self._services = services
 
     def handle(self, session: TransactionSession, undisturbed: Sessions) -> None:
-        """Find out what is lost, and go on after it if the flow's policy is to. Raises SourceDataLost if not.
+        """Find out what is lost, and go on after it if the flow's policy allows that. Raises SourceDataLost if not.
 
-        `undisturbed` gives a session whose producer nothing has disturbed. Afterwards the consumer has to seek.
+        `undisturbed` gives a session that may begin a transaction: see `TransactionSession.suspect`. Afterwards the
+        consumer has to seek.
         """
         facts = self._facts
         facts.buffer.invalidate()
@@ -37,28 +38,31 @@ class LossPolicy:
         except Exception:
             facts.reading_lost = facts.reading_lost or said
             raise
-        facts.ledger.delivered = None  # it may be what the source no longer has
+        facts.ledger.delivered = None  # it may be an offset that the source no longer has
 
     def _judge(self, said: str, session: TransactionSession, undisturbed: Sessions) -> None:
         facts, source, flow = self._facts, self._services.source, self._services.flow
-        loss = loss_detection.find_loss(source, facts.partition, facts.topic, facts.ledger.at, said)
+        loss = loss_detection.find_loss(source, facts.partition, facts.topic, facts.ledger.position, said)
         facts.step_lock.progressed()
-        if not loss and (loss := corruption.find_damage(flow, source, facts.partition, facts.ledger.at, said)):
+        if not loss and (loss := corruption.find_damage(flow, source, facts.partition, facts.ledger.position, said)):
             facts.step_lock.progressed()
             session = self._promise(session, undisturbed)
         if not loss:
-            facts.back_off()  # the consumer may say the same again: its metadata come from another broker
-        elif not facts.ledger.promised:
-            facts.letting_go = State.RELEASED  # and joined anew: nothing was promised before the first commit
+            facts.back_off()  # the consumer may report the same loss again: its metadata came from another broker
+        elif not facts.ledger.may_be_committed:
+            facts.requested_state = State.RELEASED  # the plan follower begins with it anew, as nothing is committed yet
             raise PartitionError(f"offset {facts.ledger.offset}, where copying was to start, is not on the source")
         else:
             self._pass_over(loss, session)
 
     def _promise(self, session: TransactionSession, undisturbed: Sessions) -> TransactionSession:
-        """Commit the position if none was ever: what follows it is there, and no later `start` may pass it over."""
-        if self._facts.ledger.promised:
+        """Commit the position if none was ever committed. Returns a session for the next transaction.
+
+        The source has what follows the position. Without the commit, a later answer to `start` could pass it over.
+        """
+        if self._facts.ledger.may_be_committed:
             return session
-        self._facts.set_position(self._facts.ledger.at, session)
+        self._facts.commit_position_only(self._facts.ledger.position, session)
         return undisturbed()
 
     def _pass_over(self, loss: Loss, session: TransactionSession) -> None:
@@ -68,13 +72,13 @@ class LossPolicy:
         if waits and not decided(incident, self._services.plan.decision(facts.partition)):
             facts.incident = incident
             raise SourceDataLost(f"{loss.what}; {loss.remedy}")
-        # The id, for the same figures may be lost of another topic of the name, and that is not said again.
+        # The id tells this loss from the same loss of another topic that had the name.
         known = {"offset": loss.resume, "topic_id": facts.topic.topic_id}
-        facts.tell("source data is lost, copying goes on after it", loss.what, **known)
-        since = -1 if loss.reason == "recreated" else facts.ledger.at.newest_epoch
-        at = facts.ledger.next(loss.resume, since=since)
-        if loss.reason == "truncated":  # the position goes back
+        facts.log_skip("source data is lost, copying goes on after it", loss.what, **known)
+        before = -1 if loss.reason == "recreated" else facts.ledger.position.newest_epoch
+        at = facts.ledger.next(loss.resume, epoch_before_markers=before)
+        if loss.reason == "truncated":  # the position goes back, which only a reset may do
             at = replace(at, resets=at.resets + 1)
-        facts.set_position(at, session)
-        facts.discard()  # with its marks for offset syncs: they go on from another place
+        facts.commit_position_only(at, session)
+        facts.discard()  # the session's offset syncs would go on from the old place
         facts.counters.lost[loss.reason] += loss.offsets

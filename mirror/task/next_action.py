@@ -13,9 +13,9 @@ class Action(Enum):
     """What can be done for a partition."""
 
     WAIT = auto()  # nothing is due
-    LET_GO = auto()  # discard the producer; the partition becomes released or paused
+    LET_GO = auto()  # discard the producer, and enter the requested state: released or paused
     RENEW_PAUSED = auto()  # a paused partition: take over, commit the position again, discard the producer
-    ASK_SOURCE = auto()  # the source gives no records: seek, for only a new fetch shows that it does again
+    SEEK_AND_WAIT = auto()  # the source gives no records: fetch anew, which shows whether it gives some again
     TAKE_OVER = auto()  # fence, load, seek
     RENEW = auto()  # commit the position again as it is
     HANDLE_LOSS = auto()  # find out what the source has lost
@@ -38,12 +38,12 @@ class View:
     """What decides about a partition's next action."""
 
     state: State
-    letting_go: State | None = None  # what the partition is to become
+    requested_state: State | None = None  # the state that the partition was asked to enter
     may_transact: bool = False  # a producer is open that may begin a transaction
-    opened: bool = False  # there is a producer, disturbed or not
-    position_is_old: bool = False  # it has to be committed again
-    pins_start: bool = False  # the offset where copying starts has to be committed before any record comes
-    doubted: bool = False  # the hint can't be believed: only a take-over can tell
+    has_producer: bool = False  # there is a producer, disturbed or not
+    position_is_old: bool = False  # the position has to be committed again
+    must_commit_start: bool = False  # the offset where copying starts has to be committed before any record comes
+    hint_doubted: bool = False  # the hint can't be believed: only a take-over can tell
     reading_lost: bool = False  # the consumer can't go on after the buffered records
     source_refuses: bool = False  # the source gives no records
     records: int = 0  # in the buffer
@@ -56,23 +56,25 @@ def next_action(view: View) -> Action:
     """The next action, in the order of what matters most: let go, own the partition, keep the position, then copy."""
     if view.state is State.RELEASED:
         return Action.WAIT
-    if view.letting_go is not None:
-        return _letting_go(view)
+    if view.requested_state is not None:
+        return _let_go(view)
     if not _has_reason(view):
         return Action.WAIT
-    if view.source_refuses and not (view.reading_lost or view.pins_start or view.position_is_old or view.records):
-        return Action.ASK_SOURCE
+    if view.source_refuses and not (
+        view.reading_lost or view.must_commit_start or view.position_is_old or view.records
+    ):
+        return Action.SEEK_AND_WAIT
     return _owned(view) if view.may_transact else Action.TAKE_OVER
 
 
-def _letting_go(view: View) -> Action:
-    if view.state is not view.letting_go:
+def _let_go(view: View) -> Action:
+    if view.state is not view.requested_state:
         return Action.LET_GO
     return Action.RENEW_PAUSED if view.position_is_old else Action.WAIT
 
 
 def _owned(view: View) -> Action:
-    if view.position_is_old:  # before anything can say that copying can't go on
+    if view.position_is_old:  # first: the next checks may stop copying, and the position must not expire meanwhile
         return Action.RENEW
     if view.reading_lost and not (view.sealed and view.records):
         return Action.HANDLE_LOSS
@@ -80,13 +82,13 @@ def _owned(view: View) -> Action:
 
 
 def _has_reason(view: View) -> bool:
-    """Is there a reason for an action? Without one, an idle partition would open a producer."""
+    """True if there is a reason for an action. Without this check, an idle partition would open a producer."""
     return bool(
         view.state.stopped_by_error
-        or (view.opened and view.state is State.STARTING)  # just taken over
+        or (view.has_producer and view.state is State.STARTING)  # taken over, and no other action has succeeded since
         or view.position_is_old
-        or view.pins_start
-        or view.doubted
+        or view.must_commit_start
+        or view.hint_doubted
         or view.reading_lost
         or view.source_refuses
         or (view.records and (view.may_transact or not view.throttled))
@@ -95,16 +97,22 @@ def _has_reason(view: View) -> bool:
 
 
 def next_wake(view: View, paced: float, full_at: int) -> float | None:
-    """Seconds until the next step; None if only an event gives a reason for one.
+    """Seconds until the next step; None: wait for an event.
 
     `paced` are the seconds until pacing and back-off allow a step. A batch of `full_at` records need not wait,
     unless it is throttled: pacing includes that.
     """
     if view.state is State.RELEASED:
         return None
-    if view.letting_go is not None:
-        return None if view.state is view.letting_go else 0.0
-    if view.state.stopped_by_error or view.pins_start or view.doubted or view.reading_lost or view.source_refuses:
+    if view.requested_state is not None:
+        return None if view.state is view.requested_state else 0.0
+    if (
+        view.state.stopped_by_error
+        or view.must_commit_start
+        or view.hint_doubted
+        or view.reading_lost
+        or view.source_refuses
+    ):
         return paced
     if view.records:
         return 0.0 if view.records >= full_at and not view.throttled else paced

@@ -20,7 +20,7 @@ from mirror.task.error_recovery import Recovery
 from mirror.task.events import IDLE_AFTER, EndAt, Event, LetGo, ThrottleChanged
 from mirror.task.next_action import Action, View
 from mirror.task.partition_snapshot import PartitionSnapshot
-from mirror.task.position_ledger import PositionLedger, Start
+from mirror.task.position_ledger import PositionLedger, StartPoint
 from mirror.task.rate_limits import Turns
 from mirror.task.stop_log import StopLog
 from mirror.task.task_services import TaskServices
@@ -38,11 +38,11 @@ class PartitionFacts:
     whether there is a `session`, and `last_used`: RecordCopier.has_producer and RecordCopier.last_used.
     """
 
-    def __init__(self, services: TaskServices, partition: Partition, topic: Topic, start: Start) -> None:
+    def __init__(self, services: TaskServices, partition: Partition, topic: Topic, start: StartPoint) -> None:
         flow = services.flow
         self.partition = partition
         self.topic = topic
-        self.identity = uuid.uuid4().hex[:16]
+        self.incarnation = uuid.uuid4().hex[:16]
         self.buffer = RecordBuffer(start.offset, _screen(services, partition, topic))
         self.step_lock = StepLock(services.clock)
         early = flow.start == "earliest"
@@ -50,18 +50,18 @@ class PartitionFacts:
         self.counters = Counters()
         self.turns = Turns(services.clock)
         self.foreign = NOWHERE  # the last offsets at which somebody else has written to the remote partition
-        # The offset after all that the last session has written there, if it was closed in order.
+        # The remote offset after the last session's last record and marker; None unless it was closed while idle.
         self.remote_end: int | None = None
         self.session: TransactionSession | None = None  # with the producer, if one is open
-        self.last_used = services.clock.monotonic()  # when the producer was
+        self.last_used = services.clock.monotonic()  # when the producer was last used
         self.state = State.STARTING
         self.reason = ""
         self.incident: Incident | None = None  # what a person has to decide about with `mirror resume`
-        self.letting_go: State | None = None  # what it becomes after the running transaction
+        self.requested_state: State | None = None  # RELEASED or PAUSED: entered after the running transaction
         self.source_refusal: SourceRefused | None = None  # why the source gives no records
-        # Why the consumer can't go on after what is buffered.
+        # Why the consumer can't go on after the buffered records; "": it can.
         self.reading_lost = "" if self.is_of_present_topic(start.hint) else OF_DELETED_TOPIC
-        self._doubted = False
+        self._hint_doubted = False
         self._services = services
         self._clock = services.clock
         self._plan = services.plan
@@ -70,27 +70,27 @@ class PartitionFacts:
         self._skips = OnChange()
 
     def is_of_present_topic(self, position: Position | None) -> bool:
-        """Is the position, if there is one, of the source topic that is there now?"""
+        """True if the position belongs to the current source topic, or if there is no position."""
         return position is None or position.belongs_to(self.topic.topic_id)
 
     def note(self, event: Event) -> None:
         """Learn of an event."""
         match event:
             case ReadingBegan():
-                self._doubted = self._is_doubtful
+                self._hint_doubted = self._doubts_hint()
             case RecordsArrived() | EndReached():
                 self.source_refusal = None
             case SourceRefused():
                 self.source_refusal = event
             case ReadingLost(reason):
                 self.reading_lost = reason
-            case LetGo(into):
-                self.let_go(into)
+            case LetGo(next_state):
+                self.let_go(next_state)
             case EndAt(offset):
                 self.buffer.end_at(offset)
             case ThrottleChanged():
                 self._forget_turns()
-            case _:  # a step is due, and sees what it needs on the control topic
+            case _:  # DecisionMade, RenewalDue: the step itself finds out what to do
                 pass
 
     def _forget_turns(self) -> None:
@@ -99,33 +99,32 @@ class PartitionFacts:
         self.counters.throttled += self.turns.waited()
         self.turns.forget()
 
-    @property
-    def _is_doubtful(self) -> bool:
-        """Can the position not be believed, as far as can be told before it is loaded?"""
-        # Whether there are records is looked for when the position is loaded.
+    def _doubts_hint(self) -> bool:
+        """True if it is already clear, before loading, that the position can't be believed."""
+        # `TakeOver.load` checks later whether the remote partition has records.
         incident = doubt(self.ledger.start.hint, self.ledger.newest, self.topic, has_records=lambda: False)
         return self.topic.remote_lost or incident is not None
 
-    def let_go(self, into: State) -> None:
+    def let_go(self, next_state: State) -> None:
         """Let the partition go with the next step, and take no more records."""
-        self.letting_go = into
+        self.requested_state = next_state
         self.buffer.invalidate()
 
     @property
     def _goes_to(self) -> State | None:
         """What it becomes next: as it was told, or RELEASED once its buffer has come to its end; None: it stays."""
-        return State.RELEASED if self.letting_go is None and self.buffer.ended else self.letting_go
+        return State.RELEASED if self.requested_state is None and self.buffer.ended else self.requested_state
 
     def view(self, may_transact: bool) -> View:
-        """What decides about the next action."""
+        """A frozen copy of all that decides about the next action."""
         return View(
             state=self.state,
-            letting_go=self._goes_to,
+            requested_state=self._goes_to,
             may_transact=may_transact,
-            opened=self.session is not None,
+            has_producer=self.session is not None,
             position_is_old=self.ledger.is_old,
-            pins_start=self.ledger.pins_start,
-            doubted=self._doubted,
+            must_commit_start=self.ledger.must_commit_start,
+            hint_doubted=self._hint_doubted,
             reading_lost=bool(self.reading_lost),
             source_refuses=self.source_refusal is not None,
             records=len(self.buffer),
@@ -136,18 +135,20 @@ class PartitionFacts:
 
     @property
     def owes(self) -> bool:
-        """Has an idle partition something to commit: a sync of the last record, or a position past markers?"""
+        """True if an idle partition has to commit something: a sync of the last record, or a position past markers."""
         tail = self.session is not None and self.session.unsynced_tail
         before = self.ledger.offset
-        if before < 0 and self.buffer.left_out:  # the first position: nobody has to look at these records again
+        if before < 0 and self.buffer.left_out:
+            # No position yet, and all records so far were left out: commit one, so that they are not read again.
             before = self.ledger.start.offset
         return tail or 0 <= before < self.settled_to
 
     @property
     def settled_to(self) -> int:
-        """What an idle partition commits: the source's end if only markers and aborted records come before it.
+        """The offset that an idle partition commits.
 
-        Else it is the position. Once the markers are deleted, a position before them would look like a loss.
+        It is the source's end, if nothing but markers and aborted records lies between the position and the end.
+        Otherwise it is the position. Once the markers are deleted, a position before them would look like a loss.
         """
         return max(self.ledger.offset, self.buffer.drained_to or 0)
 
@@ -158,7 +159,7 @@ class PartitionFacts:
             state=self.state,
             reason=self.reason,
             incident=self.incident,
-            position=self.ledger.at,
+            position=self.ledger.position,
             position_topic_id=self.ledger.topic_id,
             last_commit=self.ledger.last_commit,
             renew_at=self.ledger.renew_at,
@@ -171,26 +172,32 @@ class PartitionFacts:
         )
 
     def discard(self) -> None:
-        """End the producer without waiting for anything, if there is one."""
+        """Close the producer, if there is one. Wait for nothing, and do not use it again."""
         session, self.session = self.session, None
         if session is not None:
             session.discard()
 
     def close_idle_producer(self) -> None:
-        """End the producer between two transactions: what comes after our last record is somebody else's."""
+        """Close the producer between two transactions.
+
+        Remember where our records end, so that later records of others are noticed.
+        """
         self.remote_end = None if self.session is None else self.session.end
         self.discard()
         if self.state is State.RUNNING:
             self.become(State.STARTING)
 
-    def leave(self) -> None:
-        """End the producer, and become what it goes to, if it does."""
+    def close_and_enter_requested_state(self) -> None:
+        """Close the producer, and enter the state that was asked for, if any."""
         self.discard()
         if self._goes_to is not None:
             self.become(self._goes_to)
 
     def succeeded(self, action: Action) -> None:
-        """An action was taken without an error. If it only waits for its turn, the last error may still be there."""
+        """An action was taken without an error.
+
+        It proves nothing if COPY only waited for the throttle: then the cause of the last error may still be there.
+        """
         waits = action is Action.COPY and self.turns.waiting
         if action.means_running and not (waits and self.state.stopped_by_error):
             self.become(State.RUNNING)
@@ -203,9 +210,9 @@ class PartitionFacts:
         if state is not State.BLOCKED:
             self.incident = None
         if state is State.RUNNING:
-            self._doubted = False
+            self._hint_doubted = False
 
-    def set_position(self, position: Position, session: TransactionSession) -> None:
+    def commit_position_only(self, position: Position, session: TransactionSession) -> None:
         """Commit a position without records."""
         session.settle(position)
         self.committed(position, session)
@@ -214,16 +221,16 @@ class PartitionFacts:
         """Commit what an idle partition owes the target: its start, its last sync, or a position after markers."""
         ledger, offset = self.ledger, self.settled_to
         idle = self._clock.monotonic() - session.ended >= IDLE_AFTER
-        if ledger.pins_start or (idle and self.owes):
-            epoch, since = ledger.at.epoch, ledger.at.newest_epoch
+        if ledger.must_commit_start or (idle and self.owes):
+            epoch, since = ledger.position.epoch, ledger.position.newest_epoch
             if offset != ledger.offset:
                 # After markers the epoch is not known: they may have a newer one than the last record.
                 epoch, since = -1, max(since, self.buffer.screened_epoch)
-            self.set_position(ledger.next(offset, epoch, since), session)
+            self.commit_position_only(ledger.next(offset, epoch, since), session)
 
     def renew_position(self, session: TransactionSession) -> None:
-        """Commit the position as it is. A broker forgets it if it has not been for `offsets.retention.minutes`."""
-        session.commit_position(self.ledger.at)
+        """Commit the position as it is. A broker forgets it if it was not committed for `offsets.retention.minutes`."""
+        session.commit_position(self.ledger.position)
         self.ledger.renewed(self._plan.renew_interval)
         self.step_lock.progressed()
 
@@ -236,11 +243,11 @@ class PartitionFacts:
         self._stops.copied()
 
     def back_off(self, seconds: float | None = None) -> None:
-        """Make no step before the back-off, or before so many seconds have passed, unless an event asks for one."""
+        """Make no step until the back-off, or `seconds`, have passed, unless an event asks for one."""
         self.step_lock.not_before = self._clock.monotonic() + (self._backoff.next() if seconds is None else seconds)
 
-    def stop(self, error: MirrorError, follows: Recovery) -> None:
-        """An error has stopped the partition, which tries again after the back-off."""
+    def note_stopped_by(self, error: MirrorError, follows: Recovery) -> None:
+        """Keep in mind that an error has stopped the partition. It tries again after the back-off."""
         if follows.becomes is State.PAUSED:
             self.ledger.renew_again(self.step_lock.not_before)
         else:
@@ -254,14 +261,14 @@ class PartitionFacts:
             self.incident = None
         self._stops.stopped(error, self.state)
 
-    def tell(self, what: str, reason: str, **more: object) -> None:
+    def log_skip(self, what: str, reason: str, **more: object) -> None:
         """Log a skip once, before committing it, so that a crash after the commit cannot lose the message."""
         if self._skips.is_new((what, reason)):
             log.warning(what, extra={**self.where, "reason": reason, **more})
 
     def incident_of(self, kind: str) -> Incident:
-        """The incident that this kind of loss is at the position."""
-        at = self.ledger.at
+        """The incident for a loss of this kind at the position."""
+        at = self.ledger.position
         return Incident(kind, self.topic.topic_id, at.remote_id, at.offset, at.resets)
 
     @property

@@ -18,19 +18,19 @@ class PartitionSnapshot:
     state: State
     reason: str
     incident: Incident | None  # what a person has to decide about with `mirror resume`
-    position: Position  # as last loaded or committed; offset -1: none is known
+    position: Position  # see PositionLedger.position; offset -1: none is known
     position_topic_id: str  # the source topic that the position belongs to; "" while nothing has been committed
     last_commit: float  # seconds since the Unix epoch
     renew_at: float | None  # monotonic: when the position has to be committed again; None: there is none to keep
     counters: Counters  # a copy
     foreign: tuple[int, int]  # the last offsets at which somebody else has written to the remote partition
     has_producer: bool
-    last_used: float  # monotonic: when the producer was
+    last_used: float  # when the producer was last used, monotonic
     throttled_until: float  # monotonic: when the throttle has let records through, or will
-    throttle: str  # why it has not before, for people
+    throttle: str  # why it had to wait until then, for people
 
     def position_is_old(self, now: float) -> bool:
-        """Has the position to be committed again? It may belong to a paused partition, or one that can't be copied."""
+        """True if the position has to be committed again, also for a partition that is paused or can't be copied."""
         return self.renew_at is not None and now >= self.renew_at
 
     def is_throttled(self, now: float) -> bool:
@@ -38,5 +38,5 @@ class PartitionSnapshot:
         return now < self.throttled_until + REPORTED_FOR
 
     def has_become(self, state: State) -> bool:
-        """Has the partition become what it was asked to, or been let go?"""
+        """True if the partition has entered the state that was asked for, or was released."""
         return self.state in (State.RELEASED, state)

@@ -32,9 +32,10 @@ class TakeOver:
         self._remote = facts.topic.remote, facts.partition.partition
 
     def fence(self) -> TargetProducer:
-        """Open a producer, which fences the last owner's. Then wait until the now open transactions have ended.
+        """Open a producer, which fences the last owner's.
 
-        These are the transactions on the remote partition. With `exactly_once: false` nobody is fenced.
+        Then wait until every transaction that is open on the remote partition now has ended. With `exactly_once: false`
+        nobody is fenced, and nothing is awaited.
         """
         if self._topic.remote_lost:
             self._need_decision(remote_topic(self._topic, self._topic.remote_id), None)
@@ -50,7 +51,7 @@ class TakeOver:
     def load(self, producer: TargetProducer) -> TransactionSession:
         """Load the committed position. Raises DecisionNeeded if it can't be believed and nobody has decided."""
         facts = self._facts
-        before, found = facts.ledger.at, self._services.positions.load(*self._remote)
+        before, found = facts.ledger.position, self._services.positions.load(*self._remote)
         facts.step_lock.progressed()
         # The session is set before the position is judged, so that an error discards it.
         clock, end = self._services.clock, facts.remote_end if found == before else None
@@ -62,8 +63,9 @@ class TakeOver:
             found = self._follow_decision(incident, found, session)
         if found is None:  # the partition was never copied
             facts.ledger.nothing_committed()
-            if not self._services.flow.exactly_once:  # first, so that a crash can't leave records without a position
-                facts.set_position(facts.ledger.at, session)
+            # Without transactions, commit the position before any record: a crash must not leave records without one.
+            if not self._services.flow.exactly_once:
+                facts.commit_position_only(facts.ledger.position, session)
         elif facts.ledger.loaded(found):
             log.info(UPGRADED, extra=facts.where)
         return session
@@ -76,7 +78,10 @@ class TakeOver:
         return TransactionalProducer(self._services.flow, name, self._services.group_metadata, throttle)
 
     def _has_records(self) -> bool:
-        """True if a read_committed consumer sees records in the remote partition that only mirror can have written."""
+        """True if the remote partition has records although only mirror writes there.
+
+        They are looked for as a read_committed consumer sees them.
+        """
         here = self._remote
         if self._services.flow.active_active:  # others write there, too
             return False
@@ -93,11 +98,11 @@ class TakeOver:
         at = chosen(choice, self._chosen_offset(choice), found, facts.ledger.newest, topic)
         at = at or facts.ledger.next(facts.ledger.start.offset)
         what = explain(incident, found, topic, self._services.flow.group)
-        facts.tell("position decided, copying goes on from it", what, choice=choice, offset=at.offset)
-        facts.set_position(at, session)
+        facts.log_skip("position decided, copying goes on from it", what, choice=choice, offset=at.offset)
+        facts.commit_position_only(at, session)
         if incident.kind == "remote_topic":
             facts.counters.lost["remote_topic"] += 1
-        if session.suspect:  # it has ended a transaction, so a late request could end its next one
+        if session.suspect:  # the producer has ended a transaction, so a delayed EndTxn could end its next one
             raise PartitionError("a connection to the target was lost after the position was decided")
         return at
 

@@ -1,6 +1,6 @@
 """A task's second thread: follows the plan, closes idle producers, reports once a second.
 
-It starts no task: Spark starts a lost one again (spark/data_source.py).
+It starts no task. Spark does that, also for a lost one: spark/slice_tasks.py.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from mirror.source.fetcher import Fetcher
 from mirror.task.copier import RecordCopier
 from mirror.task.data_paths import Copier, DataPaths
 from mirror.task.events import DecisionMade, LetGo, RenewalDue, ThrottleChanged
-from mirror.task.position_ledger import Start
+from mirror.task.position_ledger import StartPoint
 from mirror.task.reading_watch import ReadingWatch
 from mirror.task.reporter import Reporter
 from mirror.task.slice_plan import SlicePlan
@@ -46,14 +46,14 @@ from mirror.timing import REPORT_INTERVAL
 
 log = logging.getLogger(__name__)
 
-FOLLOW_TIMEOUT = 0.2  # seconds; a new plan wakes it at once
-SLOW_AFTER = 5.0  # seconds that a step takes
-HUNG_AFTER = 5  # transaction time-outs: a step waits at most one for each of deliveries, flush, position, commit, abort
-HUNG_LEAST = 30.0  # seconds: what a take-over waits for does not depend on that time-out
+FOLLOW_TIMEOUT = 0.2  # seconds; a new plan wakes the plan follower at once
+SLOW_AFTER = 5.0  # seconds after which a step counts as slow
+HUNG_TIMEOUTS = 5  # a step may wait for five time-outs: deliveries, flush, position, commit, abort
+HUNG_SECONDS_MIN = 30.0  # what a take-over waits for does not depend on the time-out of transactions
 
 
 class PlanFollower(threading.Thread):
-    """Decides which partitions the task has; hands joins and leaves to the fetcher, which has the consumer."""
+    """Decides which partitions the task has. It asks the fetcher, which has the consumer, to start or stop fetching."""
 
     def __init__(
         self,
@@ -76,27 +76,28 @@ class PlanFollower(threading.Thread):
         self._writer = writer
         self._claimant = claimant
         self._paths = paths
-        self._reader = threading.get_ident()  # the thread that makes the plan follower then polls the fetcher
-        self._reading = ReadingWatch(lambda: fetcher.turns, services.clock)
+        self._reader = threading.get_ident()  # the main thread: it creates this object and polls the fetcher
+        self._reading = ReadingWatch(lambda: fetcher.loops, services.clock)
         self._threads = threads
         self._source = Renewed(lambda: clients.admin(services.flow.source))
         self._assigned: dict[Partition, Copier] = {}
-        self._leaving: list[tuple[Copier, State]] = []  # with the state that each was asked for
-        self._resting: dict[Partition, Copier] = {}  # paused
-        self._positions: dict[Partition, Position] = {}  # of those that have let go: newer than their last report
+        self._being_let_go: list[tuple[Copier, State]] = []  # each with the state that it was asked to enter
+        self._paused: dict[Partition, Copier] = {}
+        # Last positions of partitions that this task gave up; newer than their last reports.
+        self._positions: dict[Partition, Position] = {}
         self._settings: TaskSettings | None = None  # as last followed
         self._orders = plan.orders
         self._decisions = plan.decisions
         self._ends = SourceEnds(self._source, self._flow.open_transaction_warn_after)
-        self._reporter = Reporter(plan, services.throttles, self._ends, self._staying, paths.of)
+        self._reporter = Reporter(plan, services.throttles, self._ends, self._held_copiers, paths.of)
         self._backoff = Backoff(0.2, 5.0)
         self._waits_for = OnChange()
-        self._hanging: dict[Partition, str] = {}  # whose transform did not return, as it was logged
+        self._hanging: dict[Partition, str] = {}  # by partition: the hang that was last logged
         self._retry_at = 0.0
         self._report_at = 0.0
 
     def run(self) -> None:
-        """Until the task has to finish, which is when `done` gets set."""
+        """Run until the task has to finish; then `done` is set."""
         try:
             while not self.done.is_set():
                 self._follow()
@@ -105,13 +106,13 @@ class PlanFollower(threading.Thread):
                     self._tend()
                     if self._reading.hangs():
                         self._end_process()
-                    self._ends.ask([*self._assigned, *self._resting])
+                    self._ends.ask([*self._assigned, *self._paused])
                     self._writer.report(self._reporter.news())
                 self._control.poll(FOLLOW_TIMEOUT)
                 self._claimant.keep()
         except MirrorError as error:
             self.failure = error
-        except Exception as error:  # without a plan follower the task would run blindly
+        except Exception as error:  # without a plan follower the task would not notice a new plan
             log.exception(BUG, extra={"flow": self._flow.name})
             self.failure = MirrorError(f"{type(error).__name__}: {error}")
         finally:
@@ -121,8 +122,8 @@ class PlanFollower(threading.Thread):
         """Report once more how each partition stands, after the task has finished."""
         self._writer.report(self._reporter.all())
 
-    def _staying(self) -> list[Copier]:
-        return [*self._assigned.values(), *self._resting.values()]
+    def _held_copiers(self) -> list[Copier]:
+        return [*self._assigned.values(), *self._paused.values()]
 
     def _follow(self) -> None:
         wanted = self._plan.wanted()
@@ -133,26 +134,26 @@ class PlanFollower(threading.Thread):
         self._follow_throttle()
         for partition, copier in list(self._assigned.items()):
             if _is_over(copier, wanted):
-                self._release(self._assigned.pop(partition))
+                self._ask_to_let_go(self._assigned.pop(partition))
             elif self._plan.is_paused(partition):
-                self._release(self._assigned.pop(partition), State.PAUSED)
-        for partition, copier in list(self._resting.items()):
+                self._ask_to_let_go(self._assigned.pop(partition), State.PAUSED)
+        for partition, copier in list(self._paused.items()):
             if _is_over(copier, wanted) or not self._plan.is_paused(partition):
-                self._release(self._resting.pop(partition))
+                self._ask_to_let_go(self._paused.pop(partition))
                 log.info("partition resumed", extra=self._where(copier))
-        self._let_go()
-        if self._orders is not self._plan.orders:  # report now: an operator is waiting for the acknowledgement
+        self._finish_letting_go()
+        if self._orders is not self._plan.orders:  # report now: whoever gave the order waits for an answer
             self._orders = self._plan.orders
             self._report_at = 0.0
             self._reporter.report_all_next()
         self._follow_decisions()
-        held = {copier.partition for copier, _ in self._leaving} | self._assigned.keys() | self._resting.keys()
+        held = {copier.partition for copier, _ in self._being_let_go} | self._assigned.keys() | self._paused.keys()
         joining = {p: topic for p, topic in wanted.items() if p not in held}
         if joining and time.monotonic() >= self._retry_at:
             self._join(joining)
 
     def _follow_settings(self) -> None:
-        """Take what a newer plan has changed, besides what is asked for at each use."""
+        """Apply those settings of a newer plan that are copied into other objects."""
         if self._plan.settings != self._settings:
             self._settings = self._plan.settings
             self._ends.warn_after = self._plan.flow.open_transaction_warn_after
@@ -172,22 +173,22 @@ class PlanFollower(threading.Thread):
                 if copier.snapshot.incident is not None:
                     copier.post(DecisionMade())
 
-    def _let_go(self) -> None:
-        for copier, into in [each for each in self._leaving if each[0].snapshot.has_become(each[1])]:
-            self._leaving.remove((copier, into))
+    def _finish_letting_go(self) -> None:
+        for copier, next_state in [each for each in self._being_let_go if each[0].snapshot.has_become(each[1])]:
+            self._being_let_go.remove((copier, next_state))
             seen = copier.snapshot
             if seen.position_topic_id:
                 self._positions[copier.partition] = seen.position
             self._writer.report([self._reporter.one(copier)])  # its last transaction counts too
             self._paths.end(copier)
             if seen.state is State.PAUSED:
-                self._resting[copier.partition] = copier
+                self._paused[copier.partition] = copier
                 log.info("partition paused", extra={**self._where(copier), "position": seen.position.offset})
 
-    def _release(self, copier: Copier, into: State = State.RELEASED) -> None:
-        copier.post(LetGo(into))
-        self._leaving.append((copier, into))
-        if into is State.RELEASED:
+    def _ask_to_let_go(self, copier: Copier, next_state: State = State.RELEASED) -> None:
+        copier.post(LetGo(next_state))
+        self._being_let_go.append((copier, next_state))
+        if next_state is State.RELEASED:
             self._reporter.forget(copier.partition)
 
     def _join(self, joining: dict[Partition, Topic]) -> None:
@@ -210,15 +211,15 @@ class PlanFollower(threading.Thread):
             paused = self._plan.is_paused(partition)
             copier = self._paths.copier(partition, joining[partition], start, paused)
             if paused:
-                self._release(copier, State.PAUSED)
+                self._ask_to_let_go(copier, State.PAUSED)
             else:
                 self._assigned[partition] = copier
                 self._paths.begin(copier)
 
     def _find_starts(
         self, joining: dict[Partition, Topic], missing: dict[Partition, KafkaError]
-    ) -> dict[Partition, Start]:
-        with ThreadPoolExecutor(1) as pool:  # meanwhile: records wait for both
+    ) -> dict[Partition, StartPoint]:
+        with ThreadPoolExecutor(1) as pool:  # read the reports beside the positions: copying waits for both
             reports = pool.submit(reported_positions, self._flow, joining.keys(), self._plan.size)
 
             def reported() -> dict[Partition, Position]:
@@ -234,23 +235,24 @@ class PlanFollower(threading.Thread):
             log.log(level, "partitions wait for their start", extra=where)
 
     def _tend(self) -> None:
-        """What a partition needs now and then. Raises TaskHung."""
-        hung_after = max(HUNG_LEAST, HUNG_AFTER * self._flow.transaction_timeout)
+        """Find hung steps, ask for renewals, close idle producers. Called once a second. Raises TaskHung."""
+        hung_after = max(HUNG_SECONDS_MIN, HUNG_TIMEOUTS * self._flow.transaction_timeout)
         slow = 0
-        for copier in (*self._staying(), *(leaving for leaving, _ in self._leaving)):
-            hangs = copier.hang_reason  # asked first: a transform that returns now makes the step young again
+        for copier in (*self._held_copiers(), *(copier for copier, _ in self._being_let_go)):
+            # Ask first: if the transform returned between the two calls, since_progress would start again at 0.
+            hangs = copier.hang_reason
             lasts = copier.since_progress
             slow += lasts > SLOW_AFTER and isinstance(copier, RecordCopier)
-            if hangs:  # no other partition has to suffer from it: nothing is open on the target
-                self._tell_hanging(copier, hangs)
+            if hangs:  # the task goes on: a step that transforms holds nothing open on the target
+                self._log_hanging(copier, hangs)
             elif lasts > hung_after:
                 # Seen with librdkafka 2.16, whose send_offsets_to_transaction can forget its time-out.
                 log.warning("a step hangs", extra={**self._where(copier), "stack": copier.stack})
                 raise TaskHung(f"{copier.partition}: a transaction hangs for {lasts:.0f} s; the task starts again")
-        self._threads.have(slow)
+        self._threads.ensure_threads(slow)
         self._paths.keep(self._assigned.values())
         now = self._services.clock.monotonic()
-        for copier in self._staying():
+        for copier in self._held_copiers():
             seen = copier.snapshot
             if seen.position_is_old(now):
                 copier.post(RenewalDue())
@@ -258,12 +260,12 @@ class PlanFollower(threading.Thread):
                 copier.close_idle_producer()
 
     def _end_process(self) -> None:
-        """Kill this process, so that Spark starts the task in another one: the main thread can't end it."""
+        """Kill this process, so that Spark starts the task in another one. The main thread hangs and can't end it."""
         where = {"flow": self._flow.name, "stack": stack_of(self._reader)}
         log.warning("reading hangs, the task's process is killed", extra=where)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def _tell_hanging(self, copier: Copier, reason: str) -> None:
+    def _log_hanging(self, copier: Copier, reason: str) -> None:
         if self._hanging.get(copier.partition) != reason:
             self._hanging[copier.partition] = reason
             log.warning("a transform hangs", extra={**self._where(copier), "reason": reason, "stack": copier.stack})
@@ -274,7 +276,7 @@ class PlanFollower(threading.Thread):
 
 
 def _is_over(copier: Copier, wanted: Mapping[Partition, Topic]) -> bool:
-    """Is the copier not one for what is wanted (any more)?"""
+    """True if the plan no longer wants this copier."""
     topic, ours = wanted.get(copier.partition), copier.topic
     if topic is None or copier.snapshot.state is State.RELEASED:
         return True

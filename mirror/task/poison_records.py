@@ -1,6 +1,6 @@
-"""Finding the record that can't be copied, and saying what a person can do about it.
+"""Finds the record that can't be copied, and says what a person can do about it.
 
-As a rule the target refuses it, and with it the whole batch. Or the topic's transform fails for it.
+Usually the target refuses the record, and with it the whole batch. Or the topic's transform fails for it.
 """
 
 from __future__ import annotations
@@ -10,23 +10,24 @@ from mirror.errors import PoisonRecord
 from mirror.kafka.consumed_batch import ConsumedBatch
 from mirror.settings import Flow
 
-NARROW_FOR = 60.0  # seconds that batches stay smaller if no single record was the culprit
+NARROW_FOR = 60.0  # seconds for which batches stay small after a refusal
 
 
 class PoisonRecords:
-    """Halves refused batches until the culprit is alone; what is before it gets copied on the way.
+    """Halves refused batches until the culprit is alone. The records before it get copied on the way.
 
-    Which record it was, brokers say only of some errors: they refuse whole batches. `most` is an ordinary batch.
+    Brokers refuse whole batches, and only for some errors they say which record it was. `max_records` is the size of an
+    ordinary batch.
     """
 
-    def __init__(self, most: int, clock: Clock) -> None:
+    def __init__(self, max_records: int, clock: Clock) -> None:
         self.culprit = -1  # upstream offset
         self.reason = ""
-        self.refused_again = 0  # attempts to put the culprit aside that were refused too
-        self._transform_failed = False  # for the culprit: the target was not asked
-        self._most = most
+        self.refused_again = 0  # how often the target refused the attempt to pass the culprit over
+        self._transform_failed = False  # the transform fails for the culprit, so the target was not asked
+        self._max_records = max_records
         self._clock = clock
-        self._narrowed = most
+        self._narrowed = max_records
         self._until = 0.0  # monotonic
 
     @property
@@ -34,10 +35,10 @@ class PoisonRecords:
         """How many records the next batch may have."""
         if self.culprit >= 0:
             return 1
-        return self._narrowed if self._clock.monotonic() < self._until else self._most
+        return self._narrowed if self._clock.monotonic() < self._until else self._max_records
 
     def refused(self, batch: ConsumedBatch, reason: str, passed_over: bool) -> None:
-        """The target does not take this batch. With `passed_over` it was the culprit, to be put aside."""
+        """Note that the target refuses this batch. `passed_over`: it was the attempt to pass the culprit over."""
         if len(batch.messages) > 1:
             self._narrowed, self._until = len(batch.messages) // 2, self._clock.monotonic() + NARROW_FOR
         elif self.culprit == batch.offsets[0]:
@@ -48,12 +49,12 @@ class PoisonRecords:
             self._transform_failed = False
 
     def not_transformed(self, batch: ConsumedBatch, reason: str) -> None:
-        """The transform fails for the only record of this batch."""
+        """Note that the transform fails for the only record of this batch."""
         self.culprit, self.reason, self.refused_again = batch.offsets[0], reason, 0
         self._transform_failed = True
 
-    def taken(self) -> None:
-        """A batch was taken. If it was the culprit, or what stands for it, ordinary batches come next."""
+    def committed(self) -> None:
+        """Note that a batch was committed. If the culprit was copied or passed over, ordinary batches come next."""
         if self.culprit >= 0:
             self.culprit, self._until = -1, 0.0
 

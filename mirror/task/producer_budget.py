@@ -11,21 +11,21 @@ class Holder(Protocol):
 
     @property
     def has_producer(self) -> bool:
-        """Is it open still?"""
+        """True while the producer is open."""
 
     @property
     def last_used(self) -> float:
-        """When the producer was used last, monotonic."""
+        """When the producer was last used, monotonic."""
 
     def close_idle_producer(self) -> bool:
         """Close the producer unless a step runs; True if one was closed."""
 
 
 class ProducerBudget:
-    """At most `most` producers, as long as some of them are idle."""
+    """At most `max_open` producers, as long as some of them are idle."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_open: int) -> None:
+        self._max_open = max_open
         self._lock = threading.Lock()  # guards all below; nobody waits for a step while having it
         self._holders: set[Holder] = set()
 
@@ -33,7 +33,7 @@ class ProducerBudget:
         """Before another one is opened: close the producers unused for longest while too many are open."""
         with self._lock:
             self._holders = {each for each in self._holders if each.has_producer}
-            excess = len(self._holders) + 1 - self._most
+            excess = len(self._holders) + 1 - self._max_open
             for holder in sorted(self._holders, key=lambda each: each.last_used):
                 if excess <= 0:
                     return

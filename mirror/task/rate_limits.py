@@ -1,4 +1,4 @@
-"""The throttles of a task: how many bytes its partitions may copy, and when it is each one's turn.
+"""The throttles of a task: how many bytes its partitions may copy, and when each one may.
 
 Nobody sleeps here. A partition that may not copy yet gets a *turn*, and its next step is due then. Turns are given in
 the order in which they are asked for, so that no partition waits for ever.
@@ -14,18 +14,18 @@ from mirror.clock import Clock
 from mirror.control.throttle_shares import OF_FLOW, Share
 from mirror.text import byte_rate
 
-BURST = 0.5  # seconds: what was not copied in the last moment may be copied now
+BURST = 0.5  # seconds: bytes that were not used in this time may be copied now, beyond the rate
 GROW_AFTER = 5.0  # seconds after a new plan until a share grows: until then, other tasks may have their larger ones
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """When a partition may copy, and how much. The bytes are reserved."""
+    """When a partition may copy, and how many bytes. They are reserved in the bucket."""
 
     bucket: Bucket
     at: float  # monotonic
     reserved: int  # bytes
-    most: int  # bytes: about as much as the share allows in a second, or less if others wait
+    max_bytes: int  # about as much as the share allows in a second, or less if others wait
 
 
 class Bucket:
@@ -35,8 +35,8 @@ class Bucket:
         self.share = share
         self.reason = reason  # for people
         self._clock = clock
-        self._next = begins  # monotonic: when the next turn is
-        self._owed_until = begins  # monotonic: what has been copied would have taken until then
+        self._next = begins  # monotonic: when the next turn begins
+        self._owed_until = begins  # monotonic: at the rate, all that was copied would have taken until then
         self._lock = threading.Lock()
 
     def turn(self, wanted: int) -> Turn:
@@ -45,20 +45,20 @@ class Bucket:
         with self._lock:
             at = max(self._next, now - BURST)
             # The longer the queue, the smaller the turns: so a queue of n partitions takes about the root of n seconds.
-            most = max(1, int(self.share.rate / (1 + max(0.0, at - now))))
-            reserved = min(wanted, most)
+            max_bytes = max(1, int(self.share.rate / (1 + max(0.0, at - now))))
+            reserved = min(wanted, max_bytes)
             self._next = at + reserved / self.share.rate
-        return Turn(self, at, reserved, most)
+        return Turn(self, at, reserved, max_bytes)
 
     def copied(self, turn: Turn, size: int) -> None:
-        """A turn was used to copy so many bytes: one record may be more than what was reserved."""
+        """Count `size` bytes that were copied in a turn. One record may be larger than what was reserved."""
         now = self._clock.monotonic()
         with self._lock:
             self._next += (size - turn.reserved) / self.share.rate
             self._owed_until = max(self._owed_until, now - BURST) + size / self.share.rate
 
     def follow(self, share: Share, reason: str) -> Bucket:
-        """A bucket with another share. It owes what was copied too early. Turns are void, and are asked for again."""
+        """A bucket with another share, which pays back what this one copied too early. Turns of this one are void."""
         now = self._clock.monotonic()
         with self._lock:
             owed = max(0.0, self._owed_until - now) * self.share.rate
@@ -131,7 +131,7 @@ class Turns:
         self._clock = clock
         self._held: list[Turn] = []
         self._granted: list[Turn] = []
-        self._asked: float | None = None  # monotonic: when it first had to wait
+        self._asked: float | None = None  # monotonic: when it began to wait
 
     @property
     def waiting(self) -> bool:
@@ -139,10 +139,10 @@ class Turns:
         return self.until > 0 and self.until > self._clock.monotonic()
 
     def have_come(self, buckets: tuple[Bucket, ...], wanted: int) -> bool:
-        """Ask for turns, where `wanted` bytes wait. False if none may be copied before `until`.
+        """Ask each bucket for a turn to copy the `wanted` bytes that wait. False if none may be copied before `until`.
 
-        The turn of the next bucket is asked for once that of the one before has come: so nobody takes part of the
-        flow's rate while it waits for its topic's.
+        It asks the next bucket only once the turn of the bucket before has come. So no partition reserves a part of the
+        flow's rate while it still waits for its topic's turn.
         """
         now = self._clock.monotonic()
         fits = [turn.bucket is bucket for turn, bucket in zip(self._held, buckets, strict=False)]
@@ -151,7 +151,7 @@ class Turns:
             if self._held and self._held[-1].at > now:
                 break
             self._held.append(bucket.turn(wanted))
-            wanted = min(wanted, self._held[-1].most)
+            wanted = min(wanted, self._held[-1].max_bytes)
         last = self._held[-1]
         if last.at > now:
             self.until, self.reason = last.at, last.bucket.reason
@@ -159,19 +159,19 @@ class Turns:
         return last.at <= now
 
     def take(self, buckets: tuple[Bucket, ...], wanted: int) -> int:
-        """The bytes that may be copied now, where `wanted` wait; 0: none before `until`."""
+        """How many of the `wanted` bytes that wait may be copied now; 0: none before `until`."""
         if not self.have_come(buckets, wanted):
             return 0
         self._granted, self._held = self._held, []
-        return min(turn.most for turn in self._granted)
+        return min(turn.max_bytes for turn in self._granted)
 
     def waited(self) -> float:
-        """Seconds that it has waited since this was last asked. A turn that nobody takes for long is no wait."""
+        """Seconds that the partition has waited since the last call. Time after its turn had come does not count."""
         asked, self._asked = self._asked, None
         return 0.0 if asked is None else min(self._clock.monotonic(), self.until) - asked
 
     def copied(self, size: int) -> None:
-        """So many bytes were copied in the turn. Of a turn without this, what was reserved counts."""
+        """Count `size` bytes that were copied in the turns. Without this call, what was reserved counts."""
         for turn in self._granted:
             turn.bucket.copied(turn, size)
         self._granted = []

@@ -1,4 +1,4 @@
-"""What a task reports of its partitions: made of the snapshots that their steps have published."""
+"""What a task reports about its partitions, made from the snapshots that their steps have published."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mirror.kafka.throttling import Throttles
 from mirror.model import Partition, Topic
 from mirror.source.end_offsets import SourceEnds
 from mirror.task.partition_snapshot import PartitionSnapshot
-from mirror.task.position_ledger import Start
+from mirror.task.position_ledger import StartPoint
 from mirror.task.slice_plan import SlicePlan
 from mirror.timing import REPORT_ALL_INTERVAL
 
@@ -25,23 +25,23 @@ class Reported(Protocol):
     @property
     def topic(self) -> Topic: ...
     @property
-    def identity(self) -> str: ...
+    def incarnation(self) -> str: ...
     @property
     def snapshot(self) -> PartitionSnapshot: ...
     @property
-    def start(self) -> Start: ...
+    def start(self) -> StartPoint: ...
 
     @property
     def hang_reason(self) -> str:
-        """For which record the transform does not return; "" while it is not known to hang."""
+        """A text that names the record for which the transform hangs; "" while it is not known to hang."""
 
     @property
     def drained_to(self) -> int | None:
-        """The offset before which every record has been taken; None while some wait."""
+        """Everything that was fetched before this offset is committed; None while records wait."""
 
     @property
     def head_timestamp(self) -> int | None:
-        """Of the first record that waits, ms since the Unix epoch; None if none waits or it has no timestamp."""
+        """The first waiting record's timestamp, ms since the Unix epoch; None if no record waits, or it has none."""
 
 
 class Reporter:
@@ -66,7 +66,7 @@ class Reporter:
         self._all_reported_at = 0.0
 
     def news(self) -> Iterator[Report]:
-        """What has changed since it was last reported, and everything now and then, as a sign of life."""
+        """The reports that have changed since the last call. Now and then it gives all, as a sign of life."""
         everything = time.monotonic() - self._all_reported_at > REPORT_ALL_INTERVAL
         if everything:
             self._all_reported_at = time.monotonic()
@@ -83,11 +83,11 @@ class Reporter:
         return map(self.one, self._copiers())
 
     def report_all_next(self) -> None:
-        """The next `news` have every partition."""
+        """Make the next `news` give all reports."""
         self._all_reported_at = 0.0
 
     def forget(self, partition: Partition) -> None:
-        """The partition is let go."""
+        """Drop what is known of a partition that is let go."""
         self._caught_up.pop(partition, None)
         self._next.pop(partition, None)
 
@@ -103,8 +103,8 @@ class Reporter:
         reasons = [hangs or seen.reason, seen.throttle if waits else "", *map(self._throttles.reason, throttled_by)]
         reasons += [hold.reason] if hold and overdue else []
         return Report(
-            leader=self._plan.leader,
-            incarnation=copier.identity,
+            service_id=self._plan.service_id,
+            incarnation=copier.incarnation,
             generation=self._plan.generation,
             partition=copier.partition,
             remote=copier.topic.remote,
@@ -141,9 +141,10 @@ class Reporter:
         return max(0, end - (position if drained_to is None else max(position, drained_to)))
 
     def _behind_since(self, copier: Reported, lag: int) -> float:
-        """When the next record came: by its timestamp, but not before the partition was last caught up.
+        """When the next record came to the source, in seconds since the Unix epoch; 0 without lag, -1 if not known.
 
-        Records may have timestamps of long ago, and one whose fetch is still to come shows none.
+        It is the record's timestamp, or the time at which the partition was last caught up, whichever is later: a
+        record may have an old timestamp, and a record that was not fetched yet shows none.
         """
         if lag <= 0:
             if lag == 0:

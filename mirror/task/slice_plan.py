@@ -1,4 +1,4 @@
-"""Which partitions a task holds, as the newest plan says."""
+"""What the newest plan says to one task: which partitions it has, and with which settings."""
 
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ from mirror.settings import Flow
 
 
 class Replaced(MirrorError):
-    """A newer task has claimed the slice; Spark has given this one up, or will start another."""
+    """A newer task has claimed the slice. This one ends."""
 
 
 class SlicePlan:
-    """One task's view of the plan: the slice `index` of `count` under `leader`."""
+    """One task's view of the plan. The task has slice `index` of `count`; the service `service_id` has started it."""
 
-    def __init__(self, flow: Flow, control: ControlReader, leader: str, index: int, count: int, task: str) -> None:
+    def __init__(
+        self, flow: Flow, control: ControlReader, service_id: str, index: int, count: int, task_id: str
+    ) -> None:
         self._flow = flow
         self._changed: tuple[TaskSettings | None, Flow] = None, flow  # settings of a plan, and the flow with them
         self._shares: tuple[Plan | None, Mapping[str, Share]] = None, {}  # a plan, and our shares in it
         self._clusters: tuple[str, ...] = ()  # of the newest plan that has their ids
         self._control = control
-        self.leader = leader
+        self.service_id = service_id
         self._index = index
         self._count = count
-        self.task = task
+        self._task_id = task_id
 
     def wanted(self) -> Mapping[Partition, Topic] | None:
         """The partitions to copy now; None once the task has to finish. Raises Replaced."""
-        if self._control.claims.get(self._index) != self.task:
+        if self._control.claims.get(self._index) != self._task_id:
             raise Replaced(f"flow {self._flow.name}: slice {self._index} has a newer task")
         plan = self._control.plan
         if plan is None or not self.is_current:
@@ -46,11 +48,16 @@ class SlicePlan:
     def is_current(self) -> bool:
         """True if the newest plan still wants this Spark epoch."""
         plan = self._control.plan
-        return plan is not None and plan.leader == self.leader and not plan.stop and len(plan.slices) == self._count
+        return (
+            plan is not None
+            and plan.service_id == self.service_id
+            and not plan.stop
+            and len(plan.slices) == self._count
+        )
 
     @property
     def settings(self) -> TaskSettings | None:
-        """What tasks take from the newest plan; None if an older mirror has written it."""
+        """The settings that the newest plan carries for tasks; None if an older mirror has written it."""
         plan = self._control.plan
         return plan.task_settings if plan else None
 
@@ -91,11 +98,11 @@ class SlicePlan:
         return plan.renew_interval if plan else RENEW_INTERVAL
 
     def is_paused(self, partition: Partition) -> bool:
-        """Has somebody ordered that the partition is not to be copied now?"""
+        """True if a person has ordered not to copy the partition now."""
         return is_paused(self._control.orders, partition)
 
     def is_still_ours(self, partition: Partition) -> bool:
-        """Does the newest plan, read to its end, give us the partition? An unreadable plan counts as yes."""
+        """Read the control topic to its end. True if the newest plan gives us the partition, or is unreadable."""
         try:
             self._control.read_to_end()
             wanted = self.wanted()
@@ -114,7 +121,7 @@ class SlicePlan:
         return self._clusters
 
     def decision(self, partition: Partition) -> Decision | None:
-        """What somebody has decided about an incident of the partition, the last one; None: nothing."""
+        """The last decision about an incident of the partition; None if there is none."""
         return self.decisions.get(partition)
 
     @property
@@ -125,6 +132,6 @@ class SlicePlan:
 
     @property
     def generation(self) -> int:
-        """Of the newest plan; 0 when there is none."""
+        """The generation of the newest plan; 0 if there is no plan."""
         plan = self._control.plan
         return plan.generation if plan else 0

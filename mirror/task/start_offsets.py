@@ -1,4 +1,4 @@
-"""Where each partition's consumer starts."""
+"""Finds the offset at which each partition's consumer starts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mirror.kafka.cluster import list_offsets
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.target.position_reader import PositionReader
-from mirror.task.position_ledger import Start
+from mirror.task.position_ledger import StartPoint
 
 
 def find_starts(
@@ -21,28 +21,29 @@ def find_starts(
     joining: Mapping[Partition, Topic],
     reports: Callable[[], Mapping[Partition, Position]],
     missing: dict[Partition, KafkaError] | None = None,
-) -> dict[Partition, Start]:
-    """Where to begin to look at each partition: its committed position, else where the flow's `start` points.
+) -> dict[Partition, StartPoint]:
+    """Where to start each partition: at its committed position, or else where the flow's `start` points.
 
-    `reports` gives the positions that were reported last.
+    `reports` gives the positions that were reported last. The committed position is only a hint: a transaction may
+    still be open that commits a newer one. So the copier loads the position again once it has fenced.
 
-    A pending position may be newer than the committed one: the copier loads again once it has fenced.
-    Without partitions of which the source gives no offset now: these are added to `missing`, with the reason.
-    Raises ClusterAway or PartitionError for the target.
+    Partitions without an offset from the source are left out, and added to `missing`, with the reason. Raises
+    ClusterAway or PartitionError for the target.
     """
-    refused: set[tuple[str, int]] = set()  # each of these fails by itself, when it is taken over
+    refused: set[tuple[str, int]] = set()  # the target refuses to tell these positions; their take-overs say why
     hints = positions.hints(((topic.remote, p.partition) for p, topic in joining.items()), refused)
     reported = reports()
-    starts: dict[Partition, Start] = {}
+    starts: dict[Partition, StartPoint] = {}
     fresh: dict[Partition, OffsetSpec] = {}
     for partition, topic in joining.items():
         position = hints.get((topic.remote, partition.partition))
         if position is not None:
-            starts[partition] = Start(position.offset, position, reported.get(partition))
+            starts[partition] = StartPoint(position.offset, position, reported.get(partition))
         else:
-            seen_first = partition.partition < topic.initial
+            seen_first = partition.partition < topic.initial_partitions
             fresh[partition] = _spec(flow.of_topic(partition.topic)) if seen_first else OffsetSpec.earliest()
-    # A timestamp after the newest record has no offset: it means the end, as it was before anybody looked for it.
+    # A timestamp after the newest record means the end. The end is read first, so that no record that comes meanwhile
+    # is passed over.
     why: dict[Partition, KafkaError] = {}
     dated = [partition for partition in fresh if isinstance(flow.of_topic(partition.topic).start, int)]
     ends = list_offsets(source, dict.fromkeys(dated, OffsetSpec.latest()), refused=why) if dated else {}
@@ -50,7 +51,9 @@ def find_starts(
     offsets |= {p: ends[p] for p, offset in offsets.items() if offset < 0 and p in ends}
     unread = {p for p in fresh if (joining[p].remote, p.partition) in refused}
     starts |= {
-        p: Start(offset, reported=reported.get(p), unread=p in unread) for p, offset in offsets.items() if offset >= 0
+        p: StartPoint(offset, reported=reported.get(p), unread=p in unread)
+        for p, offset in offsets.items()
+        if offset >= 0
     }
     if missing is not None:
         missing |= {partition: why[partition] for partition in fresh if partition not in starts}

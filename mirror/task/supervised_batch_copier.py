@@ -19,7 +19,7 @@ from mirror.task.batch_copier import LET_GO, BatchCopier, BatchServices, Books, 
 from mirror.task.error_recovery import recovery
 from mirror.task.events import Event, LetGo, ThrottleChanged
 from mirror.task.partition_snapshot import PartitionSnapshot
-from mirror.task.position_ledger import PositionLedger, Start
+from mirror.task.position_ledger import PositionLedger, StartPoint
 from mirror.task.rate_limits import Turns
 from mirror.task.stop_log import StopLog
 from mirror.text import BUG
@@ -40,12 +40,14 @@ class SupervisedBatchCopier:
 
     hang_reason = ""  # nothing of the user's runs here
 
-    def __init__(self, services: BatchServices, call: Call, partition: Partition, topic: Topic, start: Start) -> None:
+    def __init__(
+        self, services: BatchServices, call: Call, partition: Partition, topic: Topic, start: StartPoint
+    ) -> None:
         """`call` has something called by the event loop."""
         self.partition = partition
         self.topic = topic
         self.start = start
-        self.identity = uuid.uuid4().hex[:16]
+        self.incarnation = uuid.uuid4().hex[:16]
         self.left: LeaveTheRoad | None = None
         flow = services.flow(partition.topic)
         interval = services.plan.renew_interval
@@ -169,7 +171,7 @@ class SupervisedBatchCopier:
             state=self._state,
             reason=self._reason,
             incident=None,
-            position=ledger.at,
+            position=ledger.position,
             position_topic_id=ledger.topic_id,
             last_commit=ledger.last_commit,
             renew_at=None,

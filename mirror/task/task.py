@@ -1,4 +1,4 @@
-"""One slice: a fetcher, a few transaction threads, and a plan follower that follows the plan and reports."""
+"""The task of one slice: a fetcher, transaction threads, and a plan follower, which follows the plan and reports."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Receipt:
 class SliceTask:
     """Copies the partitions that the newest plan gives to slice `index`, until the plan says to finish."""
 
-    def __init__(self, flow: Flow, leader: str, index: int, count: int, epoch: str) -> None:
-        identity = uuid.uuid4().hex
+    def __init__(self, flow: Flow, service_id: str, index: int, count: int, spark_epoch: str) -> None:
+        task_id = uuid.uuid4().hex
         self._flow = flow
         self._index = index
         throttles, clock = Throttles(flow), Clock()
@@ -57,8 +57,8 @@ class SliceTask:
         self._positions = PositionReader(flow.target, flow.group, flow.control_topic)
         self._writer = ControlWriter(flow)
         self._control = ControlReader(flow, follow=True)
-        self._plan = SlicePlan(flow, self._control, leader, index, count, identity)
-        self._claimant = Claimant(flow, self._control, self._writer, Claim(index, identity, leader, epoch))
+        self._plan = SlicePlan(flow, self._control, service_id, index, count, task_id)
+        self._claimant = Claimant(flow, self._control, self._writer, Claim(index, task_id, service_id, spark_epoch))
         services = TaskServices(
             plan=self._plan,
             positions=self._positions,
@@ -81,7 +81,7 @@ class SliceTask:
 
         Raises Replaced, ClusterAway, FlowError or TaskHung: Spark starts it again.
         """
-        # Records make no cycles, but while they wait the collector would look through all of them again and again.
+        # Buffered records form no reference cycles, so Python's garbage collector need not scan them again and again.
         gc.set_threshold(2 * BUFFER_RECORDS)
         try:
             self._control.read_to_end()
@@ -96,7 +96,7 @@ class SliceTask:
                 raise FlowError(f"flow {self._flow.name}: the plan has no cluster ids, which active_active needs")
             self._claimant.claim()
             self._control.read_to_end()
-            self._threads.have(slow=0)
+            self._threads.ensure_threads(slow=0)
             self._plan_follower.start()
             while not self._plan_follower.done.is_set():
                 self._fetcher.poll()
@@ -115,7 +115,7 @@ class SliceTask:
         return [*self._fetcher.held.values(), *self._paths.copiers]
 
     def _drain(self) -> None:
-        """Let running transactions end, begin no others."""
+        """Wait until running transactions have ended. Begin no others."""
         held = self._held
         for copier in held:
             copier.post(LetGo(State.RELEASED))
@@ -128,7 +128,8 @@ class SliceTask:
         self._plan_follower.done.set()
         self._threads.close()
         self._paths.close(0.0 if self._hangs else self._flow.transaction_timeout)
-        for thread in chain([self._plan_follower], self._threads.threads):  # the first may still add to the others
+        # The plan follower comes first: it may still start transaction threads.
+        for thread in chain([self._plan_follower], self._threads.threads):
             if thread.is_alive() and not self._hangs:  # Spark ends a failed task's process, and with it what hangs
                 thread.join(self._flow.transaction_timeout)
         for copier in self._fetcher.held.values():

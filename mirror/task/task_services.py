@@ -1,4 +1,4 @@
-"""What the copiers of one task share, and nothing else of the task."""
+"""What the copiers of one task share."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from mirror.kafka.throttling import Throttles
 from mirror.settings import Flow
 from mirror.source.fetcher import Seek
 from mirror.target.position_reader import PositionReader
-from mirror.task.followed_plan import Plan
+from mirror.task.followed_plan import PlanView
 from mirror.task.look_budget import LookBudget
 from mirror.task.producer_budget import ProducerBudget
+from mirror.task.queues import Steppable
 from mirror.task.rate_limits import RateLimits
-from mirror.task.scheduler import Steps
 
 
 class Scheduler(Protocol):
-    """Has steps made."""
+    """Runs steps."""
 
-    def schedule(self, item: Steps, delay: float) -> None:
-        """Have `item.step` called in `delay` seconds."""
+    def schedule(self, item: Steppable, delay: float) -> None:
+        """Have a transaction thread call `item.step` in `delay` seconds."""
 
 
 class Moves(Protocol):
-    """Hands moves to the fetcher's thread, for only that one may touch the consumer."""
+    """Hands moves to the main thread, because only that one may touch the consumer."""
 
     def put(self, item: Seek[Any], /) -> None:
         """Have the consumer seek."""
@@ -34,9 +34,9 @@ class Moves(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskServices:
-    """The same for all copiers of a task, but for what the flow says of single topics."""
+    """The same for all copiers of a task, except the settings of single topics."""
 
-    plan: Plan
+    plan: PlanView
     positions: PositionReader
     source: ClusterAdmin
     throttles: Throttles
@@ -47,7 +47,7 @@ class TaskServices:
     clock: Clock
     limits: RateLimits
     looks: LookBudget = field(default_factory=LookBudget)
-    topic: str | None = None  # of the copiers that have these services; None: they are the task's
+    topic: str | None = None  # of the copiers that have these services; None: these are the whole task's
 
     @property
     def flow(self) -> Flow:
@@ -55,5 +55,5 @@ class TaskServices:
         return self.plan.flow if self.topic is None else self.plan.flow.of_topic(self.topic)
 
     def of_topic(self, topic: str) -> TaskServices:
-        """The services for copiers of this source topic: their flow has what is different for it."""
+        """The services for copiers of this source topic: their `flow` has the topic's own settings."""
         return replace(self, topic=topic)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 
-FRAMES = 30  # most frames of a stack that are told
+FRAMES = 30  # most frames of a stack that are logged
 
 
 def stack_of(thread: int) -> str:

@@ -6,7 +6,7 @@ import threading
 
 from mirror.clock import Clock
 from mirror.settings import Flow
-from mirror.task.scheduler import AdmissionQueue, DelayQueue, Steps
+from mirror.task.queues import AdmissionQueue, DelayQueue, Steppable
 from mirror.task.thread_stack import stack_of
 
 THREADS_MAX = 128  # of transactions in a task
@@ -19,23 +19,23 @@ class TransactionThreads:
         self.threads: list[threading.Thread] = []
         self._wanted = flow.transaction_threads
         self._stepped = stepped  # set after every step
-        self._due: DelayQueue[Steps] = DelayQueue()
-        # Partitions that an error has stopped may wait for long at each try, and a transform may work for long: such
-        # steps must leave threads for the others.
-        self._for_long: AdmissionQueue[Steps] = AdmissionQueue(max(1, flow.transaction_threads // 2))
+        self._due: DelayQueue[Steppable] = DelayQueue()
+        # A partition that an error has stopped may wait for long at each try, and a transform may work for long. Such
+        # steps are slow, and must leave threads for the others.
+        self._slow_steps: AdmissionQueue[Steppable] = AdmissionQueue(max(1, flow.transaction_threads // 2))
 
-    def schedule(self, item: Steps, delay: float) -> None:
+    def schedule(self, item: Steppable, delay: float) -> None:
         """Have `item.step` called in `delay` seconds."""
         self._due.put(item, delay)
 
-    def have(self, slow: int) -> None:
-        """Have as many threads as the flow wants, beside those of `slow` steps: they may wait for a dead broker."""
+    def ensure_threads(self, slow: int) -> None:
+        """Start threads until there are as many as the flow wants, plus one for each of `slow` steps that run now."""
         while len(self.threads) < min(self._wanted + slow, THREADS_MAX):
             name = f"transactions-{len(self.threads)}"
             self.threads.append(threading.Thread(target=self._transact, name=name, daemon=True))
             self.threads[-1].start()
-            if len(self.threads) > self._wanted:  # an error has stopped most of the slow ones
-                self._admit(self._for_long.leave())
+            if len(self.threads) > self._wanted:  # most slow steps belong to partitions that an error has stopped
+                self._admit(self._slow_steps.free_place())
 
     def close(self) -> None:
         """Begin no more steps."""
@@ -44,24 +44,24 @@ class TransactionThreads:
     def _transact(self) -> None:
         while (item := self._due.take()) is not None:
             takes_long = item.may_take_long
-            if not takes_long:  # it may have been waiting to enter, twice even, until it was copied again
-                self._admit(self._for_long.next())
-            elif not self._for_long.enter(item):
+            if not takes_long:  # if it was admitted as slow and is not slow any more, the next one gets its place
+                self._admit(self._slow_steps.next())
+            elif not self._slow_steps.enter(item):
                 continue
             try:
                 item.step()
             finally:
                 if takes_long:
-                    self._admit(self._for_long.leave())
+                    self._admit(self._slow_steps.free_place())
             self._stepped.set()
 
-    def _admit(self, item: Steps | None) -> None:
+    def _admit(self, item: Steppable | None) -> None:
         if item is not None:
             self._due.put(item)
 
 
 class StepLock:
-    """The lock of one partition's step. Who holds it may use the partition's producer, and may close it.
+    """The lock of one partition's step. Its holder may use the partition's producer, and may close it.
 
     Any thread may request a step. A transaction thread acquires the lock for it once it is due.
     """
@@ -78,7 +78,7 @@ class StepLock:
     def request(self, delay: float | None = None) -> float | None:
         """Make a step due in `delay` seconds, or when pacing and back-off allow it.
 
-        Returns the seconds after which to wake a thread for it; None: that has been seen to.
+        Returns the seconds after which a thread has to run the step. None: one is already scheduled.
         """
         now = self._clock.monotonic()
         with self._lock:
@@ -95,7 +95,10 @@ class StepLock:
             return due and self._acquire()
 
     def acquire(self) -> bool:
-        """Acquire the lock, due or not; False if a step runs. Request again what comes due meanwhile."""
+        """Acquire the lock, whether a step is due or not; False if a step runs.
+
+        A step that comes due while the lock is held has to be requested again.
+        """
         with self._lock:
             return self._acquire()
 
@@ -112,7 +115,7 @@ class StepLock:
             self._running = False
 
     def progressed(self) -> None:
-        """A part of the step is done. Each part may take as long as a transaction, so the time begins anew."""
+        """Count the time of the step from now on: a part of it is done, and each may take as long as a transaction."""
         with self._lock:
             self._began = self._clock.monotonic()
 

@@ -15,20 +15,21 @@ from mirror.kafka.record_headers import weight
 from mirror.model import Partition
 from mirror.transform import Record, Transform, load
 
-TIME_MAX = 1.0  # seconds that a batch is transformed; what is left comes in the next one
+TIME_MAX = 1.0  # seconds for transforming one batch; the records that are left come in the next one
 HANGS_AFTER = 30.0  # seconds for one record
-SLOW_AFTER = 0.1  # seconds; a step that transforms for longer must leave threads to other partitions
+SLOW_AFTER = 0.1  # seconds; if a batch took longer, the partition's steps must leave threads to others
 
 
 @dataclass(frozen=True, slots=True)
 class Transformed:
-    """What a transform has made of the first records of a batch: as many as were done in time, one at least.
+    """What a transform has made of the first records of a batch: as many as it did in time, at least one.
 
-    If it has failed for a record, the ones before come first. `failure` is then of the first record, and alone.
+    If it fails for a record, the records before that one come first, without it. If it fails for the first record,
+    `consumed` has only that one, and `failure` says why.
     """
 
     consumed: ConsumedBatch
-    copied: ConsumedBatch | None = None  # what is left of them; None: nothing
+    copied: ConsumedBatch | None = None  # what the transform returned for them; None: it dropped every record
     failure: str = ""
 
 
@@ -43,15 +44,15 @@ class Transforming:
         self._clock = clock
 
     def hangs(self, seconds: float) -> str:
-        """For people: for which record the transform does not return, if it has run for so long; else ""."""
+        """For people: the record for which the transform does not return, if `seconds` are too long; else ""."""
         offset = self._record
         if offset is None or seconds < HANGS_AFTER:
             return ""
         said = f"the transform {self._path} does not return for the record at offset {offset}"
         return f"{said}; correct it and start the service again"
 
-    def apply(self, batch: ConsumedBatch, most: int, progressed: Callable[[], None]) -> Transformed:
-        """Transform the first records of a batch, until they have become more than `most` bytes.
+    def apply(self, batch: ConsumedBatch, max_bytes: int, progressed: Callable[[], None]) -> Transformed:
+        """Transform the first records of a batch, until the result has more than `max_bytes`.
 
         `progressed` is called before and after that. Raises TransformUnusable, also at a later call.
         """
@@ -60,7 +61,7 @@ class Transforming:
         made, count, failure = _Made(), 0, ""
         try:
             for count, message in enumerate(batch.messages):
-                if count and (made.weight > most or self._clock.monotonic() - begun > TIME_MAX):
+                if count and (made.weight > max_bytes or self._clock.monotonic() - begun > TIME_MAX):
                     break
                 self._record = batch.offsets[count]
                 made.add(message, self._transformed(transform, batch, count))
@@ -69,7 +70,7 @@ class Transforming:
         except (RecordsRefused, TransformFailed) as error:
             failure = str(error)
         finally:
-            progressed()  # before it is forgotten why the step took long: others look at both
+            progressed()  # first: others must not see a step that has taken long, without the record that explains it
             self._record = None
         self.is_slow = self._clock.monotonic() - begun > SLOW_AFTER
         if failure and not count:
@@ -85,7 +86,7 @@ class Transforming:
 
 
 class _Made:
-    """The records that a transform has left."""
+    """The records that a transform has returned."""
 
     def __init__(self) -> None:
         self.weight = 0

@@ -71,6 +71,6 @@ def _read(source: ClusterAdmin, names: list[str]) -> dict[str, float | None] | N
     """The retention of each topic, None where it is not known; None in all if the source does not answer now."""
     try:
         configs, _ = source.topic_configs(names, own=False)
-    except MirrorError:  # the leader tells
+    except MirrorError:  # the flow leader logs that
         return None
     return {name: kept_for(configs.get(name, {})) for name in names}

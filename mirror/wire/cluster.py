@@ -174,7 +174,8 @@ class Cluster:
         same = before is not None and before.id == topic.id
         for partition, leader in topic.leaders.items():
             known = self._leaders.get((name, partition)) if same else None
-            if leader.node >= 0 and not (known and known.epoch > leader.epoch):  # else that broker lags behind
+            # A broker that knows only an older leader has old metadata.
+            if leader.node >= 0 and not (known and known.epoch > leader.epoch):
                 self._leaders[name, partition] = leader
                 self._doubted.discard((name, partition))
 

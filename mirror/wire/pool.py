@@ -15,7 +15,7 @@ IDLE_MAX = 540.0  # seconds; brokers close a connection after 600, perhaps just 
 
 
 class Lane:
-    """Some of the connections to a broker, for one kind of requests, so that others do not wait behind them.
+    """Some of the connections to a broker, for one kind of requests, so that others do not wait for them.
 
     A broker looks at the next request of a connection only after it has answered the last one.
     """

@@ -104,7 +104,7 @@ def _patch_fetcher(module: ModuleType) -> None:
 
 
 def _patch_source(module: ModuleType) -> None:
-    reader: Any = module.EpochReader
+    reader: Any = module.SliceReader
     reader.partitions = _around(reader.partitions, "before-epoch", None)
 
 
@@ -114,7 +114,7 @@ PATCHES = {
     "mirror.target.transaction_session": _patch_session,
     "mirror.target.position_renewal": _patch_renewal,
     "mirror.task.copier": _patch_copier,
-    "mirror.spark.data_source": _patch_source,
+    "mirror.spark.slice_tasks": _patch_source,
     "mirror.source.fetcher": _patch_fetcher,
 }
 

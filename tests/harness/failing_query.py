@@ -14,10 +14,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, functions
 
 from mirror.settings import Log, Spark
-from mirror.spark.data_source import WARM_UP
-from mirror.spark.failed_attempts import failed_attempts
+from mirror.spark.failure_reason import failure_reason
 from mirror.spark.receipts import collected
 from mirror.spark.session import SparkDriver
+from mirror.spark.slice_tasks import WARM_UP
 from tests.harness.waiting import until
 from tests.unit.test_naming import flow
 
@@ -28,12 +28,12 @@ ATTEMPTS = 3  # at each task
 
 
 def failing_task(receipts: DataFrame, _: int) -> None:
-    """An epoch with a task that fails with a long error."""
+    """A Spark epoch with a task that fails with a long error."""
     collected(receipts.select(functions.raise_error(functions.lit("the task failed: " + "x" * LONG))))
 
 
 def hanging_task(receipts: DataFrame, _: int) -> None:
-    """An epoch that lasts until the query's end interrupts it."""
+    """A Spark epoch that lasts until the query's end interrupts it."""
     collected(receipts.selectExpr(SLEEPING))
 
 
@@ -50,7 +50,7 @@ def ending(driver: SparkDriver, sink: Callable[[DataFrame, int], None]) -> str:
             query.stop()
         return "in order" if query.awaitTermination(TIMEOUT) else "running"
     except PySparkException as error:
-        return f"{error} / {failed_attempts(driver.session.sparkContext, query.runId)}"
+        return f"{error} / {failure_reason(driver.session.sparkContext, query.runId)}"
 
 
 def shared(driver: SparkDriver) -> int:

@@ -6,8 +6,8 @@ from typing import Any
 
 from mirror.clock import Clock
 from mirror.settings import Flow
+from mirror.task.queues import Steppable
 from mirror.task.rate_limits import RateLimits
-from mirror.task.scheduler import Steps
 from mirror.task.task_services import TaskServices
 
 
@@ -17,7 +17,7 @@ class Idle:
     renew_interval = 3600.0
     flow: Flow
 
-    def schedule(self, item: Steps, delay: float) -> None:
+    def schedule(self, item: Steppable, delay: float) -> None:
         """Nobody is woken."""
 
     def services(self, flow: Flow) -> TaskServices:

@@ -20,7 +20,7 @@ from mirror.source.batch_feed import LeaveTheRoad
 from mirror.source.batch_fetcher import BatchFetcher, Memory
 from mirror.target.loading import Tokens
 from mirror.task.batch_copier import BatchCopier, BatchServices, Books, Route
-from mirror.task.position_ledger import PositionLedger, Start
+from mirror.task.position_ledger import PositionLedger, StartPoint
 from mirror.task.rate_limits import RateLimits, Turns
 from mirror.wire.access import access
 from mirror.wire.cluster import Cluster
@@ -106,7 +106,7 @@ class Road:
     async def _keep_on(self, services: BatchServices, topic: Topic, number: int) -> None:
         """What an owner does after an error: take over again. As a new task it has read no position and no report."""
         partition, clock = Partition(self.topic, number), services.clock
-        ledger = PositionLedger(Start(0, unread=True), topic, True, services.plan.renew_interval, clock)
+        ledger = PositionLedger(StartPoint(0, unread=True), topic, True, services.plan.renew_interval, clock)
         books = self.books.setdefault(number, Books(ledger, Counters(), Turns(clock)))
         copier = BatchCopier(services, Route(partition, topic, self.largest), books)
         while True:

@@ -11,9 +11,9 @@ from mirror.config.load import load
 from mirror.kafka.throttling import Throttle
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
-from mirror.source.fetcher import Fetcher, Join, Leave
+from mirror.source.fetcher import Fetcher, StartFetching, StopFetching
 from mirror.task.copier import RecordCopier
-from mirror.task.position_ledger import Start
+from mirror.task.position_ledger import StartPoint
 from tests.harness import topics
 from tests.harness.idle import Idle
 from tests.harness.load import Made
@@ -35,9 +35,9 @@ def test_a_plan_that_knows_of_a_newer_topic_than_the_consumer_finds_nothing_lost
 
     def join(number: int) -> RecordCopier:
         topic = Topic(pair.remote(name), topics.topic_id(pair.source, name), 2, 2)
-        start = Start(0, Position(0, topic.topic_id))
+        start = StartPoint(0, Position(0, topic.topic_id))
         copier = RecordCopier(Idle().services(flow), Partition(name, number), topic, start)
-        fetcher.moves.put(Join(copier))
+        fetcher.moves.put(StartFetching(copier))
         return copier
 
     def gets(copier: RecordCopier, records: int) -> bool:
@@ -47,7 +47,7 @@ def test_a_plan_that_knows_of_a_newer_topic_than_the_consumer_finds_nothing_lost
     pair.produce(name, Made(b"old", b"old"))
     old = join(0)
     until("the old record", lambda: gets(old, 1))
-    fetcher.moves.put(Leave(old))
+    fetcher.moves.put(StopFetching(old))
     fetcher.poll()
     topics.recreate(pair.source, name, 2)
     for number in range(2):

@@ -22,11 +22,11 @@ from mirror.kafka.renewed import Renewed
 from mirror.kafka.throttling import Throttle
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
-from mirror.source.fetcher import Fetcher, Join
+from mirror.source.fetcher import Fetcher, StartFetching
 from mirror.target import position_reader as reading
 from mirror.target.position_reader import PositionReader
 from mirror.task.copier import RecordCopier
-from mirror.task.position_ledger import Start
+from mirror.task.position_ledger import StartPoint
 from tests.harness import topics
 from tests.harness.idle import Idle
 from tests.harness.load import Made
@@ -135,7 +135,7 @@ def test_records_are_fetched_on_by_another_consumer(
     name = topics.create(proxy.bootstrap, f"{ALIAS}-fetched")
     topic = Topic(f"{ALIAS}.{name}", topics.topic_id(proxy.bootstrap, name), 1, 1)
     partition = Partition(name, 0)
-    copier = RecordCopier(Idle().services(flow), partition, topic, Start(0, Position(0, topic.topic_id)))
+    copier = RecordCopier(Idle().services(flow), partition, topic, StartPoint(0, Position(0, topic.topic_id)))
     fetcher: Fetcher[RecordCopier] = Fetcher(flow, Throttle())
     pair = Pair(proxy.bootstrap, proxy.bootstrap, ALIAS, "")
 
@@ -143,7 +143,7 @@ def test_records_are_fetched_on_by_another_consumer(
         fetcher.poll()
         return len(copier.buffer) == records
 
-    fetcher.moves.put(Join(copier))
+    fetcher.moves.put(StartFetching(copier))
     pair.produce(name, Made(b"before", b"before"))
     until("the record", lambda: gets(1))
     first = fetcher._consumer

@@ -173,11 +173,11 @@ def test_a_producer_that_was_fenced_says_so_and_ends(net: Net, tmp_path: Path) -
 def test_a_transaction_timeout_that_the_target_does_not_allow(net: Net, tmp_path: Path) -> None:
     flow = flow_of(net.service, tmp_path, transaction_timeout="25s")
     TopicMonitor(flow).ensure_internal_topics()
-    leader = FlowLeader(flow, "somebody")
+    flow_leader = FlowLeader(flow, "somebody")
     with pytest.raises(FlowError) as caught:
-        leader.take_lead()
+        flow_leader.take_lead()
     assert str(caught.value) == (
         "flow net->backup: transaction_timeout (25 s) is longer than transaction.max.timeout.ms of the brokers of "
         "backup: lower it, or raise theirs"
     )
-    leader.control.close()
+    flow_leader.control.close()

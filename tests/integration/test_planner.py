@@ -1,4 +1,4 @@
-"""The source's reader on the driver, which Spark asks for a plan when an epoch is over, and else lets be."""
+"""The source's reader on the driver, which Spark asks for a plan when a Spark epoch is over, and else lets be."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mirror.config.load import load
 from mirror.control.control_topics import PLAN_KEY, Claim, ControlWriter
 from mirror.control.plan import Plan
 from mirror.settings import Log
-from mirror.spark.data_source import EpochReader, Offset
+from mirror.spark.slice_tasks import Offset, SliceReader
 from tests.harness import topics
 from tests.harness.pair import Pair
 from tests.harness.waiting import PATIENCE
@@ -25,21 +25,21 @@ def test_the_planner_fetches_nothing_between_two_plans(pair: Pair, tmp_path: Pat
     file.write_text(yaml.safe_dump(pair.settings()))
     flow = load(file, {}).flows[0]
     topics.create(pair.target, flow.control_topic)
-    writer, reader = ControlWriter(flow), EpochReader(flow, LEADER, Log("info", "text"))
+    writer, reader = ControlWriter(flow), SliceReader(flow, LEADER, Log("info", "text"))
 
     def publish(plan: Plan) -> None:
         writer.write({PLAN_KEY: plan.encode()})
 
-    def epoch(start: int) -> Offset:
-        return reader.latestOffset({"epoch": start}, ReadAllAvailable())
+    def next_epoch(start: int) -> Offset:
+        return reader.latestOffset({"spark_epoch": start}, ReadAllAvailable())
 
     publish(Plan(LEADER, 1, {}, (frozenset(),)))
-    assert epoch(0) == {"epoch": 1}
+    assert next_epoch(0) == {"spark_epoch": 1}
     assert reader._control is not None and not reader._control._consumer.assignment()
     writer.claim(Claim(0, "us"))
     publish(Plan(LEADER, 2, {}, (frozenset(),)))
-    assert epoch(1) == {"epoch": 2}
+    assert next_epoch(1) == {"spark_epoch": 2}
     publish(Plan(LEADER, 3, {}, (frozenset(),), stop=True))
-    assert epoch(2) == {"epoch": 2}
+    assert next_epoch(2) == {"spark_epoch": 2}
     reader.stop()
     writer.close(PATIENCE)

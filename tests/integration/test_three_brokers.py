@@ -220,7 +220,7 @@ def test_a_leader_that_was_deposed_proves_no_loss(cut_source: LocalCluster) -> N
             return "away"
 
     behind = Position(200, planned.topic_id, 1)
-    behind_markers = Position(200, planned.topic_id, since=1)
+    behind_markers = Position(200, planned.topic_id, epoch_before_markers=1)
     with alone(cut_source):
         told = {Partition(topic, 0): 100}
         assert source.offsets(dict.fromkeys(told, OffsetSpec.latest())) == told

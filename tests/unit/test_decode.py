@@ -27,7 +27,7 @@ from mirror.status.flow_status import FlowStatus
 from mirror.status.overview import overview
 from mirror.target import position_metadata
 from mirror.target.position_reader import from_committed
-from mirror.web.metrics import Metrics
+from mirror.web.metrics.collector import Metrics
 from tests.unit.control.test_reports import report
 from tests.unit.test_naming import flow
 
@@ -88,10 +88,10 @@ def decoded(kind: str, value: bytes) -> object | None:
 
 def show(found: Report, at: float = 1_800_000_000.0) -> None:
     """Use a report in every way in which mirror uses reports."""
-    status = FlowStatus("primary", "backup", found.leader)
+    status = FlowStatus("primary", "backup", found.service_id)
     status.absorb([found])
     status.history.take([])  # as if the next sample were due
-    status.absorb([found, report(8, leader=found.leader)])
+    status.absorb([found, report(8, service_id=found.service_id)])
     status.tell_problem("waits")
     overview([status], ConfigurationView(0.0)).json()
     for family in Metrics([status]).collect():
@@ -223,7 +223,7 @@ def test_a_position_keeps_what_is_well_formed(value: Any) -> None:
     for raw in ({"topic_id": "id", "since": value}, {"topic_id": value}):
         found = from_committed(TopicPartition("topic", 0, 5, json.dumps(raw)))
         assert found is not None and found.offset == 5
-        assert found.topic_id.isascii() and -1 <= found.since < 2**31
+        assert found.topic_id.isascii() and -1 <= found.epoch_before_markers < 2**31
 
 
 def test_metadata_ends_where_its_text_does_whoever_has_committed_it() -> None:

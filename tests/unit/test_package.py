@@ -123,7 +123,7 @@ def test_pre_commit_runs_what_make_lint_runs() -> None:
 
 
 def test_tasks_find_all_their_modules_in_the_package(tmp_path: Path) -> None:
-    imports = "import mirror.spark.data_source, mirror.commands.verify.digests as module"
+    imports = "import mirror.spark.slice_tasks, mirror.commands.verify.digests as module"
     code = f"import sys; sys.path.insert(0, sys.argv[1]); {imports}; print(module.__file__)"
     archive = str(package(tmp_path))
     ended = subprocess.run(

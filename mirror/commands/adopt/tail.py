@@ -93,18 +93,18 @@ def agreeing(first: Sequence[bytes], second: Sequence[bytes]) -> int:
 
 
 class _Matcher:
-    """Is told the source's records one after another, and says of each whether the tail ends with it.
+    """Gets the source's records one after another, and says for each whether the tail ends with it.
 
-    It is the algorithm of Knuth, Morris and Pratt. So what was read is neither kept nor compared again, however often
-    records repeat. If the source is `cut`, its first records may be fewer than the tail has: then these have to fit.
+    It uses the algorithm of Knuth, Morris and Pratt. So no record is kept or compared again, however often records
+    repeat. If the source is `cut`, it may have only the last records of the tail: then these have to fit.
     """
 
     def __init__(self, tail: Sequence[bytes], cut: bool) -> None:
         self._tail = list(tail)
         self._cut = cut
         self._borders = _borders(self._tail)
-        self._fitting = 0  # how many records at the beginning of the tail are the last ones that were added
-        self._first: list[bytes] = []  # those that were added first, fewer than the tail has
+        self._fitting = 0  # so many records at the beginning of the tail are equal to the last ones that were added
+        self._first: list[bytes] = []  # the first records that were added, while they are fewer than the tail has
 
     def add(self, digest: bytes) -> int:
         """Add a record. Returns how many records up to it are the end of the tail; 0 if they are not."""
@@ -119,7 +119,7 @@ class _Matcher:
         return self._cut_short(digest) if self._cut else 0
 
     def _cut_short(self, digest: bytes) -> int:
-        """As `add`, while fewer records were added than the tail has."""
+        """What `add` returns while fewer records were added than the tail has."""
         if len(self._first) + 1 >= len(self._tail):
             self._cut = False
             return 0

@@ -30,7 +30,7 @@ def beside_checks(flow: Flow, source: Reached, target: Reached) -> Iterator[Find
 
 
 def finding(need: Need, inspector: Inspector, description: Description) -> Finding:
-    """Whether the cluster allows what is needed. Raises KafkaException."""
+    """The finding that the cluster allows what is needed, or that it does not. Raises KafkaException."""
     setting = need.why.partition(":")[0]
     what, where = f"{setting} on {need.cluster.alias}", _where(need)
     if need.kind is Kind.CLUSTER:

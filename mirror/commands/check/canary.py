@@ -1,4 +1,4 @@
-"""Whether a flow's canary may be written and read on the source; and the command that allows it."""
+"""Checks whether a flow's canary may be written and read on the source, and shows the command that allows it."""
 
 from __future__ import annotations
 

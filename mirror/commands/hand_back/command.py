@@ -99,13 +99,13 @@ class _Command:
         if not options.dry_run:
             self._end_mirrormaker()
             ending.await_silence(flow, plan, self._say)
-            leader = FlowLeader(flow, uuid.uuid4().hex)
-            plan = leader.stop_all_tasks() or plan
+            flow_leader = FlowLeader(flow, uuid.uuid4().hex)
+            plan = flow_leader.stop_all_tasks() or plan
         known = self._known(plan)
         results = select(flow, known, options.overwrite)
         if not options.dry_run:
             results = self._write(results)
-            leader.check_still_leading()  # raises if a service has been started meanwhile
+            flow_leader.check_still_leading()  # raises if a service has been started meanwhile
             self._give_up(results, known)
         shown = sorted(results, key=lambda each: each.partition)
         return HandBack(flow.name, self._topic, options.dry_run, needed(flow), shown)
@@ -210,8 +210,8 @@ class _Command:
             for each in results:
                 ours = known.positions.get(each.partition)
                 if each.outcome == "handed back" and each.remote is not None and ours is not None:
-                    marked = ours.handed_back(known.plan.known[each.partition.topic].remote_id or ours.remote_id)
-                    positions.commit(to_commit(marked, *each.remote))
+                    handed_back = ours.handed_back(known.plan.known[each.partition.topic].remote_id or ours.remote_id)
+                    positions.commit(to_commit(handed_back, *each.remote))
 
 
 def _read_back(result: Result, written: Recorded | None) -> Result:

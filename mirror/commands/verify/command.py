@@ -84,15 +84,17 @@ def run(settings: Settings, flows: Sequence[Flow], topics: Sequence[str], progre
     """
     java()
     shipping.check(flows)
-    marks = [shared_of(flow) for flow in flows]
-    selections = [select(f, topics, mark.unmarked if mark else ()) for f, mark in zip(flows, marks, strict=True)]
+    shared_topics = [shared_of(flow) for flow in flows]
+    selections = [
+        select(f, topics, shared.unmarked if shared else ()) for f, shared in zip(flows, shared_topics, strict=True)
+    ]
     caveats = [_caveat(flow) for flow in flows]
     found = []
     with SparkJobs(settings) as jobs:
-        for flow, mark, selection, caveat in zip(flows, marks, selections, caveats, strict=True):
+        for flow, shared, selection, caveat in zip(flows, shared_topics, selections, caveats, strict=True):
             clusters = {cluster.alias: cluster for cluster in (flow.source, flow.target)}
             transforms = _transforms(flow, selection.compared)
-            digester = Digester(clusters, librdkafka=caveat is not None, shared=mark, transforms=transforms)
+            digester = Digester(clusters, librdkafka=caveat is not None, shared=shared, transforms=transforms)
             results = _compare(flow, selection.compared, digester, jobs, progress)
             result = FlowResult(flow.name, results, selection.compacted, selection.uncopied, caveat, selection.unmarked)
             found.append(result)

@@ -96,12 +96,12 @@ def cut(records: Iterable[tuple[int, bytes]], end: int, first: bool) -> list[Chu
     digests: list[bytes] = []
     start = last = -1
     within = first
-    for last, mark in records:
+    for last, digest in records:
         if within:
             if not digests:
                 start = last
-            digests.append(mark)
-        if mark < BOUNDARY:
+            digests.append(digest)
+        if digest < BOUNDARY:
             if digests:
                 found.append(_chunk(start, last, digests))
                 digests = []

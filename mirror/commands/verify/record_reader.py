@@ -123,7 +123,7 @@ class _Fetches:
 
     async def next(self, position: int, stop: int) -> Fetched:
         """The records from `position` on. Waits for a leader and for records. Raises Removed, WireError."""
-        backoff, deadline = Backoff(most=1.0), time.monotonic() + TIMEOUT
+        backoff, deadline = Backoff(max_seconds=1.0), time.monotonic() + TIMEOUT
         reason = "no records come"
         while time.monotonic() < deadline:
             try:

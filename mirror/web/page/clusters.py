@@ -14,7 +14,7 @@ _ANSWERS = {None: ABSENT, True: "yes", False: "no"}
 
 
 def clusters(views: Sequence[ClusterView]) -> Element | None:
-    """Whether each cluster answers this service; nothing if none is watched."""
+    """The part that shows whether each cluster answers this service; nothing if none is watched."""
     if not views:
         return None
     rows = tag("div", table(_HEADS, (_row(each) for each in views)), class_="scroll")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirror.model import MapEnd
-from mirror.target.offset_map import MapMarks
+from mirror.target.offset_map import EntryChooser
 
 
-def _never(_: MapMarks, __: Sequence[int], ___: MapEnd | None) -> bool:
+def _never(_: EntryChooser, __: Sequence[int], ___: MapEnd | None) -> bool:
     return False
 
 
-MapMarks.is_due = _never  # type: ignore[assignment]
+EntryChooser.is_due = _never  # type: ignore[assignment]

@@ -17,10 +17,12 @@ NOW = 1_800_000_000.0
 PLAN = Plan("us", 7, {"t": Topic("a.t", "id", 2, 2)}, (frozenset({Partition("t", 0)}), frozenset({Partition("t", 1)})))
 
 
-def report(partition: int, state: str = "running", records: int = 0, leader: str = "us", reason: str = "") -> Report:
+def report(
+    partition: int, state: str = "running", records: int = 0, service_id: str = "us", reason: str = ""
+) -> Report:
     counters = Counters(records=records)
     where = Partition("t", partition)
-    return Report(leader, "one", 7, where, "a.t", state, reason, 100, 5, NOW - 8, NOW - 3, counters)
+    return Report(service_id, "one", 7, where, "a.t", state, reason, 100, 5, NOW - 8, NOW - 3, counters)
 
 
 def seen(*heard: tuple[Report, float], plan: Plan = PLAN) -> ReportedFlow:
@@ -55,7 +57,7 @@ def test_who_says_nothing_is_unassigned() -> None:
     assert [p.state for p in seen((report(0), 1)).partitions] == ["running", "unassigned"]
     old = seen((report(0), SILENCE + 1), (report(1), 1))
     assert [p.state for p in old.partitions] == ["unassigned", "running"] and not old.well
-    assert [p.state for p in seen((report(0, leader="them"), 1), (report(1), 1)).partitions] == [
+    assert [p.state for p in seen((report(0, service_id="them"), 1), (report(1), 1)).partitions] == [
         "unassigned",
         "running",
     ]

@@ -13,7 +13,7 @@ from mirror.control.cluster_plans import ControlTopic
 from mirror.control.conflicts import Finding, Key, Note, OwnFlow, lineage
 from mirror.control.control_topics import PLAN_KEY
 from mirror.control.other_flows import ConflictGuard, View
-from mirror.control.plan import Lineage, Plan, merge_initial
+from mirror.control.plan import Lineage, Plan, merge_initial_partitions
 from mirror.control.statement import Statement
 from mirror.errors import Conflict, FlowError
 from mirror.model import Topic
@@ -25,10 +25,10 @@ TOPICS = {"t": Topic("primary.t", "id", 1, 1)}
 
 
 class World:
-    """The flow's leader, and what it sees of others at each look."""
+    """The flow leader, and what it sees of others at each look."""
 
     def __init__(self, key: Key) -> None:
-        self.identity = "us"
+        self.service_id = "us"
         self.control = SimpleNamespace(plan=None)
         self.said: list[str] = []
         self.findings: list[Finding] = []
@@ -180,4 +180,7 @@ def test_only_a_topic_that_begins_at_its_end_is_copied_where_old_copies_are(
             ConflictGuard(back, any_).permit({"t": "t"})
     else:
         ConflictGuard(back, any_).permit({"t": "t"})
-        assert back.of_topic("t").start == "latest" and merge_initial(T, plan, settings)["t"].initial == 2
+        assert (
+            back.of_topic("t").start == "latest"
+            and merge_initial_partitions(T, plan, settings)["t"].initial_partitions == 2
+        )

@@ -288,7 +288,7 @@ class Flow:
     """Takes the steps of ConflictGuard and FlowLeader. At each yield other flows may take theirs."""
 
     number: int
-    leader: str
+    service_id: str
     source: str
     target: str
     prefix: str
@@ -298,7 +298,7 @@ class Flow:
 
     @property
     def key(self) -> Key:
-        return Key(self.leader, self.target, str(self.number))
+        return Key(self.service_id, self.target, str(self.number))
 
     def topics(self) -> dict[str, str]:
         return {topic: self.prefix + topic for topic in ("t",)}
@@ -320,7 +320,7 @@ class Flow:
         return mine is not None and Lineage(mine.clusters, mine.origins).covers(says)
 
     def says(self, says: Lineage) -> Statement:
-        return Statement(self.leader, 1, False, self.topics(), says.clusters, says.origins)
+        return Statement(self.service_id, 1, False, self.topics(), says.clusters, says.origins)
 
     def run(self) -> Iterator[None]:
         while True:

@@ -91,7 +91,9 @@ def test_where_copying_continues_after_a_decision() -> None:
     assert chosen("continue", -1, FOREIGN, None, TOPIC) == Position(5, "source-1", remote_id="remote-1", resets=1)
     assert chosen("continue", -1, None, None, TOPIC) is None
     moved = replace(newest, remote_id="remote-0", epoch=4)
-    assert chosen("continue", -1, None, moved, TOPIC) == replace(newest, epoch=4, since=4, resets=3, map_end=MapEnd())
+    assert chosen("continue", -1, None, moved, TOPIC) == replace(
+        newest, epoch=4, epoch_before_markers=4, resets=3, map_end=MapEnd()
+    )
     assert chosen("at", 7, older, newest, TOPIC) == Position(7, "source-1", remote_id="remote-1", resets=3)
 
 

@@ -229,6 +229,6 @@ def test_a_defect_while_positions_are_renewed_is_logged(
 ) -> None:
     renewal = Renewal(flow())
     monkeypatch.setattr(renewal, "_flow", broken())  # its own client can't be made with it
-    renewal.retired = {"orders": Topic("primary.orders", "an-id", partitions=1, initial=1)}
+    renewal.retired = {"orders": Topic("primary.orders", "an-id", partitions=1, initial_partitions=1)}
     renewal.renew()
     await_bugs(caplog, 1)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.control.plan import Lineage, Plan, Slice, assign, merge_initial, slice_count, unmarked
+from mirror.control.plan import Lineage, Plan, Slice, assign, merge_initial_partitions, slice_count, unmarked
 from mirror.decode import Malformed
 from mirror.model import Partition, Topic
 from mirror.settings import TopicSettings
@@ -26,7 +26,7 @@ plans = st.builds(
     lambda topics, slices, unmarked, **rest: Plan(
         topics=topics | known(slices), slices=slices, active_active=bool(unmarked), unmarked=unmarked, **rest
     ),
-    leader=names,
+    service_id=names,
     generation=st.integers(1, 2**63 - 1),
     topics=topics,
     slices=slices,
@@ -185,13 +185,13 @@ def plan(known: Mapping[str, Topic]) -> Plan:
 
 
 def test_initial_partitions_are_those_of_the_first_plan() -> None:
-    first = merge_initial({"a": topic(2)}, None, {})
-    assert first["a"].initial == 2
-    grown = merge_initial({"a": topic(5), "new": topic(3)}, plan(first), {})
-    assert (grown["a"].partitions, grown["a"].initial) == (5, 2)
-    assert grown["new"].initial == 0
-    again = merge_initial({"a": topic(6), "new": topic(4)}, plan(grown), {"new": STARTS})
-    assert (again["a"].initial, again["new"].initial) == (2, 0)
+    first = merge_initial_partitions({"a": topic(2)}, None, {})
+    assert first["a"].initial_partitions == 2
+    grown = merge_initial_partitions({"a": topic(5), "new": topic(3)}, plan(first), {})
+    assert (grown["a"].partitions, grown["a"].initial_partitions) == (5, 2)
+    assert grown["new"].initial_partitions == 0
+    again = merge_initial_partitions({"a": topic(6), "new": topic(4)}, plan(grown), {"new": STARTS})
+    assert (again["a"].initial_partitions, again["new"].initial_partitions) == (2, 0)
 
 
 STARTS = TopicSettings(None, "latest", None, None, None)
@@ -199,19 +199,21 @@ STARTS = TopicSettings(None, "latest", None, None, None)
 
 def test_a_topic_that_comes_later_begins_where_its_own_start_points() -> None:
     own = {"new": STARTS, "other": replace(STARTS, start=None, on_data_loss="skip")}
-    later = merge_initial({"new": topic(3), "other": topic(3)}, plan({"a": topic(2)}), own)
-    assert (later["new"].initial, later["other"].initial) == (3, 0)
-    grown = merge_initial({"new": topic(5)}, plan(later), own)
-    assert grown["new"].initial == 3, "nobody has seen what is in the others"
-    back = merge_initial({"new": topic(5)}, replace(plan({}), retired=grown), own)
-    assert back["new"].initial == 3, "it is not new"
+    later = merge_initial_partitions({"new": topic(3), "other": topic(3)}, plan({"a": topic(2)}), own)
+    assert (later["new"].initial_partitions, later["other"].initial_partitions) == (3, 0)
+    grown = merge_initial_partitions({"new": topic(5)}, plan(later), own)
+    assert grown["new"].initial_partitions == 3, "nobody has seen what is in the others"
+    back = merge_initial_partitions({"new": topic(5)}, replace(plan({}), retired=grown), own)
+    assert back["new"].initial_partitions == 3, "it is not new"
 
 
 def test_a_recreated_topic_is_a_new_one() -> None:
     moved = {"a": replace(topic(2), remote="elsewhere.a")}
-    assert merge_initial(moved, plan({"a": topic(2)}), {"a": STARTS})["a"].initial == 0, "it has nothing yet"
-    again = merge_initial({"a": topic(2, "second")}, plan({"a": topic(2, "first")}), {"a": STARTS})
-    assert again["a"].initial == 0
+    assert merge_initial_partitions(moved, plan({"a": topic(2)}), {"a": STARTS})["a"].initial_partitions == 0, (
+        "it has nothing yet"
+    )
+    again = merge_initial_partitions({"a": topic(2, "second")}, plan({"a": topic(2, "first")}), {"a": STARTS})
+    assert again["a"].initial_partitions == 0
 
 
 def disjoint(previous: tuple[Slice, ...]) -> tuple[Slice, ...]:

@@ -26,11 +26,11 @@ ages = st.lists(
 )
 
 
-def report(records: int = 0, partition: int = 0, incarnation: str = "one", leader: str = "us") -> Report:
+def report(records: int = 0, partition: int = 0, incarnation: str = "one", service_id: str = "us") -> Report:
     counters = Counters()
     counters.copied([NOW] * records, 10 * records, NOW)
     return Report(
-        leader=leader,
+        service_id=service_id,
         incarnation=incarnation,
         generation=3,
         partition=Partition("topic", partition),
@@ -88,7 +88,7 @@ def test_batches_add_up(batches: list[list[int]]) -> None:
 
 def test_another_leaders_tasks_do_not_count() -> None:
     status = FlowStatus("primary", "backup", "us")
-    status.absorb([report(10, leader="them")])
+    status.absorb([report(10, service_id="them")])
     assert status.partitions() == []
 
 

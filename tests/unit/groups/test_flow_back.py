@@ -15,7 +15,7 @@ from mirror.groups.partition_map import PartitionMap
 from mirror.groups.translation import End, Unknown, is_behind_all, read_before, to_downstream
 from mirror.groups.translator import Seen, Translation
 from mirror.model import MapEnd, Partition, Position
-from mirror.target.offset_map import Entry, MapMarks, end_after, entries_in_pieces
+from mirror.target.offset_map import Entry, EntryChooser, end_after, entries_in_pieces
 from tests.unit.test_naming import flow
 
 
@@ -26,7 +26,7 @@ class Way:
     position: int = 0
     map_end: MapEnd | None = MapEnd()  # noqa: RUF009  # frozen
     entries: PartitionMap = field(default_factory=PartitionMap)
-    marks: MapMarks = field(default_factory=lambda: MapMarks(1))
+    chooser: EntryChooser = field(default_factory=lambda: EntryChooser(1))
 
     @property
     def end(self) -> End:
@@ -60,12 +60,12 @@ class World:
             self.logs[target].append(log[at])
         if offsets:
             self.logs[target].append(None)
-            assert way.marks.is_due(offsets, way.map_end)
+            assert way.chooser.is_due(offsets, way.map_end)
             made = entries_in_pieces(offsets, placed, way.map_end, 0)
             for entry in made:
                 way.entries.add(entry)
             way.map_end = end_after(made, len(offsets))
-            way.marks.committed(offsets)
+            way.chooser.committed(offsets)
         way.position = batch[-1] + 1 if batch else way.position
 
     def translated(self, upstream: int) -> int | None:

@@ -23,7 +23,7 @@ from mirror.groups.translation import (
 )
 from mirror.model import MapEnd
 from mirror.target import offset_map
-from mirror.target.offset_map import Copied, Entry, MapMarks, end_after, entries, entries_in_pieces
+from mirror.target.offset_map import Copied, Entry, EntryChooser, end_after, entries, entries_in_pieces
 
 COPIED = Copied("orders", 3, "source-id", "remote-id")
 TOPICS = st.from_regex(r"[a-zA-Z0-9_-]{1,60}", fullmatch=True)
@@ -37,7 +37,7 @@ class Target:
     every: int
     log: list[int | None] = field(default_factory=list)  # by downstream offset: the upstream one; None: no record
     stored: dict[bytes, bytes] = field(default_factory=dict)  # the map's topic after compaction
-    marks: MapMarks = field(init=False)
+    chooser: EntryChooser = field(init=False)
     map_end: MapEnd | None = MapEnd()  # noqa: RUF009  # frozen
     position: int = 0
     resets: int = 0
@@ -50,7 +50,7 @@ class Target:
         """Another producer takes over; perhaps somebody has moved the position."""
         if position is not None:
             self.position, self.resets = position, self.resets + 1
-        self.marks = MapMarks(self.every)
+        self.chooser = EntryChooser(self.every)
 
     def copy(self, offsets: list[int], commit: bool, foreign: int = 0) -> None:
         """One transaction; after an abort the session ends. So many records of others come after its first one."""
@@ -60,13 +60,13 @@ class Target:
         if not commit:
             self.session()
             return
-        if self.marks.is_due(offsets, self.map_end):
+        if self.chooser.is_due(offsets, self.map_end):
             made = entries(offsets, first, first + len(offsets) + foreign - 1, self.map_end, self.resets)
             self.stored.update({entry.key(COPIED): entry.value() for entry in made})
             self.map_end = end_after(made, len(offsets))
         elif self.map_end is not None:
             self.map_end = replace(self.map_end, records=self.map_end.records + len(offsets))
-        self.marks.committed(offsets)
+        self.chooser.committed(offsets)
         self.position, self.end = offsets[-1] + 1, first + len(offsets)
 
     def map(self) -> tuple[PartitionMap, End]:
@@ -281,19 +281,19 @@ def test_many_gaps_are_several_entries() -> None:
 
 
 def test_a_source_without_gaps_has_few_entries() -> None:
-    marks, count, size = MapMarks(), 0, 0
+    chooser, count, size = EntryChooser(), 0, 0
     end: MapEnd | None = MapEnd()
     for begin in range(0, 1_000_000, 100):
         batch = range(begin, begin + 100)
         assert end is not None
-        if marks.is_due(batch, end):
+        if chooser.is_due(batch, end):
             (entry,) = entries(batch, begin + begin // 100, begin + begin // 100 + 99, end, 0)
             count += 1
             size += len(entry.key(COPIED)) + len(entry.value())
             end = end_after([entry], 100)
         else:
             end = replace(end, records=end.records + 100)
-        marks.committed(batch)
+        chooser.committed(batch)
     assert count <= 1_000_000 / offset_map.EVERY + 1
     assert size + 200 * count < 0.01 * 100 * 1_000_000, "with batch header and marker, for records of 100 bytes"
 
@@ -377,7 +377,7 @@ STEPS = st.tuples(st.integers(1, 3), st.integers(1, 3))  # to the next upstream 
 def test_where_others_write_between_the_records_each_is_translated_exactly_and_none_is_counted(
     transactions: list[list[tuple[int, int]]],
 ) -> None:
-    marks, end, read = MapMarks(1), MapEnd(), PartitionMap()
+    chooser, end, read = EntryChooser(1), MapEnd(), PartitionMap()
     places: dict[int, int] = {}  # by upstream offset
     up = down = 0
     for steps in transactions:
@@ -386,14 +386,14 @@ def test_where_others_write_between_the_records_each_is_translated_exactly_and_n
             up, down = up + upstream, down + downstream
             offsets.append(up)
             placed.append(down)
-        assert marks.is_due(offsets, end)
+        assert chooser.is_due(offsets, end)
         made = entries_in_pieces(offsets, dict(enumerate(placed)), end, 0)
         for entry in made:
             read.add(offset_map.decode_value(entry.downstream, entry.value()))
         last = end_after(made, len(offsets))
         assert last is not None
         end = last
-        marks.committed(offsets)
+        chooser.committed(offsets)
         places.update(zip(offsets, placed, strict=True))
     for upstream in range(min(places), up + 1):
         following = min(each for each in places if each >= upstream)

@@ -31,11 +31,13 @@ class World:
         self.replacing: list[str] = []
         self.unnamed: dict[str, list[str]] = {}
         self.status = FlowStatus("primary", "backup", "us")
-        leader: Any = SimpleNamespace(control=SimpleNamespace(plan=None, verified=None), lost_tasks=lambda: self.lost)
+        flow_leader: Any = SimpleNamespace(
+            control=SimpleNamespace(plan=None, verified=None), lost_tasks=lambda: self.lost
+        )
         replacing = SimpleNamespace(refused=self.replacing)
         monitor: Any = SimpleNamespace(refused=self.refused, timestamps=replacing, unnamed=self.unnamed)
-        query: Any = SimpleNamespace(can_run=lambda: True, abort=self.abort, failed_attempts=lambda: self.failed)
-        self.health = FlowHealth(flow(), self.status, leader, monitor, query)
+        query: Any = SimpleNamespace(can_run=lambda: True, abort=self.abort, failure_reason=lambda: self.failed)
+        self.health = FlowHealth(flow(), self.status, flow_leader, monitor, query)
 
     def monotonic(self) -> float:
         return self.now

@@ -10,11 +10,11 @@ from mirror.status.observed import is_silent, lag, lag_seconds, observed_state, 
 from mirror.timing import SILENCE
 from tests.unit.control.test_reports import report
 
-REPORT = replace(report(1), leader="us", state="running", position=7, lag=3, behind_since=90.0, stuck_since=0.0)
+REPORT = replace(report(1), service_id="us", state="running", position=7, lag=3, behind_since=90.0, stuck_since=0.0)
 
 
 @pytest.mark.parametrize(
-    ("state", "age", "leader", "observed"),
+    ("state", "age", "service_id", "observed"),
     [
         ("running", SILENCE, "us", "running"),
         ("running", SILENCE + 0.1, "us", "unassigned"),
@@ -23,8 +23,8 @@ REPORT = replace(report(1), leader="us", state="running", position=7, lag=3, beh
         ("of a newer mirror", 0, "us", "of a newer mirror"),
     ],
 )
-def test_a_state_counts_while_its_task_reports(state: str, age: float, leader: str, observed: str) -> None:
-    assert observed_state(replace(REPORT, state=state), age, leader) == observed
+def test_a_state_counts_while_its_task_reports(state: str, age: float, service_id: str, observed: str) -> None:
+    assert observed_state(replace(REPORT, state=state), age, service_id) == observed
 
 
 def test_who_never_reported_is_silent() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mirror.control.reports import LATENCY_BUCKETS, Counters
 from mirror.model import Partition
-from mirror.status.rates import INTERVAL, MARK_INTERVAL, TOPIC_POINTS, RateHistory, Sample, quantile
+from mirror.status.rates import BASELINE_INTERVAL, INTERVAL, TOPIC_POINTS, RateHistory, Sample, quantile
 
 NOW = 1_800_000_000_000
 P = Partition("topic", 0)
@@ -60,7 +60,7 @@ def test_rates_are_of_the_last_seconds(clock: list[float]) -> None:
     assert (window.records_per_second, window.bytes_per_second) == (10, 50)
     assert history.window(Partition("other", 0), counted(1)) is None
     for _ in range(20):
-        clock[0] += MARK_INTERVAL
+        clock[0] += BASELINE_INTERVAL
         history.take([Sample(P, 0, counted(300))])
     window = history.window(P, counted(300))
     assert window is not None and window.records_per_second == 0 and window.latency(0.5) is None

@@ -75,7 +75,7 @@ def test_only_a_token_of_ours_is_believed(told: list[str], believed: bool) -> No
         if believed:
             assert (await taking(target)).position == AT
         else:
-            with pytest.raises(PositionUnstable, match="the position of remote-0 is told by a broker that takes no"):
+            with pytest.raises(PositionUnstable, match="the position of remote-0 comes from a stale group"):
                 await taking(target)
         assert target.count("OffsetCommit") == target.count("OffsetFetch")
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.target.offset_syncs import OffsetSync, SyncMarks
+from mirror.target.offset_syncs import OffsetSync, SyncChooser
 
 LONG = 2**63 - 1
 
@@ -50,22 +50,22 @@ def batches(draw: st.DrawFn) -> list[list[int]]:
     return result
 
 
-def marked(marks: SyncMarks, offsets: list[int]) -> list[int]:
+def synced_by(chooser: SyncChooser, offsets: list[int]) -> list[int]:
     """The offsets that get a sync, the batch being committed."""
-    chosen = marks.choose(offsets)
-    marks.committed(offsets, chosen)
+    chosen = chooser.choose(offsets)
+    chooser.committed(offsets, chosen)
     return [offsets[index] for index in chosen]
 
 
 @given(batches(), st.integers(1, 25), st.lists(st.booleans(), min_size=6, max_size=6))
 def test_each_offset_is_near_a_sync_without_a_gap(given_batches: list[list[int]], lag: int, idle: list[bool]) -> None:
-    marks, synced = SyncMarks(lag), []
+    chooser, synced = SyncChooser(lag), []
     for batch, pause in zip(given_batches, idle, strict=False):
-        synced += marked(marks, batch)
-        assert marks.tail_is_synced == (synced[-1] == batch[-1])
-        if pause and not marks.tail_is_synced:
-            marks.tail_synced()
-            assert marks.tail_is_synced
+        synced += synced_by(chooser, batch)
+        assert chooser.tail_is_synced == (synced[-1] == batch[-1])
+        if pause and not chooser.tail_is_synced:
+            chooser.tail_synced()
+            assert chooser.tail_is_synced
             synced.append(batch[-1])
     assert synced == sorted(set(synced))
     offsets = [offset for batch in given_batches for offset in batch]
@@ -80,23 +80,23 @@ def test_each_offset_is_near_a_sync_without_a_gap(given_batches: list[list[int]]
 
 @given(st.integers(0, 1000), st.integers(1, 500), st.integers(1, 50))
 def test_not_more_than_needed_without_gaps(first: int, count: int, lag: int) -> None:
-    assert marked(SyncMarks(lag), list(range(first, first + count))) == list(range(first, first + count, lag))
+    assert synced_by(SyncChooser(lag), list(range(first, first + count))) == list(range(first, first + count, lag))
 
 
 @given(batches(), st.integers(1, 25))
 def test_how_records_are_batched_makes_no_difference(given_batches: list[list[int]], lag: int) -> None:
-    apart, together = SyncMarks(lag), SyncMarks(lag)
-    synced = [offset for batch in given_batches for offset in marked(apart, batch)]
-    assert synced == marked(together, [offset for batch in given_batches for offset in batch])
+    apart, together = SyncChooser(lag), SyncChooser(lag)
+    synced = [offset for batch in given_batches for offset in synced_by(apart, batch)]
+    assert synced == synced_by(together, [offset for batch in given_batches for offset in batch])
 
 
 @given(batches(), st.integers(1, 25))
 def test_a_batch_that_was_not_committed_is_chosen_again(given_batches: list[list[int]], lag: int) -> None:
-    marks = SyncMarks(lag)
+    chooser = SyncChooser(lag)
     for batch in given_batches:
-        assert marks.choose(batch) == marks.choose(batch)
-        marks.committed(batch, marks.choose(batch))
+        assert chooser.choose(batch) == chooser.choose(batch)
+        chooser.committed(batch, chooser.choose(batch))
 
 
 def test_no_records_get_no_sync() -> None:
-    assert SyncMarks(100).choose([]) == []
+    assert SyncChooser(100).choose([]) == []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mirror.model import MapEnd, Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.target.offset_map import EVERY, Copied, decode_key, decode_value
-from mirror.target.offset_syncs import SyncMarks
+from mirror.target.offset_syncs import SyncChooser
 from mirror.target.runs import Runs, runs_of
 from mirror.target.session_marks import SessionMarks
 from tests.unit.test_naming import flow
@@ -50,7 +50,7 @@ def test_no_offsets_have_no_runs() -> None:
 
 @given(st.lists(parts(), min_size=1, max_size=4), st.integers(1, 25))
 def test_the_same_records_get_syncs(transactions: list[list[range]], lag: int) -> None:
-    by_list, by_runs, shift = SyncMarks(lag), SyncMarks(lag), 0
+    by_list, by_runs, shift = SyncChooser(lag), SyncChooser(lag), 0
     for made in transactions:
         moved = [range(each.start + shift, each.stop + shift) for each in made]
         shift = moved[-1].stop

@@ -6,22 +6,22 @@ from mirror.target.timestamps import due
 
 
 def test_all_are_asked_for_at_first_however_many() -> None:
-    assert due({"b", "a", "c"}, [], most=1) == ["a", "b", "c"]
+    assert due({"b", "a", "c"}, [], max_topics=1) == ["a", "b", "c"]
 
 
 def test_what_was_well_is_asked_for_in_turn() -> None:
     kept = ["a", "b", "c", "d"]
     seen = []
     for _ in range(4):
-        asked = due(set(kept), kept, most=2)
+        asked = due(set(kept), kept, max_topics=2)
         seen += asked
         kept = [name for name in kept if name not in asked] + asked
     assert seen == ["a", "b", "c", "d"] * 2
 
 
 def test_what_was_refused_or_is_new_is_asked_for_each_time() -> None:
-    assert due({"a", "b", "new", "refused"}, ["b", "a"], most=3) == ["new", "refused", "b"]
-    assert due({"a", "new", "refused"}, ["a"], most=1) == ["new", "refused"]
+    assert due({"a", "b", "new", "refused"}, ["b", "a"], max_topics=3) == ["new", "refused", "b"]
+    assert due({"a", "new", "refused"}, ["a"], max_topics=1) == ["new", "refused"]
 
 
 def test_what_is_gone_is_not_asked_for() -> None:

@@ -27,7 +27,7 @@ from mirror.target.loading import Tokens
 from mirror.target.position_metadata import decoded, encoded
 from mirror.task import batch_copier
 from mirror.task.batch_copier import BatchCopier, BatchServices, Books, Route
-from mirror.task.position_ledger import PositionLedger, Start
+from mirror.task.position_ledger import PositionLedger, StartPoint
 from mirror.task.rate_limits import RateLimits, Turns
 from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES
@@ -89,7 +89,7 @@ class World:
     target: Target = field(default_factory=lambda: Target(position=COMMITTED))
     source: Source = field(default_factory=Source)
     topic: Topic = TOPIC
-    start: Start = field(default_factory=lambda: Start(5, AT))
+    start: StartPoint = field(default_factory=lambda: StartPoint(5, AT))
     early: bool = True
     limits: RateLimits = field(default_factory=lambda: RateLimits(Clock()))
 
@@ -134,7 +134,7 @@ def test_what_comes_is_copied_and_counted() -> None:
         world.source.add(14, lambda: made(4, at=10))
         await world.until(lambda: world.target.position.offset == 14)
         assert committed(world) == contents(range(5, 14)) and world.source.size_held == 0
-        assert world.position == world.ledger.at == Position(14, TOPIC_ID, 3, -1, REMOTE_ID, 0, MapEnd(100, 0))
+        assert world.position == world.ledger.position == Position(14, TOPIC_ID, 3, -1, REMOTE_ID, 0, MapEnd(100, 0))
         counters = world.books.counters
         assert (counters.records, counters.transactions["committed"]) == (9, 1)
         assert sum(counters.latency_buckets) == 9 and counters.bytes > 0 and world.source.feeds == []
@@ -166,10 +166,12 @@ def test_a_position_after_markers_is_committed_when_the_partition_is_idle(monkey
 
 def test_a_start_that_would_move_is_committed_before_any_record_comes() -> None:
     async def run() -> None:
-        world = World(target=Target(ends={"remote": 0}), start=Start(7), early=False)
+        world = World(target=Target(ends={"remote": 0}), start=StartPoint(7), early=False)
         await world.until(lambda: world.target.commits == 1)
         assert world.position == Position(7, TOPIC_ID, remote_id=REMOTE_ID, map_end=MapEnd())
-        assert not world.ledger.pins_start and [each.kind for each in world.target.requests].count("Produce") == 0
+        assert (
+            not world.ledger.must_commit_start and [each.kind for each in world.target.requests].count("Produce") == 0
+        )
 
     asyncio.run(run())
 
@@ -256,7 +258,7 @@ def test_where_the_remote_partition_ends_is_known_if_nobody_else_was_there(offse
     """Then what is for our own topics goes along with the first batch."""
 
     async def run() -> None:
-        world = World(start=Start(offset, replace(AT, offset=offset)))
+        world = World(start=StartPoint(offset, replace(AT, offset=offset)))
         world.books.remote_end = 100
         world.source.add(10, lambda: made(5, at=5))
         await world.until(lambda: world.target.commits == 1)
@@ -305,9 +307,9 @@ FOREIGN, HANDED_BACK = Offset(5, "by another tool", 2), Offset(5, encoded(AT.han
     [
         pytest.param("doubted", {"target": Target(position=FOREIGN)}, id="foreign"),
         pytest.param("doubted", {"target": Target(position=HANDED_BACK)}, id="handed back"),
-        pytest.param("doubted", {"start": Start(9, replace(AT, offset=9))}, id="went back"),
+        pytest.param("doubted", {"start": StartPoint(9, replace(AT, offset=9))}, id="went back"),
         pytest.param("doubted", {"target": Target()}, id="gone"),
-        pytest.param("doubted", {"target": Target(), "start": Start(0)}, id="records without a position"),
+        pytest.param("doubted", {"target": Target(), "start": StartPoint(0)}, id="records without a position"),
         pytest.param("remote_topic", {"topic": replace(TOPIC, remote_lost=True)}, id="remote topic lost"),
         pytest.param("remote_topic", {"topic": replace(TOPIC, remote_id=TOPIC_ID)}, id="another remote topic"),
         pytest.param("transform", {"of": flow(transform="shop.change")}, id="a transform"),
@@ -327,7 +329,7 @@ def test_what_only_the_record_path_can_judge(reason: str, change: dict[str, Any]
 def test_a_position_of_a_topic_that_was_deleted() -> None:
     async def run() -> None:
         old = replace(AT, topic_id=REMOTE_ID)
-        world = World(target=Target(position=Offset(5, encoded(old), 2)), start=Start(5, old))
+        world = World(target=Target(position=Offset(5, encoded(old), 2)), start=StartPoint(5, old))
         with pytest.raises(LeaveTheRoad, match="recreated at offset 5"):
             await world.until(lambda: False)
 

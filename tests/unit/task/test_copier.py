@@ -26,7 +26,7 @@ from mirror.target.position_reader import from_committed
 from mirror.task import partition_take_over
 from mirror.task.copier import RecordCopier
 from mirror.task.events import EndAt, LetGo, RenewalDue, ThrottleChanged
-from mirror.task.position_ledger import Start
+from mirror.task.position_ledger import StartPoint
 from mirror.task.producer_budget import ProducerBudget
 from mirror.task.rate_limits import RateLimits
 from mirror.task.task_services import TaskServices
@@ -115,14 +115,14 @@ class World(Clock):
     def offsets(self, asked: dict[Partition, object], stable: bool = True) -> dict[Partition, int]:
         return dict.fromkeys(asked, self.first)
 
-    def copier(self, start: Start | None = None) -> RecordCopier:
+    def copier(self, start: StartPoint | None = None) -> RecordCopier:
         """A copier that the fetcher has just begun to read for."""
         any_: Any = self
         throttles: Any = SimpleNamespace(target=None)
         services = TaskServices(
             any_, any_, any_, throttles, b"", self.moves, any_, ProducerBudget(1), any_, self.limits
         )
-        copier = RecordCopier(services, Partition("t", 0), TOPIC, start or Start(0))
+        copier = RecordCopier(services, Partition("t", 0), TOPIC, start or StartPoint(0))
         copier.post(ReadingBegan())
         self.run(0)
         return copier
@@ -237,7 +237,7 @@ def test_fence_then_load_then_copy(world: World) -> None:
 def test_a_partition_that_was_copied_before_goes_on_at_its_loaded_position(world: World) -> None:
     """The hint is older: what lies between the two is on the target."""
     world.position = Position(5, "id", remote_id="remote-id")
-    copier = world.copier(Start(2, Position(2, "id", remote_id="remote-id")))
+    copier = world.copier(StartPoint(2, Position(2, "id", remote_id="remote-id")))
     arrive(copier, 2, 4)
     world.run(0.1)
     assert sought(copier, world) == 5 and world.copied == []
@@ -284,7 +284,7 @@ def test_a_commit_of_unknown_outcome_is_not_made_again(world: World) -> None:
 
 def test_a_loss_blocks_until_somebody_decides(world: World) -> None:
     world.position = Position(2, "id", remote_id="remote-id")
-    copier = world.copier(Start(2, world.position))
+    copier = world.copier(StartPoint(2, world.position))
     world.first = 7
     copier.buffer.seal()
     copier.post(ReadingLost("out of range"))
@@ -465,7 +465,7 @@ def test_a_disturbed_producer_that_has_committed_a_decided_position_copies_nothi
     """A late request to end that transaction could end the next one: with half of its records."""
     world.position = Position(2, "id", remote_id="another")
     world.flow = replace(world.flow, on_data_loss="skip")
-    copier = world.copier(Start(2))
+    copier = world.copier(StartPoint(2))
     world.suspect = True
     arrive(copier, 2, 4)
     world.run(0.5)
@@ -552,7 +552,7 @@ def test_who_is_let_go_during_a_take_over_copies_nothing_more(world: World) -> N
 
 def test_a_loss_that_is_told_again_during_the_take_over_is_faced_once(world: World) -> None:
     world.position = Position(2, "id", remote_id="remote-id")
-    copier = world.copier(Start(2, world.position))
+    copier = world.copier(StartPoint(2, world.position))
     looks = []
     world.meanwhile = lambda name: copier.post(ReadingLost("again")) if name == "load" else looks.append(name)
     copier.buffer.seal()
@@ -580,7 +580,7 @@ def test_somebody_elses_records_are_noticed_also_after_the_producer_was_idle(
 
     world.grows = 40
     copier = world.copier()
-    monkeypatch.setattr(copier._copying._foreign, "_count", count)
+    monkeypatch.setattr(copier._copy_action._foreign, "_count", count)
     assert foreign(copier, world, 0) == 0, "what was there before is not known"
     assert foreign(copier, world, 3) == 0
     world.grows += 2

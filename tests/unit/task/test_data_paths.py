@@ -15,14 +15,14 @@ from mirror.errors import TaskHung
 from mirror.model import Partition, Topic
 from mirror.settings import Cluster, Flow
 from mirror.source.batch_feed import LeaveTheRoad
-from mirror.source.fetcher import Join, Leave
+from mirror.source.fetcher import StartFetching, StopFetching
 from mirror.target.loading import Tokens
 from mirror.task import data_paths
 from mirror.task.copier import RecordCopier
 from mirror.task.data_paths import Copier, DataPaths
 from mirror.task.events import LetGo
 from mirror.task.path_memory import FIRST_PATIENCE, WITHIN_BATCH
-from mirror.task.position_ledger import Start
+from mirror.task.position_ledger import StartPoint
 from mirror.task.producer_budget import ProducerBudget
 from mirror.task.supervised_batch_copier import SupervisedBatchCopier
 from mirror.task.task_services import TaskServices
@@ -53,7 +53,7 @@ class Task(World):
 
     def joins(self, paused: bool = False) -> Copier:
         """As the plan follower has a partition join."""
-        copier = self.paths.copier(HERE, TOPIC, Start(0), paused)
+        copier = self.paths.copier(HERE, TOPIC, StartPoint(0), paused)
         if not paused:
             self.paths.begin(copier)
         return copier
@@ -97,12 +97,12 @@ def records(copier: Copier) -> RecordCopier:
 def test_by_default_nothing_of_the_batch_path_exists(make: Callable[[Flow], Task]) -> None:
     task = make(away(data_path="records"))
     copier = records(task.joins())
-    assert task.moves.get() == Join(copier) and task.path == (RECORDS, "") and task.paths.copiers == []
+    assert task.moves.get() == StartFetching(copier) and task.path == (RECORDS, "") and task.paths.copiers == []
     for _ in range(3):
         task.time += 100
         task.paths.keep([copier])
     task.paths.end(copier)
-    assert task.moves.get() == Leave(copier)
+    assert task.moves.get() == StopFetching(copier)
     assert not [each for each in threading.enumerate() if each.name == "batches"]
 
 
@@ -156,7 +156,7 @@ def test_what_does_not_fit_is_copied_by_records_for_a_while(
     copier.left = LeaveTheRoad("log_append_time", 7, 9)
     task.paths.end(copier)
     again = records(task.joins())
-    assert task.path == (RECORDS, "log_append_time") and task.moves.get() == Join(again)
+    assert task.path == (RECORDS, "log_append_time") and task.moves.get() == StartFetching(again)
     task.paths.keep([again])
     task.time += FIRST_PATIENCE
     task.paths.keep([again])
@@ -211,7 +211,7 @@ def test_a_topic_that_is_another_one_begins_anew(make: Callable[[Flow], Task]) -
     task.paths.end(copier)
     records(task.joins())
     other = replace(TOPIC, topic_id="b3RoZXItb3RoZXItb3RoZQ")
-    assert isinstance(task.paths.copier(HERE, other, Start(0), False), SupervisedBatchCopier)
+    assert isinstance(task.paths.copier(HERE, other, StartPoint(0), False), SupervisedBatchCopier)
 
 
 def test_an_event_loop_that_hangs_ends_the_task(make: Callable[[Flow], Task], caplog: pytest.LogCaptureFixture) -> None:

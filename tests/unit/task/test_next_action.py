@@ -14,7 +14,7 @@ from mirror.task.next_action import Action, View, next_action, next_wake
 
 PACED, FULL = 0.5, 100
 STARTING = View(State.STARTING)
-RUNNING = View(State.RUNNING, may_transact=True, opened=True)
+RUNNING = View(State.RUNNING, may_transact=True, has_producer=True)
 RETRYING = View(State.RETRYING)
 BLOCKED = View(State.BLOCKED)
 
@@ -23,18 +23,24 @@ ACTIONS: list[tuple[str, View, dict[str, Any], Action, float | None]] = [
     ("an idle partition has no producer", STARTING, {}, Action.WAIT, None),
     ("an idle partition keeps the one that it has", RUNNING, {}, Action.WAIT, None),
     ("the first record has it taken over", STARTING, {"records": 1}, Action.TAKE_OVER, PACED),
-    ("what was taken over counts as running", STARTING, {"opened": True, "may_transact": True}, Action.SETTLE, None),
-    ("or is taken over again", STARTING, {"opened": True}, Action.TAKE_OVER, None),
+    (
+        "what was taken over counts as running",
+        STARTING,
+        {"has_producer": True, "may_transact": True},
+        Action.SETTLE,
+        None,
+    ),
+    ("or is taken over again", STARTING, {"has_producer": True}, Action.TAKE_OVER, None),
     ("records are copied", RUNNING, {"records": 1}, Action.COPY, PACED),
     ("a full batch need not wait", RUNNING, {"records": FULL}, Action.COPY, 0.0),
     ("unless it is throttled", RUNNING, {"records": FULL, "throttled": True}, Action.COPY, PACED),
     ("who waits for its turn opens no producer", STARTING, {"records": 1, "throttled": True}, Action.WAIT, PACED),
     ("but for a retry", RETRYING, {"records": 1, "throttled": True}, Action.TAKE_OVER, PACED),
-    ("a throttle lets nobody stay", RUNNING, {"letting_go": State.PAUSED, "throttled": True}, Action.LET_GO, 0.0),
+    ("a throttle lets nobody stay", RUNNING, {"requested_state": State.PAUSED, "throttled": True}, Action.LET_GO, 0.0),
     ("a disturbed producer is replaced first", RUNNING, {"may_transact": False, "records": 1}, Action.TAKE_OVER, PACED),
-    ("a pinned start is committed before any record", STARTING, {"pins_start": True}, Action.TAKE_OVER, PACED),
-    ("then it settles", STARTING, {"pins_start": True, "may_transact": True}, Action.SETTLE, PACED),
-    ("a doubted hint is looked at", STARTING, {"doubted": True}, Action.TAKE_OVER, PACED),
+    ("a pinned start is committed before any record", STARTING, {"must_commit_start": True}, Action.TAKE_OVER, PACED),
+    ("then it settles", STARTING, {"must_commit_start": True, "may_transact": True}, Action.SETTLE, PACED),
+    ("a doubted hint is looked at", STARTING, {"hint_doubted": True}, Action.TAKE_OVER, PACED),
     ("an idle partition pays what it owes", RUNNING, {"owes": True}, Action.SETTLE, SETTLE_DELAY),
     ("without a producer too", STARTING, {"owes": True}, Action.TAKE_OVER, SETTLE_DELAY),
     ("a retry begins with a take-over", RETRYING, {}, Action.TAKE_OVER, PACED),
@@ -49,33 +55,33 @@ ACTIONS: list[tuple[str, View, dict[str, Any], Action, float | None]] = [
     ("a loss is handled", RUNNING, {"reading_lost": True}, Action.HANDLE_LOSS, PACED),
     ("after what came before it", RUNNING, {"reading_lost": True, "sealed": True, "records": 1}, Action.COPY, PACED),
     ("but not after what came since", RUNNING, {"reading_lost": True, "records": 1}, Action.HANDLE_LOSS, PACED),
-    ("a source that refuses is asked again", STARTING, {"source_refuses": True}, Action.ASK_SOURCE, PACED),
-    ("without a producer", RETRYING, {"source_refuses": True}, Action.ASK_SOURCE, PACED),
+    ("a source that refuses is asked again", STARTING, {"source_refuses": True}, Action.SEEK_AND_WAIT, PACED),
+    ("without a producer", RETRYING, {"source_refuses": True}, Action.SEEK_AND_WAIT, PACED),
     ("after what is buffered", RUNNING, {"source_refuses": True, "records": 1}, Action.COPY, PACED),
     ("after an old position", RUNNING, {"source_refuses": True, "position_is_old": True}, Action.RENEW, PACED),
-    ("after a pinned start", STARTING, {"source_refuses": True, "pins_start": True}, Action.TAKE_OVER, PACED),
+    ("after a pinned start", STARTING, {"source_refuses": True, "must_commit_start": True}, Action.TAKE_OVER, PACED),
     ("after a loss", RUNNING, {"source_refuses": True, "reading_lost": True}, Action.HANDLE_LOSS, PACED),
-    ("who is to go goes", RUNNING, {"letting_go": State.RELEASED, "records": FULL}, Action.LET_GO, 0.0),
-    ("even if it is blocked", BLOCKED, {"letting_go": State.PAUSED, "reading_lost": True}, Action.LET_GO, 0.0),
-    ("a pause ends with a release", View(State.PAUSED), {"letting_go": State.RELEASED}, Action.LET_GO, 0.0),
+    ("who is to go goes", RUNNING, {"requested_state": State.RELEASED, "records": FULL}, Action.LET_GO, 0.0),
+    ("even if it is blocked", BLOCKED, {"requested_state": State.PAUSED, "reading_lost": True}, Action.LET_GO, 0.0),
+    ("a pause ends with a release", View(State.PAUSED), {"requested_state": State.RELEASED}, Action.LET_GO, 0.0),
     (
         "a paused partition rests",
         View(State.PAUSED),
-        {"letting_go": State.PAUSED, "reading_lost": True},
+        {"requested_state": State.PAUSED, "reading_lost": True},
         Action.WAIT,
         None,
     ),
     (
         "but keeps its position",
         View(State.PAUSED),
-        {"letting_go": State.PAUSED, "position_is_old": True},
+        {"requested_state": State.PAUSED, "position_is_old": True},
         Action.RENEW_PAUSED,
         None,
     ),
     (
         "a released partition does nothing",
         View(State.RELEASED),
-        {"letting_go": State.PAUSED, "records": FULL, "position_is_old": True},
+        {"requested_state": State.PAUSED, "records": FULL, "position_is_old": True},
         Action.WAIT,
         None,
     ),
@@ -91,10 +97,10 @@ def test_the_next_action(view: View, changes: dict[str, Any], action: Action, wa
 
 def every_view() -> list[View]:
     """All that there are, with one record or none."""
-    flags = [each.name for each in fields(View) if each.name not in ("state", "letting_go", "records")]
+    flags = [each.name for each in fields(View) if each.name not in ("state", "requested_state", "records")]
     return [
-        View(state, letting_go, records=records, **dict(zip(flags, values, strict=True)))
-        for state, letting_go, records in product(State, (None, State.PAUSED, State.RELEASED), (0, 1))
+        View(state, requested_state, records=records, **dict(zip(flags, values, strict=True)))
+        for state, requested_state, records in product(State, (None, State.PAUSED, State.RELEASED), (0, 1))
         for values in product((False, True), repeat=len(flags))
     ]
 
@@ -105,14 +111,14 @@ def test_rules_that_hold_in_every_view() -> None:
         action = next_action(view)
         if action in owner:
             assert view.may_transact, "only an owner writes"
-        if view.letting_go is not None or view.state is State.RELEASED:
+        if view.requested_state is not None or view.state is State.RELEASED:
             assert action in (Action.WAIT, Action.LET_GO, Action.RENEW_PAUSED), "nothing is begun any more"
         if action is Action.COPY:
             assert view.records and not view.position_is_old and (view.sealed or not view.reading_lost)
         if action is Action.TAKE_OVER:
             assert not view.may_transact
-            after = next_action(replace(view, may_transact=True, opened=True))
-            assert after in owner, "a producer is opened only for something that it has to do"
+            after = next_action(replace(view, may_transact=True, has_producer=True))
+            assert after in owner, "a producer is has_producer only for something that it has to do"
 
 
 def test_a_step_ends() -> None:
@@ -122,7 +128,7 @@ def test_a_step_ends() -> None:
         while not made or not made[-1].is_last:
             made.append(next_action(view))
             if made[-1] is Action.TAKE_OVER:
-                view = replace(view, may_transact=True, opened=True)  # noqa: PLW2901
+                view = replace(view, may_transact=True, has_producer=True)  # noqa: PLW2901
             if made[-1] is Action.RENEW:
                 view = replace(view, position_is_old=False)  # noqa: PLW2901
             assert len(made) <= 3

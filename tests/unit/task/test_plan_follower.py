@@ -15,7 +15,7 @@ from mirror.control.task_settings import TaskSettings
 from mirror.errors import TaskHung
 from mirror.model import Partition
 from mirror.task.copier import RecordCopier
-from mirror.task.plan_follower import HUNG_AFTER, PlanFollower
+from mirror.task.plan_follower import HUNG_TIMEOUTS, PlanFollower
 from tests.unit.test_naming import flow
 
 
@@ -71,7 +71,7 @@ def test_who_waits_for_its_turn_learns_of_another_throttle() -> None:
 
 def test_a_transform_that_hangs_does_not_end_the_task(caplog: pytest.LogCaptureFixture) -> None:
     """Its partition alone waits for it. A hanging transaction is another thing."""
-    hung = HUNG_AFTER * flow().transaction_timeout + 1
+    hung = HUNG_TIMEOUTS * flow().transaction_timeout + 1
     seen = SimpleNamespace(position_is_old=lambda _: False, has_producer=False)
     copier = Mock(
         spec=RecordCopier,
@@ -84,16 +84,16 @@ def test_a_transform_that_hangs_does_not_end_the_task(caplog: pytest.LogCaptureF
     slow: list[int] = []
     task: Any = SimpleNamespace(
         _flow=flow(),
-        _staying=lambda: [copier],
-        _leaving=[],
-        _threads=SimpleNamespace(have=slow.append),
+        _held_copiers=lambda: [copier],
+        _being_let_go=[],
+        _threads=SimpleNamespace(ensure_threads=slow.append),
         _paths=SimpleNamespace(keep=lambda _: None),
         _assigned={},
         _services=SimpleNamespace(clock=SimpleNamespace(monotonic=lambda: 0.0)),
         _hanging={},
     )
     task._where = lambda each: PlanFollower._where(task, each)
-    task._tell_hanging = lambda *each: PlanFollower._tell_hanging(task, *each)
+    task._log_hanging = lambda *each: PlanFollower._log_hanging(task, *each)
     for _ in range(3):
         PlanFollower._tend(task)
     assert slow == [1, 1, 1], "it gets a thread more"

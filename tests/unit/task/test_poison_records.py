@@ -32,7 +32,7 @@ def test_every_culprit_is_found_and_nothing_else(culprits: set[int], most: int) 
             continue
         else:
             copied += offsets
-        refusals.taken()
+        refusals.committed()
         at = offsets[-1] + 1
     assert aside == sorted(culprits)
     assert copied == sorted(set(range(61)) - culprits)
@@ -45,7 +45,7 @@ def test_a_letter_that_is_refused_is_counted() -> None:
     assert (refusals.culprit, refusals.refused_again, refusals.limit) == (7, 0, 1)
     refusals.refused(batch([7]), "too large again", True)
     assert (refusals.refused_again, refusals.reason) == (1, "too large")
-    refusals.taken()
+    refusals.committed()
     assert refusals.limit == 100
 
 
@@ -61,5 +61,5 @@ def test_batches_stay_smaller_when_there_is_no_culprit() -> None:
     """A limit on the bytes of a batch, not of a record."""
     refusals = PoisonRecords(100, Clock())
     refusals.refused(batch(list(range(100))), "too large", False)
-    refusals.taken()
+    refusals.committed()
     assert refusals.limit == 50

@@ -122,7 +122,7 @@ def test_who_was_idle_may_copy_no_more_than_a_moment_has_saved(clock: SetClock) 
 def test_what_was_reserved_and_not_copied_is_free_again(clock: SetClock) -> None:
     bucket = Bucket(share(RATE), "", clock, clock.time)
     turn = bucket.turn(900)
-    assert (turn.at, turn.reserved, turn.most) == (clock.time, 900, 1_000)
+    assert (turn.at, turn.reserved, turn.max_bytes) == (clock.time, 900, 1_000)
     bucket.copied(turn, 100)
     assert bucket.turn(900).at == clock.time + 0.1
 
@@ -130,7 +130,7 @@ def test_what_was_reserved_and_not_copied_is_free_again(clock: SetClock) -> None
 def test_turns_get_smaller_while_many_wait(clock: SetClock) -> None:
     bucket = Bucket(share(RATE), "", clock, clock.time)
     turns = [bucket.turn(100_000) for _ in range(100)]
-    assert turns[0].most == 1_000 and turns[-1].most < 100
+    assert turns[0].max_bytes == 1_000 and turns[-1].max_bytes < 100
     assert 10 < turns[-1].at - clock.time < 20, "about the root of their number, in seconds"
 
 

@@ -9,12 +9,12 @@ from mirror.task.reading_watch import HUNG_AFTER, LOOK_MAX, ReadingWatch
 
 
 class World:
-    """A clock, and a main thread that goes on when `turns` grows."""
+    """A clock, and a main thread that goes on when `loops` grows."""
 
     def __init__(self) -> None:
-        self.now, self.turns = 1_000.0, 0
+        self.now, self.loops = 1_000.0, 0
         clock: Any = SimpleNamespace(monotonic=lambda: self.now)
-        self.watch = ReadingWatch(lambda: self.turns, clock)
+        self.watch = ReadingWatch(lambda: self.loops, clock)
 
     def looks(self, seconds: float, times: int) -> list[bool]:
         found = []
@@ -34,7 +34,7 @@ def test_each_turn_begins_the_count_anew() -> None:
     world = World()
     for _ in range(5):
         assert not any(world.looks(1.0, int(HUNG_AFTER) - 1))
-        world.turns += 1
+        world.loops += 1
     assert world.looks(1.0, int(HUNG_AFTER) + 1) == [False] * int(HUNG_AFTER) + [True]
 
 

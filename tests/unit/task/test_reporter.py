@@ -14,7 +14,7 @@ from mirror.kafka.throttling import REPORTED_FOR
 from mirror.model import Partition, Position, Topic
 from mirror.task import reporter
 from mirror.task.partition_snapshot import PartitionSnapshot
-from mirror.task.position_ledger import Start
+from mirror.task.position_ledger import StartPoint
 from mirror.task.reporter import Reporter
 from mirror.timing import REPORT_ALL_INTERVAL
 from tests.unit.test_naming import flow
@@ -44,8 +44,8 @@ class World:
         self.copier: Any = SimpleNamespace(
             partition=HERE,
             topic=Topic("r", "id", 1, 1),
-            identity="me",
-            start=Start(4),
+            incarnation="me",
+            start=StartPoint(4),
             snapshot=SEEN,
             drained_to=None,
             hang_reason="",
@@ -53,7 +53,7 @@ class World:
         )
         ends: Any = SimpleNamespace(stable={HERE: 12}, hold=lambda _: None)
         self.ends = ends
-        plan: Any = SimpleNamespace(leader="us", generation=7, flow=flow())
+        plan: Any = SimpleNamespace(service_id="us", generation=7, flow=flow())
         throttles: Any = SimpleNamespace(active=["target"], reason=lambda side: f"slow {side}")
         path = DataPath("batches", 7.0, "")
         self.reporter = Reporter(plan, throttles, ends, lambda: [self.copier], lambda _: path)
@@ -75,7 +75,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 def test_a_report_has_what_the_step_has_published(world: World) -> None:
     report = world.reporter.one(world.copier)
-    assert (report.leader, report.generation, report.incarnation, report.remote) == ("us", 7, "me", "r")
+    assert (report.service_id, report.generation, report.incarnation, report.remote) == ("us", 7, "me", "r")
     assert (report.state, report.position, report.topic_id, report.remote_id) == ("running", 10, "id", "remote-id")
     assert (report.resets, report.counters.records, report.last_commit, report.lag) == (2, 3, 1_000.0, 2)
     assert report.foreign == (5, 6) and (report.path, report.path_since, report.path_reason) == ("batches", 7.0, "")

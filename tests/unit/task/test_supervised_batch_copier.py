@@ -18,7 +18,7 @@ from mirror.target.loading import Tokens
 from mirror.task import batch_copier
 from mirror.task.batch_copier import BatchServices
 from mirror.task.events import LetGo, RenewalDue, ThrottleChanged
-from mirror.task.position_ledger import Start
+from mirror.task.position_ledger import StartPoint
 from mirror.task.rate_limits import RateLimits
 from mirror.task.supervised_batch_copier import DEFECT, SupervisedBatchCopier
 from mirror.text import BUG
@@ -48,7 +48,7 @@ class World:
         limits = limits or RateLimits(Clock())
         services = BatchServices(self.plan, fetcher, target, Tokens(), limits, Clock())
         call = asyncio.get_running_loop().call_soon_threadsafe
-        self.copier = SupervisedBatchCopier(services, call, PARTITION, TOPIC, Start(5, AT))
+        self.copier = SupervisedBatchCopier(services, call, PARTITION, TOPIC, StartPoint(5, AT))
         self.running = asyncio.create_task(self.copier.run())
 
     @property

@@ -31,7 +31,7 @@ class Item:
 def running(threads: int) -> Iterator[tuple[TransactionThreads, threading.Event]]:
     stepped = threading.Event()
     pool = TransactionThreads(flow(transaction_threads=threads), stepped)
-    pool.have(slow=0)
+    pool.ensure_threads(slow=0)
     try:
         yield pool, stepped
     finally:
@@ -66,7 +66,7 @@ def test_stopped_partitions_leave_threads_for_the_others() -> None:
             pool.schedule(item, 0)
         until_stepped(*well)
         assert [item.steps for item in slow] == [1, 0, 0, 0, 0]
-        pool.have(slow=1)  # the one step lasts
+        pool.ensure_threads(slow=1)  # the one step lasts
         until_stepped(slow[1])
         assert len(pool.threads) == 3
         ends.set()
@@ -75,7 +75,7 @@ def test_stopped_partitions_leave_threads_for_the_others() -> None:
 
 def test_threads_have_a_bound() -> None:
     with running(1) as (pool, _):
-        pool.have(slow=10 * THREADS_MAX)
+        pool.ensure_threads(slow=10 * THREADS_MAX)
         assert len(pool.threads) == THREADS_MAX
 
 

@@ -37,8 +37,8 @@ def batch(*values: bytes | None, headers: Any = None, first: int = 0) -> Consume
     return ConsumedBatch(messages, keys, found, offsets, [5] * count, sum(weights(messages, keys, found)))
 
 
-def transformed(name: str, given: ConsumedBatch, most: int = 10**6, clock: Clock | None = None) -> Transformed:
-    return Transforming(f"{SHOP}.{name}", Partition("t", 0), clock or Ticking()).apply(given, most, lambda: None)
+def transformed(name: str, given: ConsumedBatch, max_bytes: int = 10**6, clock: Clock | None = None) -> Transformed:
+    return Transforming(f"{SHOP}.{name}", Partition("t", 0), clock or Ticking()).apply(given, max_bytes, lambda: None)
 
 
 def test_records_are_dropped_and_changed() -> None:
@@ -84,7 +84,7 @@ def test_headers_that_can_not_be_read_are_a_failure_of_their_record() -> None:
 
 
 def test_a_batch_does_not_outgrow_its_limit_by_more_than_a_record() -> None:
-    done = transformed("same", batch(*[b"x" * 10] * 9), most=20)
+    done = transformed("same", batch(*[b"x" * 10] * 9), max_bytes=20)
     assert done.consumed.offsets == [0, 1]
     assert done.consumed.weight == 22
 

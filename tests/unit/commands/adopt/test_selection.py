@@ -15,7 +15,7 @@ from mirror.control.decisions import doubt, explain
 from mirror.model import Partition, Position, Topic
 from mirror.target.connect_offsets import Recorded, Sync
 from mirror.target.position_reader import from_committed, to_commit
-from mirror.task.position_ledger import PositionLedger, Start
+from mirror.task.position_ledger import PositionLedger, StartPoint
 
 HERE, THERE = Partition("orders", 0), Partition("primary.orders", 0)
 KNOWN = Known(
@@ -106,7 +106,7 @@ def test_a_task_believes_the_position(reported: Position | None) -> None:
     topic = Topic("primary.orders", "id", 1, 1, "remote")
     found = from_committed(to_commit(position(42, reported, topic), "primary.orders", 0))
     assert found is not None and found.offset == 42
-    start = Start(42, found, reported)
+    start = StartPoint(42, found, reported)
     assert doubt(found, start.newest, topic, lambda: True) is None
     ledger = PositionLedger(start, topic, True, 3600, Clock())
     assert ledger.loaded(found) is False and ledger.offset == 42

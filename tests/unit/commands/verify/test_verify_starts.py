@@ -19,7 +19,7 @@ from mirror.commands.verify.ranges import PartitionRanges, Side
 from mirror.commands.verify.surviving_syncs import keep
 from mirror.commands.verify.verify import InProcess, verify
 from mirror.model import Partition
-from mirror.target.offset_syncs import SyncMarks
+from mirror.target.offset_syncs import SyncChooser
 
 FOREIGN = -1
 SOURCE, TARGET = Partition("t", 0), Partition("a.t", 0)
@@ -107,7 +107,7 @@ def synced(
         if place is not None:
             landed.setdefault(place, entry.offset)
     numbers = [entry.offset for entry in source]
-    pairs = [(numbers[index], landed.get(index)) for index in SyncMarks(lag).choose(numbers)]
+    pairs = [(numbers[index], landed.get(index)) for index in SyncChooser(lag).choose(numbers)]
     rising: list[tuple[int, int]] = []
     for upstream, downstream in pairs:
         if downstream is not None and (not rising or downstream > rising[-1][1]):

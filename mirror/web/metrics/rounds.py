@@ -8,9 +8,7 @@ from mirror.status.acl_overview import acls_view
 from mirror.status.config_overview import configs_view
 from mirror.status.flow_status import FlowStatus
 from mirror.status.group_overview import groups_view
-
-FLOW = ("source", "target")
-GROUP = (*FLOW, "group")
+from mirror.web.metrics.labels import FLOW, GROUP
 
 
 class GroupMetrics:

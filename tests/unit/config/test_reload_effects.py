@@ -10,9 +10,9 @@ import pytest
 import reference
 from pydantic import BaseModel
 
-from mirror.config.live import EFFECTS, Blend, Effect, blend
 from mirror.config.load import checked
 from mirror.config.model import FlowDefaultsModel, RootModel
+from mirror.config.reload_effects import EFFECTS, Blend, Effect, blend
 from mirror.control.task_settings import TaskSettings
 from mirror.errors import ConfigError
 from mirror.settings import TopicSettings

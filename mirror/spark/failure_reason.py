@@ -14,7 +14,7 @@ from mirror.text import plural, printable
 SHOWN = 300  # most characters of a reason that are kept
 
 
-def failed_attempts(context: SparkContext, run: str) -> str:
+def failure_reason(context: SparkContext, run: str) -> str:
     """What Spark knows of the newest job of the query that has this run id; "": no attempt has failed.
 
     Raises ConnectionError when Spark's JVM is gone.

@@ -10,7 +10,7 @@ from mirror.control.throttle_shares import OF_FLOW
 from mirror.model import SIDES
 from mirror.status.coverage import Coverage
 from mirror.status.flow_status import FLOW_STATES, FlowStatus
-from mirror.web.round_metrics import FLOW
+from mirror.web.metrics.labels import FLOW
 
 
 class FlowMetrics:

@@ -1,10 +1,11 @@
-"""The Spark streaming source of a flow: a micro-batch is one epoch, each of its partitions one slice.
+"""Where each slice gets its task from Spark, and a new task when the first one or its executor is lost.
 
-The source's "offset" is only the epoch's number; positions are on the target. An epoch lasts until the number of slices
-changes or the plan says to stop, so records never wait for Spark's micro-batches. The rows that a task yields at its
-end are receipts, one for each topic partition.
+A flow is a streaming source of Spark. A micro-batch is one Spark epoch, and each of its partitions is one slice. A
+Spark epoch lasts until the number of slices changes or the plan says to stop, so records never wait for Spark's
+micro-batches. The source's "offset" is only the number of the Spark epoch: positions are on the target. At its end a
+task yields receipts, one row for each topic partition.
 
-When a task or its executor is lost, Spark calls `EpochReader.read` again for the same slice. The new task claims the
+When a task or its executor is lost, Spark calls `SliceReader.read` again for the same slice. The new task claims the
 slice, and takes its partitions over.
 """
 
@@ -41,11 +42,11 @@ Offset = dict[str, int]
 
 @dataclass(frozen=True)
 class SlicePartition(InputPartition):
-    """One slice of an epoch with `count` slices. Spark gives it to each task that it starts for the slice."""
+    """One slice of a Spark epoch with `count` slices. Spark gives it to each task that it starts for the slice."""
 
     index: int
     count: int
-    epoch: str
+    spark_epoch: str  # a random id, the same for all tasks of the Spark epoch
 
 
 class MirrorDataSource(DataSource):
@@ -53,7 +54,7 @@ class MirrorDataSource(DataSource):
 
     format: ClassVar[str]
     flow: ClassVar[Flow]
-    leader: ClassVar[str]
+    service_id: ClassVar[str]
     log: ClassVar[Log]
 
     @classmethod
@@ -67,10 +68,10 @@ class MirrorDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """The reader of the flow."""
-        return EpochReader(self.flow, self.leader, self.log)
+        return SliceReader(self.flow, self.service_id, self.log)
 
 
-def bound(name: str, flow: Flow, leader: str, log: Log) -> type[DataSource]:
+def bound(name: str, flow: Flow, service_id: str, log: Log) -> type[DataSource]:
     """The source class of a flow for one run, which Spark knows as the format `name`.
 
     Settings hold secrets. As attributes of a class that is made here they travel inside its pickle; as options they
@@ -81,7 +82,9 @@ def bound(name: str, flow: Flow, leader: str, log: Log) -> type[DataSource]:
     long as the service runs.
     """
     return type(
-        "BoundMirrorDataSource", (MirrorDataSource,), {"format": name, "flow": flow, "leader": leader, "log": log}
+        "BoundMirrorDataSource",
+        (MirrorDataSource,),
+        {"format": name, "flow": flow, "service_id": service_id, "log": log},
     )
 
 
@@ -103,7 +106,7 @@ class WarmUpDataSource(DataSource):
 
 
 class WarmUp(DataSourceReader):
-    """Makes Spark start Python workers that have loaded this package, so that the first epoch finds them ready."""
+    """Makes Spark start Python workers that have loaded this package: the first Spark epoch finds them ready."""
 
     def __init__(self, tasks: int) -> None:
         self._tasks = tasks
@@ -117,42 +120,42 @@ class WarmUp(DataSourceReader):
         return iter(())
 
 
-class EpochReader(DataSourceStreamReader):
-    """Divides a flow's epochs into slices, and runs a slice in each task.
+class SliceReader(DataSourceStreamReader):
+    """Divides a flow's Spark epochs into slices, and runs a slice in each task.
 
     On the driver's side it lives in a Python process of its own. So it reads the plan from the control topic, as tasks
     do.
     """
 
-    def __init__(self, flow: Flow, leader: str, log: Log) -> None:
+    def __init__(self, flow: Flow, service_id: str, log: Log) -> None:
         self._flow = flow
-        self._leader = leader
+        self._service_id = service_id
         self._log = log
         self._control: ControlReader | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        """Epochs are counted from 0 in every run."""
-        return {"epoch": 0}
+        """Spark epochs are counted from 0 in every run."""
+        return {"spark_epoch": 0}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """The next epoch if our service has a plan to run; else `start`, which means that there is nothing to do."""
-        return {"epoch": start["epoch"] + 1} if self._plan() else start
+        """The next Spark epoch if our service has a plan to run; else `start`: then Spark does nothing."""
+        return {"spark_epoch": start["spark_epoch"] + 1} if self._plan() else start
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The slices of the newest plan; none if it says to stop meanwhile."""
         plan = self._plan()
         count = len(plan.slices) if plan and start != end else 0
-        epoch = uuid.uuid4().hex
-        return [SlicePartition(index, count, epoch) for index in range(count)]
+        spark_epoch = uuid.uuid4().hex
+        return [SlicePartition(index, count, spark_epoch) for index in range(count)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
-        """Run one slice, in an executor's Python worker; yields its receipts when the epoch ends."""
+        """Run one slice, in an executor's Python worker; yields its receipts when the Spark epoch ends."""
         assert isinstance(partition, SlicePartition)
         logs.configure(self._log)
         try:
-            whole = partition.index, partition.count, partition.epoch
-            receipts = SliceTask(self._flow, self._leader, *whole).run()
-        except ForeignPlan as error:  # a new epoch follows when there is a plan that can be read
+            whole = partition.index, partition.count, partition.spark_epoch
+            receipts = SliceTask(self._flow, self._service_id, *whole).run()
+        except ForeignPlan as error:  # a new Spark epoch follows when there is a plan that can be read
             where = {"flow": self._flow.name, "slice": partition.index, "reason": str(error)}
             log.warning("task ended: the plan is unreadable", extra=where)
             return
@@ -162,7 +165,7 @@ class EpochReader(DataSourceStreamReader):
             attempt = context.attemptNumber() if context is not None else 0
             away = isinstance(error, MirrorError) and error.away
             where = {"flow": self._flow.name, "slice": partition.index, "reason": f"{type(error).__name__}: {error}"}
-            # As a rule the leader finds the cluster away as well, and says so. But it may have another way to it.
+            # Usually the flow leader finds the cluster away, too, and logs that. But its way there may be another.
             quiet = away and (attempt + 1) % AWAY_ATTEMPTS != 0
             log.log(logging.DEBUG if quiet else logging.WARNING, "task failed and starts again", extra=where)
             time.sleep(RETRY_DELAY)
@@ -187,4 +190,4 @@ class EpochReader(DataSourceStreamReader):
         except (ClusterAway, ForeignPlan):
             return None
         plan = self._control.plan
-        return None if not plan or plan.leader != self._leader or plan.stop else plan
+        return None if not plan or plan.service_id != self._service_id or plan.stop else plan

@@ -1,91 +1,29 @@
-"""Every Prometheus metric, declared once, here or in the modules beside this one, and computed when scraped."""
+"""The Prometheus metrics of topics and partitions, made from the tasks' reports."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
-from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
     HistogramMetricFamily,
-    InfoMetricFamily,
-    Metric,
     SummaryMetricFamily,
 )
-from prometheus_client.registry import Collector
 
-from mirror import __version__
 from mirror.control.reports import DATA_PATHS, LATENCY_BUCKETS, SIZE_BUCKETS, Counters
-from mirror.model import SIDES, Partition
-from mirror.status.cluster_status import ClusterStatus
-from mirror.status.configuration import ConfigurationStatus, ConfigurationView
-from mirror.status.flow_status import PARTITION_STATES, FlowStatus, PartitionStatus
+from mirror.model import SIDES
+from mirror.status.flow_status import PARTITION_STATES, PartitionStatus
 from mirror.status.observed import UNASSIGNED, lag
 from mirror.status.rates import total
-from mirror.web.cluster_metrics import CLUSTER, ClusterMetrics
-from mirror.web.flow_metrics import FlowMetrics
-from mirror.web.round_metrics import FLOW, GROUP, AclMetrics, ConfigMetrics, GroupMetrics
+from mirror.web.metrics.labels import TOPIC
 
-TOPIC = (*FLOW, "topic")
-PARTITION = (*TOPIC, "partition")
 THROTTLE = "throttle"  # beside the sides whose quotas slow partitions down
-
-__all__ = ["CLUSTER", "FLOW", "GROUP", "PARTITION", "TOPIC", "Metrics"]
-
-
-class Metrics(Collector):
-    """Collects the metrics of all flows and clusters at each scrape.
-
-    With `labels` "topic", partitions are summed up by topic.
-    """
-
-    def __init__(
-        self,
-        flows: Iterable[FlowStatus],
-        labels: Literal["partition", "topic"] = "partition",
-        configuration: ConfigurationStatus | None = None,
-        clusters: Iterable[ClusterStatus] = (),
-    ) -> None:
-        self._flows = list(flows)
-        self._configuration = configuration or ConfigurationStatus()
-        self._clusters = list(clusters)
-        self._fine = PARTITION if labels == "partition" else TOPIC
-        self.registry = CollectorRegistry()
-        self.registry.register(self)
-        ProcessCollector(registry=self.registry)
-
-    def describe(self) -> Iterable[Metric]:
-        """No metrics: the registry must not collect before the first scrape."""
-        return []
-
-    def collect(self) -> Iterator[Metric]:
-        """All metrics; docs/metrics.md lists them."""
-        info = InfoMetricFamily("mirror_build", "Version of mirror.")
-        info.add_metric((), {"version": __version__})
-        flows, groups, configs, acls = FlowMetrics(), GroupMetrics(), ConfigMetrics(), AclMetrics()
-        topics, partitions, clusters = _Topics(), _Partitions(self._fine), ClusterMetrics()
-        service = _Service(self._configuration.view)
-        for cluster in self._clusters:
-            clusters.add(cluster)
-        for status in self._flows:
-            flows.add(status)
-            groups.add(status)
-            configs.add(status)
-            acls.add(status)
-            for labels, group in _grouped(status, TOPIC).items():
-                topics.add(labels, group, status.throttles.get(labels[-1]))
-            for labels, group in _grouped(status, self._fine).items():
-                partitions.add(labels, group)
-        for families in (service, clusters, flows, groups, configs, acls, topics, partitions):
-            yield from vars(families).values()
-        yield info
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
+class Summed:
     """The partitions that are summed up in one series."""
 
     statuses: list[PartitionStatus] = field(default_factory=list)
@@ -97,38 +35,7 @@ class _Group:
         return total(status.total for status in self.statuses)
 
 
-def _grouped(status: FlowStatus, names: Sequence[str]) -> dict[tuple[str, ...], _Group]:
-    groups: dict[tuple[str, ...], _Group] = {}
-
-    def group(partition: Partition) -> _Group:
-        labels = (*status.labels, partition.topic, str(partition.partition))[: len(names)]
-        return groups.setdefault(labels, _Group())
-
-    for each in status.partitions():
-        group(each.report.partition).statuses.append(each)
-    for partition, age in status.unreported().items():
-        group(partition).unreported.append(age)
-    return groups
-
-
-class _Service:
-    """The service itself. The names and meanings are those of Prometheus' own metrics of its configuration."""
-
-    def __init__(self, view: ConfigurationView) -> None:
-        self.successful = GaugeMetricFamily(
-            "mirror_config_last_reload_successful",
-            "1 if the configuration was valid when it was last read; 0 while older settings are in force.",
-            float(not view.problem),
-        )
-        self.succeeded_at = GaugeMetricFamily(
-            "mirror_config_last_reload_success_timestamp_seconds",
-            "When the configuration was last read and valid.",
-            view.succeeded_at,
-            unit="seconds",
-        )
-
-
-class _Topics:
+class TopicMetrics:
     """Histograms and states, by topic only: a set for each partition would be too many series."""
 
     def __init__(self) -> None:
@@ -171,7 +78,7 @@ class _Topics:
             labels=(*TOPIC, "by"),
         )
 
-    def add(self, labels: tuple[str, ...], group: _Group, throttle: int | None) -> None:
+    def add(self, labels: tuple[str, ...], group: Summed, throttle: int | None) -> None:
         """Add a topic."""
         if throttle is not None:
             self.throttle.add_metric(labels, throttle)
@@ -196,7 +103,7 @@ class _Topics:
         self.throttled.add_metric((*labels, THROTTLE), throttled)
 
 
-class _Partitions:
+class PartitionMetrics:
     """One series for each partition, or for each topic."""
 
     def __init__(self, labels: Sequence[str]) -> None:
@@ -253,7 +160,8 @@ class _Partitions:
             "seconds",
         )
 
-    def add(self, labels: tuple[str, ...], group: _Group) -> None:
+    def add(self, labels: tuple[str, ...], group: Summed) -> None:
+        """Add the partitions of one series."""
         self._count(labels, group.total)
         reports = [status.report for status in group.statuses]
         lags = [records for report in reports if (records := lag(report)) is not None]

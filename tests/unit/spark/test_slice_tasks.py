@@ -1,4 +1,4 @@
-"""The end of the process in which Spark plans epochs."""
+"""The end of the process in which Spark plans Spark epochs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import sys
 
 PLANNER = """
 from mirror.settings import Log
-from mirror.spark.data_source import EpochReader
+from mirror.spark.slice_tasks import SliceReader
 
-reader = EpochReader(None, "leader", Log("info", "json"))
+reader = SliceReader(None, "leader", Log("info", "json"))
 {stop}
 raise BrokenPipeError("Spark has closed the connection")
 """

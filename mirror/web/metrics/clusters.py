@@ -5,8 +5,7 @@ from __future__ import annotations
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from mirror.status.cluster_status import ClusterStatus
-
-CLUSTER = ("cluster",)
+from mirror.web.metrics.labels import CLUSTER
 
 
 class ClusterMetrics:

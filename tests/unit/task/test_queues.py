@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirror.task.scheduler import AdmissionQueue, DelayQueue
+from mirror.task.queues import AdmissionQueue, DelayQueue
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=8))
@@ -28,7 +28,7 @@ def test_items_come_when_due_and_not_before(hundredths: list[int]) -> None:
 
 
 def test_first_come_first_served_among_those_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirror.task.scheduler.time.monotonic", lambda: 1000.0)  # a clock too coarse to tell them apart
+    monkeypatch.setattr("mirror.task.queues.time.monotonic", lambda: 1000.0)  # a clock too coarse to tell them apart
     queue: DelayQueue[object] = DelayQueue()
     items = [object() for _ in range(20)]  # which can't be compared
     for item in items:
@@ -65,9 +65,9 @@ def test_closing_lets_every_taker_go() -> None:
 def test_a_queue_lets_as_many_in_as_it_is_wide_and_the_others_in_order() -> None:
     queue: AdmissionQueue[str] = AdmissionQueue(2)
     assert [queue.enter(item) for item in "abcd"] == [True, True, False, False]
-    assert queue.leave() == "c" and queue.enter("c")
+    assert queue.free_place() == "c" and queue.enter("c")
     assert not queue.enter("e")
-    assert queue.leave() == "d" and queue.leave() == "e"
+    assert queue.free_place() == "d" and queue.free_place() == "e"
     assert queue.enter("d") and queue.enter("e") and not queue.enter("f")
 
 
@@ -76,6 +76,6 @@ def test_who_waits_gets_in_though_others_have_lost_interest() -> None:
     queue: AdmissionQueue[str] = AdmissionQueue(1)
     assert queue.enter("a") and not queue.enter("a") and not queue.enter("b")
     assert queue.next() is None, "there is no room"
-    assert queue.leave() == "a", "which does not enter now"
+    assert queue.free_place() == "a", "which does not enter now"
     assert queue.next() == "b" and queue.enter("b")
-    assert queue.leave() is None and queue.next() is None
+    assert queue.free_place() is None and queue.next() is None

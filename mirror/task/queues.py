@@ -1,4 +1,4 @@
-"""When a partition's next step is due, and what bounds how many of a kind run at once."""
+"""Two queues: one hands out steps when they are due, one limits how many slow steps run at once."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Generic, Protocol, TypeVar
 T = TypeVar("T")
 
 
-class Steps(Protocol):
-    """A partition that makes steps."""
+class Steppable(Protocol):
+    """A partition whose steps the transaction threads run."""
 
     @property
     def may_take_long(self) -> bool:
-        """May the next step wait, or work, for long? Such steps must leave threads for the others."""
+        """True if the next step may wait, or work, for long. Such steps must leave threads for the others."""
 
     def step(self) -> None:
         """Do what is due."""
 
 
 class DelayQueue(Generic[T]):
-    """Hands out each item when it is due: at once, or later when its partition paces or backs off."""
+    """Hands out each item when it is due: at once, or later while its partition waits for pacing or a back-off."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, T]] = []
@@ -57,7 +57,7 @@ class DelayQueue(Generic[T]):
 
 
 class AdmissionQueue(Generic[T]):
-    """Lets so many items in at once; others wait in order."""
+    """Admits at most `width` items at once. The others wait in the order in which they came."""
 
     def __init__(self, width: int) -> None:
         self._free = width
@@ -65,7 +65,7 @@ class AdmissionQueue(Generic[T]):
         self._lock = threading.Lock()
 
     def enter(self, item: T) -> bool:
-        """Is there room for `item`? Else `leave` gives it when its turn has come."""
+        """Admit `item`, and return True. Without a free place it waits: `free_place` or `next` returns it later."""
         with self._lock:
             if self._free > 0:
                 self._free -= 1
@@ -73,15 +73,15 @@ class AdmissionQueue(Generic[T]):
             self._waiting.append(item)
             return False
 
-    def leave(self) -> T | None:
-        """One has gone, or there is room for one more; returns who may try to enter now."""
+    def free_place(self) -> T | None:
+        """An admitted item has gone, or there is one more place. Returns the next waiting item, which may enter now."""
         with self._lock:
             self._free += 1
             return self._waiting.popleft() if self._waiting else None
 
     def next(self) -> T | None:
-        """Who may try to enter now, where one that might have did not want to any more."""
-        if not self._waiting:  # as a rule, so without the lock
+        """The next waiting item, if a place is free because an admitted item turned out not to need it."""
+        if not self._waiting:  # as a rule none waits, so look without the lock
             return None
         with self._lock:
             return self._waiting.popleft() if self._waiting and self._free > 0 else None

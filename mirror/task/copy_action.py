@@ -1,4 +1,4 @@
-"""Copies batches: chooses how many records go into one, and handles a record that can't be copied."""
+"""The action COPY: one transaction with records, and what follows if a record can't be copied."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from mirror.topic_transform import transform_of
 
 @dataclass(frozen=True, slots=True)
 class _Try:
-    """A batch that is about to be copied, and what happens if a record of it can't be."""
+    """A batch that is about to be copied, and what happens if one of its records can't be copied."""
 
     batch: ConsumedBatch  # as it was consumed
-    copied: ConsumedBatch | None  # what the transform leaves of it; None: nothing
-    at: Position  # after the batch
+    copied: ConsumedBatch | None  # what the transform returned for it; None: it dropped every record
+    position_after: Position
     incident: Incident  # what a person has to decide about, if the record can't be copied
     policy: str  # `on_poison_record`, or "skip" if a person has decided so
     passes_over: bool  # True if the batch is just the record that can't be copied, and has to be passed over
@@ -37,8 +37,8 @@ class _Try:
         return 0 if self.copied is None or self.passes_over else len(self.copied.messages)
 
 
-class RecordCopying:
-    """Copies the buffered records of one partition, a batch at a time."""
+class CopyAction:
+    """Copies the buffered records of one partition, one batch in each transaction."""
 
     def __init__(self, facts: PartitionFacts, services: TaskServices) -> None:
         flow = services.flow
@@ -57,16 +57,16 @@ class RecordCopying:
         return self._transforming is not None and self._transforming.is_slow
 
     def hang_reason(self, since_progress: float) -> str:
-        """A text that names the record for which the transform hangs, if the step makes no progress for so long (s).
+        """A text that names the record for which the transform hangs; "" if it is not known to hang.
 
-        "" if it is not known to hang. Any thread may ask.
+        The step has made no progress for `since_progress` seconds. Any thread may ask.
         """
         return "" if self._transforming is None else self._transforming.hangs(since_progress)
 
     def ask_for_turn(self) -> None:
         """If the throttle holds back waiting records, schedule the next step for when it lets them through.
 
-        Call it before a producer is opened: where many partitions wait, that one would be closed again before its use.
+        Call it before a producer is opened. If many partitions wait, the producer would be closed again before its use.
         """
         facts = self._facts
         buckets = self._services.limits.of(facts.partition.topic)
@@ -80,17 +80,17 @@ class RecordCopying:
 
         If the target refuses it, the next call tries half of it. Raises PartitionError.
         """
-        limit = min(self._batch_size.limit, self._poison.limit)
-        most = self._services.flow.batch_max_bytes
+        max_records = min(self._batch_size.limit, self._poison.limit)
+        max_bytes = self._services.flow.batch_max_bytes
         buckets = self._services.limits.of(self._facts.partition.topic)
         if buckets:
-            most = self._throttled(buckets, most)
-        batch = self._facts.buffer.batch(limit, most) if most else None
+            max_bytes = self._throttled(buckets, max_bytes)
+        batch = self._facts.buffer.batch(max_records, max_bytes) if max_bytes else None
         if batch is None:
             return
-        trying = self._planned(batch)
+        trying = self._prepared(batch)
         if self._transforming is not None and not trying.passes_over:
-            trying = self._transformed(trying, self._transforming, most)
+            trying = self._transformed(trying, self._transforming, max_bytes)
         begun, refused = self._clock.monotonic(), None
         try:
             written = self._send(trying, session)
@@ -101,19 +101,19 @@ class RecordCopying:
             self._batch_size.failed(len(trying.batch.messages), self._clock.monotonic() - begun)
             raise
         if refused is None:
-            self._taken(trying, written, session)
+            self._committed(trying, written, session)
         else:
             self._refused(trying, refused, session)
 
-    def _throttled(self, buckets: tuple[Bucket, ...], most: int) -> int:
-        """How many of `most` bytes may be copied now."""
+    def _throttled(self, buckets: tuple[Bucket, ...], max_bytes: int) -> int:
+        """How many of `max_bytes` bytes may be copied now."""
         facts = self._facts
-        allowed = facts.turns.take(buckets, min(most, facts.buffer.weight))
+        allowed = facts.turns.take(buckets, min(max_bytes, facts.buffer.weight))
         if allowed:
             facts.counters.throttled += facts.turns.waited()
-        return min(most, allowed)
+        return min(max_bytes, allowed)
 
-    def _planned(self, batch: ConsumedBatch) -> _Try:
+    def _prepared(self, batch: ConsumedBatch) -> _Try:
         policy: str = self._services.flow.on_poison_record
         incident = self._facts.incident_of("refused")
         if policy == "fail" and decided(incident, self._services.plan.decision(self._facts.partition)):
@@ -124,40 +124,42 @@ class RecordCopying:
     def _after(self, batch: ConsumedBatch) -> Position:
         return self._facts.ledger.next(batch.next_offset, batch.epoch)
 
-    def _transformed(self, trying: _Try, transforming: Transforming, most: int) -> _Try:
-        """The first records of the batch, transformed, or the one for which the transform fails.
+    def _transformed(self, trying: _Try, transforming: Transforming, max_bytes: int) -> _Try:
+        """The first records of the batch, transformed, or the record for which the transform fails.
 
         The transform and the transaction each get the full time before the step counts as hung. Raises PoisonRecord,
         TransformUnusable.
         """
         facts = self._facts
         try:
-            done = transforming.apply(trying.batch, most, facts.step_lock.progressed)
+            done = transforming.apply(trying.batch, max_bytes, facts.step_lock.progressed)
         except TransformUnusable:
             facts.turns.copied(0)
             raise
         if done.failure:
             self._poison.not_transformed(done.consumed, done.failure)
-            trying = self._planned(done.consumed)
+            trying = self._prepared(done.consumed)
             if not trying.passes_over:
                 facts.turns.copied(0)
                 facts.incident = trying.incident
                 raise self._poison.error(done.consumed, self._services.flow)
             return trying
-        return replace(trying, batch=done.consumed, copied=done.copied, at=self._after(done.consumed))
+        return replace(trying, batch=done.consumed, copied=done.copied, position_after=self._after(done.consumed))
 
     def _send(self, trying: _Try, session: TransactionSession) -> Written:
         """Commit the batch, or only the position after it if nothing of it goes to the target."""
         if trying.passes_over:
             poison = self._poison
-            self._facts.tell("record can't be copied, copying goes on after it", poison.refusal(trying.batch))
+            self._facts.log_skip("record can't be copied, copying goes on after it", poison.refusal(trying.batch))
             letter = trying.policy == "dead_letter"
-            session.pass_over(trying.batch, trying.at, poison.reason, letter, whole=not poison.refused_again)
+            session.pass_over(
+                trying.batch, trying.position_after, poison.reason, letter, whole=not poison.refused_again
+            )
         elif trying.copied is not None:
-            return session.copy(trying.copied, trying.at)
+            return session.copy(trying.copied, trying.position_after)
         else:
-            session.commit_position(trying.at)
-        return Written(0, trying.at)
+            session.commit_position(trying.position_after)
+        return Written(0, trying.position_after)
 
     def _refused(self, trying: _Try, reason: str, session: TransactionSession) -> None:
         facts, poison, batch = self._facts, self._poison, trying.batch
@@ -171,7 +173,7 @@ class RecordCopying:
                 facts.incident = trying.incident
             raise poison.error(batch, flow)
 
-    def _taken(self, trying: _Try, written: Written, session: TransactionSession) -> None:
+    def _committed(self, trying: _Try, written: Written, session: TransactionSession) -> None:
         facts, batch, copied = self._facts, trying.batch, trying.copied
         facts.buffer.committed(batch)
         facts.turns.copied(written.size)
@@ -186,7 +188,7 @@ class RecordCopying:
                 facts.counters.copied(copied.timestamps, written.size, now, session.duration)
             if written.span is not None and not self._services.flow.active_active:
                 self._foreign.committed(written.span, trying.sent)
-        self._poison.taken()
+        self._poison.committed()
 
     def _note_delivered(self, trying: _Try, session: TransactionSession) -> None:
         """Without transactions, the first records of a failed batch may be on the target: continue after them."""

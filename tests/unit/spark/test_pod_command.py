@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mirror.errors import SetupError
-from mirror.spark.executor import MAIN, command
+from mirror.spark.pod_command import MAIN, command
 
 HOME = Path("/opt/spark")
 SAID = {

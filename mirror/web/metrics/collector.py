@@ -1,0 +1,80 @@
+"""Collects the metrics of the service, its clusters and its flows at each scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from mirror.model import Partition
+from mirror.status.cluster_status import ClusterStatus
+from mirror.status.configuration import ConfigurationStatus
+from mirror.status.flow_status import FlowStatus
+from mirror.web.metrics.clusters import ClusterMetrics
+from mirror.web.metrics.flows import FlowMetrics
+from mirror.web.metrics.labels import PARTITION, TOPIC
+from mirror.web.metrics.partitions import PartitionMetrics, Summed, TopicMetrics
+from mirror.web.metrics.rounds import AclMetrics, ConfigMetrics, GroupMetrics
+from mirror.web.metrics.service import ServiceMetrics
+
+
+class Metrics(Collector):
+    """Collects the metrics of all flows and clusters at each scrape.
+
+    With `labels` "topic", partitions are summed up by topic.
+    """
+
+    def __init__(
+        self,
+        flows: Iterable[FlowStatus],
+        labels: Literal["partition", "topic"] = "partition",
+        configuration: ConfigurationStatus | None = None,
+        clusters: Iterable[ClusterStatus] = (),
+    ) -> None:
+        self._flows = list(flows)
+        self._configuration = configuration or ConfigurationStatus()
+        self._clusters = list(clusters)
+        self._fine = PARTITION if labels == "partition" else TOPIC
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+
+    def describe(self) -> Iterable[Metric]:
+        """No metrics: the registry must not collect before the first scrape."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics; docs/metrics.md lists them."""
+        flows, groups, configs, acls = FlowMetrics(), GroupMetrics(), ConfigMetrics(), AclMetrics()
+        topics, partitions, clusters = TopicMetrics(), PartitionMetrics(self._fine), ClusterMetrics()
+        service = ServiceMetrics(self._configuration.view)
+        for cluster in self._clusters:
+            clusters.add(cluster)
+        for status in self._flows:
+            flows.add(status)
+            groups.add(status)
+            configs.add(status)
+            acls.add(status)
+            for labels, group in _grouped(status, TOPIC).items():
+                topics.add(labels, group, status.throttles.get(labels[-1]))
+            for labels, group in _grouped(status, self._fine).items():
+                partitions.add(labels, group)
+        for families in (service, clusters, flows, groups, configs, acls, topics, partitions):
+            yield from vars(families).values()
+
+
+def _grouped(status: FlowStatus, names: Sequence[str]) -> dict[tuple[str, ...], Summed]:
+    groups: dict[tuple[str, ...], Summed] = {}
+
+    def group(partition: Partition) -> Summed:
+        labels = (*status.labels, partition.topic, str(partition.partition))[: len(names)]
+        return groups.setdefault(labels, Summed())
+
+    for each in status.partitions():
+        group(each.report.partition).statuses.append(each)
+    for partition, age in status.unreported().items():
+        group(partition).unreported.append(age)
+    return groups

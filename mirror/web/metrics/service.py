@@ -1,0 +1,27 @@
+"""The Prometheus metrics of the service itself."""
+
+from __future__ import annotations
+
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
+
+from mirror import __version__
+from mirror.status.configuration import ConfigurationView
+
+
+class ServiceMetrics:
+    """The service itself. The names and meanings are those of Prometheus' own metrics of its configuration."""
+
+    def __init__(self, view: ConfigurationView) -> None:
+        self.build = InfoMetricFamily("mirror_build", "Version of mirror.")
+        self.build.add_metric((), {"version": __version__})
+        self.successful = GaugeMetricFamily(
+            "mirror_config_last_reload_successful",
+            "1 if the configuration was valid when it was last read; 0 while older settings are in force.",
+            float(not view.problem),
+        )
+        self.succeeded_at = GaugeMetricFamily(
+            "mirror_config_last_reload_success_timestamp_seconds",
+            "When the configuration was last read and valid.",
+            view.succeeded_at,
+            unit="seconds",
+        )
