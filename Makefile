@@ -22,7 +22,7 @@ FIND_PYTHON = \
 	done; \
 	[ -n "$$python" ] || { echo "$$missing" >&2; exit 1; }
 
-.PHONY: help demo test jars helm prepare unit waiting kafka-image image-test bench chaos lint docs java
+.PHONY: help demo test jars tools prepare unit waiting kafka-image image-test bench chaos lint docs dist release java
 .NOTPARALLEL:
 
 help: ## show the targets
@@ -34,7 +34,7 @@ demo: java $(VENV)/ready ## two local clusters, and records copied between them 
 	@$(RUN) mirror.spark.prepare
 	@$(VENV)/bin/mirror demo
 
-test: jars helm prepare ## the tests; ARGS=--slow: all of them, as in CI; ARGS="-k name -x" goes to pytest
+test: jars tools prepare ## the tests; ARGS=--slow: all of them, as in CI; ARGS="-k name -x" goes to pytest
 	@echo "unit tests (ARGS=tests/unit) take about a minute; all with ARGS=--slow, as in CI, about 50 minutes" >&2
 	@$(RUN) pytest $(ARGS)
 
@@ -43,8 +43,9 @@ test: jars helm prepare ## the tests; ARGS=--slow: all of them, as in CI; ARGS="
 jars: java $(VENV)/ready
 	@$(RUN) mirror.demo.kafka_jars kafka_2.13 connect-mirror kafka-tools
 
-helm: $(VENV)/ready
-	@$(RUN) tests.harness.helm
+tools: $(VENV)/ready
+	@$(RUN) tests.harness.helm >/dev/null
+	@$(RUN) tests.harness.workflows
 
 prepare: $(VENV)/ready
 	@$(RUN) mirror.demo.prepare
@@ -85,6 +86,20 @@ lint: $(VENV)/ready ## ruff, mypy, and the law of imports; the same before each 
 
 docs: $(VENV)/ready ## the documentation as a site, in build/site; fails on any warning
 	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --quiet --strict
+
+dist: $(VENV)/ready ## sdist and wheel of the last commit, in dist: the same bytes wherever and whenever they are made
+	@rm -rf dist
+	@$(VENV)/bin/python deploy/release/dist.py dist
+
+release: dist ## what a release consists of, in dist: those, the chart, alerts, dashboard, a bill of materials, and sums
+	@helm=$$($(RUN) tests.harness.helm) && $$helm package deploy/chart --destination dist
+	@cp deploy/prometheus/alerts.yaml dist/mirror-alerts.yaml
+	@cp deploy/grafana/mirror.json dist/mirror-dashboard.json
+	@$(VENV)/bin/python -m venv --clear .cache/sbom
+	@.cache/sbom/bin/pip install --quiet --require-hashes --only-binary :all: -r requirements-sbom.txt
+	@.cache/sbom/bin/cyclonedx-py requirements requirements.txt --pyproject pyproject.toml --output-reproducible \
+		--spec-version 1.6 --output-file dist/sbom.cdx.json
+	@cd dist && sha256sum -- *.* >SHA256SUMS
 
 # Before anything is downloaded.
 java:

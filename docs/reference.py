@@ -86,6 +86,7 @@ LABEL_VALUES = {
 }
 MEANINGS = {
     "unassigned": "no task has it",
+    "standby": "this service waits until no living service leads the flow, and then takes over",
     "starting": "a partition waits for records, and has no open producer; a flow's Spark query starts",
     "paused": "as `mirror pause` told it",
     "retrying": "the last try failed; it tries again, and goes on by itself once the cause has passed",
@@ -107,7 +108,7 @@ MEANINGS = {
     "untranslated": "it can't be translated: the status page and `/status` say why",
     "active": "the group has members on the target: nothing is committed",
     "backwards": "the group's offset on the target is higher, and stays",
-    "denied": "the target refuses to give or to take the group's offset",
+    "denied": "the source does not give the group's offset, or the target does not give or take it",
     "in_step": "nothing differs that mirror copies, or the target has the ACL",
     "created": "the target lacked the ACL, and it was created",
     "missing": "the target refuses the ACL: the status page and `/status` say why",

@@ -31,7 +31,8 @@ MirrorError
 │   ├── Refused              a broker's error code that does not pass by itself
 │   └── Malformed            the answer, or the record batch, breaks Kafka's protocol
 ├── ClusterAway        partition, task, flow: retrying; command: ends with exit code 1
-└── Superseded         flow: stopped, another service leads it; a service with no other flow ends with exit code 3
+└── Superseded         flow: stopped, another service leads it; a service with no other flow ends with exit code 3,
+                       and one that has stood by at once
 """
 
 from __future__ import annotations

@@ -268,6 +268,18 @@ def matches_nothing(rules: Rules, topics: Collection[str]) -> Iterator[tuple[str
             yield said, f'did you mean "{near}"?' if near else "correct it, create the topic, or allow Describe on it"
 
 
+def groups_match_nothing(include: Iterable[str], groups: Collection[str]) -> Iterator[tuple[str, str]]:
+    """For each entry of `groups.include` that matches none of the source's groups: what is wrong, and what to do."""
+    for pattern, near in unmatched(include, groups):
+        said = f'"{pattern}" in groups.include matches no consumer group of the source that mirror may see'
+        yield said, f'did you mean "{near}"?' if near else "correct it, or allow Describe on the group if it exists"
+
+
+def warning(found: Iterable[tuple[str, str]]) -> str:
+    """The first entries that match nothing, in one line of the log; "" if there are none."""
+    return listed([f"{said}; {remedy}" for said, remedy in found], SOME, ". ")
+
+
 def some_of(names: Sequence[str]) -> str:
     """The first names of a list, and how many more there are, as a text."""
     return listed(names, SOME, ", ")

@@ -76,7 +76,10 @@ def plan(paths: tuple[Path, ...], flow: str | None, as_json: bool) -> None:
 @FLOW
 @click.option("--partitions", is_flag=True, help="Show a line for each partition instead of each topic.")
 @click.option(
-    "--groups", is_flag=True, help="Also show the source's consumer groups, and where they are on the target."
+    "--groups",
+    is_flag=True,
+    help="Also show the source's consumer groups, and where they are on the target, as the clusters answer now. When "
+    "the service's last group round ended is on its page and in mirror_group_round_timestamp_seconds.",
 )
 @click.option("--configs", is_flag=True, help="Also show where configurations of remote topics are not in step.")
 @click.option("--acls", is_flag=True, help="Also show ACLs of source topics that the target lacks, and why.")

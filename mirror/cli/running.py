@@ -13,24 +13,35 @@ from mirror import logs
 from mirror.cli.options import CONFIG
 from mirror.config.reload import Configuration
 from mirror.service.reloading import Hangups
+from mirror.timing import TAKE_OVER_AFTER, TAKE_OVER_LEAST
 
 
 @click.command()
 @CONFIG
-def run(paths: tuple[Path, ...]) -> None:
+@click.option("--standby", is_flag=True, help="Wait, and take over when a flow has had no living service for a while.")
+@click.option(
+    "--standby-after",
+    default=TAKE_OVER_AFTER,
+    show_default=True,
+    type=click.FloatRange(min=TAKE_OVER_LEAST, max=86_400),
+    metavar="SECONDS",
+    help="How long --standby waits without a sign of life.",
+)
+def run(paths: tuple[Path, ...], standby: bool, standby_after: float) -> None:
     """Run the service until SIGTERM or Ctrl-C. It reads its configuration again on SIGHUP, and when a file changes.
 
     \b
     Exit codes: 0 stopped, 1 failed, 2 bad configuration, 3 another service took over.
     Example: mirror run -c mirror.yaml
+    Example: mirror run -c mirror.yaml --standby --standby-after 60
     """
     hangups = Hangups()
     hangups.listen()  # first: what follows takes a second
     configuration = Configuration(paths)
     logs.configure(configuration.settings.log)
-    from mirror.service.service import Service  # noqa: PLC0415  # pyspark is slow to import
+    from mirror.service import service  # noqa: PLC0415  # pyspark is slow to import
 
-    Service(configuration.settings, configuration, hangups).run()
+    service.run(configuration, hangups, standby_after if standby else None)
 
 
 @click.command()

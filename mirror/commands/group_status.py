@@ -5,13 +5,14 @@ Nothing is committed. The service's page and metrics show the same from its last
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mirror.commands.text_table import Cell, table
 from mirror.errors import MirrorError
-from mirror.groups.group_sync import GroupOffset, GroupSync
+from mirror.groups.group_sync import GroupOffset, GroupSync, Outcome
 from mirror.groups.translator import AT_LEAST_ONCE
 from mirror.settings import Flow
 from mirror.text import ABSENT
@@ -24,10 +25,12 @@ class GroupStatus:
     flow: str
     offsets: tuple[GroupOffset, ...]
     reason: str = ""
+    refused: Mapping[str, str] = field(default_factory=dict)  # groups whose offsets the source does not give, and why
 
     def as_dict(self) -> dict[str, Any]:
         """The groups as they are printed with --json."""
-        return {"reason": self.reason, "offsets": [_as_dict(each) for each in self.offsets]}
+        offsets = [_as_dict(each) for each in self.offsets]
+        return {"reason": self.reason, "offsets": offsets, "refused": dict(self.refused)}
 
 
 def read_groups(flow: Flow) -> GroupStatus:
@@ -36,14 +39,15 @@ def read_groups(flow: Flow) -> GroupStatus:
         return GroupStatus(flow.name, (), AT_LEAST_ONCE)
     try:
         with closing(GroupSync(flow, commits=False)) as sync:
-            return GroupStatus(flow.name, tuple(sync.round(renew_interval=0.0)))
+            found = tuple(sync.round(renew_interval=0.0))
+            return GroupStatus(flow.name, found, refused=sync.refused)
     except MirrorError as error:
         return GroupStatus(flow.name, (), str(error))
 
 
 def shown(status: GroupStatus) -> str:
     """The groups as a table, one line for each group and partition."""
-    if status.reason or not status.offsets:
+    if status.reason or not (status.offsets or status.refused):
         return f"groups: {status.reason or 'none has committed offsets of mirrored topics'}"
     rows: list[list[Cell]] = [
         [
@@ -58,6 +62,7 @@ def shown(status: GroupStatus) -> str:
         ]
         for each in status.offsets
     ]
+    rows += [[name, *[ABSENT] * 5, Outcome.DENIED.value, reason] for name, reason in sorted(status.refused.items())]
     heads = ["group", "partition", "offset", "lag", "translated", "on the target", "outcome", "reason"]
     return table(heads, rows)
 

@@ -21,7 +21,7 @@ from mirror.control.reported_positions import reported_positions
 from mirror.kafka import clients
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Position, Topic
-from mirror.naming import ReplicationPolicy, matches_nothing, some_of
+from mirror.naming import ReplicationPolicy, groups_match_nothing, matches_nothing, some_of
 from mirror.service.topic_monitor import ANY_TIME, Changes, TopicMonitor
 from mirror.settings import Flow, Suspicion
 from mirror.target.position_reader import PositionReader
@@ -161,7 +161,10 @@ def _certain(flow: Flow, topics: Mapping[str, Topic], partitions: Iterable[Parti
 
 
 def _matches_nothing(flow: Flow, source: ClusterAdmin) -> list[str]:
-    return [f"{said}; {remedy}" for said, remedy in matches_nothing(flow, source.partitions())]
+    found = [*matches_nothing(flow, source.partitions())]
+    if flow.makes_rounds:
+        found += groups_match_nothing(flow.groups.include, source.groups())
+    return [f"{said}; {remedy}" for said, remedy in found]
 
 
 def _partition(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from mirror.config.files import Files
 from mirror.config.load import checked, settings_of, spark_references, warnings_of
+from mirror.config.model import RootModel
 from mirror.config.references import SIZE_MAX
-from mirror.config.reload_effects import blend
+from mirror.config.reload_effects import blend, differing
 from mirror.errors import ConfigError
 from mirror.settings import Reloaded, Settings
 
@@ -41,15 +43,33 @@ class Configuration:
 
         Raises ConfigError, after which the old settings are in force.
         """
-        self._watch.note()
-        for path in self._paths:
-            if _is_special(path):  # to open a pipe could take for ever
-                raise ConfigError([f"{path}: not a regular file, so it can't be read again: start the service again"])
-        files, written = checked(self._paths, self._environ)
+        files, written = self._read_again()
         blended = blend(self._root, written)
         self._root = blended.root
         self.settings = settings_of(blended.root, self._references, warnings_of(written, files))
         return Reloaded(self.settings, blended.applied, blended.waiting)
+
+    def replace(self, check: Callable[[Settings], object]) -> Reloaded:
+        """Read the files again, and take all of them, as a start does. So nothing may run with the old settings.
+
+        Raises ConfigError, and what `check` of the new settings raises. After that the old settings are in force.
+        """
+        files, written = self._read_again()
+        references = spark_references(files)
+        settings = settings_of(written, references, warnings_of(written, files))
+        check(settings)
+        changed = differing(self._root, written)
+        self._root, self._references, self.settings = written, references, settings
+        return Reloaded(settings, changed, ())
+
+    def _read_again(self) -> tuple[Files, RootModel]:
+        self._watch.note()
+        for path in self._paths:
+            if _is_special(path):  # to open a pipe could take for ever
+                raise ConfigError(
+                    [f"{path}: not a regular file, so it can't be read again: write a file, and start again with that"]
+                )
+        return checked(self._paths, self._environ)
 
 
 def _is_special(path: Path) -> bool:

@@ -125,6 +125,14 @@ class _Found:
     waiting: list[str] = field(default_factory=list)
 
 
+def differing(running: RootModel, written: RootModel) -> tuple[str, ...]:
+    """All keys in which `written` differs from `running`, as `blend` names them. Both are valid."""
+    found = _Found()
+    _blended(running, written, "", "", found)
+    _flows(running, written, found)
+    return (*found.applied, *found.waiting, *_clusters(running, written))
+
+
 def blend(running: RootModel, written: RootModel) -> Blend:
     """What of `written` a service that runs with `running` can follow. Both are valid.
 

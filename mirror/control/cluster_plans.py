@@ -9,10 +9,17 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, field
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import OffsetSpec
 
 from mirror.control.conflicts import Note
@@ -27,6 +34,7 @@ TOPICS_MAX = 1_000  # most control topics that are read; nobody has so many flow
 UNCHECKED = "replication cycles, and flows that write to the same topics, can't be ruled out"
 LONG_AGO = -1e9  # a monotonic time that is before everything
 DOUBTS_MAX = 20  # most doubts that are reported
+STRAGGLE = 0.1  # seconds during which answers may still arrive after a consumer has stopped fetching
 TRY_AGAIN = 60.0  # seconds before a topic that could not be read is tried again
 # Last reports of a status topic whose newest timestamp counts: several tasks write it, so the last need not be newest.
 NEWEST = 10
@@ -64,7 +72,8 @@ class StatusTopic:
 class ClusterPlans(ClusterAdmin):
     """Reads all control topics of a cluster but the flow's own; `control_topics` has them by the alias in their name.
 
-    Each reading starts where the last one ended, and opens a consumer only if there is something new.
+    Each reading starts where the last one ended, and fetches only if there is something new. That is at almost each
+    look: a living service gives a sign of life every two seconds. So the consumer stays open between two readings.
     """
 
     def __init__(self, cluster: Cluster, group: str, own: str, sample: str) -> None:
@@ -84,6 +93,7 @@ class ClusterPlans(ClusterAdmin):
         self._silent: dict[str, float] = {}  # by alias: seconds of silence at the last look
         self._unread: dict[str, str] = {}  # by topic: why it cannot be read
         self._again: dict[str, float] = {}  # by topic: the monotonic time when it is tried again
+        self._idle: Consumer | None = None  # the consumer, while nothing is read; after a failure another one is made
         self._sample_again = LONG_AGO  # the same for the sample; apart, since a flow may create that very topic
 
     @property
@@ -112,6 +122,7 @@ class ClusterPlans(ClusterAdmin):
         for name, end in ends.items():
             if end < self.control_topics[_alias(name)].reached:  # the topic was recreated
                 self.control_topics[_alias(name)] = ControlTopic()
+                self._end_idle()  # it may know the old topic only
             spans[name] = self.control_topics[_alias(name)].reached, end
         newest: dict[tuple[str, bytes], Message] = {}
         for message in self._fetch(spans):
@@ -214,26 +225,48 @@ class ClusterPlans(ClusterAdmin):
 
     def _fetch(self, spans: Mapping[str, tuple[int, int]]) -> Iterator[Message]:
         """The records of each topic from the first offset to before the second, and perhaps newer ones."""
-        left = {name: end for name, (begin, end) in spans.items() if begin < end}
-        if not left:
-            return
-        with closing(internal_consumer(self._cluster, self._group)) as consumer:
-            consumer.assign([TopicPartition(name, 0, spans[name][0]) for name in left])
-            deadline = time.monotonic() + READ_TIMEOUT
-            while left and time.monotonic() < deadline:
-                for message in consumer.consume(1000, 0.1):
-                    name, error = str(message.topic()), message.error()
-                    if error is None:
-                        deadline = time.monotonic() + READ_TIMEOUT
-                        yield message
-                    elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                        self._give_up(name, "Read is not allowed")
-                    elif error.code() != KafkaError._PARTITION_EOF:
-                        continue
-                    if name in left and (error is not None or int(message.offset() or 0) + 1 >= left[name]):
-                        del left[name]
+        left = {name: span for name, span in spans.items() if span[0] < span[1]}
+        while left:
+            idle, self._idle = self._idle, None
+            consumer = idle or internal_consumer(self._cluster, self._group)
+            try:
+                yield from self._fetch_with(consumer, left)
+                if not left:
+                    consumer.unassign()
+                    consumer.consume(1000, STRAGGLE)  # what arrived meanwhile must not stay unread: see ControlReader
+                    self._idle = consumer
+            finally:
+                if self._idle is not consumer:
+                    consumer.close()
+            if idle is None:
+                break
         for name in left:
             self._give_up(name, "its records do not arrive")
+
+    def _end_idle(self) -> None:
+        if self._idle is not None:
+            self._idle.close()
+            self._idle = None
+
+    def _fetch_with(self, consumer: Consumer, left: dict[str, tuple[int, int]]) -> Iterator[Message]:
+        """Fetch with this consumer. In `left` stays what has not arrived."""
+        consumer.assign([TopicPartition(name, 0, begin) for name, (begin, _) in left.items()])
+        deadline = time.monotonic() + READ_TIMEOUT
+        while left and time.monotonic() < deadline:
+            for message in consumer.consume(1000, 0.1):
+                name, error = str(message.topic()), message.error()
+                offset = int(message.offset() or 0)
+                if error is None:
+                    deadline = time.monotonic() + READ_TIMEOUT
+                    yield message
+                elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    self._give_up(name, "Read is not allowed")
+                elif error.code() != KafkaError._PARTITION_EOF:
+                    continue
+                if name in left and (error is not None or offset + 1 >= left[name][1]):
+                    del left[name]
+                elif name in left:
+                    left[name] = offset + 1, left[name][1]
 
 
 def control_topic(alias: str) -> str:

@@ -16,6 +16,7 @@ from mirror.control.decisions import KEY as DECISION_KEY
 from mirror.control.decisions import Decision
 from mirror.control.orders import Order, Scope, replayed
 from mirror.control.plan import Plan
+from mirror.control.signs import SIGN_KEY, Sign
 from mirror.control.verification import VERIFY_KEY, Verification
 from mirror.errors import ClusterAway, ForeignPlan
 from mirror.kafka.clients import internal_consumer
@@ -68,6 +69,9 @@ class ControlReader:
         self.orders: Mapping[Scope, Order] = {}  # replaced as a whole by every change
         self.decisions: Mapping[Partition, Decision] = {}  # replaced as a whole by every change
         self.verified: Verification | None = None  # the last comparison of the whole flow
+        self.sign: Sign | None = None  # the last one that was read
+        self.signs = 0  # how many were read
+        self.first_sign: bytes | None = None  # the first one that was read since the user of the reader has set None
         self.recreations = 0  # how often the topic was found to have another id
         self._since_recreation: SinceRecreation | None = None
         self._flow = flow
@@ -217,6 +221,11 @@ class ControlReader:
         elif key == INTENT_KEY:
             self.intent = value
         elif value is None:
+            return False
+        elif key == SIGN_KEY:
+            self.signs += 1  # also if it can't be decoded: a newer mirror lives, too
+            self.first_sign = value if self.first_sign is None else self.first_sign
+            self.sign = Sign.decode(value)
             return False
         elif key == PLAN_KEY:
             self._newest_plan = value

@@ -193,6 +193,7 @@ class FlowLeader:
 
         Raises ClusterAway, FlowError, Superseded.
         """
+        self.check_still_leading()  # else, without transactions, our order would replace another service's plan
         if self._intent is not None:
             self._send({INTENT_KEY: None})
             self._intent = None

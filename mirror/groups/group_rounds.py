@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mirror.control.leader_thread import LeaderPart
 from mirror.errors import MirrorError
@@ -27,6 +27,7 @@ class Round:
     at: float  # when it ended, in seconds since the Unix epoch
     offsets: Sequence[GroupOffset]
     synced: bool  # True if they are committed on the target
+    refused: Mapping[str, str] = field(default_factory=dict)  # groups whose offsets the source does not give, and why
 
 
 class GroupRounds(LeaderPart):
@@ -68,6 +69,6 @@ class GroupRounds(LeaderPart):
         else:
             if self._why.clear():
                 log.info("group rounds succeed again", extra=where)
-            result = Round(time.time(), found, groups.sync)
+            result = Round(time.time(), found, groups.sync, sync.refused)
             self._thread.tell(lambda: self._tell(result))
             return True

@@ -19,7 +19,7 @@ from mirror.groups.translation import Unknown
 from mirror.groups.translator import Translation, Translator
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
-from mirror.naming import INTERNAL, ReplicationPolicy, matcher
+from mirror.naming import INTERNAL, ReplicationPolicy, groups_match_nothing, matcher, warning
 from mirror.settings import Flow
 
 log = logging.getLogger(__name__)
@@ -89,6 +89,14 @@ def choose(translation: Translation, end: Translation, before: int | None, activ
     return Choice(wanted, Outcome.EARLIER if translation.reason else Outcome.EXACT, translation.reason)
 
 
+def is_due(before: Committed | None, wanted: Committed, age: float | None, renew_interval: float) -> bool:
+    """True if the offset has changed, or was committed so long ago that the target could remove it. Pure.
+
+    `before` is the group's offset on the target, `age` the seconds since it was committed here; None: it never was.
+    """
+    return before != wanted or age is None or age > renew_interval
+
+
 @dataclass(frozen=True, slots=True)
 class _Clusters:
     """What a round has found out about both clusters."""
@@ -115,9 +123,10 @@ class GroupSync:
         self._source, self._target = ClusterAdmin(flow.source), ClusterAdmin(flow.target)
         self._translator = SharedTranslator(flow) if flow.active_active else Translator(flow)
         self._target_groups = GroupCommits(flow.target)
+        self.refused: Mapping[str, str] = {}  # groups whose offsets the source did not give in the last round, and why
         self._written: dict[tuple[str, Partition], float] = {}  # monotonic: when it was committed last
-        self._refused: set[str] = set()  # groups whose offsets the source does not give
         self._away = 0  # groups without an answer in this part of the round: reading offsets, or syncing
+        self._judged = False  # True once groups.include was compared with the source's groups
 
     def close(self) -> None:
         """End the clients."""
@@ -151,7 +160,9 @@ class GroupSync:
 
     def _offsets(self) -> dict[str, dict[Partition, Committed]]:
         """The committed offsets on the source of each group that takes part. Raises ClusterAway."""
-        names = taking_part(self._flow, self._source.groups())
+        listed = self._source.groups()
+        self._log_entries(listed)
+        names = taking_part(self._flow, listed)
         partitions = {
             Partition(name, n): (name, n)
             for name, count in self._source.partitions().items()
@@ -159,18 +170,25 @@ class GroupSync:
             for n in range(count)
         }
         found: dict[str, dict[Partition, Committed]] = {}
+        refused: dict[str, str] = {}
         self._away = 0
         for name in names:
             try:
-                found[name], _ = offsets_of(self._flow.source, name, partitions)
+                found[name], failed = offsets_of(self._flow.source, name, partitions)
+                refused.update((name, reason) for reason in list(failed.values())[:1])
             except (ClusterAway, PartitionError) as error:
                 self._allow(error)
-                if name not in self._refused:
-                    log.warning("a group is left out", extra={"flow": self._flow.name, "reason": str(error)})
-                self._refused.add(name)
-            else:
-                self._refused.discard(name)
+                refused[name] = str(error)
+        for name in refused.keys() - self.refused.keys():
+            log.warning("a group is left out", extra={"flow": self._flow.name, "reason": refused[name]})
+        self.refused = refused
         return found
+
+    def _log_entries(self, groups: Collection[str]) -> None:
+        if not self._judged:
+            self._judged = True
+            if reason := warning(groups_match_nothing(self._flow.groups.include, groups)):
+                log.warning("entries match no group", extra={"flow": self._flow.name, "reason": reason})
 
     def _allow(self, error: ClusterAway | PartitionError) -> None:
         """Raise the error if so many groups had no answer that the cluster must be away, and not just a coordinator."""
@@ -239,14 +257,16 @@ class GroupSync:
             for partition, choice in chosen.items()
             if choice.may_be_committed and choice.downstream is not None
         }
-        due = {p: at for p, at in wanted.items() if self._is_due(group, p, before.get(p), at, about.renew_interval)}
+        now = time.monotonic()
+        ages = {p: now - self._written[group, p] for p in wanted if (group, p) in self._written}
+        due = {p: at for p, at in wanted.items() if is_due(before.get(p), at, ages.get(p), about.renew_interval)}
         if due:
             remote = self._remotes(due)
             self._check_ids(due)
             places = [TopicPartition(*remote[p], at.offset, at.metadata) for p, at in due.items()]
             if not self._target_groups.commit(group, places):
                 return None
-            self._written.update(((group, partition), time.monotonic()) for partition in due)
+            self._written.update(((group, partition), now) for partition in due)
         return wanted
 
     def _check_ids(self, partitions: Iterable[Partition]) -> None:
@@ -259,13 +279,6 @@ class GroupSync:
         for name, remote_id in known.items():
             if remote_id and now.get(name) != remote_id:
                 raise PartitionError(f"{name} is gone, or another topic has its name since the group round began")
-
-    def _is_due(
-        self, group: str, partition: Partition, before: Committed | None, wanted: Committed, renew_interval: float
-    ) -> bool:
-        """True if the offset has changed, or was committed so long ago that the target could remove it."""
-        written = self._written.get((group, partition))
-        return before != wanted or written is None or time.monotonic() - written > renew_interval
 
 
 def _chosen(

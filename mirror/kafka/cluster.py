@@ -112,8 +112,9 @@ class ClusterAdmin:
     def has_members(self, group: str) -> bool:
         """True if a group of any kind has members, such as that of Connect's workers.
 
-        librdkafka describes consumer groups only, but still has the older request, which knows of no kinds. A group
-        that we may not describe looks as if it did not exist.
+        librdkafka describes consumer groups only, but still has the older request, which knows of no kinds. So this one
+        call is deprecated in confluent-kafka (since 2.0.2), and has no successor. A group that we may not describe
+        looks as if it did not exist.
         """
         found = self._ask(lambda: self._admin.list_groups(group, TIMEOUT))
         return any(each.id == group and (each.error is not None or each.members) for each in found)

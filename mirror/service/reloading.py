@@ -73,16 +73,22 @@ class Reloader(threading.Thread):
     def run(self) -> None:
         """Look again and again."""
         while not self._stopping.wait(LOOK_INTERVAL):
-            try:
-                asked = self._hangups.count
-                if asked != self._answered or self._configuration.has_changed():
-                    self._answered = asked
-                    self._reload()
-            except Exception as error:  # the service goes on with the settings that it has
-                log.exception(BUG)
-                self._status.failed(f"{BUG}: {type(error).__name__}; the log has it")
+            self.look()
 
-    def _reload(self) -> None:
+    def look(self, now: bool = False) -> bool:
+        """Read the files again if one has changed, if a hangup asks for it, or `now`. False if that was in vain."""
+        try:
+            asked = self._hangups.count
+            if now or asked != self._answered or self._configuration.has_changed():
+                self._answered = asked
+                return self._reload()
+        except Exception as error:  # the service goes on with the settings that it has
+            log.exception(BUG)
+            self._status.failed(f"{BUG}: {type(error).__name__}; the log has it")
+            return False
+        return True
+
+    def _reload(self) -> bool:
         try:
             found = self._configuration.reload()
         except ConfigError as error:
@@ -90,7 +96,7 @@ class Reloader(threading.Thread):
             said = "configuration not reloaded, the old settings stay in force"
             log.error(said, extra={"reason": reason, **logs.EACH_TIME})
             self._status.failed(reason)
-            return
+            return False
         logs.set_level(found.settings.log.level)
         self._apply(found.settings)
         self._status.reloaded(found.waiting)
@@ -100,3 +106,4 @@ class Reloader(threading.Thread):
         if found.waiting:
             said = "these keys changed, and take effect at the next start"
             log.warning(said, extra={"keys": listed(found.waiting, LISTED_MAX, noun="key"), **logs.EACH_TIME})
+        return True

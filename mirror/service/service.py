@@ -1,4 +1,4 @@
-"""The service: starts Spark and the flows, answers HTTP, and stops in order."""
+"""The service: starts Spark and the flows, and stops in order."""
 
 from __future__ import annotations
 
@@ -9,29 +9,21 @@ import threading
 import time
 import uuid
 from concurrent.futures import Future
-from types import FrameType
-from typing import TYPE_CHECKING
+from functools import partial
 
-from mirror import __version__
 from mirror.control.partition_state import STOPPED_BY_ERROR
-from mirror.errors import MirrorError, SetupError, Superseded
-from mirror.kafka import clients
-from mirror.service.cluster_watch import ClusterWatch
+from mirror.errors import MirrorError, Superseded
 from mirror.service.flow import FlowRunner
-from mirror.service.reloading import Configuration, Hangups, Reloader
+from mirror.service.front import Front
+from mirror.service.life_signs import LifeSigns
+from mirror.service.reloading import Hangups, Reloader
+from mirror.service.standby import Files, Standby
 from mirror.settings import Settings
 from mirror.spark import shipping
 from mirror.spark.java import java
 from mirror.spark.session import SparkDriver, starting
 from mirror.status.configuration import ConfigurationStatus
-from mirror.status.overview import overview
 from mirror.text import plural
-from mirror.web.metrics.collector import Metrics
-from mirror.web.page import files, page
-from mirror.web.server import Answer, Route, WebServer, health, metrics
-
-if TYPE_CHECKING:
-    from mirror.web.otlp import OtlpPusher
 
 log = logging.getLogger(__name__)
 
@@ -40,60 +32,48 @@ FINISH_TIMEOUT = 5.0  # seconds for the work that follows once the tasks have en
 SPARK_START_TIMEOUT = 30.0  # seconds for which a stop waits for Spark's start, so that it can end Spark in order
 
 
-def log_warnings(settings: Settings) -> None:
-    """Log what is allowed in the configuration, but is ignored or looks like a mistake."""
-    for flow in settings.flows:
-        for line in (*clients.overridden(flow), *map(str, settings.warned(flow))):
-            log.warning(line, extra={"flow": flow.name})
-
-
 class Service:
-    """Everything that `mirror run` runs."""
+    """Leads all flows of a configuration."""
 
-    def __init__(self, settings: Settings, configuration: Configuration, hangups: Hangups) -> None:
-        """`settings` come from `configuration`, also later when they change. Each of `hangups` has it read again."""
-        self._settings = settings
-        self._read = ConfigurationStatus()
-        self._reloader = Reloader(configuration, hangups, self._read, self._follow)
-        self._service_id = uuid.uuid4().hex
-        self._stopping = threading.Event()
-        self._wake = threading.Event()
+    def __init__(
+        self,
+        configuration: Files,
+        hangups: Hangups,
+        service_id: str,
+        stopping: threading.Event,
+        together: bool = False,
+    ) -> None:
+        """`configuration` has the settings, and those that are changed later. Each of the `hangups` has it read again.
+
+        If `together`, it stops leading as soon as another service leads one of its flows: a standby leads all or none.
+        """
+        settings = self._settings = configuration.settings
+        self._service_id = service_id
+        self._stopping = stopping
+        self._together = together
         self._spark: Future[SparkDriver] = Future()
         flows = settings.flows
         common = settings.log.level, len(flows), self._service_id, self._spark, self._stopping
         self._runners = [FlowRunner(flow, *common) for flow in flows]
-        clusters = {cluster.alias: cluster for flow in flows for cluster in (flow.source, flow.target)}
-        self._watches = [ClusterWatch(cluster, self._stopping) for cluster in clusters.values()]
+        read, statuses = ConfigurationStatus(), [runner.status for runner in self._runners]
+        self._reloader = Reloader(configuration, hangups, read, self._follow)
+        self._front = Front(settings, statuses, read, self._live, self._ready)
+        seen = self._front.clusters
+        self._signs = [
+            LifeSigns(flow, self._service_id, partial(_lives, runner), seen[flow.source.alias], self._stopping)
+            for flow, runner in zip(flows, self._runners, strict=True)
+        ]
 
     def run(self) -> None:
-        """Run until SIGTERM, SIGINT or a failure.
+        """Run until `stopping` is set or something fails.
 
-        Raises SetupError without Java, TransformUnusable, Superseded when no flow is left to lead, and MirrorError for
-        other failures.
+        Raises SetupError, TransformUnusable, Superseded when no flow is left to lead, and MirrorError for other
+        failures.
         """
-        java()
         shipping.check(self._settings.flows)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
-        pusher = self._pusher()
-        web = WebServer(self._settings.http, self._routes())
-        log.info("mirror starts", extra={"version": __version__, "port": web.port})
-        if pusher is not None:
-            pusher.start()
-        log_warnings(self._settings)
-        # Spark takes seconds to start, so it starts in a thread. And if the main thread made PySpark's session, PySpark
-        # would replace the SIGINT handler.
-        threading.Thread(target=self._start_spark, daemon=True, name="spark").start()
-        try:
-            for thread in (*self._runners, *self._watches, self._reloader):
-                thread.start()
-            self._watch()
-            self._reloader.stop()
-            self._stop()
-        finally:
-            web.stop()
-            if pusher is not None:
-                pusher.stop()
+        with self._front:
+            self._reloader.start()
+            self._lead()
         failures = [runner.failure for runner in self._runners if runner.failure is not None]
         failures.sort(key=lambda failure: isinstance(failure, Superseded))
         if self._spark.done() and self._spark.exception() is not None:
@@ -101,33 +81,16 @@ class Service:
         if failures:
             raise failures[0]
 
-    def _routes(self) -> dict[str, Route]:
-        flows = [runner.status for runner in self._runners]
-        clusters = [watch.status for watch in self._watches]
-        return {
-            "/": lambda request: page(overview(flows, self._read.view, clusters), request),
-            "/status": lambda _: Answer("application/json", overview(flows, self._read.view, clusters).json()),
-            "/metrics": metrics(self._metrics().registry),
-            "/livez": health(self._live),
-            "/readyz": health(self._ready),
-            **files(),
-        }
-
-    def _pusher(self) -> OtlpPusher | None:
-        """The thread that pushes the metrics; None if the configuration does not want it. Raises SetupError."""
-        wanted = self._settings.metrics
-        if wanted.otlp.endpoint is None:
-            return None
-        try:
-            from mirror.web.otlp import OtlpPusher  # noqa: PLC0415  its libraries are an extra
-        except ImportError as error:
-            said = "metrics.otlp needs more packages: pip install 'kafka-mirror-spark[otlp]'"
-            raise SetupError(said) from error
-        return OtlpPusher(wanted.otlp, self._metrics().registry)
-
-    def _metrics(self) -> Metrics:
-        flows, clusters = [r.status for r in self._runners], [watch.status for watch in self._watches]
-        return Metrics(flows, self._settings.metrics.labels, self._read, clusters)
+    def _lead(self) -> None:
+        """Start Spark and lead the flows until there is a reason to stop; then stop."""
+        # Spark takes seconds to start, so it starts in a thread. And if the main thread made PySpark's session, PySpark
+        # would replace the SIGINT handler.
+        threading.Thread(target=self._start_spark, daemon=True, name="spark").start()
+        for thread in (*self._runners, *self._signs):
+            thread.start()
+        self._watch()
+        self._reloader.stop()
+        self._stop()
 
     def _start_spark(self) -> None:
         flows = {flow.name: flow for flow in self._settings.flows}
@@ -158,16 +121,16 @@ class Service:
                 log.warning(str(warning), extra={"flow": warning.flow})
 
     def _watch(self) -> None:
-        """Wait until there is a reason to stop. A flow that another service leads is no reason while others run."""
+        """Wait until there is a reason to stop.
+
+        A flow that another service leads is none while other flows run, unless the service leads all or none: the other
+        one is going to lead all of them, and this one has to stand by.
+        """
         while not self._stopping.is_set() and any(runner.is_alive() for runner in self._runners):
-            failed = any(r.failure and not isinstance(r.failure, Superseded) for r in self._runners)
+            failed = any(r.failure and (self._together or not isinstance(r.failure, Superseded)) for r in self._runners)
             if failed or (self._spark.done() and self._spark.exception() is not None):
                 return
-            self._wake.wait(0.5)
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._stopping.set()
-        self._wake.set()
+            self._stopping.wait(0.5)
 
     def _stop(self) -> None:
         log.info("stopping")
@@ -209,3 +172,24 @@ class Service:
                 if report.state in STOPPED_BY_ERROR:
                     problems.append(f"{runner.name}: {report.partition} {report.state}: {report.reason}")
         return problems
+
+
+def _lives(runner: FlowRunner) -> bool:
+    """True while the flow's loop runs, whether it starts, leads the flow, tries again or waits for a person."""
+    return runner.is_alive() and time.monotonic() - runner.beat < LIVE_WITHIN
+
+
+def run(configuration: Files, hangups: Hangups, standby_after: float | None) -> None:
+    """Do what `mirror run` does, until SIGTERM, SIGINT or a failure.
+
+    With `standby_after`, it first waits until a flow has had no living service for so many seconds.
+
+    Raises SetupError without Java, ConfigError, and what Service.run raises.
+    """
+    java()
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    service_id, stands_by = uuid.uuid4().hex, standby_after is not None
+    if standby_after is None or Standby(configuration, hangups, service_id, standby_after, stopping).wait():
+        Service(configuration, hangups, service_id, stopping, together=stands_by).run()

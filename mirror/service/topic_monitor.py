@@ -18,7 +18,7 @@ from mirror.kafka.cluster import NAMES, ClusterAdmin, Refusals, chunks
 from mirror.kafka.topic_ids import KnownIds
 from mirror.logs import OnChange
 from mirror.model import Partition, Topic
-from mirror.naming import ReplicationPolicy, some_of
+from mirror.naming import ReplicationPolicy, matches_nothing, some_of, warning
 from mirror.service.own_topics import dispensable, own_topic
 from mirror.settings import Flow
 from mirror.status.coverage import Coverage, covered
@@ -67,6 +67,7 @@ class TopicMonitor:
         self.timestamps = TimestampCheck(flow, self._target)
         self.unnamed: LeftOut = {}  # topics that are not mirrored, because the remote topic can't have its name
         self._left_out: LeftOut = {}  # as last logged
+        self._judged: Flow | None = None  # the settings whose entries were compared with the source's topics
         self._own_ids = KnownIds()
         self._why_not = OnChange()
 
@@ -121,6 +122,7 @@ class TopicMonitor:
         found, selection, existing = self._look(plan)
         permit(selection.remotes)
         self._log_left_out(selection)
+        self._log_entries(found)
         mirrored = self._keeping_timestamps(found, selection, existing, on_progress)
         before = plan.known if plan else {}
         known = self._known(mirrored, before)
@@ -276,6 +278,13 @@ class TopicMonitor:
                 if names != before.get(reason, []):
                     fields = {"count": len(names), "topics": some_of(names), "reason": reason}
                     log.log(level, message, extra={"flow": self._flow.name, **fields})
+
+    def _log_entries(self, topics: Mapping[str, int]) -> None:
+        """Log the entries of the configuration that match no topic: at the first look, and after each change."""
+        if self._judged is not self._flow:
+            self._judged = self._flow
+            if reason := warning(matches_nothing(self._flow, topics)):
+                log.warning("entries match no topic", extra={"flow": self._flow.name, "reason": reason})
 
     def _log_refused(self, refused: Refusals) -> None:
         """Log each refused topic once, although every look tries again to create or grow it."""

@@ -24,8 +24,8 @@ from mirror.topics.config_rounds import ConfigRound
 # unassigned: no task reports it. Of the others see control/partition_state.py.
 PARTITION_STATES = (UNASSIGNED, "starting", "running", "paused", "retrying", "blocked")
 # retrying and blocked as for a partition: the flow goes on by itself, or waits for a person. stopped: this service does
-# not run it any more.
-FLOW_STATES = ("starting", "running", "retrying", "blocked", "stopped")
+# not run it any more. standby: it waits until no service leads the flow.
+FLOW_STATES = ("standby", "starting", "running", "retrying", "blocked", "stopped")
 EVENTS = 30  # kept; older ones are forgotten
 FOREIGN_INTERVAL = 60.0  # seconds between two events that somebody else writes to a remote topic
 _STARTING = "starting"
@@ -112,6 +112,7 @@ class FlowStatus:
         self.acls: AclRound | None = None  # the last round over the topics' ACLs
         self.canary: CanaryStatus | None = None  # None without a canary, and while another service leads
         self.ignored = 0  # records of the status topic that were not reports
+        self._stands_by = False
         self._problem = _STARTING
         self._blocked = False  # does the problem wait for a person?
         self._lacking = ""
@@ -138,6 +139,11 @@ class FlowStatus:
             if text != before and (text or before != _STARTING):
                 self._remember(text)
 
+    def stand_by(self, text: str | None) -> None:
+        """Say what a standby knows of the flow's service, for people; None: it waits no more, and starts."""
+        self._stands_by = text is not None
+        self.tell_problem(_STARTING if text is None else text)
+
     @property
     def lacking(self) -> str:
         """Which part of the flow does not run while the rest does, for people; empty if all of it runs."""
@@ -163,6 +169,8 @@ class FlowStatus:
         """One of FLOW_STATES."""
         if self.stopped:
             return "stopped"
+        if self._stands_by:
+            return "standby"
         if self._problem and self._problem != _STARTING:
             return "blocked" if self._blocked else "retrying"
         return "running" if self.active else "starting"

@@ -34,15 +34,20 @@ class GroupsView:
 
 def groups_view(found: Round) -> GroupsView:
     """The groups of a round, by name."""
-    by_group: dict[str, list[GroupOffset]] = {}
+    by_group: dict[str, list[GroupOffset]] = {name: [] for name in found.refused}
     for each in found.offsets:
         by_group.setdefault(each.group, []).append(each)
-    return GroupsView(found.at, found.synced, [_group(name, some) for name, some in sorted(by_group.items())])
+    groups = [_group(name, some, found.refused.get(name)) for name, some in sorted(by_group.items())]
+    return GroupsView(found.at, found.synced, groups)
 
 
-def _group(name: str, offsets: Sequence[GroupOffset]) -> GroupView:
+def _group(name: str, offsets: Sequence[GroupOffset], refused: str | None) -> GroupView:
+    """`refused`: why the source does not give some or all of its offsets. They count as one partition."""
     counts = Counter(each.outcome.value for each in offsets)
     known = [each.lag for each in offsets if each.lag is not None]
     reasons = [f"{each.partition}: {each.reason}" for each in offsets if each.reason]
-    lag = sum(known) if len(known) == len(offsets) else None
+    if refused is not None:
+        counts[Outcome.DENIED.value] += 1
+        reasons.insert(0, refused)
+    lag = sum(known) if len(known) == len(offsets) and refused is None else None
     return GroupView(name, lag, {outcome: counts[outcome] for outcome in OUTCOMES}, reasons[:REASONS])

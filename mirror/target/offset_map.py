@@ -135,11 +135,12 @@ def decode_key(encoded: bytes) -> tuple[Copied, int]:
     partition, downstream = _NUMBERS.unpack_from(encoded, at)
     try:
         topic, topic_id, remote_id = (name.decode() for name in names)
-    except UnicodeDecodeError:
-        raise Malformed("a name in a key of the offset map is not UTF-8") from None
+        decode.topic_name(topic)
+    except ValueError:  # UnicodeDecodeError, or decode's own
+        raise Malformed("a name in a key of the offset map is not UTF-8, or not a topic's") from None
     if partition < 0 or downstream < 0:
         raise Malformed("a number in a key of the offset map is negative")
-    return Copied(decode.topic_name(topic), partition, topic_id, remote_id), downstream
+    return Copied(topic, partition, topic_id, remote_id), downstream
 
 
 def decode_value(downstream: int, value: bytes) -> Entry:

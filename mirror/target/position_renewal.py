@@ -85,7 +85,12 @@ def renew_interval(flow: Flow, target: ClusterAdmin) -> tuple[float, str]:
         return RENEW_INTERVAL, str(error.args[0].str())
     except (KeyError, ValueError, IndexError):
         return RENEW_INTERVAL, f"{flow.target.alias} does not tell {RETENTION}"
-    return min(RENEW_INTERVAL, minutes * 60 / SHARE), ""
+    return interval_of(minutes), ""
+
+
+def interval_of(retention_minutes: float) -> float:
+    """Seconds between two commits of a position on a target that keeps it for so many minutes. Pure."""
+    return min(RENEW_INTERVAL, retention_minutes * 60 / SHARE)
 
 
 def renew(flow: Flow, topics: Mapping[str, Topic]) -> Iterator[Partition]:

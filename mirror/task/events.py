@@ -1,4 +1,4 @@
-"""The events that a partition's step gets: here those from the plan follower and the task, besides the fetcher's."""
+"""The events that a partition's step gets. The fetcher's are in source/fetch_events.py, all others are here."""
 
 from __future__ import annotations
 

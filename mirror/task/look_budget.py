@@ -18,7 +18,7 @@ class LookBudget:
         self._next = 0.0  # monotonic: when the next look may begin
 
     def begin(self, now: float) -> bool:
-        """False if nobody may look now, on the monotonic clock. After True, call `end`."""
+        """True if the caller may look at `now`, on the monotonic clock. Then it has to call `end`."""
         if not self._looking.acquire(blocking=False):
             return False
         if now < self._next:

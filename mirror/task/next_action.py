@@ -35,7 +35,7 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What decides about a partition's next action."""
+    """All that decides about a partition's next action."""
 
     state: State
     requested_state: State | None = None  # the state that the partition was asked to enter
@@ -43,7 +43,7 @@ class View:
     has_producer: bool = False  # there is a producer, disturbed or not
     position_is_old: bool = False  # the position has to be committed again
     must_commit_start: bool = False  # the offset where copying starts has to be committed before any record comes
-    hint_doubted: bool = False  # the hint can't be believed: only a take-over can tell
+    hint_doubted: bool = False  # the hint can't be believed: a take-over has to load the position
     reading_lost: bool = False  # the consumer can't go on after the buffered records
     source_refuses: bool = False  # the source gives no records
     records: int = 0  # in the buffer

@@ -30,7 +30,7 @@ class ProducerBudget:
         self._holders: set[Holder] = set()
 
     def make_room(self) -> None:
-        """Before another one is opened: close the producers unused for longest while too many are open."""
+        """Close the producers that were unused for longest, until another one may be opened."""
         with self._lock:
             self._holders = {each for each in self._holders if each.has_producer}
             excess = len(self._holders) + 1 - self._max_open
@@ -40,6 +40,6 @@ class ProducerBudget:
                 excess -= holder.close_idle_producer()
 
     def opened(self, holder: Holder) -> None:
-        """A producer was opened for this partition."""
+        """Note that a producer was opened for this partition."""
         with self._lock:
             self._holders.add(holder)

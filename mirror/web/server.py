@@ -59,12 +59,12 @@ def metrics(registry: CollectorRegistry) -> Route:
     return answer
 
 
-def health(check: Health) -> Route:
-    """A route that gives 200 and "ok", or 503 and the problems."""
+def health(check: Health, well: Callable[[], str] = lambda: "ok") -> Route:
+    """A route that gives 200 and what `well` says, or 503 and the problems."""
 
     def answer(_: Request) -> Answer:
         problems = check()
-        return Answer(TEXT, ("\n".join(problems or ["ok"]) + "\n").encode(), 503 if problems else 200)
+        return Answer(TEXT, ("\n".join(problems or [well()]) + "\n").encode(), 503 if problems else 200)
 
     return answer
 

@@ -42,6 +42,7 @@ class Total:
     violations: list[str] = field(default_factory=list)
     longest_stall: float = 0.0  # seconds
     seeds: list[int] = field(default_factory=list)
+    group_samples: int = 0  # offsets of groups that I10 has judged; results from before I10 have none
 
     def plus(self, other: Total) -> Total:
         """Both together."""
@@ -54,6 +55,7 @@ class Total:
             violations=self.violations + other.violations,
             longest_stall=max(self.longest_stall, other.longest_stall),
             seeds=self.seeds + other.seeds,
+            group_samples=self.group_samples + other.group_samples,
         )
 
 
@@ -80,6 +82,7 @@ def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total, shared: boo
             total.samples_in_faults += sum(sample.during_fault for sample in history.samples)
             said = [f"seed {seed}, {recorder.topic}-{number}: {v.invariant} {v.what}" for v in recorder.judge(history)]
             total.violations += said[:20]
+        total.group_samples += recorder.groups.sampled if recorder.judges_groups else 0
         total.violations += _false_alarms(arena, recorder, seed)
         total.violations += [f"seed {seed}: {complaint}" for complaint in recorder.complaints]
         if ended := arena.ended():
@@ -139,11 +142,12 @@ def schedule(
 
 def table(totals: Iterable[Total]) -> str:
     """For people, and as Markdown."""
-    columns = ("row", "rounds", "records", "samples (until progress)", "violations", "longest stall")
+    columns = ("row", "rounds", "records", "samples (until progress)", "group samples", "violations", "longest stall")
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for t in totals:
         samples, stall = f"{t.samples:,} ({t.samples_in_faults:,})", f"{t.longest_stall:.1f} s"
-        lines.append(f"| {t.name} | {t.rounds} | {t.records:,} | {samples} | {len(t.violations)} | {stall} |")
+        counts = f"{t.rounds} | {t.records:,} | {samples} | {t.group_samples:,} | {len(t.violations)}"
+        lines.append(f"| {t.name} | {counts} | {stall} |")
     return "\n".join(lines)
 
 

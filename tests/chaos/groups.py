@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
@@ -20,12 +20,15 @@ INTERVAL = 0.5  # seconds between two commits, and between two samples
 TIMEOUT = 5.0
 SYNCED_WITHIN = 90.0  # seconds, after all is copied
 
+Check = Callable[[GroupHistory, Placed], list[Violation]]
+
 
 class Groups:
     """Two groups: one has always read everything, the other one half of it. Two threads, one for each cluster."""
 
     def __init__(self, pair: Pair, topic: str, partitions: int) -> None:
         self.wanted = partitions
+        self.sampled = 0  # offsets that were seen on the target, also those of a remote topic that is gone
         self._pair, self._topic = pair, topic
         self._names = [f"{topic}-all", f"{topic}-half"]
         self._tried: dict[tuple[str, int], int] = {}  # highest upstream offset that was perhaps committed
@@ -63,6 +66,7 @@ class Groups:
         """The source's topic is another one now, whose offsets begin anew: nothing is judged."""
         self._is_judged = False
         self.stop()
+        self.sampled = 0
 
     def delete(self) -> None:
         """Delete the groups on both clusters, or the service would have more and more to do."""
@@ -72,7 +76,9 @@ class Groups:
                     deleted.result(TIMEOUT)
                     assert name
 
-    def judge(self, source: Mapping[int, Mapping[int, Record]], target: oracle.Records) -> list[str]:
+    def judge(
+        self, source: Mapping[int, Mapping[int, Record]], target: oracle.Records, check: Check = check_group
+    ) -> list[str]:
         """Commit for the last time, wait for group sync, and compare, once all is copied: what is wrong.
 
         `source` has all records that were ever there, by partition and offset.
@@ -89,7 +95,7 @@ class Groups:
 
         def found() -> list[Violation]:
             histories = {at: self._history(at, end) for at, end in ends.items()}
-            return [each for at, history in histories.items() for each in check_group(history, placed[at[1]])[:5]]
+            return [each for at, history in histories.items() for each in check(history, placed[at[1]])[:5]]
 
         with contextlib.suppress(TooLate):  # what is late is judged
             until("groups have been synced", lambda: not found(), SYNCED_WITHIN)
@@ -158,6 +164,7 @@ class Groups:
             tried = self._tried.get((name, each.partition))  # after the answer: perhaps more than it is about
             if each.error is None and each.offset >= 0 and tried is not None and restarts == self._restarts:
                 self._samples.setdefault((name, each.partition), []).append(GroupSample(each.offset, tried))
+                self.sampled += 1
 
     @staticmethod
     def _consumer(stack: ExitStack, bootstrap: str, group: str) -> Consumer:

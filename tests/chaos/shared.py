@@ -10,6 +10,7 @@ from typing import Any
 from tests.chaos.arena import Arena
 from tests.chaos.recorder import Recorder, wait
 from tests.chaos.sender import Sender
+from tests.checker.groups import check_group_of_both
 from tests.checker.history import History, Record
 from tests.harness import configuration, oracle, topics
 from tests.harness.load import Made, mixed
@@ -17,7 +18,7 @@ from tests.harness.pair import Pair
 from tests.harness.waiting import PATIENCE, until
 
 HEADER = "mirror.provenance"
-MARK = {"replication_policy": "identity", "active_active": True, "groups": {"sync": False}}
+MARK = {"replication_policy": "identity", "active_active": True}
 SPARK = {"master": "local[4]"}  # the flows share the cores: each may have as many tasks as where one runs alone
 BACK_TIMEOUT = 90.0  # seconds until all has come to the source
 
@@ -42,7 +43,7 @@ def elsewhere(number: int) -> Made:
 class SharedRecorder(Recorder):
     """Of a topic to which programs write on both sides. The history is that of the first flow's records."""
 
-    judges_groups = False
+    judges_groups = False  # as `finish` does it, once all has come to the source
 
     def __init__(self, arena: Arena) -> None:
         super().__init__(arena.pair)
@@ -120,4 +121,19 @@ class SharedRecorder(Recorder):
                 self.complaints.append(f"partition {number} of the target has {said}, or their order differs")
             if not contents:
                 self.complaints.append(f"partition {number} of the target has no records of its own")
+        self.complaints += self._judge_groups(there)
         return histories
+
+    def _judge_groups(self, there: oracle.Records) -> list[str]:
+        """No group passes over a record that it has not read, be it of the source's programs or of the target's."""
+        here = oracle.read(self.pair.source, self.topic)
+        source = {n: {each.offset: each for each in self._plain(n, records)} for n, records in here.items()}
+        target = {n: self._plain(n, records) for n, records in there.items()}
+        return self.groups.judge(source, target, check_group_of_both)
+
+    def _plain(self, number: int, records: Iterable[Record]) -> list[Record]:
+        """All of them, without mirror's header."""
+        ours = {self._header(number, place) for place in self._ids}
+        return [
+            record._replace(headers=tuple(each for each in record.headers if each not in ours)) for record in records
+        ]

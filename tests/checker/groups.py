@@ -67,6 +67,14 @@ def check_group(history: GroupHistory, placed: Placed) -> list[Violation]:
     return [*_late(history, placed), *_in_the_end(history, placed)]
 
 
+def check_group_of_both(history: GroupHistory, placed: Placed) -> list[Violation]:
+    """As `check_group` where programs write on both sides: records come in another order, so none is passed over only.
+
+    A group may read records again that it has read.
+    """
+    return [*_late(history, placed), *_without_offset(history, placed)]
+
+
 def _late(history: GroupHistory, placed: Placed) -> Iterator[Violation]:
     for sample in dict.fromkeys(history.samples):
         passed_over = placed.newest_before(sample.committed)
@@ -76,10 +84,13 @@ def _late(history: GroupHistory, placed: Placed) -> Iterator[Violation]:
 
 
 def _in_the_end(history: GroupHistory, placed: Placed) -> Iterator[Violation]:
-    if history.last is None:
-        if placed.oldest_from(0) < history.read:  # what it has read begins on the target, so its offset is known
-            yield Violation("I10", f"{history.name} has no offset on the target, and has read to {history.read}")
-    elif not is_exact(placed, history.last):
+    yield from _without_offset(history, placed)
+    if history.last is not None and not is_exact(placed, history.last):
         before, after = placed.newest_before(history.last.committed), placed.oldest_from(history.last.committed)
         what = f"{history.name} has read to {history.read}, but stands after {before} and before {after}"
         yield Violation("I10", f"{what}: {history.last}")
+
+
+def _without_offset(history: GroupHistory, placed: Placed) -> Iterator[Violation]:
+    if history.last is None and placed.oldest_from(0) < history.read:  # what it has read begins on the target
+        yield Violation("I10", f"{history.name} has no offset on the target, and has read to {history.read}")

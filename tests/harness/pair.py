@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,6 +55,12 @@ class Pair:
     def produce(self, topic: str, *records: Made, partition: int = 0, timestamp: int = 0, **config: object) -> None:
         """Produce to the source and wait until it stands there."""
         produce(self.source, topic, list(records), partition, timestamp, **config)
+
+    def newest_plan(self) -> dict[str, Any]:
+        """The newest plan, as the control topic has it."""
+        records = oracle.read(self.target, f"mirror-control.{self.alias}.internal")[0]
+        found: dict[str, Any] = json.loads([each.value for each in records if each.key == b"plan"][-1] or b"")
+        return found
 
     def remote(self, topic: str) -> str:
         """The name of a topic on the target."""

@@ -9,13 +9,12 @@ import math
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -26,6 +25,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from tests.harness import processes, stacks
+from tests.harness.installed import HERE, Program
 from tests.harness.waiting import PATIENCE, TooLate, until
 
 FETCH_WAIT = 0.5  # seconds, librdkafka's fetch.wait.max.ms
@@ -50,15 +50,22 @@ class Service:
     """Runs from `start` (or `with`) until it ends or is ended; `close` leaves no process behind, whatever happened."""
 
     def __init__(
-        self, settings: Mapping[str, Any], directory: Path, environment: Mapping[str, str] | None = None
+        self,
+        settings: Mapping[str, Any],
+        directory: Path,
+        environment: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
+        program: Program = HERE,
     ) -> None:
+        self._program = program
         self.file = directory / f"mirror-{uuid.uuid4().hex[:8]}.yaml"
         self.file.write_text(yaml.safe_dump(dict(settings)))
         self.lines: list[str] = []  # all that it has written
         self.events: list[Event] = []  # its log, parsed
         self.noise: list[str] = []  # lines that are no log lines of mirror
+        self._arguments = arguments
         self._mark = uuid.uuid4().hex
-        self._environment = {**os.environ, **(environment or {}), processes.MARK: self._mark}
+        self._environment = {**program.environment, **(environment or {}), processes.MARK: self._mark}
         self._process: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
         self._stopping, self._stops = threading.Lock(), 0
@@ -68,7 +75,8 @@ class Service:
         """Start, and return once it answers HTTP; Spark is not up by then."""
         atexit.register(self.close)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "mirror", "run", "-c", str(self.file)],
+            [*self._program.command, "run", "-c", str(self.file), *self._arguments],
+            cwd=self._program.cwd,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -148,8 +156,8 @@ class Service:
 
     @property
     def port(self) -> int:
-        """Of its HTTP server."""
-        return int(self.find("mirror starts")[0]["port"])
+        """Of its HTTP server. A standby that takes over has another one."""
+        return int(self.find("mirror starts")[-1]["port"])
 
     def get(self, path: str) -> tuple[int, str]:
         """Status and body of a path."""

@@ -32,7 +32,16 @@ def _process(process: psutil.Process) -> str:
         found = _said("jstack", str(process.pid))
         threads = [thread for thread in found.split("\n\n") if TELLING.match(thread)]
         return "\n".join([head, *("\n".join(thread.splitlines()[:FRAMES]) for thread in threads)])
-    return f"{head}\n{_said(str(Path(sys.executable).with_name('py-spy')), 'dump', '--pid', str(process.pid))}"
+    return f"{head}\n{_python(process.pid)}"
+
+
+def files(pid: int) -> set[str]:
+    """The source files, with their whole paths, that the threads of a Python process are in."""
+    return set(re.findall(r"\((/[^():]+):\d+\)", _python(pid, "--full-filenames")))
+
+
+def _python(pid: int, *options: str) -> str:
+    return _said(str(Path(sys.executable).with_name("py-spy")), "dump", *options, "--pid", str(pid))
 
 
 def _said(program: str, *arguments: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -25,7 +26,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from mirror.demo.kafka_jars import classpath
+from mirror.demo.jvm import SHORT_LIVED
+from mirror.demo.kafka_jars import TOOLS, classpath, kafka_jars
 from mirror.spark.java import java
 from tests.harness.waiting import PATIENCE, until
 
@@ -223,6 +225,15 @@ def delete_group(bootstrap: str, group: str) -> None:
         return False
 
     until(f"group {group} is gone", deleted)
+
+
+def delete_offsets(bootstrap: str, group: str, topic: str) -> None:
+    """Delete a group's offsets of a topic, as the documents tell people to: with Kafka's own tool."""
+    jars = os.pathsep.join([f"{kafka_jars()}/*", f"{kafka_jars(TOOLS)}/*"])
+    command = [java(), *SHORT_LIVED, "-cp", jars, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"]
+    asked = ["--bootstrap-server", bootstrap, "--delete-offsets", "--group", group, "--topic", topic]
+    ended = subprocess.run([*command, *asked], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert ended.returncode == 0 and "Successful" in ended.stdout, ended
 
 
 def remove_records(bootstrap: str, topic: str, before: int, partition: int = 0) -> None:

@@ -49,7 +49,8 @@ class Both:
     def settings(self) -> configuration.Settings:
         """One configuration with both flows."""
         east, west = self.aliases
-        own = {**MARK, "groups": {"sync": True, "interval": "1s", "include": [self.topic]}}
+        groups = {"sync": True, "interval": "1s", "include": [self.topic]}
+        own = {**MARK, "groups": groups, "canary": {"enabled": True, "interval": "1s"}}
         flows = [
             configuration.one_flow(
                 self.places[a], self.places[b], [self.topic], alias=a, target_alias=b, flow={**own, **more}
@@ -133,6 +134,8 @@ def test_programs_write_on_both_sides_and_a_worker_is_killed(
         assert not [*service.find(BLOCKED), *service.find(FLOW_BLOCKED)]
         assert_offsets(both, service)
         assert_groups(both, service, rng)
+        assert_canaries(both, service, east, west)
+        assert_canaries(both, service, west, east)
         text = service.file.read_text()
         assert_old_copies_stay(both, service)
         assert service.terminate() == 0, service.tail()
@@ -178,6 +181,14 @@ def assert_groups(both: Both, service: Service, rng: random.Random) -> None:
         passed = [record for record in there[number] if record.offset < at]
         assert {plain(record) for record in passed} <= known
         assert plain(there[number][len(passed)]) not in known, "no higher offset passes over nothing"
+
+
+def assert_canaries(both: Both, service: Service, here: str, there: str) -> None:
+    """The flow has its own, which does not go back."""
+    service.wait_for("a canary", lambda: service.metric("mirror_canary_seconds", source=here, target=there) > 0)
+    on_both = [oracle.read(both.places[each], f"mirror-canary.{here}.internal")[0] for each in (there, here)]
+    copied, written = ([plain(record) for record in records] for records in on_both)
+    assert copied and copied == written[: len(copied)], "read first, so it has no more"
 
 
 def assert_old_copies_stay(both: Both, service: Service) -> None:

@@ -18,9 +18,11 @@ from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
 from mirror.errors import MirrorError
 from mirror.model import Partition
+from mirror.target import connect_offsets
+from mirror.target.offset_syncs import OffsetSync
 from tests.harness import oracle, topics
 from tests.harness.command import answer, mirror
-from tests.harness.load import Load, mixed
+from tests.harness.load import Load, Made, mixed, produce
 from tests.harness.moving import Moving, World
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED
@@ -67,6 +69,7 @@ def test_mirror_goes_on_where_mirrormaker_has_stopped(world: World, monkeypatch:
         look_while_it_runs(eos, monkeypatch)
         first.stop()
     for each in world.all:
+        its_offset_syncs_are_of_the_same_records(each)
         each.produce(RECORDS, 300)
     move_with_exactly_once(eos)
     move_without(alo, spoiled)
@@ -77,6 +80,27 @@ def test_mirror_goes_on_where_mirrormaker_has_stopped(world: World, monkeypatch:
             second.kill()
     move_after_kill(eos_identity, alo_identity)
     go_on(world, spoiled)
+
+
+def its_offset_syncs_are_of_the_same_records(flow: Moving) -> None:
+    """mirror reads what MirrorMaker has written, on the target or on the source."""
+    at, alias = (flow.pair.target, flow.pair.alias) if flow.identity else (flow.pair.source, flow.to)
+    here = {(n, r.offset): r.content for n, some in flow.source("read_uncommitted").items() for r in some}
+    there = {(n, r.offset): r.content for n, some in flow.copy().items() for r in some}
+    (records,) = oracle.read(at, f"mm2-offset-syncs.{alias}.internal").values()
+    found = [OffsetSync.decode(each.key or b"", each.value or b"") for each in records]
+    ours = [each for each in found if each.topic == flow.topic]
+    assert {each.partition for each in ours} == {0, 1}
+    for each in ours:
+        assert here[each.partition, each.upstream] == there[each.partition, each.downstream], each
+
+
+def forget(flow: Moving, partition: int) -> None:
+    """MirrorMaker has no position of this partition any more; it still has offset syncs."""
+    key = connect_offsets.key("MirrorSourceConnector", flow.pair.alias, Partition(flow.topic, partition))
+    topic = f"mm2-offsets.{flow.pair.alias}.internal"
+    (at,) = [n for n, some in oracle.read(flow.pair.target, topic).items() if key in [each.key for each in some]]
+    produce(flow.pair.target, topic, [Made(key, None)], at)
 
 
 def look_while_it_runs(flow: Moving, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,15 +128,20 @@ def move_with_exactly_once(flow: Moving) -> None:
 
 
 def move_without(flow: Moving, spoiled: str) -> None:
-    """MirrorMaker has recorded all that it has copied. Somebody else writes to the copy of the `spoiled` topic."""
+    """MirrorMaker has recorded all that it has copied, but for one partition, where only its offset syncs are left.
+
+    Somebody else writes to the copy of the `spoiled` topic.
+    """
     expected = flow.next_offsets()
+    forget(flow, 1)
     with Load(flow.pair.target, {flow.pair.remote(spoiled): 1}, rate=50) as strange:
         strange.wait_for(1)
         said = flow.adopt()
     assert not said.well and not said.fenced
     for number, each in flow.ours(said).items():
         assert (each.outcome, each.compared) == ("adopted", 1_000)
-        assert each.position == each.recorded == expected[number] == flow.position(number)
+        assert each.position == expected[number] == flow.position(number)
+        assert each.recorded == (None if number == 1 else expected[number])
     assert [each.reason for each in said.results if each.partition.topic == spoiled] == [MOVED]
     again = answer("adopt", "-c", flow.file, "--quiet", 0, code=1)
     assert (again["flow"], again["exactly_once"], again["fenced"]) == (flow.pair.flow, False, [])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -18,7 +21,8 @@ from mirror.errors import ClusterAway
 from mirror.groups import group_commits
 from mirror.groups.group_commits import GroupCommits
 from mirror.groups.group_offsets import Committed
-from mirror.groups.group_sync import HAS_MEMBERS, WOULD_GO_BACK, GroupOffset, GroupSync, Outcome
+from mirror.groups.group_sync import HAS_MEMBERS, NOT_MIRRORED, WOULD_GO_BACK, GroupOffset, GroupSync, Outcome
+from mirror.groups.translation import Unknown
 from mirror.model import Partition
 from mirror.settings import Flow
 from tests.harness import oracle, topics
@@ -37,7 +41,8 @@ def running(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Pair, Service]]:
     pair = Pair(source_cluster.bootstrap, target_cluster.bootstrap, "sync", "sync-")
-    groups = {"groups": {"sync": False, "include": ["sync-.*"]}}
+    # The service syncs the groups of those tests that are about a fail-over; the others make the rounds themselves.
+    groups = {"groups": {"sync": True, "include": ["over-.*"], "interval": "1s"}}
     with pair.service(tmp_path_factory.mktemp("sync"), groups) as service:
         yield pair, service
         assert service.terminate() == 0, service.tail()
@@ -46,9 +51,9 @@ def running(
 
 @pytest.fixture
 def flow(running: tuple[Pair, Service]) -> Flow:
-    """The flow with group sync, which the service leaves to the test."""
+    """The flow with those groups that the service leaves to the test."""
     (loaded,) = load(running[1].file).flows
-    return replace(loaded, groups=replace(loaded.groups, sync=True))
+    return replace(loaded, groups=replace(loaded.groups, include=("sync-.*",)))
 
 
 @pytest.fixture
@@ -122,8 +127,25 @@ def test_groups_go_on_with_the_next_record(running: tuple[Pair, Service], sync: 
     assert of(found, f"sync-{topic}-end").lag == 0
 
 
-def test_a_partition_without_records(running: tuple[Pair, Service], sync: GroupSync) -> None:
-    """A Java consumer commits an offset there too: nobody has to wait for a record until it counts as exact."""
+@pytest.fixture
+def commits(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often offsets are committed, by group."""
+    counts: Counter[str] = Counter()
+    commit = GroupCommits.commit
+
+    def counted(self: GroupCommits, group: str, offsets: list[TopicPartition]) -> bool:
+        counts[group] += 1
+        return commit(self, group, offsets)
+
+    monkeypatch.setattr(GroupCommits, "commit", counted)
+    return counts
+
+
+def test_a_partition_without_records(running: tuple[Pair, Service], sync: GroupSync, commits: Counter[str]) -> None:
+    """A Java consumer commits an offset there too: nobody has to wait for a record until it counts as exact.
+
+    An offset that stays the same is committed once, and again when it is due to be renewed.
+    """
     pair, _ = running
     topic = pair.topic("empty")
     group = f"sync-{topic}"
@@ -134,6 +156,8 @@ def test_a_partition_without_records(running: tuple[Pair, Service], sync: GroupS
         return (one.outcome, one.committed) == (Outcome.EXACT, 0)
 
     until("it is exact", exact)
+    assert exact() and exact() and commits[group] == 1
+    assert of(sync.round(0.0), group).outcome is Outcome.EXACT and commits[group] == 2
     pair.produce(topic, Made(None, b"first"))
     pair.await_same(topic)
     until("and stays so once there is a record", exact)
@@ -259,3 +283,84 @@ def test_no_offset_goes_back_and_members_are_left_alone(
         assert one.outcome is Outcome.AHEAD and one.committed is not None and one.committed > there[-1]
     until("it has left", lambda: of(sync.round(RENEW), member).outcome is Outcome.EXACT)
     assert next_values(pair.target, pair.remote(topic), member)[0] == b"10"
+    if protocol == "classic":
+        topics.delete_offsets(pair.target, back, pair.remote(topic))  # somebody wants it to go back
+        one = of(sync.round(RENEW), back)
+        assert (one.outcome, one.committed) == (Outcome.EXACT, there[10])
+
+
+def test_what_cannot_be_translated_has_its_reason(running: tuple[Pair, Service], sync: GroupSync) -> None:
+    """A topic that is not mirrored, a record that the target does not have, an end of the map that is hidden."""
+    pair, _ = running
+    strange, topic = topics.create(pair.source, "not-sync"), pair.topic("reasons")
+    fill(pair, topic)
+    pair.await_same(topic)
+    there = [record.offset for record in pair.copied(topic)[0]]
+    first = oracle.read(pair.source, topic)[0][0].offset
+    groups = {name: f"sync-{topic}-{name}" for name in ("strange", "before", "after")}
+    topics.commit(pair.source, groups["strange"], strange, {0: 7})
+    topics.commit(pair.source, groups["before"], topic, {0: first})
+    topics.remove_records(pair.target, pair.remote(topic), there[800])
+    found = sync.round(RENEW)
+    one = of(found, groups["strange"])
+    assert (one.outcome, one.reason, one.committed) == (Outcome.UNTRANSLATED, NOT_MIRRORED, None)
+    one = of(found, groups["before"])
+    assert (one.outcome, one.reason, one.committed) == (Outcome.UNTRANSLATED, Unknown.BEFORE_THE_MAP.value, None)
+    stranger = Producer({"bootstrap.servers": pair.target, "transactional.id": "not-sync", "log_level": 0})
+    stranger.init_transactions(PATIENCE)
+    stranger.begin_transaction()
+    stranger.produce(f"mirror-offset-map.{pair.alias}.internal", b"?")
+    stranger.flush(PATIENCE)
+    try:
+        fill(pair, topic)  # with entries that nobody can read while that transaction is open
+        until("it is copied", lambda: len(pair.copied(topic)[0]) == len(there) - 800 + len(there))
+        topics.commit(pair.source, groups["after"], topic, {0: oracle.read(pair.source, topic)[0][-1].offset})
+        one = of(sync.round(RENEW), groups["after"])
+        assert (one.outcome, one.reason, one.committed) == (Outcome.UNTRANSLATED, Unknown.HIDDEN.value, None)
+    finally:
+        stranger.abort_transaction(PATIENCE)
+    until("it is known", lambda: of(sync.round(RENEW), groups["after"]).outcome is Outcome.EXACT)
+
+
+def of_status(service: Service, topic: str, group: str) -> tuple[float, int | None, dict[str, int]]:
+    """When the last group round ended, the topic's lag, and the group's outcomes."""
+    (flow,) = json.loads(service.get("/status")[1])["flows"]
+    (lag,) = [each["lag"]["records"] for each in flow["topics"] if each["topic"] == topic] or [None]
+    (view,) = [each for each in (flow["groups"] or {"groups": []})["groups"] if each["group"] == group] or [None]
+    outcomes = {} if view is None else {name: n for name, n in view["partitions_by_outcome"].items() if n}
+    return (flow["groups"] or {"at": 0.0})["at"], lag, outcomes
+
+
+def test_a_fail_over_as_the_readme_tells_it(running: tuple[Pair, Service], source_cluster: LocalCluster) -> None:
+    """Step by step, with Java's consumer and what the service shows; and then with a source that is gone."""
+    pair, service = running
+    topic = pair.topic("fails-over")
+    fill(pair, topic)
+    values = [record.value for record in pair.await_same(topic)[0]]
+    group, lost, first = f"over-{topic}", f"over-{topic}-lost", 703
+    here = consume(pair.source, topic, group, first, auto_offset_reset="earliest")  # 1. it has stopped
+    ended = {time.time()}
+
+    def may_start() -> bool:  # 2. two rounds have ended since, for the first one may have begun before
+        at, lag, outcomes = of_status(service, topic, group)
+        if at > max(ended):
+            ended.add(at)
+        return len(ended) > 2 and lag == 0 and outcomes == {"exact": 1}
+
+    service.wait_for("no lag, and exact", may_start)
+    most = len(values) - first
+    there = consume(pair.target, pair.remote(topic), group, most, auto_offset_reset="none")  # 3.
+    assert [*here, *there] == values
+
+    read = consume(pair.source, topic, lost, 300, auto_offset_reset="earliest")
+    service.wait_for("a round", lambda: of_status(service, topic, lost)[2] == {"exact": 1})
+    read += consume(pair.source, topic, lost, 200)
+    source_cluster.brokers[0].kill()
+    try:
+        most = len(values) - 300
+        there = consume(pair.target, pair.remote(topic), lost, most, auto_offset_reset="none")
+    finally:
+        source_cluster.brokers[0].start()
+    assert there == values[-len(there) :], "it passes over nothing"
+    assert len(values) - 500 <= len(there) <= len(values) - 300, "and reads at most again what it has read since"
+    service.wait_for("rounds go on", lambda: of_status(service, topic, lost)[0] > time.time() - 5)

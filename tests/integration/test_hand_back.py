@@ -5,6 +5,7 @@ As in test_adopt, one MirrorMaker has four flows: with and without exactly-once,
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from mirror.commands.plan import dry_run
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
 from mirror.errors import MirrorError
-from tests.harness import oracle
+from tests.harness import oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Load, mixed
 from tests.harness.moving import Moving, World
@@ -80,7 +81,23 @@ def mirror_is_killed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as patience, pytest.raises(MirrorError, match="stop mirror"):
             patience.setattr(ending, "LEFTOVERS", 0.0)
             world.all[0].hand_back()
+        for each in world.all:
+            service.wait_for("positions for MirrorMaker", lambda each=each: len(written(each)) == 2)  # type: ignore[misc]
         service.kill()
+    for each in world.all:  # nobody hands back yet: MirrorMaker would copy some records again, and leave none out
+        after = each.next_offsets()
+        assert all(0 < offset <= after[number] for number, offset in written(each).items()), (written(each), after)
+
+
+def written(flow: Moving) -> dict[int, int]:
+    """Where a MirrorMaker would go on, by partition, as the bytes in Connect's offsets topic say."""
+    topic, found = f"mm2-offsets.{flow.pair.alias}.internal", dict[int, int]()
+    if topics.partitions(flow.pair.target, topic):
+        for record in (record for some in oracle.read(flow.pair.target, topic).values() for record in some):
+            _, place = json.loads(record.key or b"[0, 0]")
+            if place and place["topic"] == flow.topic and record.value:
+                found[place["partition"]] = json.loads(record.value)["offset"] + 1
+    return found
 
 
 def load_of(world: World, first: int, transaction: int = 0, abort_every: int = 0) -> Load:

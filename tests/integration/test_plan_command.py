@@ -52,10 +52,13 @@ def test_what_is_to_be_created_changed_and_copied(pair: Pair, tmp_path: Path) ->
 
 
 def test_what_is_left_out_and_why(pair: Pair, tmp_path: Path) -> None:
-    """In `plan` and in `check`: what `topics` matches, and is not copied."""
+    """In `plan` and in `check`: what `topics` matches, and is not copied; and what matches nothing."""
     plain, internal, cycle = pair.topic("plain"), pair.topic("x-internal"), pair.topic("from.backup.here")
     excluded = pair.topic("a.replica")
-    file = pair.service(tmp_path).file
+    topics.commit(pair.source, f"{pair.prefix}billing", plain, {0: 0})
+    nothing = f"{pair.prefix}biling"
+    entries = {"topics": [f"{pair.prefix}.*", "nothing"], "groups": {"include": [nothing]}}
+    file = pair.service(tmp_path, entries).file
     (plan,) = answer("plan", "-c", file)["flows"]
     assert {p["topic"] for p in plan["partitions"]} == {plain}
     reasons = {name: reason for reason, names in plan["left_out"].items() for name in names}
@@ -68,3 +71,7 @@ def test_what_is_left_out_and_why(pair: Pair, tmp_path: Path) -> None:
     for name, reason in reasons.items():
         assert f"not copied, 1 topic: {name}: {reason}" in shown
         assert f"1 topic: {name}: {reason}" in said
+    lonely = [each["said"] for each in checks if "matches no" in each["said"]]
+    assert len(lonely) == 2 and '"nothing" in topics matches no topic of the source' in lonely[0]
+    assert f'"{nothing}" in groups.include matches no consumer group of the source' in lonely[1]
+    assert all(f"{each}; " in shown for each in lonely) and f'did you mean "{pair.prefix}billing"?' in shown

@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -17,9 +18,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
+from mirror.commands import group_status
+from mirror.config.load import load as load_settings
 from mirror.demo.brokers import LocalCluster, free_port
+from mirror.groups.group_sync import GroupSync, Outcome
 from mirror.service.cluster_watch import ClusterWatch
-from mirror.settings import Cluster
+from mirror.settings import Cluster, Flow
 from tests.harness import configuration, load, oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Made
@@ -32,7 +36,8 @@ pytestmark = pytest.mark.slow
 
 USER, PASSWORD, WRONG, UNUSED = "mirror", "xq7-Hunter-target", "xq7-Hunter-wrong", "xq7-Hunter-source"
 LIMITED, ITS_PASSWORD = "limited", "xq7-Hunter-limited"
-LIMITED_TOO = ("some-topics", "least")  # users of two scenarios, with the same password
+LIMITED_TOO = ("some-topics", "least", "groups")  # users of other scenarios, with the same password
+RENEW = 3600.0  # seconds
 SECRET = re.compile("xq7-Hunter", re.IGNORECASE)
 UI_PAGES = ("jobs", "stages", "storage", "environment", "executors", "SQL", "StreamingQuery")
 
@@ -102,6 +107,7 @@ def test_permissions_and_passwords(
                 a_remote_topic_that_may_not_be_described_fails_alone, source_cluster, secured, f"a-{prefix}", tmp_path
             ),
             partial(what_the_readme_asks_for_is_enough, source_cluster, secured, f"least-{prefix}", tmp_path),
+            partial(the_source_refuses_a_groups_offsets, target_cluster, secured, f"g-{prefix}", tmp_path),
         ),
         partial(
             where_the_source_hides_its_control_topics_circles_are_a_doubt,
@@ -240,7 +246,42 @@ def a_remote_topic_that_may_not_be_described_fails_alone(
                 assert "uthorization failed" in service.wait_for_event(BLOCKED, topic=hidden)["reason"]
                 service.wait_for("shown", lambda: hidden in service.get("/readyz")[1])
             pair.await_same(hidden)
+            (flow,) = load_settings(service.file).flows
+            the_target_refuses_a_groups_offset(pair, flow, other)
             assert service.terminate() == 0, service.tail()
+
+
+def the_target_refuses_a_groups_offset(pair: Pair, flow: Flow, topic: str) -> None:
+    """Group sync says why, and commits it as soon as it may."""
+    group = f"{pair.prefix}refused"
+    topics.commit(pair.source, group, topic, {0: 1})
+    groups = replace(flow.groups, sync=True, include=(group,))
+    with contextlib.closing(GroupSync(replace(flow, groups=groups))) as sync:
+        with topics.forbidden(pair.target, ResourceType.GROUP, group, AclOperation.READ):
+            (one,) = sync.round(RENEW)
+            assert (one.outcome, one.committed) == (Outcome.DENIED, None)
+            assert group in one.reason and "uthorization failed" in one.reason
+        until("it is committed", lambda: [each.outcome for each in sync.round(RENEW)] == [Outcome.EXACT])
+
+
+def the_source_refuses_a_groups_offsets(
+    target_cluster: LocalCluster, secured: tuple[LocalCluster, str], prefix: str, tmp_path: Path
+) -> None:
+    """With Describe on the cluster mirror sees the group, and without Describe on the group no offset of it."""
+    cluster, address = secured
+    pair, user = Pair(cluster.bootstrap, target_cluster.bootstrap, "sees", prefix), LIMITED_TOO[2]
+    group = f"{prefix}refused"
+    topics.commit(pair.source, group, pair.topic("t"), {0: 0})
+    limited = pair.settings({"groups": {"sync": True, "include": [group]}})
+    secret = settings(pair, address, 4040, ITS_PASSWORD, user)["clusters"]["backup"]
+    limited["clusters"][pair.alias] = {key: value for key, value in secret.items() if key not in ("debug", "log_level")}
+    (flow,) = load_settings(file_of(tmp_path, limited)).flows
+    see = topics.allowed(pair.source, ResourceType.BROKER, "kafka-cluster", user, (AclOperation.DESCRIBE,))
+    with see, contextlib.closing(GroupSync(flow)) as sync:
+        refused = until("the group is seen", lambda: sync.round(RENEW) or sync.refused)
+        assert list(refused) == [group] and "uthorization failed" in sync.refused[group]
+        found = group_status.read_groups(flow)
+        assert list(found.refused) == [group] and "denied" in group_status.shown(found)
 
 
 def what_the_readme_asks_for_is_enough(
@@ -282,12 +323,12 @@ def what_the_readme_asks_for_is_enough(
 
 
 def printed_for(
-    directory: Path, content: configuration.Settings, address: str
+    directory: Path, content: configuration.Settings, address: str, reasons: str = ", needed: "
 ) -> Iterator[tuple[ResourceType, str, str, list[AclOperation], ResourcePatternType]]:
-    """What `check --acls` prints as needed on this cluster, for `topics.allowed`."""
+    """What `check --acls` prints for these reasons on this cluster, for `topics.allowed`."""
     lines = mirror("check", "-c", file_of(directory, content), "--acls").stdout.splitlines()
     for reason, command in pairwise(lines):
-        if not command.startswith(f"kafka-acls.sh --bootstrap-server {address} ") or ", needed: " not in reason:
+        if not command.startswith(f"kafka-acls.sh --bootstrap-server {address} ") or reasons not in reason:
             continue
         words = shlex.split(command)[3:]
         given = [(key[2:], value) for key, value in pairwise(words) if key.startswith("--") and value[:2] != "--"]
@@ -357,8 +398,11 @@ def where_the_source_hides_its_control_topics_circles_are_a_doubt(
         ]
         topics.delete(cluster.bootstrap, other)
         assert doubts(*read) == []
-        with Service(limited, tmp_path) as service:
+        limited["flows"][0]["canary"] = {"enabled": True, "interval": "1s"}
+        (for_canary,) = printed_for(tmp_path, limited, address, ", optional: canary.enabled: ")
+        with topics.allowed(cluster.bootstrap, *for_canary), Service(limited, tmp_path) as service:
             pair.await_same(topic)
+            what_is_printed_for_the_canary_is_enough(pair, service)
             looked = len(service.find(PLANNED))
             added = pair.topic("added")
             service.wait_for("it has looked again", lambda: len(service.find(PLANNED)) > looked)
@@ -366,3 +410,9 @@ def where_the_source_hides_its_control_topics_circles_are_a_doubt(
             (said,) = service.find("another flow may conflict")
             assert "cycles" in said["reason"] and "can't be ruled out" in said["reason"]
             assert service.terminate() == 0, service.tail()
+
+
+def what_is_printed_for_the_canary_is_enough(pair: Pair, service: Service) -> None:
+    """Its topic is created, written and read by a user that has no more than these ACLs on it."""
+    service.wait_for("a canary", lambda: service.metric("mirror_canary_seconds") > 0)
+    assert topics.partitions(pair.source, f"mirror-canary.{pair.alias}.internal") == 1

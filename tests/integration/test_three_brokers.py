@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic, OffsetSpec
 
 from mirror.demo.brokers import Broker, LocalCluster
 from mirror.errors import ClusterAway, MirrorError, PartitionError
+from mirror.groups.group_offsets import offsets_of
 from mirror.kafka import clients
 from mirror.kafka.clients import LIBRDKAFKA
 from mirror.kafka.cluster import ClusterAdmin, list_offsets
@@ -163,7 +164,7 @@ def test_a_coordinator_that_was_deposed_is_not_believed(cut_source: LocalCluster
         assert until("a position", loaded, PATIENCE) == Position(200, "id")
 
 
-def test_a_group_is_active_wherever_its_coordinator_is(cut_source: LocalCluster) -> None:
+def test_a_group_is_active_and_has_its_offsets_wherever_its_coordinator_is(cut_source: LocalCluster) -> None:
     """Where librdkafka describes a group, it asks the coordinator that it has found once, for ever."""
     topic, last = topics.create(cut_source.bootstrap, f"{ALIAS}-active"), cut_source.brokers[-1]
     first, names = cut_source.brokers[0].bootstrap, [f"{ALIAS}-active-{number}" for number in range(30)]
@@ -174,7 +175,8 @@ def test_a_group_is_active_wherever_its_coordinator_is(cut_source: LocalCluster)
 
     group = until("a group of the last broker", coordinated, PATIENCE)
     assert group
-    target = ClusterAdmin(Cluster(ALIAS, {"bootstrap.servers": cut_source.bootstrap}, {}, {}))
+    cluster = Cluster(ALIAS, {"bootstrap.servers": cut_source.bootstrap}, {}, {})
+    target = ClusterAdmin(cluster)
     config = {"bootstrap.servers": first, "group.id": group, "log_level": 0, "session.timeout.ms": 6_000}
     with contextlib.closing(Consumer(config)) as consumer:
         consumer.subscribe([topic])
@@ -189,9 +191,31 @@ def test_a_group_is_active_wherever_its_coordinator_is(cut_source: LocalCluster)
             topics.elect(cut_source.bootstrap)
             return topics.coordinator(first, group) == last.node  # of this group: an earlier name may have loaded since
 
+        def committed() -> int | None:
+            with contextlib.suppress(ClusterAway, PartitionError):
+                found, _ = offsets_of(cluster, group, {Partition(topic, 0): (topic, 0)})
+                return found[Partition(topic, 0)].offset
+            return None
+
+        def commit(offset: int) -> None:
+            """As the member that it is: it may have to find the coordinator first."""
+
+            def done() -> bool:
+                consumer.poll(0.1)
+                with contextlib.suppress(KafkaException):
+                    consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+                    return True
+                return False
+
+            until(f"offset {offset}", done)
+
         until("active", is_active)
+        commit(5)
+        assert committed() == 5
         last.kill()
         until("active at another coordinator", is_active, PATIENCE)
+        commit(7)
+        until("the offset at another coordinator", lambda: committed() == 7, PATIENCE)
         last.start()
         until("the last broker coordinates again", coordinates_again, PATIENCE)
         until("active there", is_active)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
@@ -19,7 +20,8 @@ from mirror.model import Partition
 from tests.checker.history import Record
 from tests.harness import oracle, topics
 from tests.harness.command import answer, mirror
-from tests.harness.load import Made
+from tests.harness.follower import Follower
+from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, REFUSED, Service
 from tests.harness.together import together
@@ -30,6 +32,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.waiting]
 SHOP = "shop_transforms"
 CODE = Path(__file__).parents[1] / "transforms"
 DROPPED, LOST = "mirror_dropped_records_total", "mirror_lost_offsets_total"
+RATE, WINDOW = 200, 3  # records per second, and for how many seconds pauses are measured
 BAD = b"bad"  # the value for which the transform fails
 
 
@@ -41,6 +44,8 @@ def running(
     own = {
         pair.prefix + "plain": {"transform": "none"},
         pair.prefix + "slow": {"transform": f"{SHOP}.slow"},
+        pair.prefix + "busy": {"transform": f"{SHOP}.busy"},
+        pair.prefix + "beside": {"transform": "none"},
         pair.prefix + "different": {"transform": f"{SHOP}.different"},
         pair.prefix + "skip": {"on_poison_record": "skip"},
         pair.prefix + "letter": {"on_poison_record": "dead_letter"},
@@ -212,6 +217,30 @@ def one_that_is_not_comparable(pair: Pair, service: Service) -> None:
     service.wait_for("copied", lambda: oracle.count(pair.copied(topic)) == 1)
     ended = mirror("verify", "-c", service.file, "--topic", topic)
     assert ended.returncode == 1 and f"{topic}-0 is not comparable" in ended.stderr, ended.stderr
+
+
+def test_a_busy_one_does_not_stop_the_topics_beside_it(running: tuple[Pair, Service]) -> None:
+    """It computes all the time, in each task. The topic that shares a task with it has pauses, but goes on."""
+    pair, service = running
+    beside, busy = pair.topic("beside"), pair.topic("busy", 4)
+    service.wait_for("both topics", lambda: {beside, busy} <= pair.newest_plan()["topics"].keys())
+    assert all(busy in each for each in pair.newest_plan()["slices"]), "also in the task of the other one"
+    with Load(pair.source, {beside: 1}, rate=RATE) as load, Follower(pair.target, pair.remote(beside), 0) as follower:
+        service.wait_for("the load is copied", lambda: follower.arrivals)
+        began = time.monotonic()
+        load.wait_for(load.counts.total + WINDOW * RATE)
+        still = follower.largest_gap(began)
+        for partition in range(4):
+            pair.produce(busy, *numbers(0, 1_000), partition=partition)
+        service.wait_for("it computes", lambda: oracle.count(pair.copied(busy)) > 0)
+        began, done = time.monotonic(), oracle.count(pair.copied(busy))
+        load.wait_for(load.counts.total + WINDOW * RATE)
+        gap, seconds = follower.largest_gap(began), time.monotonic() - began
+        more = oracle.count(pair.copied(busy)) - done
+    print(f"largest gaps, seconds: still {still}, beside a busy one {gap}; {more} records of it in {seconds}")
+    assert more > 0 and done + more < 4_000, "it was busy all the time"
+    assert gap < max(1.0, 5 * still)
+    pair.await_same(beside)
 
 
 def test_one_that_hangs_is_told_and_stops_nobody(running: tuple[Pair, Service]) -> None:

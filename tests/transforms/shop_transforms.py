@@ -59,6 +59,12 @@ def slow(record: Record) -> Record:
     return record
 
 
+def busy(record: Record) -> Record:
+    """Computes for some milliseconds, and so holds the lock of the interpreter nearly all the time."""
+    sum(number * number for number in range(50_000))
+    return record
+
+
 def different(record: Record) -> Record:
     """Depends on how often it was called."""
     return replace(record, value=b"%d" % next(_calls))

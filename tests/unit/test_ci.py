@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = ".venv/ready"
-TARGETS = {"jars", ENVIRONMENT, "helm", "unit", "lint", "docs", "kafka-image", "prepare", "waiting", "test"}
+TARGETS = {"jars", ENVIRONMENT, "tools", "unit", "lint", "docs", "kafka-image", "prepare", "waiting", "test"}
 LAST = "=== passed: ", "=== FAILED: "
 
 

@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror.config.model import FlowModel
-from mirror.naming import ReplicationPolicy, matcher, matches_nothing, some_of, unmatched
+from mirror.naming import (
+    ReplicationPolicy,
+    groups_match_nothing,
+    matcher,
+    matches_nothing,
+    some_of,
+    unmatched,
+    warning,
+)
 from mirror.settings import Canary, Cluster, Flow, Groups, Heartbeats, MirrorMakerOffsets, TopicSettings
 from mirror.topic_selection import MOVED, left_out_topics, select_topics
 
@@ -224,6 +232,18 @@ def test_an_entry_that_matches_nothing_has_a_remedy() -> None:
             "correct it, create the topic, or allow Describe on it",
         ),
     ]
+
+
+def test_a_group_that_is_not_there_has_a_remedy() -> None:
+    found = list(groups_match_nothing(["biling", "audit.*", "x"], ["billing", "audit-1"]))
+    end = "in groups.include matches no consumer group of the source that mirror may see"
+    assert found == [
+        (f'"biling" {end}', 'did you mean "billing"?'),
+        (f'"x" {end}', "correct it, or allow Describe on the group if it exists"),
+    ]
+    assert warning(found[:1]) == f'"biling" {end}; did you mean "billing"?'
+    assert warning([]) == ""
+    assert warning(found * 50).endswith(". and 90 more"), "a line of the log has an end"
 
 
 def test_a_template_names_remote_topics() -> None:

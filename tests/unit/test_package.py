@@ -1,16 +1,20 @@
-"""What leaves the tree: the wheel, and the zip that executors are sent."""
+"""What leaves the tree: the sdist and the wheel, and the zip that executors are sent."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import time
 import zipfile
 from email.message import Message
 from email.parser import Parser
 from pathlib import Path
 
+import dist
 import pytest
 import yaml
 
@@ -19,6 +23,8 @@ from mirror.spark.shipping import package
 from tests.unit.test_pins import pinned, project
 
 ROOT = Path(__file__).parents[2]
+ONLY_IN_THE_SDIST = ("CHANGELOG.md", "config.example.yaml")
+COMMITTED = 1_790_000_000  # even: a zip has every second second
 
 
 def modules_and_data(folder: Path) -> set[str]:
@@ -27,20 +33,28 @@ def modules_and_data(folder: Path) -> set[str]:
     return {path.relative_to(folder.parent).as_posix() for path in files}
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The real wheel, built from what the image's build gets, without a network."""
-    tree, out = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("wheel")
-    shutil.copytree(ROOT / "mirror", tree / "mirror", ignore=shutil.ignore_patterns("__pycache__"))
+def a_tree(folder: Path, written: float) -> Path:
+    """What the image's build gets, and what the sdist has more, with files that were written at this time."""
     (copied,) = re.findall(r"^COPY (pyproject\.toml .*) /src/$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
-    for name in copied.split():
-        shutil.copy(ROOT / name, tree)
-    build = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
-    command = [sys.executable, "-I", "-c", build, str(out)]
-    ended = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0 and "Deprecat" not in ended.stderr, ended.stderr
-    (built,) = out.iterdir()
-    return built
+    shutil.copytree(ROOT / "mirror", folder / "mirror", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in [*copied.split(), *ONLY_IN_THE_SDIST]:
+        shutil.copy(ROOT / name, folder)
+    for file in folder.rglob("*"):
+        os.utime(file, (written, written))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The real sdist and wheel, built without a network."""
+    tree = a_tree(tmp_path_factory.mktemp("tree"), 1e9)
+    return dist.build(tree, tmp_path_factory.mktemp("archives"), COMMITTED)
+
+
+@pytest.fixture(scope="module")
+def wheel(archives: tuple[Path, Path]) -> Path:
+    """The real wheel."""
+    return archives[1]
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +63,39 @@ def metadata(wheel: Path) -> Message:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [each for each in archive.namelist() if each.endswith(".dist-info/METADATA")]
         return Parser().parsestr(archive.read(name).decode())
+
+
+def test_another_tree_at_another_time_gives_the_same_bytes(archives: tuple[Path, Path], tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        again = dist.build(a_tree(tmp_path / "another", time.time()), tmp_path, COMMITTED)
+    finally:
+        os.umask(before)
+    for first, second in zip(archives, again, strict=True):
+        assert first.read_bytes() == second.read_bytes(), second.name
+
+
+def test_all_dates_in_the_archives_are_the_commits(archives: tuple[Path, Path]) -> None:
+    sdist, wheel = archives
+    with tarfile.open(sdist) as packed:
+        dates = {each.mtime for each in packed.getmembers() if each.name != f"{sdist.name[:-7]}/PKG-INFO"}
+        owners = {(each.uid, each.gid, each.uname, each.gname) for each in packed.getmembers()}
+    assert (dates, owners) == ({COMMITTED}, {(0, 0, "", "")})
+    with zipfile.ZipFile(wheel) as packed_wheel:
+        assert {each.date_time for each in packed_wheel.infolist()} == {time.gmtime(COMMITTED)[:6]}
+
+
+def test_the_sdist_has_what_the_wheel_has_and_no_tests(archives: tuple[Path, Path]) -> None:
+    sdist, _ = archives
+    with tarfile.open(sdist) as packed:
+        names = {each.name.partition("/")[2] for each in packed.getmembers() if each.isfile()}
+    beside = {"pyproject.toml", "PKG-INFO", "README.md", "LICENSE", "NOTICE", *ONLY_IN_THE_SDIST}
+    assert names == modules_and_data(ROOT / "mirror") | beside
+
+
+def test_who_develops_builds_with_the_backend_that_the_release_has() -> None:
+    (developed,) = re.findall(r'"flit_core==([\d.]+)"', (ROOT / "pyproject.toml").read_text())
+    assert developed == pinned("requirements-build.txt")["flit-core"]
 
 
 def test_the_wheel_has_the_distributions_name_and_the_packages_version(wheel: Path, metadata: Message) -> None:
@@ -100,7 +147,7 @@ def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
 def test_the_wheel_starts_the_command(wheel: Path, metadata: Message) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [each for each in archive.namelist() if each.endswith("entry_points.txt")]
-        assert "mirror = mirror.cli:main" in archive.read(name).decode().splitlines()
+        assert archive.read(name).decode().split() == ["[console_scripts]", "mirror=mirror.cli:main"]
 
 
 def test_the_notice_names_every_package_that_runs() -> None:

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from mirror.timing import ALIVE, RECENT_REPORTS, REPORT_ALL_INTERVAL, REPORT_INTERVAL, SILENCE
+from mirror.service import cluster_watch
+from mirror.service.listener import LISTEN_INTERVAL
+from mirror.timing import (
+    ALIVE,
+    RECENT_REPORTS,
+    REPORT_ALL_INTERVAL,
+    REPORT_INTERVAL,
+    SIGN_INTERVAL,
+    SILENCE,
+    SOURCE_PATIENCE,
+    TAKE_OVER_AFTER,
+    TAKE_OVER_LEAST,
+)
 
 
 def test_each_partition_is_among_the_recent_reports_of_two_tasks() -> None:
@@ -15,3 +27,12 @@ def test_a_task_that_misses_two_rounds_of_reports_is_not_silent() -> None:
 
 def test_a_flow_whose_tasks_are_silent_is_not_gone_yet() -> None:
     assert ALIVE >= 1.5 * SILENCE
+
+
+def test_a_standby_does_not_take_over_from_a_leader_whose_source_was_away_for_everybody() -> None:
+    sees_it_late = cluster_watch.LOOK_INTERVAL + 2 * cluster_watch.TIMEOUT
+    assert TAKE_OVER_AFTER >= TAKE_OVER_LEAST >= sees_it_late + 2 * SIGN_INTERVAL + LISTEN_INTERVAL
+
+
+def test_a_source_that_is_silent_at_one_look_keeps_no_leader_from_giving_signs() -> None:
+    assert SOURCE_PATIENCE >= cluster_watch.LOOK_INTERVAL + 2 * cluster_watch.TIMEOUT

@@ -246,6 +246,19 @@ spec:
   {{- include "mirror.placement" . | nindent 2 }}
   {{- with .Values.topologySpreadConstraints }}
   topologySpreadConstraints: {{- toYaml . | nindent 4 }}
+  {{- else }}
+  {{- if .Values.standby.enabled }}
+  topologySpreadConstraints:
+    {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
+    - maxSkew: 1
+      topologyKey: {{ . }}
+      whenUnsatisfiable: ScheduleAnyway
+      labelSelector:
+        matchLabels:
+          {{- include "mirror.selectorLabels" $ | nindent 10 }}
+          app.kubernetes.io/component: service
+    {{- end }}
+  {{- end }}
   {{- end }}
   {{- with .Values.extraInitContainers }}
   initContainers: {{- toYaml . | nindent 4 }}
@@ -257,6 +270,10 @@ spec:
       args:
         - run
         {{- include "mirror.files" . | nindent 8 }}
+        {{- if .Values.standby.enabled }}
+        - --standby
+        - --standby-after={{ .Values.standby.after }}
+        {{- end }}
       {{- include "mirror.environment" . | nindent 6 }}
       ports:
         - {name: http, containerPort: {{ .Values.httpPort }}}
@@ -294,6 +311,9 @@ spec:
 {{- end }}
 {{- if and (eq .Values.workload "Job") .Values.extraContainers }}
 {{- fail "extraContainers: with workload Job a container that runs on would keep mirror from being started again; use extraInitContainers with restartPolicy: Always (Kubernetes 1.29)" }}
+{{- end }}
+{{- if and (eq .Values.workload "Job") .Values.standby.enabled }}
+{{- fail "standby: with workload Job a pod that loses the flows is not started again, so nothing would stand by; use workload Deployment" }}
 {{- end }}
 {{- $drain := dig "drain_timeout" "10s" .Values.config | toString }}
 {{- $unit := get (dict "ms" 0.001 "" 1 "s" 1 "m" 60 "h" 3600) (regexFind "[a-z]*$" $drain) }}

@@ -253,7 +253,7 @@ REST = (
         "restart",
         "not needed",
         "",
-        "mirror reads its file at the start: restart it after a change",
+        "mirror follows its files while it runs; a changed secret takes effect at the next start",
     ),
     S("topic.creation.*", "", "not needed", "", "mirror creates remote topics itself"),
     S("connector.class", "", "not needed", "", "one flow does what the three connectors do"),

@@ -47,13 +47,13 @@ class TopicMetrics:
         )
         self.age = SummaryMetricFamily(
             "mirror_source_record_age_seconds",
-            "Begin of the record's transaction minus record timestamp.",
+            "Start of the record's transaction minus record timestamp.",
             labels=TOPIC,
             unit="seconds",
         )
         self.duration = HistogramMetricFamily(
             "mirror_transaction_duration_seconds",
-            "Begin to commit, of committed transactions.",
+            "From start to commit, of committed transactions.",
             labels=TOPIC,
             unit="seconds",
         )

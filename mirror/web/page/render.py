@@ -24,7 +24,7 @@ from mirror.web.page.markup import Child, document, table, tag
 ROWS_MAX = 300  # partitions of a flow that are all on the page; if it has more, only those of opened topics are
 LISTED_MAX = 50  # partitions in the list of stopped ones, and of those held back
 RELOAD = 10  # seconds between reloads of the page where JavaScript is off
-WORST_FIRST = ("blocked", "stopped", "unassigned", "retrying", "paused", "starting", "running")
+WORST_FIRST = ("blocked", "stopped", "unassigned", "retrying", "paused", "standby", "starting", "running")
 
 
 def render(overview: Overview, opened: frozenset[str]) -> bytes:
@@ -64,6 +64,8 @@ def _head(title: str) -> Element:
 
 def _verdict(flows: Sequence[FlowView]) -> str:
     """The state of all flows in one line."""
+    if flows and all(flow.state == "standby" for flow in flows):
+        return "standby"
     stopped = sum(flow.state != "running" for flow in flows)
     if stopped:
         return f"{stopped} of {plural(len(flows), 'flow')} not running"
@@ -89,6 +91,7 @@ def _pill(state: str, text: str = "") -> Element:
 _EXPLAINED = {
     "retrying": "The flow tries again, and goes on by itself",
     "blocked": "The flow waits for a person",
+    "standby": "This service stands by, and takes over when no service leads the flow",
     "stopped": "This service does not run the flow any more",
 }
 

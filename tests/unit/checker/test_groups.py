@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.checker.groups import GroupHistory, GroupSample, Placed, check_group
+from tests.checker.groups import GroupHistory, GroupSample, Placed, check_group, check_group_of_both
 from tests.checker.history import Record
 
 COUNT = 20
@@ -57,3 +57,12 @@ def test_a_record_too_late_or_too_early_or_none(copy: tuple[list[int], list[int]
 def test_no_offset_where_nothing_that_was_read_is_on_the_target(read: int, wrong: int) -> None:
     """Such as after the remote topic was made again: copying went on later, and the offset is not in the map."""
     assert len(check_group(history(read, None), placed([10, 11], [0, 1]))) == wrong
+
+
+def test_where_programs_write_on_both_sides_only_passing_over_is_wrong() -> None:
+    """The records at 10 and 11 of the source come after the one at 12 on the target."""
+    order = placed([12, 10, 11], [0, 1, 2])
+    for read, committed, wrong in ((11, 0, 0), (11, 1, 1), (12, 1, 1), (13, 1, 0), (13, 3, 0), (12, 3, 1)):
+        assert len(check_group_of_both(history(read, committed), order)) == wrong, (read, committed)
+    assert len(check_group_of_both(history(11, None), order)) == 1, "groups are synced at all"
+    assert check_group(history(11, 0), order), "where the order is the same, more is asked"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from itertools import islice
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -15,14 +13,10 @@ from click.testing import CliRunner, Result
 
 from mirror import own_policy
 from mirror.cli import cli
-from mirror.commands.check.flow_checks import FlowChecks
-from mirror.commands.check.inspection import Description, Inspector
-from mirror.commands.plan import _matches_nothing
 from mirror.config.load import load
 from mirror.errors import ConfigError
-from mirror.kafka.cluster import ClusterAdmin
 from mirror.own_policy import OwnPolicy, Questions
-from mirror.service.service import log_warnings
+from mirror.service.front import log_warnings
 
 BASE = """\
 clusters:
@@ -215,19 +209,3 @@ def test_the_log_warns_at_the_start(files: list[str], caplog: pytest.LogCaptureF
     (record,) = caplog.records
     assert record.levelname == "WARNING" and vars(record)["flow"] == "primary->backup"
     assert record.getMessage().startswith('over.yaml:1: flows[0].topics[0]: "tmp*" is')
-
-
-def test_check_and_plan_warn_of_a_topic_that_is_not_there(files: list[str]) -> None:
-    (flow,) = load([Path("base.yaml"), Path("over.yaml")]).flows
-    inspector = cast(Inspector, SimpleNamespace(partitions=lambda: {"ordres": 1, "hunter2": 1}))
-    description = cast(Description, SimpleNamespace(cluster_id="x"))
-    checks = FlowChecks(flow, {"primary": (inspector, description), "backup": (inspector, description)}).all()
-    (_, _, found) = islice(checks, 3)
-    assert (found.outcome, found.what) == ("WARNING", "topics")
-    assert str(found).endswith(
-        '"orders" in topics matches no topic of the source that mirror may see -> did you mean "ordres"?'
-    )
-    source = cast(ClusterAdmin, inspector)
-    assert _matches_nothing(flow, source) == [
-        '"orders" in topics matches no topic of the source that mirror may see; did you mean "ordres"?'
-    ]

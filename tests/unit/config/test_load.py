@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 import yaml
+from pydantic import BaseModel
 
 from mirror import settings
 from mirror.config import model as config_model
@@ -893,6 +894,7 @@ def test_the_example_has_every_key_at_its_default(tmp_path: Path) -> None:
 
 def test_the_example_has_every_field_of_the_model() -> None:
     tree = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
+    flow = tree["flows"][0]
     parts: list[tuple[type[Any], dict[str, Any]]] = [
         (config_model.RootModel, tree),
         (config_model.ClusterModel, tree["clusters"]["primary"]),
@@ -900,7 +902,20 @@ def test_the_example_has_every_field_of_the_model() -> None:
         (config_model.SparkModel, tree["spark"]),
         (config_model.HttpModel, tree["http"]),
         (config_model.LogModel, tree["log"]),
+        (config_model.GroupsModel, flow["groups"]),
+        (config_model.HeartbeatsModel, flow["heartbeats"]),
+        (config_model.CanaryModel, flow["canary"]),
+        (config_model.MirrorMakerOffsetsModel, flow["mirrormaker_offsets"]),
+        (config_model.MetricsModel, tree["metrics"]),
+        (config_model.OtlpModel, tree["metrics"]["otlp"]),
     ]
+    models = {
+        model for model in vars(config_model).values() if isinstance(model, type) and issubclass(model, BaseModel)
+    }
+    parents = {each for model in models for each in model.__bases__}
+    # Of topic_settings, the example says in a comment what they are: keys of the flow.
+    left = models - parents - {model for model, _ in parts}
+    assert left == {config_model.TopicSettingsModel}
     for model, written in parts:
         assert {field.alias or name for name, field in model.model_fields.items()} <= set(written), model
 

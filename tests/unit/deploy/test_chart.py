@@ -207,6 +207,21 @@ def test_one_service_and_the_old_one_gone_before_the_new_one_starts() -> None:
     assert not {"replicas", "replicaCount", "autoscaling"} & values.keys()
 
 
+def test_a_standby_is_a_second_pod_elsewhere() -> None:
+    deployment = one("Deployment", LOCAL, "standby.enabled=true", "standby.after=20")["spec"]
+    assert deployment["replicas"] == 2
+    assert deployment["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+    pod = deployment["template"]
+    assert pod["spec"]["containers"][0]["args"][-2:] == ["--standby", "--standby-after=20"]
+    spread = pod["spec"]["topologySpreadConstraints"]
+    assert [each["topologyKey"] for each in spread] == ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]
+    for each in spread:
+        assert each["labelSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    own = one("Deployment", ALL, "standby.enabled=true")["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert own == yaml.safe_load(ALL.read_text())["topologySpreadConstraints"]
+    assert "--standby" not in one("Deployment", LOCAL)["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
 def test_a_job_does_not_start_again_after_exit_codes_that_a_restart_does_not_help() -> None:
     job = one("Job", JOB)
     (codes,) = [each for each in job["spec"]["podFailurePolicy"]["rules"] if each["action"] == "FailJob"]
@@ -331,6 +346,8 @@ def test_the_operator_scrapes_the_job_that_the_alert_asks_for(kind: str, key: st
         ("terminationGracePeriodSeconds=10", "must be longer than config.drain_timeout (10s)"),
         ("metrics.serviceMonitor.enabled=true,metrics.podMonitor.enabled=true", "enable one of them"),
         ("config=null", "clusters and flows are missing"),
+        ("standby.enabled=true,workload=Job", "use workload Deployment"),
+        ("standby.after=19", "/standby/after"),
         ("workload=Job,extraContainers[0].name=sidecar", "would keep mirror from being started again"),
     ],
 )

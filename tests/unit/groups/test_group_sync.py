@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mirror.groups.group_sync import Outcome, choose
+from mirror.groups.group_offsets import Committed
+from mirror.groups.group_sync import Outcome, choose, is_due
 from mirror.groups.translation import Unknown
 from mirror.groups.translator import Translation
 from mirror.model import Partition
@@ -53,3 +54,18 @@ def test_what_becomes_of_a_translated_offset(
 def test_a_copy_without_a_known_end_leaves_the_offset_unknown() -> None:
     choice = choose(NOT_COPIED, LOST, None, False)
     assert (choice.downstream, choice.outcome, choice.reason) == (None, Outcome.UNTRANSLATED, Unknown.NOT_COPIED.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "age", "due"),
+    [
+        (None, None, True),
+        (Committed(69, "mine"), 1.0, True),
+        (Committed(70, "other"), 1.0, True),  # the metadata is kept, too
+        (Committed(70, "mine"), None, True),  # another leader committed it, and nobody knows when
+        (Committed(70, "mine"), 59.0, False),
+        (Committed(70, "mine"), 61.0, True),  # the target would forget it one day
+    ],
+)
+def test_when_an_offset_is_committed(before: Committed | None, age: float | None, due: bool) -> None:
+    assert is_due(before, Committed(70, "mine"), age, renew_interval=60.0) is due

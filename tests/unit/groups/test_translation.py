@@ -35,6 +35,7 @@ class Target:
     """A remote partition as mirror writes it, and the map beside it."""
 
     every: int
+    copied: Copied = COPIED
     log: list[int | None] = field(default_factory=list)  # by downstream offset: the upstream one; None: no record
     stored: dict[bytes, bytes] = field(default_factory=dict)  # the map's topic after compaction
     chooser: EntryChooser = field(init=False)
@@ -52,6 +53,16 @@ class Target:
             self.position, self.resets = position, self.resets + 1
         self.chooser = EntryChooser(self.every)
 
+    def recreate(self, source: bool) -> None:
+        """The source topic, or the remote one, is deleted and created again; copying begins anew."""
+        if source:
+            self.copied = replace(self.copied, topic_id=f"{self.copied.topic_id}+")
+            self.log = [None if up is None else OTHERS for up in self.log]
+        else:
+            self.copied, self.log = replace(self.copied, remote_id=f"{self.copied.remote_id}+"), []
+        self.map_end, self.end = MapEnd(), 0
+        self.session(0)
+
     def copy(self, offsets: list[int], commit: bool, foreign: int = 0) -> None:
         """One transaction; after an abort the session ends. So many records of others come after its first one."""
         first = len(self.log)
@@ -62,7 +73,7 @@ class Target:
             return
         if self.chooser.is_due(offsets, self.map_end):
             made = entries(offsets, first, first + len(offsets) + foreign - 1, self.map_end, self.resets)
-            self.stored.update({entry.key(COPIED): entry.value() for entry in made})
+            self.stored.update({entry.key(self.copied): entry.value() for entry in made})
             self.map_end = end_after(made, len(offsets))
         elif self.map_end is not None:
             self.map_end = replace(self.map_end, records=self.map_end.records + len(offsets))
@@ -74,8 +85,8 @@ class Target:
         read = PartitionMap()
         for key, value in self.stored.items():
             copied, downstream = offset_map.decode_key(key)
-            assert copied == COPIED
-            read.add(offset_map.decode_value(downstream, value))
+            if copied == self.copied:
+                read.add(offset_map.decode_value(downstream, value))
         return read, End(self.position, self.map_end)
 
     def found(self, count: Count, start: int = 0) -> list[int]:
@@ -91,6 +102,12 @@ def targets(draw: st.DrawFn, *every: int) -> Target:
 
     A source with runs and gaps, copied in transactions, with aborts, restarts, and positions that go back."""
     target = Target(draw(st.sampled_from(every or (1, 7, 1000))))
+    play(draw, target)
+    return target
+
+
+def play(draw: st.DrawFn, target: Target) -> None:
+    """Copy a source of any form into the target, from its beginning."""
     source: list[int] = []
     at = 0
     for _ in range(draw(st.integers(1, 8))):
@@ -111,7 +128,38 @@ def targets(draw: st.DrawFn, *every: int) -> Target:
             begin = min(len(source), begin + count) if what == "copy" else begin
         elif what == "settle" and 0 < begin < len(source):  # past the markers before the next record
             target.position = source[begin]
+
+
+@st.composite
+def remade(draw: st.DrawFn, *every: int) -> Target:
+    """The same, after which one of the topics was deleted and created again, and copied anew; perhaps several times."""
+    target = draw(targets(*every))
+    for source in draw(st.lists(st.booleans(), min_size=1, max_size=3)):
+        target.recreate(source)
+        play(draw, target)
     return target
+
+
+@given(remade())
+def test_after_a_topic_was_made_again_the_new_ones_offsets_are_exact(target: Target) -> None:
+    """And the old ones' records are not taken for the new ones'."""
+    read, end = target.map()
+    assert checked(target, read, end) == len({up for up in target.log if up is not None and up != OTHERS})
+    for at in [at for at, up in enumerate(target.log) if up == OTHERS]:
+        assert to_upstream(read, at, end) is Unknown.BEFORE_THE_MAP
+
+
+@given(st.one_of(targets(1), remade(1)), st.data())
+def test_after_the_remote_topic_was_compacted_what_is_left_is_exact(target: Target, data: st.DataObject) -> None:
+    read, end = target.map()
+    newest = {up: down for down, up in enumerate(target.log) if up is not None and up != OTHERS}
+    for at in range(len(target.log)):
+        if data.draw(st.booleans()):
+            target.log[at] = None
+    for upstream, down in newest.items():
+        assert to_downstream(read, upstream, end) == down, "a reader from there reads the record, or the next one"
+        if target.log[down] is not None:
+            assert to_upstream(read, down, end) == upstream
 
 
 @given(targets())
@@ -242,6 +290,12 @@ def test_other_bytes_are_refused(key: bytes, value: bytes) -> None:
     for some in (value, b"\x01" + value):
         with suppress(Malformed):
             offset_map.decode_value(6, some)
+
+
+@pytest.mark.parametrize("topic", ["", "..", "a b", "x" * 250])
+def test_a_key_whose_topic_is_none_is_refused_as_the_reader_expects_it(topic: str) -> None:
+    with pytest.raises(Malformed):
+        offset_map.decode_key(offset_map.key(replace(COPIED, topic=topic), 6))
 
 
 @pytest.mark.parametrize(

@@ -29,3 +29,14 @@ def test_each_group_has_its_lag_its_outcomes_and_some_reasons() -> None:
 def test_the_lag_of_a_group_is_known_only_with_that_of_all_partitions() -> None:
     view = groups_view(Round(1.0, [stands("billing", 0), stands("billing", 1, lag=None)], False))
     assert view.groups[0].lag is None and not view.synced
+
+
+def test_a_group_whose_offsets_the_source_does_not_give_is_named() -> None:
+    refused = {"hidden": "not authorized", "billing": "of some partitions only"}
+    view = groups_view(Round(1.0, [stands("billing", 0)], True, refused))
+    billing, hidden = view.groups
+    assert (hidden.group, hidden.lag, hidden.reasons) == ("hidden", None, ["not authorized"])
+    assert hidden.partitions_by_outcome == dict.fromkeys(OUTCOMES, 0) | {"denied": 1}
+    assert (
+        billing.lag is None and billing.partitions_by_outcome["exact"] == billing.partitions_by_outcome["denied"] == 1
+    )

@@ -59,16 +59,36 @@ def test_what_is_changed(
         assert changes(RETENTION, source, target, defaults) == wanted, defaults
 
 
-@pytest.mark.parametrize("key", sorted(EXCLUDED_CONFIGS | {"confluent.tier.enable", "remote.storage.enable"}))
+NEVER = [
+    "confluent.tier.enable",
+    "follower.replication.throttled.replicas",
+    "leader.replication.throttled.replicas",
+    "local.retention.bytes",
+    "local.retention.ms",
+    "message.downconversion.enable",
+    "message.format.version",
+    "message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms",
+    "message.timestamp.difference.max.ms",
+    "message.timestamp.type",
+    "min.insync.replicas",
+    "remote.log.copy.disable",
+    "remote.storage.enable",
+    "unclean.leader.election.enable",
+]
+
+
+@pytest.mark.parametrize("key", NEVER)
 @pytest.mark.parametrize("source", [own(1), default(1)])
 @pytest.mark.parametrize("defaults", ["source", "target"])
 def test_never_touched_whatever_the_list_says(key: str, source: ConfigValue, defaults: str) -> None:
     for target in (own(2), default(2)):
         assert not changes(key, source, target, defaults)
+    assert Rules(matcher([]), "source").at_creation({key: "1", RETENTION: "2"}) == {RETENTION: "2"}
 
 
 def test_what_mirror_sets_itself_is_never_touched() -> None:
-    assert (ANY_TIME | KEEP).keys() <= EXCLUDED_CONFIGS
+    assert (ANY_TIME | KEEP).keys() <= EXCLUDED_CONFIGS <= set(NEVER)
 
 
 @pytest.mark.parametrize(("exclude", "left"), [(RETENTION, True), ("retention.*", True), ("retention", False)])

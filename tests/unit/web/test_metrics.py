@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import time
@@ -331,6 +332,21 @@ def test_each_metric_that_a_document_names_exists(status: FlowStatus) -> None:
         named |= dict.fromkeys(re.findall(r"`(mirror_[a-z_]+)(?=[`{])", page.read_text()), page.name)
     assert len(named) > 10
     assert {name: page for name, page in named.items() if name not in exposed} == {}
+
+
+# What the dashboard does not show, and why.
+NOT_ON_THE_DASHBOARD = {
+    "mirror_config_last_reload_success_timestamp_seconds": "old is good where nobody changes the file",
+}
+
+
+def test_the_dashboard_shows_each_metric(status: FlowStatus) -> None:
+    panels = json.loads((ROOT / "deploy" / "grafana" / "mirror.json").read_text())["panels"]
+    asked = " ".join(target["expr"] for panel in panels for target in panel.get("targets", ()))
+    shown = {re.sub(r"_(total|bucket|sum|count|info)$", "", name) for name in re.findall(r"\bmirror_\w+", asked)}
+    metrics = {family.name for family in Metrics([status], clusters=CLUSTERS).collect()}
+    assert metrics - shown == NOT_ON_THE_DASHBOARD.keys()
+    assert shown <= metrics
 
 
 @pytest.fixture

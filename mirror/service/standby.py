@@ -1,0 +1,167 @@
+"""A standby: waits, without Spark, until a flow has had no living service for a stated time, and claims the flows."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
+
+from mirror import logs
+from mirror.errors import ConfigError, TransformUnusable
+from mirror.service.front import Front
+from mirror.service.life_signs import sign_of
+from mirror.service.listener import TOGETHER, Claimed, Listener
+from mirror.service.reloading import LOOK_INTERVAL, Configuration, Hangups, Reloader
+from mirror.settings import Reloaded, Settings
+from mirror.spark import shipping
+from mirror.status.configuration import ConfigurationStatus
+from mirror.status.flow_status import FlowStatus
+
+log = logging.getLogger(__name__)
+
+TRY_AGAIN = 5.0  # seconds until a configuration that can't be read is read again, to take over
+END_TIMEOUT = 5.0  # seconds that a stop waits for what listens
+
+
+class Files(Configuration, Protocol):
+    """The configuration files of a service, and what they say."""
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+
+    def replace(self, check: Callable[[Settings], object]) -> Reloaded:
+        """Read the files again, and take all of them, as a start does. Raises ConfigError, and what `check` raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A configuration of which everything can change, because nothing runs."""
+
+    files: Files
+
+    def has_changed(self) -> bool:
+        return self.files.has_changed()
+
+    def reload(self) -> Reloaded:
+        """A transform that can't be imported counts as a mistake in the files: the standby waits, and says so."""
+        try:
+            return self.files.replace(_check)
+        except TransformUnusable as error:
+            raise ConfigError([str(error)]) from error
+
+
+def _check(settings: Settings) -> None:
+    shipping.check(settings.flows)
+
+
+class Standby:
+    """Waits for all flows of a service together, so that one service leads them all.
+
+    It never takes over with an old configuration. It waits anew when the configuration changes, and reads the files
+    once more before it takes over.
+    """
+
+    def __init__(
+        self, files: Files, hangups: Hangups, service_id: str, after: float, stopping: threading.Event
+    ) -> None:
+        """`service_id` is that of the service that is to lead. `after` is in seconds."""
+        self._files = files
+        self._status = ConfigurationStatus()
+        self._reloader = Reloader(_Whole(files), hangups, self._status, lambda _: None)
+        self._service_id = service_id
+        self._after = after
+        self._stopping = stopping
+        self._listeners: Sequence[Listener] = ()
+
+    def wait(self) -> bool:
+        """Wait until this service is to lead the flows, with `files.settings`. False if `stopping` was set before.
+
+        One flow without a living service is enough: its service is dead, or has lost one of the flow's clusters, which
+        this service reaches.
+
+        Raises ConfigError if the files can't be read a second time, SetupError, TransformUnusable.
+        """
+        self._files.replace(_check)
+        result: Future[bool] = Future()
+
+        def work() -> None:
+            try:
+                result.set_result(self._has_won())
+            except BaseException as error:
+                result.set_exception(error)
+
+        # Not in the main thread: a file system or a cluster that does not answer must not keep it from stopping.
+        thread = threading.Thread(target=work, daemon=True, name="standby")
+        thread.start()
+        while not result.done() and not self._stopping.wait(0.2):
+            pass
+        thread.join(END_TIMEOUT)
+        return not self._stopping.is_set() and result.result()
+
+    def _has_won(self) -> bool:
+        while not self._stopping.is_set():
+            if self._wait(self._files.settings):
+                return True
+        return False
+
+    def _wait(self, settings: Settings) -> bool:
+        """Wait with these settings. False if the configuration has changed, or `stopping` is set."""
+        logs.configure(settings.log)
+        flows = [(flow, FlowStatus(flow.source.alias, flow.target.alias, self._service_id)) for flow in settings.flows]
+        statuses = [status for _, status in flows]
+        front = Front(settings, statuses, self._status, lambda: [], self._problems, lambda: "ok: standby")
+        clusters = front.clusters
+        self._listeners = [Listener(flow, own, clusters[flow.source.alias], self._after) for flow, own in flows]
+        with front:
+            log.info("standby begins to wait", extra={"seconds": self._after})
+            for listener in self._listeners:
+                listener.start()
+            try:
+                while not self._stopping.wait(LOOK_INTERVAL) and self._files.settings == settings:
+                    self._reloader.look()
+                    if any(each.is_over for each in self._listeners) and self._takes_over(settings):
+                        return True
+            finally:
+                for listener in self._listeners:
+                    listener.finish()
+        return False
+
+    def _takes_over(self, settings: Settings) -> bool:
+        """Take over, if that is still right with the configuration as it is now. False to wait on."""
+        if not self._reloader.look(now=True):
+            self._stopping.wait(TRY_AGAIN)
+            return False
+        return self._files.settings == settings and self._claim()
+
+    def _claim(self) -> bool:
+        """Claim the flows without a living service. True if at least one was won, and none was lost.
+
+        Standbys claim in the same order, that of the flows' names. So of two, one loses the first flow, and claims no
+        other one.
+        """
+        sign, won = sign_of(self._service_id), []
+        for listener in sorted(self._listeners, key=lambda each: each.flow):
+            claimed = listener.claim(sign).result() if listener.is_nearly_over else None
+            if claimed is Claimed.LOST:
+                log.info("another service has come first, the standby waits on", extra={"flow": listener.flow})
+                self._stopping.wait(TOGETHER)  # meanwhile the other service claims the other flows
+                return False
+            if claimed is Claimed.UNKNOWN:
+                where = {"flow": listener.flow, "reason": listener.deaf}
+                log.warning("no living service, but the standby can't say that it takes over", extra=where)
+            if claimed is Claimed.WON:
+                won.append(listener.flow)
+        for flow in won:
+            log.warning("no living service, the standby takes over", extra={"flow": flow})
+        return bool(won)
+
+    def _problems(self) -> list[str]:
+        """Why it could not take over; empty if it could."""
+        reason = self._status.view.problem
+        deaf = [each for each in self._listeners if each.deaf]
+        problems = [f"the configuration can't be read, so the standby can't take over: {reason}"] if reason else []
+        return [*problems, *(f"{each.flow}: not known whether a service leads it: {each.deaf}" for each in deaf)]

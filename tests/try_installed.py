@@ -1,0 +1,103 @@
+"""Does an installed mirror work? Checked with real brokers, in several Pythons and with several Javas.
+
+    python -m tests.try_installed MIRROR[@JAVA_HOME]... [--kafka VERSION]
+
+MIRROR is the command of an installation, such as venv/bin/mirror. Each one checks the clusters, copies a load with
+aborted transactions, is killed, goes on where it was, and drains. JAVA_HOME is the Java of its Spark; without it, it is
+the machine's. The two brokers have the machine's Java in any case. --kafka runs another version of theirs, whose jars
+are fetched without a look at their hashes. A line for each says what was run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import yaml
+
+from mirror.demo import kafka_jars
+from mirror.demo.brokers import LocalCluster, start_together
+from mirror.spark.java import cache_dir
+from tests.harness import oracle
+from tests.harness.installed import Program
+from tests.harness.load import Load
+from tests.harness.pair import Pair
+from tests.harness.service import Service
+
+RECORDS = 3_000
+
+
+def copies(program: Program, pair: Pair, directory: Path) -> str:
+    """One service from its start over its death to its drained end; says how long that took."""
+    file = directory / f"{pair.alias}.yaml"
+    file.write_text(yaml.safe_dump(pair.settings()))
+    topic, began = pair.topic("t", 3), time.monotonic()
+    with Load(pair.source, {topic: 3}, rate=2_000, transaction=100, abort_every=3) as load:
+        load.wait_for(RECORDS)
+        for command in ("validate", "check"):
+            program.run(command, "-c", file)
+        with Service(pair.settings(), directory, program=program) as service:
+            service.wait_for("something is copied", lambda: oracle.count(pair.copied(topic)) > 0)
+            service.kill()
+        load.stop()
+        with Service(pair.settings(), directory, program=program) as service:
+            records = pair.await_same(topic)
+            assert service.terminate() == 0 and not service.noise, service.tail()
+        pair.assert_settled(topic)
+    return f"{sum(map(len, records.values()))} records the same after a kill, {time.monotonic() - began:.0f} s"
+
+
+def installed(said: str, directory: Path) -> tuple[Program, str]:
+    """The program for an argument, and its versions."""
+    command, _, home = said.partition("@")
+    environment = {**os.environ, "MIRROR_CACHE": str(directory / "cache")}
+    environment.pop("PYTHONPATH", None)
+    if home:
+        environment["JAVA_HOME"] = str(Path(home).absolute())
+    program = Program((str(Path(command).absolute()),), environment, directory)
+    java = f"{environment['JAVA_HOME']}/bin/java" if "JAVA_HOME" in environment else "java"
+    version = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr.splitlines()[0]
+    python = Path(command).absolute().read_text().splitlines()[0].removeprefix("#!")
+    asked = "import sys, pyspark; print(f'Python {sys.version.split()[0]}, Spark {pyspark.__version__}')"
+    versions = subprocess.run([python, "-I", "-c", asked], capture_output=True, text=True, check=True).stdout.strip()
+    return program, f"{program.run('--version').strip()}; {versions}; {version}"
+
+
+def fetch(version: str) -> None:
+    """Have the local brokers be of another version."""
+    kafka_jars.KAFKA_VERSION = version
+    jars = cache_dir() / f"{kafka_jars.BROKER}-{version}"
+    if not jars.is_dir():
+        with tempfile.TemporaryDirectory(dir=jars.parent) as directory:
+            kafka_jars._fetch(kafka_jars.BROKER, Path(directory))
+            (Path(directory) / "jars").rename(jars)
+
+
+def main() -> None:
+    """Try each in turn, between the same two brokers."""
+    parser = argparse.ArgumentParser(prog="python -m tests.try_installed", description=__doc__)
+    parser.add_argument("mirrors", nargs="+", metavar="MIRROR[@JAVA_HOME]")
+    parser.add_argument("--kafka", default=kafka_jars.KAFKA_VERSION, help="version of the brokers")
+    chosen = parser.parse_args()
+    if chosen.kafka != kafka_jars.KAFKA_VERSION:
+        fetch(chosen.kafka)
+    with tempfile.TemporaryDirectory() as temporary:
+        directory = Path(temporary)
+        both = LocalCluster("source", directory), LocalCluster("target", directory)
+        start_together(*both)
+        try:
+            for number, said in enumerate(chosen.mirrors):
+                program, versions = installed(said, directory)
+                pair = Pair(both[0].bootstrap, both[1].bootstrap, f"tried{number}", f"tried{number}-")
+                print(f"{versions}; Kafka {chosen.kafka}: {copies(program, pair, directory)}", flush=True)
+        finally:
+            for cluster in both:
+                cluster.stop()
+
+
+if __name__ == "__main__":
+    main()

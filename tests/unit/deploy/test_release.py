@@ -1,0 +1,101 @@
+"""The workflow that makes a release: what two linters say of it, and what the release is made of."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mirror import __version__
+from tests.harness import workflows
+
+ROOT = Path(__file__).parents[3]
+FILE = ROOT / ".github" / "workflows" / "release.yml"
+TEXT = FILE.read_text()
+NOTES = ROOT / "deploy" / "release" / "notes.sh"
+
+
+def jobs() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(TEXT)["jobs"]
+    return found
+
+
+def test_actionlint_finds_nothing() -> None:
+    done = workflows.actionlint(FILE)
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+
+
+def test_zizmor_finds_nothing() -> None:
+    done = workflows.zizmor(FILE)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("linter", "old", "new", "says"),
+    [
+        (workflows.actionlint, "needs: test", "needs: tests", "tests"),
+        (workflows.actionlint, "steps.build.outputs.digest", "steps.built.outputs.digest", "built"),
+        (workflows.zizmor, "permissions: {}\n\nconcurrency", "concurrency", "permissions"),
+        (workflows.zizmor, 'notes.sh "$GITHUB_REF_NAME"', "notes.sh ${{ github.ref_name }}", "template"),
+        (workflows.zizmor, "@3d3c42e5aac5ba805825da76410c181273ba90b1", "@v7", "unpinned"),
+    ],
+)
+def test_the_linters_find_mistakes(linter: Any, old: str, new: str, says: str, tmp_path: Path) -> None:
+    folder = tmp_path / ".github" / "workflows"
+    folder.mkdir(parents=True)
+    assert old in TEXT
+    (folder / "release.yml").write_text(TEXT.replace(old, new))
+    done = linter(folder / "release.yml")
+    assert done.returncode != 0 and says in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def test_no_address_is_invented_and_every_name_from_outside_is_explained() -> None:
+    assert "://" not in TEXT.replace("oci://", "")
+    head = TEXT.partition("\nname:")[0]
+    for name in re.findall(r"(?:vars|secrets)\.([A-Z_]+)", TEXT):
+        assert re.search(rf"\b{name}\b", head), name
+
+
+def test_only_what_publishes_waits_for_an_approval_and_nothing_is_published_untested() -> None:
+    def needed(name: str) -> set[str]:
+        before = jobs()[name].get("needs", [])
+        return {name}.union(*map(needed, [before] if isinstance(before, str) else before))
+
+    assert all("test" in needed(name) for name in jobs())
+    assert {name for name, job in jobs().items() if job.get("environment") == "release"} == jobs().keys() - {
+        "test",
+        "build",
+    }
+
+
+def test_one_step_runs_what_ci_runs() -> None:
+    assert [step for step in jobs()["test"]["steps"] if step.get("run") == ".ci/run"]
+
+
+@pytest.mark.parametrize(
+    ("tag", "dated", "says"),
+    [
+        (f"v{__version__}", True, ""),
+        (f"v{__version__}", False, f"has no date for {__version__}"),
+        (__version__, True, f"the tag has to be v{__version__}"),
+        ("v9.9.9", True, f"the tag has to be v{__version__}"),
+    ],
+)
+def test_a_tag_needs_its_version_and_a_date(tag: str, dated: bool, says: str, tmp_path: Path) -> None:
+    folder = tmp_path / "deploy" / "release"
+    folder.mkdir(parents=True)
+    shutil.copy(NOTES, folder)
+    (tmp_path / "mirror").mkdir()
+    shutil.copy(ROOT / "mirror" / "__init__.py", tmp_path / "mirror")
+    date = "2026-11-30" if dated else "unreleased"
+    sections = {"9.0.0] - unreleased": "Next.", f"{__version__}] - {date}": "Now.", "0.0.1] - 2020-01-01": "Old."}
+    text = "\n\n".join(f"## [{head}\n\n{body}" for head, body in sections.items())
+    (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n{text}\n")
+    done = subprocess.run([folder / "notes.sh", tag], capture_output=True, text=True, check=False)
+    assert (done.returncode != 0) == bool(says) and says in done.stderr, done
+    assert done.stdout.split() == ([] if says else ["Now."])

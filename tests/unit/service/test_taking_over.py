@@ -1,0 +1,247 @@
+"""A standby takes over with the configuration as it is in that moment, once, and only if a claim says so."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mirror import logs
+from mirror.config.reload import Configuration
+from mirror.errors import ConfigError, FlowError, MirrorError, Superseded
+from mirror.service import service as service_module
+from mirror.service import standby as module
+from mirror.service.listener import Claimed
+from mirror.service.reloading import Hangups
+from mirror.service.service import Service
+from mirror.service.standby import Standby
+from mirror.settings import Flow
+from tests.harness.waiting import until
+
+OLD = """\
+clusters:
+  a: {bootstrap.servers: "a:9092"}
+  b: {bootstrap.servers: "b:9092"}
+flows:
+  - {source: a, target: b, topics: [orders]}
+  - {source: b, target: a, topics: [bills]}
+"""
+NEW = OLD.replace("[orders]", "[orders], transform: json.dumps, group: other")
+A_B, B_A = "a->b", "b->a"
+
+
+@dataclass
+class World:
+    """A standby that hears what the test says."""
+
+    file: Path
+    stopping: threading.Event = field(default_factory=threading.Event)
+    silent: set[str] = field(default_factory=set)  # flows without a living service
+    nearly: set[str] = field(default_factory=set)
+    says: dict[str, Claimed] = field(default_factory=dict)  # by flow; WON of others
+    heard: list[Flow] = field(default_factory=list)  # flows that were listened to, of each time of waiting
+    claims: list[str] = field(default_factory=list)
+    led: Future[bool] = field(default_factory=Future)
+
+    def __post_init__(self) -> None:
+        self.file.write_text(OLD)
+        self.files = Configuration([self.file], {})
+        self.standby = Standby(self.files, Hangups(), "us", 20.0, self.stopping)
+
+    def start(self) -> None:
+        threading.Thread(target=lambda: self.led.set_result(self.standby.wait()), daemon=True).start()
+        until("it listens", lambda: len(self.heard) == 2)
+
+    def listener(self, flow: Flow, *_: object) -> Any:
+        self.heard.append(flow)
+        return Heard(self, flow.name)
+
+
+class Heard:
+    """What a standby hears of one flow."""
+
+    deaf = ""
+
+    def __init__(self, world: World, flow: str) -> None:
+        self.world, self.flow = world, flow
+
+    @property
+    def is_over(self) -> bool:
+        return self.flow in self.world.silent
+
+    @property
+    def is_nearly_over(self) -> bool:
+        return self.is_over or self.flow in self.world.nearly
+
+    def claim(self, _: bytes) -> Future[Claimed]:
+        self.world.claims.append(self.flow)
+        said: Future[Claimed] = Future()
+        said.set_result(self.world.says.get(self.flow, Claimed.WON))
+        if said.result() is not Claimed.WON:
+            self.world.silent.discard(self.flow)
+        if said.result() is Claimed.LOST:
+            self.world.silent.clear()  # the other service has claimed them all
+        return said
+
+    def start(self) -> None:
+        pass
+
+    finish = start
+
+
+class Front:
+    """Shows nothing."""
+
+    clusters = dict.fromkeys(("a", "b"))
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __enter__(self) -> None:
+        pass
+
+    __exit__ = __init__
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    made = World(tmp_path / "mirror.yaml")
+    level = logging.getLogger("mirror").level
+    monkeypatch.setattr(logs, "configure", lambda _: None)
+    monkeypatch.setattr(module, "Front", Front)
+    monkeypatch.setattr(module, "Listener", made.listener)
+    monkeypatch.setattr(module, "LOOK_INTERVAL", 0.01)
+    monkeypatch.setattr(module, "TRY_AGAIN", 0.01)
+    monkeypatch.setattr(module, "TOGETHER", 0.01)
+    yield made
+    made.stopping.set()
+    made.led.result(10)
+    logging.getLogger("mirror").setLevel(level)
+
+
+def test_a_standby_leads_after_it_has_claimed_the_silent_flows(world: World) -> None:
+    world.silent, world.nearly = {B_A}, {A_B}
+    world.start()
+    assert world.led.result(10) and world.claims == [A_B, B_A], "in the order that every standby has"
+
+
+def test_a_flow_that_a_living_service_leads_is_not_claimed(world: World) -> None:
+    world.silent = {B_A}
+    world.start()
+    assert world.led.result(10) and world.claims == [B_A]
+
+
+def test_a_changed_configuration_is_waited_with_anew_whatever_has_changed(world: World) -> None:
+    world.start()
+    world.file.write_text(NEW)
+    until("it listens anew", lambda: len(world.heard) == 4, 20)
+    assert world.heard[2].transform == "json.dumps" and world.heard[2].group == "other"
+    world.silent = {A_B}
+    assert world.led.result(10)
+    assert world.files.settings.flows[0] == world.heard[2]
+
+
+def test_a_change_that_nobody_has_noticed_is_not_passed_over(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that the configuration refers to, for example, is not looked at."""
+    monkeypatch.setattr(world.files, "has_changed", lambda: False)
+    world.start()
+    world.file.write_text(NEW)
+    world.silent = {A_B}
+    assert world.led.result(10)
+    assert len(world.heard) == 4, "it has waited with the new one"
+    assert world.files.settings.flows[0].transform == "json.dumps"
+
+
+def test_an_invalid_configuration_is_not_replaced_by_an_old_one(world: World) -> None:
+    world.start()
+    world.file.write_text(NEW.replace("group", "grope"))
+    world.silent = {A_B}
+    until("it says so", lambda: "the standby can't take over: " in "".join(world.standby._problems()))
+    assert not world.led.done() and not world.claims
+    world.file.write_text(NEW)
+    assert world.led.result(10) and world.files.settings.flows[0].transform == "json.dumps"
+    assert not world.standby._problems()
+
+
+def test_a_transform_that_cannot_be_imported_ends_no_standby(world: World) -> None:
+    world.start()
+    world.file.write_text(NEW.replace("json.dumps", "json.nothing"))
+    world.silent = {A_B}
+    until("it says so", lambda: "json.nothing" in "".join(world.standby._problems()))
+    assert not world.led.done() and not world.claims
+    assert len(world.heard) == 2, "it listens as before"
+    world.file.write_text(NEW)
+    assert world.led.result(10) and world.files.settings.flows[0].transform == "json.dumps"
+
+
+def test_standbys_claim_in_the_same_order_whatever_the_order_of_their_files(world: World) -> None:
+    first, second = OLD.splitlines()[-2:]
+    world.file.write_text(OLD.replace(f"{first}\n{second}", f"{second}\n{first}"))
+    world.silent = {A_B, B_A}
+    world.start()
+    assert world.led.result(10) and world.claims == [A_B, B_A]
+    assert [flow.name for flow in world.heard] == [B_A, A_B]
+
+
+def test_a_configuration_that_can_be_read_once_only_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.led.set_result(False)
+    world.file.unlink()
+    with pytest.raises(ConfigError):
+        world.standby.wait()
+
+
+def test_who_loses_one_flow_takes_over_none(world: World) -> None:
+    world.silent, world.says = {A_B, B_A}, {B_A: Claimed.LOST}
+    world.start()
+    until("it claims", lambda: world.claims == [A_B, B_A])
+    world.file.write_text(NEW)
+    until("it waits on", lambda: len(world.heard) == 4, 20)
+    assert not world.led.done() and world.claims == [A_B, B_A]
+
+
+def test_a_flow_that_nobody_can_claim_keeps_no_other_one(world: World) -> None:
+    world.silent, world.says = {A_B, B_A}, {A_B: Claimed.UNKNOWN}
+    world.start()
+    assert world.led.result(10) and world.claims == [A_B, B_A]
+
+
+def test_a_standby_that_stops_does_not_lead(world: World) -> None:
+    world.start()
+    world.stopping.set()
+    assert not world.led.result(10)
+
+
+def runner(failure: MirrorError | None = None, alive: bool = True, beat: float = 0.0) -> Any:
+    return SimpleNamespace(failure=failure, is_alive=lambda: alive, beat=beat, status=SimpleNamespace(leads=False))
+
+
+def test_a_flow_that_starts_or_is_blocked_gives_signs_of_life() -> None:
+    now = time.monotonic()
+    assert service_module._lives(runner(beat=now)), "whether it leads or not"
+    assert not service_module._lives(runner(alive=False, beat=now))
+    assert not service_module._lives(runner(beat=now - service_module.LIVE_WITHIN))
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_a_service_that_stood_by_ends_as_soon_as_another_one_leads_a_flow(together: bool) -> None:
+    service: Any = SimpleNamespace(_stopping=threading.Event(), _spark=Future(), _together=together)
+    service._runners = [runner(Superseded("another service leads it now"), alive=False), runner()]
+    watching = threading.Thread(target=Service._watch, args=(service,), daemon=True)
+    watching.start()
+    if together:
+        watching.join(10)
+        assert not watching.is_alive() and not service._stopping.is_set()
+        return
+    watching.join(0.7)
+    assert watching.is_alive(), "the other flow goes on"
+    service._runners[1].failure = FlowError("it ends")
+    watching.join(10)
+    assert not watching.is_alive()
