@@ -41,7 +41,7 @@ SETTINGS = TaskSettings(
     throttle=50_000_000,
 )
 PLAN = Plan(
-    leader=LEADER,
+    service_id=LEADER,
     generation=7,
     topics={
         "orders": Topic("all.orders", HERE, 3, 2, THERE, True, True),
@@ -99,7 +99,7 @@ COUNTERS = Counters(
     size_buckets=list(range(len(SIZE_BUCKETS) + 1)),
 )
 REPORT = Report(
-    leader=LEADER,
+    service_id=LEADER,
     incarnation=TASK,
     generation=7,
     partition=Partition("orders", 3),
