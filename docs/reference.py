@@ -24,10 +24,10 @@ from mirror.config.load import json_schema
 from mirror.config.located_yaml import SECRET
 from mirror.config.reload_effects import EFFECTS
 from mirror.config.resolved import written
-from mirror.control.reports import LOST, TRANSACTION_OUTCOMES
+from mirror.control.reports import DATA_PATHS, LOST, TRANSACTION_OUTCOMES
 from mirror.kafka.certificates import KINDS
 from mirror.kafka.clients import SOURCE_CONSUMER, TARGET_PRODUCER
-from mirror.kafka.throttling import SIDES
+from mirror.model import SIDES
 from mirror.status.acl_overview import ACL_OUTCOMES
 from mirror.status.config_overview import CONFIG_OUTCOMES
 from mirror.status.flow_status import FLOW_STATES, PARTITION_STATES
@@ -74,6 +74,7 @@ LABEL_VALUES = {
     ("mirror_flow_state", "state"): FLOW_STATES,
     ("mirror_partitions", "state"): PARTITION_STATES,
     ("mirror_throttled_partitions", "by"): (*SIDES, THROTTLE),
+    ("mirror_data_path_partitions", "path"): DATA_PATHS,
     ("mirror_flow_topics", "side"): SIDES,
     ("mirror_flow_partitions", "side"): SIDES,
     ("mirror_certificate_expiry_timestamp_seconds", "kind"): KINDS,
@@ -91,6 +92,8 @@ MEANINGS = {
     "retrying": "the last try failed; it tries again, and goes on by itself once the cause has passed",
     "blocked": "it waits for a person, who has to decide or to repair something",
     "stopped": "this service does not run the flow any more: another one leads it",
+    "records": "record by record",
+    "batches": "in whole record batches (`data_path: auto`)",
     "aborted": "its records are copied again",
     "unknown": "nobody said how it ended; the target was asked, and what is missing is copied again",
     "deleted": "the source removed the records before they were copied",

@@ -16,6 +16,7 @@ MirrorError
 │   ├── TransformUnusable    blocked: the topic's transform can't be used; `mirror run` and `verify` end with it
 │   ├── ProducerFenced       retrying if the plan says that the partition is ours, else let go
 │   ├── OutcomeUnknown       retrying with another producer: fence, load, seek
+│   ├── Interleaved          retrying with another producer, more carefully: records are not where they should be
 │   ├── PositionUnstable     retrying: a transaction still holds the position or the records
 │   ├── SourceDataLost       blocked: the position is not on the source any more
 │   └── DecisionNeeded       blocked: the position, or the remote topic, can't be believed
@@ -120,6 +121,14 @@ class OutcomeUnknown(PartitionError):
     def __init__(self, message: str, away: bool = False, blocked: bool | None = None) -> None:
         super().__init__(message, blocked)
         self.away = away
+
+
+class Interleaved(PartitionError):
+    """The records are not where they should be: some are lost, or others write to the remote partition, too.
+
+    The transaction was not ended, so the next producer aborts it. In its first transaction, that one waits for each
+    batch to be replicated: then nothing depends on where the records are.
+    """
 
 
 class PositionUnstable(PartitionError):

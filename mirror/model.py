@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from mirror import decode
+
+Side = Literal["source", "target"]
+SIDES: tuple[Side, ...] = get_args(Side)
 
 
 class Partition(NamedTuple):

@@ -104,6 +104,7 @@ class Flow:
     tasks_max: int | None  # most slices; None: as many as the flow's share of Spark's cores
     offset_lag_max: int  # records
     compression: str
+    data_path: Literal["auto", "records"]  # auto: whole record batches, where they can be copied as they are
     batch_max_records: int
     batch_max_bytes: int
     transaction_linger_max: float  # a busy partition waits this long at most before its next transaction

@@ -49,6 +49,9 @@ class ReportedPartition:
     report_age: float | None  # seconds
     incident: Incident | None = None  # what blocks the partition, if `mirror resume` can decide about it
     held_back: int = 0  # offsets that a long open transaction on the source holds back
+    path: str | None = None  # records or batches: by which way it is copied
+    path_since: float | None = None  # when it took that, seconds since the Unix epoch
+    path_reason: str = ""  # why records, though the flow's data_path is auto
 
     def as_dict(self) -> dict[str, Any]:
         """The partition as it is printed with --json."""
@@ -153,6 +156,9 @@ def _partition(partition: Partition, plan: Plan, reports: list[DatedReport], now
         age,
         report.incident,
         report.held_back,
+        report.path,
+        report.path_since or None,
+        report.path_reason,
     )
 
 
@@ -183,9 +189,10 @@ def _partition_table(flow: ReportedFlow) -> str:
     rows: list[list[Cell]] = []
     for p in flow.partitions:
         name, when = f"{p.topic}-{p.partition}", (_moment(p.last_commit), _age(p.report_age))
-        rows.append([name, p.state, p.position, p.lag, p.lag_seconds, p.records_per_second, *when, p.reason])
+        rows.append([name, p.state, p.path, p.position, p.lag, p.lag_seconds, p.records_per_second, *when, p.reason])
     return table(
-        ["partition", "state", "position", "lag", "seconds", "records/s", "last commit", "reported", "reason"], rows
+        ["partition", "state", "path", "position", "lag", "seconds", "records/s", "last commit", "reported", "reason"],
+        rows,
     )
 
 

@@ -58,6 +58,7 @@ EFFECTS: Mapping[str, Mapping[str, Effect]] = {
                 "producer_idle_timeout",
                 "open_transaction_warn_after",
                 "append_to_existing",
+                "data_path",
                 "on_data_loss",
                 "on_poison_record",
             ),

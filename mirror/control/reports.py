@@ -11,8 +11,7 @@ from typing import Any
 from mirror import decode
 from mirror.control.decisions import Incident, an_incident
 from mirror.control.partition_state import State
-from mirror.kafka.throttling import SIDES, Side
-from mirror.model import Partition, a_partition
+from mirror.model import SIDES, Partition, Side, a_partition
 
 # Upper bounds of the histograms of replication latency and of transactions' durations, seconds.
 LATENCY_BUCKETS = (
@@ -35,6 +34,21 @@ LOST = (
 
 
 NOWHERE = (-1, -1)  # no offsets
+
+RECORDS, BATCHES = "records", "batches"
+DATA_PATHS = (RECORDS, BATCHES)
+
+
+@dataclass(frozen=True, slots=True)
+class DataPath:
+    """By which of the two paths a partition is copied, and since when (seconds since the Unix epoch).
+
+    `reason` is one word: why it is the record path, though the flow prefers the other one.
+    """
+
+    name: str
+    since: float
+    reason: str
 
 
 @dataclass(slots=True)
@@ -87,6 +101,20 @@ class Counters:
             if younger == begin:
                 return
         self.latency_buckets[-1] += younger - begin
+
+    def copied_whole(self, batches: Sequence[tuple[int, int]], size: int, now: int, duration: float = 0.0) -> None:
+        """As `copied`, for batches that nobody has unpacked: the newest timestamp of each, and how many records it has.
+
+        All its records count as that old. `size` is that of the batches, compressed or not.
+        """
+        self.bytes += size
+        for timestamp, records in batches:
+            self.records += records
+            if timestamp > 0:
+                latency = max(0, now - timestamp)
+                self.latency_sum += records * latency / 1000
+                self.age_sum += records * max(0.0, latency / 1000 - duration)
+                self.latency_buckets[bisect_left(_BOUNDS_MS, latency)] += records
 
     def copy(self) -> Counters:
         """A copy of the counters as they are now."""
@@ -154,6 +182,9 @@ class Report:
     # The last offsets of the remote partition, first and last, at which somebody else has written; -1: none.
     foreign: tuple[int, int] = NOWHERE
     group: str = ""  # the consumer group that has the position; "" in the reports of older versions
+    path: str = RECORDS  # of DATA_PATHS
+    path_since: float = 0.0  # seconds since the Unix epoch; 0: not known
+    path_reason: str = ""  # why it is the record path, though the flow prefers the other one
 
     def key(self) -> bytes:
         """The record key: the newest report of a partition replaces the older ones."""
@@ -238,5 +269,8 @@ _ADDED_LATER: Mapping[str, decode.Check[Any]] = {
     "next_timestamp": decode.moment(-1.0),
     "foreign": _two_offsets,
     "throttled": decode.flag,
+    "path": decode.name,
+    "path_since": decode.moment(),
+    "path_reason": decode.text,
     "throttled_by": lambda raw: tuple(decode.listed(decode.among(SIDES))(raw)),
 }

@@ -30,6 +30,7 @@ class TaskSettings:
     topic_settings: Mapping[str, TopicSettings]
     log_level: str
     throttle: int | None = None
+    data_path: Literal["auto", "records"] = "records"
 
     @staticmethod
     def of(flow: Flow, log_level: str) -> TaskSettings:
@@ -93,5 +94,8 @@ _CHECKS: Mapping[str, decode.Check[Any]] = {
     "topic_settings": decode.keyed(decode.topic_name, _entry),
     "log_level": decode.among(("debug", "info", "warning", "error")),
 }
-_ADDED_LATER: Mapping[str, decode.Check[Any]] = {"throttle": lambda raw: None if raw is None else _throttle(raw)}
+_ADDED_LATER: Mapping[str, decode.Check[Any]] = {
+    "throttle": lambda raw: None if raw is None else _throttle(raw),
+    "data_path": decode.among(("auto", "records")),
+}
 _OF_FLOW = tuple(each.name for each in fields(TaskSettings) if each.name != "log_level")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Literal, get_args
 
 from confluent_kafka import ThrottleEvent
 
+from mirror.model import SIDES, Side
 from mirror.settings import Flow
 
-Side = Literal["source", "target"]
-SIDES: tuple[Side, ...] = get_args(Side)
 REPORTED_FOR = 5.0  # seconds: report throttling for this long after the last throttled answer
 
 

@@ -38,6 +38,7 @@ class RecordBuffer:
         self._to = start
         self._accepting = True
         self._sealed = False
+        self._until: int | None = None  # nothing is taken from this offset on
         self._resets = 0
 
     def __len__(self) -> int:
@@ -52,6 +53,9 @@ class RecordBuffer:
                 messages = [m for m in messages if m.offset() >= self._to]
                 if not messages:
                     return
+            messages = self._before_end(messages)
+            if not messages:
+                return
             end, headers = messages[-1].offset() + 1, read_headers(messages)
             if self._screen is not None:
                 before, epoch = len(messages), leader_epoch(messages[-1])
@@ -66,7 +70,7 @@ class RecordBuffer:
             self._headers.extend(headers)
             self._weights.extend(added)
             self.weight += sum(added)
-            self._to = end
+            self._to = max(self._to, end)
 
     def seal(self) -> None:
         """Keep the records that are there, and take no more until a seek: those that come now do not follow them."""
@@ -77,7 +81,32 @@ class RecordBuffer:
         """The consumer is at the source's end, and it has given every record before `offset`."""
         with self._lock:
             if self._accepting and not self._sealed:
-                self._to = max(self._to, offset)
+                self._to = max(self._to, offset if self._until is None else min(offset, self._until))
+
+    def end_at(self, offset: int) -> bool:
+        """Take nothing from `offset` on, and drop what is there of it, until a seek. False if it is too late for that.
+
+        No batch that `batch` has given may be under way.
+        """
+        with self._lock:
+            if not self._accepting or self._sealed or offset < self._from:
+                return False
+            self._until = offset
+            kept = sum(message.offset() < offset for message in self._messages)
+            self._keep(kept)
+            self._to = min(self._to, offset)
+            return True
+
+    @property
+    def ended(self) -> bool:
+        """True if everything before the end has been taken that `end_at` has set."""
+        with self._lock:
+            return self._until is not None and not self._messages and self._to >= self._until
+
+    @property
+    def read_to(self) -> int:
+        """The offset before which every record has been read; -1 before a seek."""
+        return self._to
 
     def go_back(self, offset: int) -> bool:
         """The consumer goes back to `offset`, because the log may have been cut and written anew.
@@ -168,6 +197,19 @@ class RecordBuffer:
             self._accepting = seek_id == self._resets
             self._sealed = False
 
+    def _before_end(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Those that come before the end. One that comes after it tells that there is nothing more before it."""
+        if self._until is None or messages[-1].offset() < self._until:
+            return messages
+        before = [message for message in messages if message.offset() < self._until]
+        self._to = max(self._to, self._until)
+        return before
+
+    def _keep(self, count: int) -> None:
+        self.weight -= sum(self._weights[count:])
+        for each in (self._messages, self._keys, self._headers, self._weights):
+            del each[count:]
+
     def _drop(self, count: int) -> None:
         self.weight -= sum(self._weights[:count])
         for each in (self._messages, self._keys, self._headers, self._weights):
@@ -178,4 +220,5 @@ class RecordBuffer:
         self.weight, self.screened_epoch = 0, -1
         self._from = self._to = offset
         self._accepting = self._sealed = False
+        self._until = None
         self._resets += 1

@@ -58,6 +58,9 @@ class PartitionView:
     lag: Lag
     pace: Pace
     held_back: int = 0  # offsets that a long open transaction on the source holds back: see `reason`
+    path: str | None = None  # records or batches: by which way it is copied
+    path_since: float | None = None  # when it took that
+    path_reason: str = ""  # why records, though the flow's data_path is auto
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +212,9 @@ def _partition(status: PartitionStatus, window: Window | None) -> PartitionView:
         lag=Lag(lag(report), status.lag_seconds),
         pace=_pace([window] if window else []),
         held_back=report.held_back,
+        path=report.path,
+        path_since=report.path_since or None,
+        path_reason=report.path_reason,
     )
 
 

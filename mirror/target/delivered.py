@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message
 
@@ -15,20 +14,6 @@ NOT_DELIVERED = (
     KafkaError._UNKNOWN_PARTITION,
     KafkaError._MSG_TIMED_OUT,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Where the records of a transaction are in the remote partition."""
-
-    expected: int | None  # the offset after everything that the partition had before; None if that is not known
-    first: int
-    last: int
-
-
-def span_of(expected: int | None, first: int | None, last: int | None) -> Span | None:
-    """None if librdkafka does not know an offset, as of a record that the broker says it had already."""
-    return None if first is None or last is None else Span(expected, first, last)
 
 
 def tell_offset(

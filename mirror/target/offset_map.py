@@ -15,11 +15,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from mirror import decode, varints
 from mirror.errors import Malformed
 from mirror.model import MapEnd
+from mirror.target.runs import runs_of
 
 EVERY = 1_000  # records after which a transaction gets an entry even if its upstream offsets continue without a gap
 RUNS_MAX = 10_000  # most runs in an entry; a transaction with more gaps gets several entries
@@ -229,15 +229,12 @@ def end_after(made: Sequence[Entry], records: int) -> MapEnd | None:
 
 
 def _runs(offsets: Sequence[int]) -> list[int]:
-    if offsets[-1] - offsets[0] == len(offsets) - 1:
-        return [len(offsets)]
-    runs: list[int] = []
-    begin = offsets[0]
-    for before, after in pairwise(offsets):
-        if after != before + 1:
-            runs += (before + 1 - begin, after - before - 1)
-            begin = after
-    return [*runs, offsets[-1] + 1 - begin]
+    first, *others = runs_of(offsets)
+    runs, end = [len(first)], first.stop
+    for run in others:
+        runs += (run.start - end, len(run))
+        end = run.stop
+    return runs
 
 
 def _split(runs: list[int]) -> Iterator[tuple[int, ...]]:

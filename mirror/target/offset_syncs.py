@@ -10,6 +10,8 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mirror.target.runs import runs_of
+
 
 @dataclass(frozen=True, slots=True)
 class OffsetSync:
@@ -53,24 +55,14 @@ class SyncChooser:
 
     def choose(self, offsets: Sequence[int]) -> list[int]:
         """Indexes into `offsets` (ascending upstream offsets of a batch) that get a sync; changes nothing."""
-        if not offsets:
-            return []
-        gap = offsets[0] != self._expected
-        first = 0 if gap else max(0, self._lag_max - self._since)
-        if offsets[-1] - offsets[0] == len(offsets) - 1:
-            return list(range(first, len(offsets), self._lag_max))
-        return self._choose_with_gaps(offsets, gap)
-
-    def _choose_with_gaps(self, offsets: Sequence[int], gap: bool) -> list[int]:
         chosen: list[int] = []
-        since = self._since
-        expected = offsets[0] - 1 if gap else offsets[0]
-        for index, offset in enumerate(offsets):
-            if offset != expected or since >= self._lag_max:
-                chosen.append(index)
-                since = 0
-            since += 1
-            expected = offset + 1
+        done, since, expected = 0, self._since, self._expected
+        for run in runs_of(offsets):
+            first = max(0, self._lag_max - since) if run.start == expected else 0
+            found = range(done + first, done + len(run), self._lag_max)
+            chosen += found
+            done, expected = done + len(run), run.stop
+            since = done - found[-1] if found else since + len(run)
         return chosen
 
     def committed(self, offsets: Sequence[int], chosen: Sequence[int]) -> None:

@@ -3,79 +3,46 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-import json
 import random
 import threading
 import time
-import uuid
-from collections.abc import Iterable, Mapping
-from dataclasses import astuple
-from typing import Any
+from collections.abc import Iterable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from mirror import decode
 from mirror.errors import ClusterAway, PartitionError, PositionUnstable
 from mirror.kafka.clients import group_reader, is_away, is_lasting
 from mirror.kafka.renewed import Renewed
-from mirror.model import MapEnd, Position
+from mirror.model import Position
 from mirror.settings import Cluster
+from mirror.target.loading import LOOK_INTERVAL, TIMEOUT, Tokens, doubtful, held
+from mirror.target.position_metadata import decoded, encoded
 
-REQUEST_TIMEOUT = 10.0  # seconds
 KNOWN_LEADER_TIMEOUT = 1.0  # seconds for the leader that is known, which may be down
-LOOK_INTERVAL = 0.02  # seconds
 COORDINATOR_PATIENCE = 3.0  # seconds for a coordinator that moves or loads
 COORDINATOR_RETRY = 0.1  # seconds
-HANGS = "an open transaction; should that last, see docs/runbooks/MirrorPartitionRetrying.md"
-
-DEPOSED = "a stale group coordinator, which accepts no commits any more"
-
-
-METADATA_MAX = 2**16  # bytes
 
 Reader = Renewed[Consumer]
 
 
-def _map_end(raw: Any) -> MapEnd:
-    return MapEnd(*decode.elements(raw, [decode.integer(-1), decode.integer()]))
-
-
-_REQUIRED: Mapping[str, decode.Check[Any]] = {"topic_id": decode.name}
-_ADDED_LATER: Mapping[str, decode.Check[Any]] = {
-    "since": decode.integer(-1, decode.INT32_MAX),
-    "remote_id": decode.name,
-    "resets": decode.integer(),
-    "map_end": _map_end,
-}
-
-
 def to_commit(position: Position, remote: str, partition: int) -> TopicPartition:
     """The position as `send_offsets_to_transaction` takes it. The key is the remote topic: a broker refuses others."""
-    more: dict[str, object] = (
-        {"since": position.epoch_before_markers} if position.epoch_before_markers > position.epoch else {}
-    )
-    if position.remote_id:
-        more["remote_id"] = position.remote_id
-    if position.resets:
-        more["resets"] = position.resets
-    if position.map_end is not None:
-        more["map_end"] = astuple(position.map_end)
-    metadata = json.dumps({"topic_id": position.topic_id, **more}, separators=(",", ":"))
-    return TopicPartition(remote, partition, position.offset, metadata, position.epoch)
+    return TopicPartition(remote, partition, position.offset, encoded(position), position.epoch)
 
 
 def from_committed(committed: TopicPartition) -> Position | None:
     """The position that `to_commit` encoded; None when nothing was ever committed."""
-    if committed.offset < 0:
-        return None
+    epoch = committed.leader_epoch
+    return decoded(committed.offset, -1 if epoch is None else epoch, _metadata(committed))
+
+
+def _metadata(committed: TopicPartition) -> str | None:
+    """The metadata. Where somebody else's has no NUL at its end, librdkafka's may have any bytes after it."""
     try:
-        metadata = decode.fields(decode.parsed(committed.metadata or "", METADATA_MAX), _REQUIRED, _ADDED_LATER)
-    except decode.Malformed:  # committed by somebody else's tool
-        metadata = {"topic_id": ""}
-    epoch = -1 if committed.leader_epoch is None else committed.leader_epoch
-    since = metadata.pop("since", -1)
-    return Position(committed.offset, epoch=epoch, epoch_before_markers=since, **metadata)
+        found: str | None = committed.metadata
+        return found
+    except UnicodeDecodeError:
+        return None
 
 
 class PositionReader:
@@ -88,8 +55,7 @@ class PositionReader:
         self._cluster = cluster.alias
         self._group = group
         self._token_topic = token_topic
-        self._identity = uuid.uuid4().hex
-        self._numbers = itertools.count()
+        self.tokens = Tokens()
         self._lock = threading.Lock()
         self._learning = threading.Lock()
         self._learned: dict[Reader, float] = {}
@@ -111,33 +77,24 @@ class PositionReader:
     def load_all(self, remote_partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Position | None]:
         """Load the positions of several remote partitions at once, at least of one.
 
-        A broker that hung, or that is cut off from the others, may not know that another broker coordinates the group
-        now. It answers OffsetFetch from its memory, and with such an old position records would be copied again. But it
-        can't commit anything any more. So a token is committed first. An answer counts only if it has this token, or
-        one that we have committed for another partition since this call began. Raises the same errors as `stable`.
+        An answer counts only if it has a token of ours since this call began: Tokens says why. Raises the same errors
+        as `stable`.
         """
-        deadline, pause = time.monotonic() + REQUEST_TIMEOUT, LOOK_INTERVAL
-        began = next(self._numbers)
+        deadline, pause = time.monotonic() + TIMEOUT, LOOK_INTERVAL
+        began = self.tokens.begin()
         wanted = [TopicPartition(self._token_topic, 0), *(TopicPartition(*each) for each in remote_partitions)]
         while (left := deadline - time.monotonic()) > 0:
             with self._lock:  # so that tokens are committed in the order of their numbers
-                token = TopicPartition(self._token_topic, 0, 0, f"{self._identity}/{next(self._numbers)}")
+                token = TopicPartition(self._token_topic, 0, 0, self.tokens.make())
                 # Nobody waits for this commit, because a broker answers the requests of a connection in their order.
                 self._stable.client.commit(offsets=[token], asynchronous=True)
             with_token, *found = self._fetch_stable(wanted, left)
             self._stable.client.poll(0)  # drops the results of the commits
-            if self._is_since(began, with_token.metadata):
+            if self.tokens.is_since(began, _metadata(with_token)):
                 return {(each.topic, each.partition): self._checked(each) for each in found}
             time.sleep(random.uniform(0, pause))  # another task may have committed its token after ours
             pause = min(2 * pause, 1.0)
-        why = f"{DEPOSED}; or {self._token_topic} is missing, which the flow leader makes again"
-        raise PositionUnstable(f"the position of {wanted[-1].topic}-{wanted[-1].partition} comes from {why}")
-
-    def _is_since(self, began: int, token: str | None) -> bool:
-        """True if one of our threads has committed this token after the call with the number `began`."""
-        identity, _, number = (token or "").partition("/")
-        # Whoever may commit to the group may write anything here.
-        return identity == self._identity and number.isdecimal() and len(number) < 20 and int(number) > began
+        raise PositionUnstable(doubtful(f"{wanted[-1].topic}-{wanted[-1].partition}", self._token_topic))
 
     def stable(self, remote: str, partition: int) -> Position | None:
         """A committed position on which no transaction is pending (OffsetFetch's RequireStable, KIP-447).
@@ -145,7 +102,7 @@ class PositionReader:
         Raises PositionUnstable while one is pending, ClusterAway when the target does not answer, PartitionError when
         it refuses.
         """
-        (found,) = self._fetch_stable([TopicPartition(remote, partition)], REQUEST_TIMEOUT)
+        (found,) = self._fetch_stable([TopicPartition(remote, partition)], TIMEOUT)
         return self._checked(found)
 
     def _fetch_stable(self, asked: list[TopicPartition], timeout: float) -> list[TopicPartition]:
@@ -154,13 +111,13 @@ class PositionReader:
         # librdkafka asks again and again while a transaction is pending. If the target answers the next request, which
         # waits for no transaction, then that was the reason for the time-out.
         self.hints((each.topic, each.partition) for each in asked)
-        raise PositionUnstable(f"the position of {asked[-1].topic}-{asked[-1].partition} is held by {HANGS}")
+        raise PositionUnstable(held(f"the position of {asked[-1].topic}-{asked[-1].partition}"))
 
     def _checked(self, found: TopicPartition) -> Position | None:
         if found.error is not None:
             where = f"{found.topic}-{found.partition}"
             if found.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT:
-                raise PositionUnstable(f"the position of {where} is held by {HANGS}")
+                raise PositionUnstable(held(f"the position of {where}"))
             raise self._failed(f"no position of {where}", found.error)
         return from_committed(found)
 
@@ -181,11 +138,11 @@ class PositionReader:
         producer id would end that transaction, too, and commit records that were aborted. Raises PositionUnstable,
         ClusterAway or PartitionError.
         """
-        deadline = time.monotonic() + REQUEST_TIMEOUT
+        deadline = time.monotonic() + TIMEOUT
         high = self.end(remote, partition)
         while self._end(self._stable, remote, partition) < high:
             if time.monotonic() > deadline:
-                raise PositionUnstable(f"{remote}-{partition} is held by {HANGS}")
+                raise PositionUnstable(held(f"{remote}-{partition}"))
             time.sleep(LOOK_INTERVAL)
 
     def end(self, remote: str, partition: int) -> int:
@@ -202,7 +159,7 @@ class PositionReader:
         # If the target refuses, this raises the reason. The request for the end would only say "unknown partition".
         self.hints([(remote, partition)])
         try:
-            return int(reader.client.get_watermark_offsets(here, REQUEST_TIMEOUT)[1])
+            return int(reader.client.get_watermark_offsets(here, TIMEOUT)[1])
         except KafkaException as error:
             raise self._failed(f"no end of {remote}-{partition}", error.args[0]) from error
 
@@ -217,7 +174,7 @@ class PositionReader:
             if self._learned.get(reader, 0.0) < since:
                 learned = False
                 with contextlib.suppress(KafkaException):
-                    learned = bool(reader.client.list_topics(timeout=REQUEST_TIMEOUT).brokers)
+                    learned = bool(reader.client.list_topics(timeout=TIMEOUT).brokers)
                 reader.note(not learned)
                 self._learned[reader] = time.monotonic()
 
@@ -251,9 +208,7 @@ class PositionReader:
                     raise
                 time.sleep(COORDINATOR_RETRY)
 
-    def _fetch(
-        self, reader: Reader, asked: list[TopicPartition], timeout: float = REQUEST_TIMEOUT
-    ) -> list[TopicPartition]:
+    def _fetch(self, reader: Reader, asked: list[TopicPartition], timeout: float = TIMEOUT) -> list[TopicPartition]:
         try:
             found = list(reader.client.committed(asked, timeout))
             reader.note(False)

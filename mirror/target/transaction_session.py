@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from itertools import islice, repeat
 from typing import Any
 
@@ -16,29 +15,21 @@ from mirror.errors import MirrorError, OutcomeUnknown, PartitionError, RecordsRe
 from mirror.kafka.clients import request_limits
 from mirror.kafka.consumed_batch import ConsumedBatch
 from mirror.kafka.record_headers import HEADER_WEIGHT, NO_HEADERS, readable
-from mirror.model import MapEnd, Partition, Position, Topic
+from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.target import timestamps
 from mirror.target.dead_letters import dead_letter
-from mirror.target.delivered import Span, note_missing, span_of, tell_offset
+from mirror.target.delivered import note_missing, tell_offset
 from mirror.target.idempotent_producer import IdempotentProducer
-from mirror.target.offset_map import EVERY, Copied, EntryChooser, end_after, entries, entries_in_pieces
-from mirror.target.offset_syncs import OffsetSync, SyncChooser
+from mirror.target.offset_syncs import OffsetSync
 from mirror.target.position_reader import to_commit
+from mirror.target.session_marks import SessionMarks
 from mirror.target.transactional_producer import TransactionalProducer
+from mirror.target.written import Written, span_of
 
 UNINTERRUPTED = 1_000  # most records that are queued before other threads of the process may run
 UNEVEN = 1.1  # margin of `_request`: records differ in size, so a request may hold more than the average says
 TargetProducer = TransactionalProducer | IdempotentProducer
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What a transaction has written: how much, and the position that it has committed."""
-
-    size: int  # bytes of keys, values and headers
-    position: Position
-    span: Span | None = None  # where its records are; None without records, or if that is not known
 
 
 class TransactionSession:
@@ -65,15 +56,7 @@ class TransactionSession:
         self._producer = producer
         self._clock = clock
         self._request_limits = request_limits(flow)
-        self._sync_chooser = SyncChooser(flow.offset_lag_max)
-        # A topic whose id is not known yet has no entries: nobody could tell which topic they belong to. Canaries have
-        # none either. Nobody asks for their offsets, and the cleaner could never delete their entries, because their
-        # compacted topic always begins at the same offset.
-        is_canary = partition.topic == flow.canary_topic
-        is_mapped = flow.exactly_once and topic.topic_id and topic.remote_id and not is_canary
-        every = 1 if topic.compacted or flow.active_active else EVERY  # there nothing can be counted
-        self._entry_chooser = EntryChooser(every) if is_mapped else None
-        self._tail: OffsetSync | None = None
+        self._marks = SessionMarks(flow, partition, topic)
         # Timestamps that the target set in place of ours. A transaction that has any is not committed. None: they are
         # not checked.
         self._restamped: list[int] | None = [] if flow.exactly_once and not flow.accept_log_append_time else None
@@ -93,7 +76,7 @@ class TransactionSession:
     @property
     def unsynced_tail(self) -> bool:
         """True if the last record of the last batch has no offset sync yet."""
-        return self._tail is not None
+        return self._marks.tail is not None
 
     def copy(self, batch: ConsumedBatch, position: Position) -> Written:
         """Copy `batch` in one transaction with `position`, the position after it.
@@ -101,23 +84,22 @@ class TransactionSession:
         `position.map_end` is the map's end before the batch; `copy` commits the one after it. Raises
         TransactionAborted, RecordsRefused, ProducerFenced, OutcomeUnknown, or a plain PartitionError.
         """
-        chosen = self._sync_chooser.choose(batch.offsets)
-        mapped = self._entry_chooser is not None and self._entry_chooser.is_due(batch.offsets, position.map_end)
-        after = replace(position, map_end=self._without_entry(position.map_end, len(batch.offsets)))
+        due = self._marks.due(batch.offsets, position)
         downstream: dict[int, int] = {}  # by index into the batch
-        size, expected = 0, self.end
+        size, expected, after = 0, self.end, position
         self.end = None
 
         def produce() -> Position:
             nonlocal size, after
-            size = self._produce(batch, chosen, downstream)
-            if chosen or mapped:
+            size = self._produce(batch, due.synced, downstream)
+            if due.needs_offsets:
                 self._producer.flush()
-            # A record that was not delivered has no downstream offset. Then the transaction fails as a whole.
-            for index in (each for each in chosen if each in downstream):
-                self._produce_sync(self._sync(batch, index, downstream))
-            if mapped:
-                after = replace(after, map_end=self._produce_entries(batch, position, downstream))
+            told = self._marks.told(due, downstream)
+            for sync in told.syncs:
+                self._produce_sync(sync)
+            for key, value in told.entries:
+                self._produce_own(self._flow.offset_map_topic, key=key, value=value)
+            after = told.position
             return after
 
         try:
@@ -133,31 +115,8 @@ class TransactionSession:
         span = span_of(expected, downstream.get(0), downstream.get(len(batch.offsets) - 1))
         markers = 1 if self._flow.exactly_once else 0
         self.end = None if span is None else span.last + 1 + markers
-        self._sync_chooser.committed(batch.offsets, chosen)
-        if self._entry_chooser is not None:
-            self._entry_chooser.committed(batch.offsets)
-        self._tail = (
-            None if self._sync_chooser.tail_is_synced else self._sync(batch, len(batch.offsets) - 1, downstream)
-        )
+        self._marks.committed(due, downstream)
         return Written(size, after, span)
-
-    def _produce_entries(self, batch: ConsumedBatch, before: Position, downstream: Mapping[int, int]) -> MapEnd | None:
-        """Queue the batch's entries of the offset map, and return the map's end after them."""
-        count = len(batch.offsets)
-        if 0 not in downstream or count - 1 not in downstream:
-            return None
-        copied = Copied(*self._partition, self._topic.topic_id, self._topic.remote_id)
-        if self._flow.active_active:
-            made = entries_in_pieces(batch.offsets, downstream, before.map_end, before.resets)
-        else:
-            made = entries(batch.offsets, downstream[0], downstream[count - 1], before.map_end, before.resets)
-        for entry in made:
-            self._produce_own(self._flow.offset_map_topic, key=entry.key(copied), value=entry.value())
-        return end_after(made, count)
-
-    def _without_entry(self, end: MapEnd | None, records: int) -> MapEnd | None:
-        """The map's end after so many records without an entry."""
-        return None if end is None or self._entry_chooser is None else replace(end, records=end.records + records)
 
     def settle(self, position: Position) -> None:
         """Commit a position without records, and the sync of the last record if it has none yet.
@@ -165,7 +124,7 @@ class TransactionSession:
         The sync lets MirrorMaker's tools translate exactly for a group that has read everything. The position moves
         past markers and aborted records. Raises the same errors as `copy`.
         """
-        tail = self._tail
+        tail = self._marks.tail
 
         def produce() -> Position:
             if tail:
@@ -174,8 +133,7 @@ class TransactionSession:
 
         self._run(produce)
         if tail:
-            self._sync_chooser.tail_synced()
-            self._tail = None
+            self._marks.settled()
 
     def commit_position(self, position: Position) -> None:
         """Commit only the position, as it is. It needs nothing of the source. Raises the same errors as `copy`."""
@@ -262,8 +220,7 @@ class TransactionSession:
         messages, self._sent = batch.messages, batch.timestamps
         keys, headers = batch.keys, readable(batch.headers)
         tells: list[Callable[..., None] | None] = [None] * len(messages)
-        everywhere = self._flow.active_active and self._entry_chooser is not None
-        told = range(len(messages)) if everywhere else (0, *chosen, len(messages) - 1)
+        told = range(len(messages)) if self._marks.wants_every_offset else (0, *chosen, len(messages) - 1)
         for index in told:
             tells[index] = tell_offset(downstream, index, self._restamped)
         # The hot loop: with `map` the interpreter runs no bytecode for a record. Keyword arguments would double the
@@ -283,9 +240,6 @@ class TransactionSession:
         """How many records fill a request if a record's key and value have `size` bytes on average."""
         limit, records = self._request_limits
         return 1 + min(records, int(UNEVEN * limit / max(1.0, size)))
-
-    def _sync(self, batch: ConsumedBatch, index: int, downstream: Mapping[int, int]) -> OffsetSync:
-        return OffsetSync(*self._partition, batch.offsets[index], downstream[index])
 
     def _produce_sync(self, sync: OffsetSync) -> None:
         self._produce_own(self._flow.offset_syncs_topic, key=sync.key(), value=sync.value())

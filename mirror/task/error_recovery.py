@@ -11,6 +11,7 @@ from typing import Literal
 from mirror.control.partition_state import State
 from mirror.errors import (
     DecisionNeeded,
+    Interleaved,
     MirrorError,
     OutcomeUnknown,
     PoisonRecord,
@@ -38,8 +39,9 @@ class Recovery:
 def recovery(error: MirrorError, state: State) -> Recovery:
     """What follows `error` for a partition that was in `state`.
 
-    Only an aborted transaction has left no trace, so only then the producer may go on. A paused partition stays
-    paused: it keeps its position alive at the next try, and has no producer meanwhile.
+    Only an aborted transaction has left no trace, so only then the producer may go on. (One with interleaved records is
+    aborted by the next producer.) A paused partition stays paused: it keeps its position alive at the next try, and has
+    no producer meanwhile.
     """
     paused = state is State.PAUSED
     undecided = not paused and isinstance(error, SourceDataLost | DecisionNeeded)
@@ -55,6 +57,6 @@ def recovery(error: MirrorError, state: State) -> Recovery:
 
 
 def _outcome(error: MirrorError) -> Literal["", "aborted", "unknown"]:
-    if type(error) is TransactionAborted:
+    if type(error) in (TransactionAborted, Interleaved):
         return "aborted"
     return "unknown" if type(error) is OutcomeUnknown else ""

@@ -33,11 +33,21 @@ class RenewalDue:
 
 
 @dataclass(frozen=True, slots=True)
+class EndAt:
+    """Let the partition go once everything before this offset is copied: a record batch begins there.
+
+    Then the batch path goes on. If it comes too late, nothing happens.
+    """
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class ThrottleChanged:
     """The throttle has changed. Turns are void: the partition asks for new ones, and may have to wait less now."""
 
 
-Event = FetchEvent | LetGo | DecisionMade | RenewalDue | ThrottleChanged
+Event = FetchEvent | LetGo | EndAt | DecisionMade | RenewalDue | ThrottleChanged
 
 
 def delay_of(event: Event, paced: float, owes: bool) -> float:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from confluent_kafka import KafkaException
 
 from mirror.settings import Flow
-from mirror.target.delivered import Span
 from mirror.target.remote_records import count_between
+from mirror.target.written import Span
 from mirror.task.partition_facts import PartitionFacts
 from mirror.task.task_services import TaskServices
 from mirror.text import BUG

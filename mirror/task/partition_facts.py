@@ -17,11 +17,12 @@ from mirror.source.buffer import RecordBuffer
 from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
 from mirror.target.transaction_session import TransactionSession
 from mirror.task.error_recovery import Recovery
-from mirror.task.events import IDLE_AFTER, Event, LetGo, ThrottleChanged
+from mirror.task.events import IDLE_AFTER, EndAt, Event, LetGo, ThrottleChanged
 from mirror.task.next_action import Action, View
 from mirror.task.partition_snapshot import PartitionSnapshot
 from mirror.task.position_ledger import PositionLedger, StartPoint
 from mirror.task.rate_limits import Turns
+from mirror.task.stop_log import StopLog
 from mirror.task.task_services import TaskServices
 from mirror.task.transaction_threads import StepLock
 
@@ -65,7 +66,7 @@ class PartitionFacts:
         self._clock = services.clock
         self._plan = services.plan
         self._backoff = Backoff()
-        self._errors = OnChange()
+        self._stops = StopLog(self.where)
         self._skips = OnChange()
 
     def is_of_present_topic(self, position: Position | None) -> bool:
@@ -85,6 +86,8 @@ class PartitionFacts:
                 self.reading_lost = reason
             case LetGo(next_state):
                 self.let_go(next_state)
+            case EndAt(offset):
+                self.buffer.end_at(offset)
             case ThrottleChanged():
                 self._forget_turns()
             case _:  # DecisionMade, RenewalDue: the step itself finds out what to do
@@ -107,11 +110,16 @@ class PartitionFacts:
         self.requested_state = next_state
         self.buffer.invalidate()
 
+    @property
+    def _goes_to(self) -> State | None:
+        """What it becomes next: as it was told, or RELEASED once its buffer has come to its end; None: it stays."""
+        return State.RELEASED if self.requested_state is None and self.buffer.ended else self.requested_state
+
     def view(self, may_transact: bool) -> View:
         """A frozen copy of all that decides about the next action."""
         return View(
             state=self.state,
-            requested_state=self.requested_state,
+            requested_state=self._goes_to,
             may_transact=may_transact,
             has_producer=self.session is not None,
             position_is_old=self.ledger.is_old,
@@ -182,8 +190,8 @@ class PartitionFacts:
     def close_and_enter_requested_state(self) -> None:
         """Close the producer, and enter the state that was asked for, if any."""
         self.discard()
-        if self.requested_state is not None:
-            self.become(self.requested_state)
+        if self._goes_to is not None:
+            self.become(self._goes_to)
 
     def succeeded(self, action: Action) -> None:
         """An action was taken without an error.
@@ -232,7 +240,7 @@ class PartitionFacts:
         self.counters.committed(records, session.duration)
         self.step_lock.not_before = session.ended + min(self._services.flow.transaction_linger_max, session.duration)
         self._backoff.reset()
-        self._errors.clear()
+        self._stops.copied()
 
     def back_off(self, seconds: float | None = None) -> None:
         """Make no step until the back-off, or `seconds`, have passed, unless an event asks for one."""
@@ -251,13 +259,7 @@ class PartitionFacts:
             self.become(follows.becomes, str(error))
         if not follows.keeps_incident:
             self.incident = None
-        self._log_error(error)
-
-    def _log_error(self, error: MirrorError) -> None:
-        is_new = self._errors.is_new(str(error))
-        level = logging.WARNING if is_new and not error.away else logging.DEBUG
-        what = "partition is blocked until a person acts" if error.blocked else "partition is retrying"
-        log.log(level, what, extra={**self.where, "state": self.state.value, "reason": str(error)})
+        self._stops.stopped(error, self.state)
 
     def log_skip(self, what: str, reason: str, **more: object) -> None:
         """Log a skip once, before committing it, so that a crash after the commit cannot lose the message."""

@@ -16,6 +16,7 @@ from mirror.target.remote_records import with_records
 from mirror.target.transaction_session import TargetProducer, TransactionSession
 from mirror.target.transactional_producer import TransactionalProducer
 from mirror.task.partition_facts import PartitionFacts
+from mirror.task.position_ledger import UPGRADED
 from mirror.task.task_services import TaskServices
 
 log = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ class TakeOver:
             if not self._services.flow.exactly_once:
                 facts.commit_position_only(facts.ledger.position, session)
         elif facts.ledger.loaded(found):
-            log.info("position upgraded: it says now which remote topic it belongs to", extra=facts.where)
+            log.info(UPGRADED, extra=facts.where)
         return session
 
     def _producer(self) -> TargetProducer:

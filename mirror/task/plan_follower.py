@@ -29,8 +29,9 @@ from mirror.kafka.renewed import Renewed
 from mirror.logs import OnChange
 from mirror.model import Partition, Position, Topic
 from mirror.source.end_offsets import SourceEnds
-from mirror.source.fetcher import Fetcher, StartFetching, StopFetching
+from mirror.source.fetcher import Fetcher
 from mirror.task.copier import RecordCopier
+from mirror.task.data_paths import Copier, DataPaths
 from mirror.task.events import DecisionMade, LetGo, RenewalDue, ThrottleChanged
 from mirror.task.position_ledger import StartPoint
 from mirror.task.reading_watch import ReadingWatch
@@ -63,6 +64,7 @@ class PlanFollower(threading.Thread):
         claimant: Claimant,
         fetcher: Fetcher[RecordCopier],
         threads: TransactionThreads,
+        paths: DataPaths,
     ) -> None:
         super().__init__(daemon=True, name="plan-follower")
         self.done = threading.Event()
@@ -73,21 +75,21 @@ class PlanFollower(threading.Thread):
         self._control = control
         self._writer = writer
         self._claimant = claimant
-        self._moves = fetcher.moves
+        self._paths = paths
         self._reader = threading.get_ident()  # the main thread: it creates this object and polls the fetcher
         self._reading = ReadingWatch(lambda: fetcher.loops, services.clock)
         self._threads = threads
         self._source = Renewed(lambda: clients.admin(services.flow.source))
-        self._assigned: dict[Partition, RecordCopier] = {}
-        self._being_let_go: list[tuple[RecordCopier, State]] = []  # each with the state that it was asked to enter
-        self._paused: dict[Partition, RecordCopier] = {}
+        self._assigned: dict[Partition, Copier] = {}
+        self._being_let_go: list[tuple[Copier, State]] = []  # each with the state that it was asked to enter
+        self._paused: dict[Partition, Copier] = {}
         # Last positions of partitions that this task gave up; newer than their last reports.
         self._positions: dict[Partition, Position] = {}
         self._settings: TaskSettings | None = None  # as last followed
         self._orders = plan.orders
         self._decisions = plan.decisions
         self._ends = SourceEnds(self._source, self._flow.open_transaction_warn_after)
-        self._reporter = Reporter(plan, services.throttles, self._ends, self._held_copiers)
+        self._reporter = Reporter(plan, services.throttles, self._ends, self._held_copiers, paths.of)
         self._backoff = Backoff(0.2, 5.0)
         self._waits_for = OnChange()
         self._hanging: dict[Partition, str] = {}  # by partition: the hang that was last logged
@@ -120,7 +122,7 @@ class PlanFollower(threading.Thread):
         """Report once more how each partition stands, after the task has finished."""
         self._writer.report(self._reporter.all())
 
-    def _held_copiers(self) -> list[RecordCopier]:
+    def _held_copiers(self) -> list[Copier]:
         return [*self._assigned.values(), *self._paused.values()]
 
     def _follow(self) -> None:
@@ -178,12 +180,12 @@ class PlanFollower(threading.Thread):
             if seen.position_topic_id:
                 self._positions[copier.partition] = seen.position
             self._writer.report([self._reporter.one(copier)])  # its last transaction counts too
-            self._moves.put(StopFetching(copier))
+            self._paths.end(copier)
             if seen.state is State.PAUSED:
                 self._paused[copier.partition] = copier
                 log.info("partition paused", extra={**self._where(copier), "position": seen.position.offset})
 
-    def _ask_to_let_go(self, copier: RecordCopier, next_state: State = State.RELEASED) -> None:
+    def _ask_to_let_go(self, copier: Copier, next_state: State = State.RELEASED) -> None:
         copier.post(LetGo(next_state))
         self._being_let_go.append((copier, next_state))
         if next_state is State.RELEASED:
@@ -206,12 +208,13 @@ class PlanFollower(threading.Thread):
             self._backoff.reset()
             self._waits_for.clear()
         for partition, start in starts.items():
-            copier = RecordCopier(self._services.of_topic(partition.topic), partition, joining[partition], start)
-            if self._plan.is_paused(partition):
+            paused = self._plan.is_paused(partition)
+            copier = self._paths.copier(partition, joining[partition], start, paused)
+            if paused:
                 self._ask_to_let_go(copier, State.PAUSED)
             else:
                 self._assigned[partition] = copier
-                self._moves.put(StartFetching(copier))
+                self._paths.begin(copier)
 
     def _find_starts(
         self, joining: dict[Partition, Topic], missing: dict[Partition, KafkaError]
@@ -239,7 +242,7 @@ class PlanFollower(threading.Thread):
             # Ask first: if the transform returned between the two calls, since_progress would start again at 0.
             hangs = copier.hang_reason
             lasts = copier.since_progress
-            slow += lasts > SLOW_AFTER
+            slow += lasts > SLOW_AFTER and isinstance(copier, RecordCopier)
             if hangs:  # the task goes on: a step that transforms holds nothing open on the target
                 self._log_hanging(copier, hangs)
             elif lasts > hung_after:
@@ -247,6 +250,7 @@ class PlanFollower(threading.Thread):
                 log.warning("a step hangs", extra={**self._where(copier), "stack": copier.stack})
                 raise TaskHung(f"{copier.partition}: a transaction hangs for {lasts:.0f} s; the task starts again")
         self._threads.ensure_threads(slow)
+        self._paths.keep(self._assigned.values())
         now = self._services.clock.monotonic()
         for copier in self._held_copiers():
             seen = copier.snapshot
@@ -261,17 +265,17 @@ class PlanFollower(threading.Thread):
         log.warning("reading hangs, the task's process is killed", extra=where)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def _log_hanging(self, copier: RecordCopier, reason: str) -> None:
+    def _log_hanging(self, copier: Copier, reason: str) -> None:
         if self._hanging.get(copier.partition) != reason:
             self._hanging[copier.partition] = reason
             log.warning("a transform hangs", extra={**self._where(copier), "reason": reason, "stack": copier.stack})
 
-    def _where(self, copier: RecordCopier) -> dict[str, object]:
+    def _where(self, copier: Copier) -> dict[str, object]:
         topic, partition = copier.partition
         return {"flow": self._flow.name, "topic": topic, "partition": partition}
 
 
-def _is_over(copier: RecordCopier, wanted: Mapping[Partition, Topic]) -> bool:
+def _is_over(copier: Copier, wanted: Mapping[Partition, Topic]) -> bool:
     """True if the plan no longer wants this copier."""
     topic, ours = wanted.get(copier.partition), copier.topic
     if topic is None or copier.snapshot.state is State.RELEASED:

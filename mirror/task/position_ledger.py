@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from mirror.clock import Clock
 from mirror.model import MapEnd, Position, Topic
 
+UPGRADED = "position upgraded: it says now which remote topic it belongs to"  # for people: `loaded` was true
 RENEW_WITHIN = 3600.0  # seconds: a position is committed again within this time after the task gets the partition
 
 

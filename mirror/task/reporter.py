@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from mirror.control.partition_state import State
-from mirror.control.reports import Report
+from mirror.control.reports import DataPath, Report
 from mirror.kafka.throttling import Throttles
 from mirror.model import Partition, Topic
 from mirror.source.end_offsets import SourceEnds
@@ -45,7 +45,7 @@ class Reported(Protocol):
 
 
 class Reporter:
-    """Makes the reports of a task. `copiers` gives the partitions that it has now."""
+    """Makes the reports of a task. `copiers` gives the partitions that it has now, `path` the way that one takes."""
 
     def __init__(
         self,
@@ -53,11 +53,13 @@ class Reporter:
         throttles: Throttles,
         ends: SourceEnds,
         copiers: Callable[[], Iterable[Reported]],
+        path: Callable[[Partition], DataPath],
     ) -> None:
         self._plan = plan
         self._throttles = throttles
         self._ends = ends
         self._copiers = copiers
+        self._path = path
         self._caught_up: dict[Partition, float] = {}  # when each last had no lag, seconds since the Unix epoch
         self._next: dict[Partition, float] = {}  # last known timestamps of next records, seconds since the Unix epoch
         self._reported: dict[Partition, tuple[object, ...]] = {}
@@ -71,7 +73,7 @@ class Reporter:
             self._reported.clear()
         for report in self.all():
             waits = (report.lag, report.behind_since, report.stuck_since)
-            gist = (report.state, report.reason, report.position, report.last_commit, waits)
+            gist = (report.state, report.reason, report.position, report.last_commit, waits, report.path)
             if self._reported.get(report.partition) != gist:
                 self._reported[report.partition] = gist
                 yield report
@@ -91,7 +93,7 @@ class Reporter:
 
     def one(self, copier: Reported) -> Report:
         """How one partition stands."""
-        seen = copier.snapshot
+        seen, path = copier.snapshot, self._path(copier.partition)
         lag = self._lag(copier, seen)
         throttled_by = self._throttles.active if lag else []
         hold = self._ends.hold(copier.partition)
@@ -124,6 +126,9 @@ class Reporter:
             group=self._plan.flow.group,
             foreign=seen.foreign,
             next_timestamp=self._next_timestamp(copier, lag),
+            path=path.name,
+            path_since=path.since,
+            path_reason=path.reason,
         )
 
     def _lag(self, copier: Reported, seen: PartitionSnapshot) -> int:

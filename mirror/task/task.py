@@ -21,6 +21,7 @@ from mirror.source.fetcher import Fetcher
 from mirror.source.full_buffers import BUFFER_RECORDS
 from mirror.target.position_reader import PositionReader
 from mirror.task.copier import RecordCopier
+from mirror.task.data_paths import Copier, DataPaths
 from mirror.task.events import LetGo
 from mirror.task.plan_follower import PlanFollower
 from mirror.task.producer_budget import ProducerBudget
@@ -70,8 +71,9 @@ class SliceTask:
             clock=clock,
             limits=RateLimits(clock),
         )
+        self._paths = DataPaths(services, self._fetcher.moves)
         self._plan_follower = PlanFollower(
-            services, self._plan, self._control, self._writer, self._claimant, self._fetcher, self._threads
+            services, self._plan, self._control, self._writer, self._claimant, self._fetcher, self._threads, self._paths
         )
 
     def run(self) -> list[Receipt]:
@@ -106,11 +108,15 @@ class SliceTask:
             raise self._plan_follower.failure
         if self._hangs:
             raise TaskHung("a transform does not return; the task's process ends with it")
-        return [self._receipt(copier) for copier in self._fetcher.held.values()]
+        return [self._receipt(copier) for copier in self._held]
+
+    @property
+    def _held(self) -> list[Copier]:
+        return [*self._fetcher.held.values(), *self._paths.copiers]
 
     def _drain(self) -> None:
         """Wait until running transactions have ended. Begin no others."""
-        held = self._fetcher.held.values()
+        held = self._held
         for copier in held:
             copier.post(LetGo(State.RELEASED))
         deadline = time.monotonic() + self._flow.transaction_timeout
@@ -121,6 +127,7 @@ class SliceTask:
     def _end(self) -> None:
         self._plan_follower.done.set()
         self._threads.close()
+        self._paths.close(0.0 if self._hangs else self._flow.transaction_timeout)
         # The plan follower comes first: it may still start transaction threads.
         for thread in chain([self._plan_follower], self._threads.threads):
             if thread.is_alive() and not self._hangs:  # Spark ends a failed task's process, and with it what hangs
@@ -139,7 +146,7 @@ class SliceTask:
         held = self._fetcher.held.values()
         return isinstance(self._plan_follower.failure, TaskHung) or any(copier.hang_reason for copier in held)
 
-    def _receipt(self, copier: RecordCopier) -> Receipt:
+    def _receipt(self, copier: Copier) -> Receipt:
         seen = copier.snapshot
         return Receipt(
             slice=self._index,
@@ -152,6 +159,6 @@ class SliceTask:
         )
 
 
-def _ends_soon(copier: RecordCopier) -> bool:
+def _ends_soon(copier: Copier) -> bool:
     """True if the partition is not released yet, but can be expected to be."""
     return copier.snapshot.state is not State.RELEASED and not copier.hang_reason

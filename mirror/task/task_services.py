@@ -6,39 +6,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from mirror.clock import Clock
-from mirror.control.decisions import Decision
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.throttling import Throttles
-from mirror.model import Partition
 from mirror.settings import Flow
 from mirror.source.fetcher import Seek
 from mirror.target.position_reader import PositionReader
+from mirror.task.followed_plan import PlanView
 from mirror.task.look_budget import LookBudget
 from mirror.task.producer_budget import ProducerBudget
 from mirror.task.queues import Steppable
 from mirror.task.rate_limits import RateLimits
-
-
-class PlanView(Protocol):
-    """What a step asks of the control topic."""
-
-    @property
-    def flow(self) -> Flow:
-        """The flow's settings as they are now."""
-
-    @property
-    def renew_interval(self) -> float:
-        """Seconds between two commits of a position that stays the same."""
-
-    @property
-    def clusters(self) -> tuple[str, ...]:
-        """The ids of source and target, of the newest plan that has them; empty if none had."""
-
-    def decision(self, partition: Partition) -> Decision | None:
-        """The last decision about an incident of the partition; None if there is none."""
-
-    def is_still_ours(self, partition: Partition) -> bool:
-        """Read the control topic to its end. True if the newest plan gives the partition to this task."""
 
 
 class Scheduler(Protocol):

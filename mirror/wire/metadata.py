@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import struct
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -19,7 +20,19 @@ FIND_COORDINATOR = Api("FindCoordinator", 10, 4, 6, flexible=3)
 GROUP, TRANSACTION = 0, 1  # kinds of coordinators
 NO_ID = bytes(16)
 _IDS = 10  # the first version with topic ids
+_JAVA = str.maketrans("-_", "+/")
 _FOUR = struct.Struct(">hiii")
+
+
+def id_of(text: str) -> bytes:
+    """A topic's id, from the text that librdkafka or Java makes of it; NO_ID for "". Raises Malformed."""
+    try:
+        found = base64.b64decode(text.translate(_JAVA) + "==", validate=True) if text else NO_ID
+    except ValueError:
+        found = b""
+    if len(found) != len(NO_ID):
+        raise Malformed(f"{text!r} is no topic id")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,13 +27,17 @@ _PLAIN_LENGTHS = (2, 2, 1, 0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """An answer for one partition: an error code, and the offset of the batch's first record."""
+    """An answer for one partition: an error code, and the offset of the batch's first record.
+
+    `appended` is the time (ms) by which the broker has replaced the records' timestamps; -1: it has kept them.
+    """
 
     partition: int
     error: int
     base: int
     message: str
     leader: Leader | None  # if the broker knows a newer one (KIP-951)
+    appended: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +83,10 @@ def _write_data(writer: Writer, batch: Batch) -> None:
 
 def _answer(answer: Cursor) -> ProduceAnswer:
     if answer.version >= _IDS and answer.left == _PLAIN.size:
-        topics, topic, partitions, number, error, base, _, _, *rest, throttled, tags = answer.unpack(_PLAIN)
+        topics, topic, partitions, number, error, base, appended, _, *rest, throttled, tags = answer.unpack(_PLAIN)
         if (topics, partitions, *rest, tags) == _PLAIN_LENGTHS:
             answer.throttled = throttled
-            return ProduceAnswer([(topic, Produced(number, error, base, "", None))], {})
+            return ProduceAnswer([(topic, Produced(number, error, base, "", None, appended))], {})
         answer.back(_PLAIN.size)
     read = answer.by_topic_id if answer.version >= _IDS else answer.by_topic
     partitions = read(_partition, 33)
@@ -92,11 +96,12 @@ def _answer(answer: Cursor) -> ProduceAnswer:
 
 
 def _partition(answer: Cursor) -> Produced:
-    number, error, base, _, _ = answer.unpack(_PARTITION)  # and append time, log start
+    number, error, base, appended, _ = answer.unpack(_PARTITION)  # and log start
     answer.array(_refused_record, 6)
     message = answer.string()
     tags = answer.tags()
-    return Produced(number, error, base, message, read_leader(tags[0]) if 0 in tags else None)
+    leader = read_leader(tags[0]) if 0 in tags else None
+    return Produced(number, error, base, message, leader, appended)
 
 
 def _refused_record(answer: Cursor) -> None:

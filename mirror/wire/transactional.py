@@ -14,6 +14,8 @@ INIT_PRODUCER_ID = Api("InitProducerId", 22, 3, 5, flexible=2)
 # The versions of transactions version 2 (KIP-890): a position adds itself, and an end gives the next epoch.
 TXN_OFFSET_COMMIT = Api("TxnOffsetCommit", 28, 5, 5, flexible=3)
 END_TXN = Api("EndTxn", 26, 5, 5, flexible=3)
+# The feature that a cluster has to use for that, and the level of transactions version 2.
+TRANSACTION_VERSION, NEEDED_LEVEL = "transaction.version", 2
 _NEXT_EPOCH = 5  # the first version of EndTxn that gives it
 
 

@@ -58,7 +58,7 @@ def flow(proxy: NoBrokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> F
     monkeypatch.setattr(renewed, "RENEW_AFTER", 3.0)
     monkeypatch.setattr(requests, "TIMEOUT", 1.0)
     monkeypatch.setattr(requests, "OFFSETS_TIMEOUT", 1.0)
-    monkeypatch.setattr(reading, "REQUEST_TIMEOUT", 1.0)
+    monkeypatch.setattr(reading, "TIMEOUT", 1.0)
     file = tmp_path / "mirror.yaml"
     file.write_text(yaml.safe_dump(Pair(proxy.bootstrap, "elsewhere:9092", ALIAS, f"{ALIAS}-").settings()))
     flow = load(file, {}).flows[0]

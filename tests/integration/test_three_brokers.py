@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,12 @@ from mirror.model import Partition, Position, Topic
 from mirror.settings import Cluster
 from mirror.source import loss_detection
 from mirror.target.position_reader import PositionReader, to_commit
+from mirror.wire.cluster import LANES
 from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer
-from tests.harness.load import Made
+from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
+from tests.harness.road import between
 from tests.harness.service import BLOCKED, OWN_AGAIN, PASSED_OVER, RETRYING, Service
 from tests.harness.waiting import PATIENCE, until
 
@@ -445,3 +448,42 @@ def test_a_status_topic_that_was_made_again_has_another_leader(
         service.wait_for("reports are read again", lambda: service.positions(topic) == {0: 2})
         assert not service.find("task lost, another one has taken its slice over")
         assert service.terminate() == 0, service.tail()
+
+
+def test_the_batch_path_follows_leaders_and_coordinators(
+    cut_source: LocalCluster, source_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """While brokers of the target are killed, hang, and come back: every record once, and few connections."""
+    bootstrap, count = cut_source.bootstrap, 30_000
+    pair = Pair(source_cluster.bootstrap, bootstrap, f"{ALIAS}road", f"{ALIAS}-road-")
+    road = between(pair, tmp_path)
+    topic, remote = road.topic, road.remote
+    stopping = threading.Event()
+
+    def disturb() -> None:
+        for broker in cut_source.brokers[1:]:
+            for fault in (Broker.kill, Broker.pause):
+                if stopping.wait(2.0):
+                    return
+                fault(broker)
+                until("another leader", lambda node=broker.node: state(cut_source, remote)[0] != node, PATIENCE)  # type: ignore[misc]
+                broker.resume()
+                if broker.process is None:
+                    broker.start()
+                until("in sync", lambda: len(state(cut_source, remote)[1]) == 3, PATIENCE)
+                topics.elect(bootstrap)
+
+    disturber = threading.Thread(target=disturb)
+    with Load(source_cluster.bootstrap, {topic: 1}, rate=2_000) as running:
+        disturber.start()
+        try:
+            road.run(lambda: not disturber.is_alive() and running.counts.total > count)
+        finally:
+            stopping.set()
+            disturber.join()
+        running.stop()
+    assert not road.left
+    road.copy_all()
+    oracle.assert_same(source_cluster.bootstrap, bootstrap, topic, remote)
+    assert road.failures, f"nothing has happened: {road.left}"
+    assert road.connections <= sum(LANES.values())

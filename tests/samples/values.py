@@ -40,6 +40,7 @@ SETTINGS = TaskSettings(
     },
     log_level="info",
     throttle=50_000_000,
+    data_path="auto",
 )
 PLAN = Plan(
     service_id=LEADER,
@@ -123,6 +124,9 @@ REPORT = Report(
     next_timestamp=1_790_000_000.125,
     foreign=(5, 6),
     group="mirror-primary-backup",
+    path="batches",
+    path_since=1_789_998_000.5,
+    path_reason="compacted",
 )
 REPORTS = (
     REPORT,

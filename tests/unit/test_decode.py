@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -25,6 +25,7 @@ from mirror.model import Partition, Position, Topic
 from mirror.status.configuration import ConfigurationView
 from mirror.status.flow_status import FlowStatus
 from mirror.status.overview import overview
+from mirror.target import position_metadata
 from mirror.target.position_reader import from_committed
 from mirror.web.metrics.collector import Metrics
 from tests.unit.control.test_reports import report
@@ -223,3 +224,18 @@ def test_a_position_keeps_what_is_well_formed(value: Any) -> None:
         found = from_committed(TopicPartition("topic", 0, 5, json.dumps(raw)))
         assert found is not None and found.offset == 5
         assert found.topic_id.isascii() and -1 <= found.epoch_before_markers < 2**31
+
+
+def test_metadata_ends_where_its_text_does_whoever_has_committed_it() -> None:
+    ours = position_metadata.decoded(5, 2, '{"topic_id":"a"}\0 any bytes after it')
+    assert ours is not None and ours.topic_id == "a"
+
+    class Unreadable:
+        offset, leader_epoch = 5, 2
+
+        @property
+        def metadata(self) -> str:
+            return b"\xa0".decode()
+
+    theirs = from_committed(cast(TopicPartition, Unreadable()))
+    assert theirs is not None and (theirs.offset, theirs.epoch, theirs.topic_id) == (5, 2, "")

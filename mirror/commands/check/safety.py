@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from mirror.commands.check.findings import Finding
 from mirror.naming import some_of
 from mirror.wire.features import Features
+from mirror.wire.transactional import NEEDED_LEVEL, TRANSACTION_VERSION
 
 # 4.3's and 4.4's metadata.version; 4.2 has 29 at most, 4.5 begins at 34. No other number tells these releases apart.
 SKIP_MARKERS = range(30, 34)
@@ -18,8 +19,7 @@ ADD_PARTITIONS_TO_TXN, VERIFIES = (
     24,
     4,
 )  # request with which brokers verify transactions, and its first version for that (KIP-890)
-TRANSACTION_VERSION, METADATA_VERSION = "transaction.version", "metadata.version"
-NEEDED_LEVEL = 2  # of transaction.version
+METADATA_VERSION = "metadata.version"
 HAVE_LEVELS = 22  # metadata.version of the first brokers (4.0) that support it
 VERIFICATION = "transaction.partition.verification.enable"
 NEW = "topics to be created"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from mirror.control.throttle_shares import OF_FLOW
-from mirror.kafka.throttling import SIDES
+from mirror.model import SIDES
 from mirror.status.coverage import Coverage
 from mirror.status.flow_status import FLOW_STATES, FlowStatus
 from mirror.web.metrics.labels import FLOW

@@ -12,8 +12,8 @@ from prometheus_client.core import (
     SummaryMetricFamily,
 )
 
-from mirror.control.reports import LATENCY_BUCKETS, SIZE_BUCKETS, Counters
-from mirror.kafka.throttling import SIDES
+from mirror.control.reports import DATA_PATHS, LATENCY_BUCKETS, SIZE_BUCKETS, Counters
+from mirror.model import SIDES
 from mirror.status.flow_status import PARTITION_STATES, PartitionStatus
 from mirror.status.observed import UNASSIGNED, lag
 from mirror.status.rates import total
@@ -69,6 +69,9 @@ class TopicMetrics:
             labels=TOPIC,
         )
         self.partitions = GaugeMetricFamily("mirror_partitions", "Partitions by state.", labels=(*TOPIC, "state"))
+        self.paths = GaugeMetricFamily(
+            "mirror_data_path_partitions", "Partitions by data path: see data_path.", labels=(*TOPIC, "path")
+        )
         self.throttled = GaugeMetricFamily(
             "mirror_throttled_partitions",
             "Partitions with lag that are slowed down by a quota of the source or the target, or by mirror's throttle.",
@@ -90,6 +93,9 @@ class TopicMetrics:
             counts[each.state] = counts.get(each.state, 0) + 1
         for state, count in counts.items():
             self.partitions.add_metric((*labels, state), count)
+        for path in DATA_PATHS:
+            there = sum(s.report.path == path for s in group.statuses if s.state != UNASSIGNED)
+            self.paths.add_metric((*labels, path), there)
         for side in SIDES:
             throttled = sum(side in s.report.throttled_by for s in group.statuses if s.state != UNASSIGNED)
             self.throttled.add_metric((*labels, side), throttled)

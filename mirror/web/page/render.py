@@ -7,6 +7,7 @@ from urllib.parse import quote
 from xml.etree.ElementTree import Element
 
 from mirror.control.partition_state import STOPPED_BY_ERROR
+from mirror.control.reports import BATCHES
 from mirror.status.overview import FlowView, Lag, Overview, Pace, PartitionView, TopicView
 from mirror.status.rates import POINTS, TOPIC_POINTS
 from mirror.text import ABSENT, byte_rate, count, duration, plural, rate, time_of_day
@@ -287,12 +288,25 @@ def _partitions(partitions: Sequence[PartitionView], now: float) -> Element:
     return tag("div", rows, class_="scroll")
 
 
+def _path(partition: PartitionView, now: float) -> str:
+    """Which path the partition takes, for how long and why; "" if that is as it always is."""
+    if partition.path != BATCHES and not partition.path_reason:
+        return ""
+    for_ = f" for {duration(max(0.0, now - partition.path_since))}" if partition.path_since else ""
+    why = f": {partition.path_reason}" if partition.path_reason else ""
+    return f"{'batch' if partition.path == BATCHES else 'record'} path{for_}{why}"
+
+
 def _row(partition: PartitionView, now: float) -> Element:
     commit = f"{duration(max(0.0, now - partition.last_commit))} ago" if partition.last_commit else ABSENT
     return tag(
         "tr",
         tag("th", str(partition.partition), scope="row"),
-        tag("td", _pill(partition.state), tag("small", partition.reason) if partition.reason else None),
+        tag(
+            "td",
+            _pill(partition.state),
+            *(tag("small", text) for text in (partition.reason, _path(partition, now)) if text),
+        ),
         *_lag_and_pace("td", partition.lag, partition.pace),
         tag("td", ABSENT if partition.position is None else str(partition.position), class_="n"),
         tag("td", commit, class_="n"),

@@ -1,21 +1,25 @@
-"""A batch that is made one of another producer: what stamping changes, and what it leaves alone."""
+"""Batches that are forwarded whole: what fits, what stamping changes, and what it leaves alone."""
 
 from __future__ import annotations
 
 import struct
 
+import pytest
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirror.batches.building import build
 from mirror.batches.checksum import changed
 from mirror.batches.codecs import GZIP, LZ4, NONE, SNAPPY, ZSTD
-from mirror.batches.headers import CODEC, CRC_FROM, HEADER, TRANSACTIONAL, RecordBatch, walk
-from mirror.batches.records import Content, records
+from mirror.batches.fitting import misfit
+from mirror.batches.headers import CODEC, CRC_FROM, HEADER, LOG_APPEND_TIME, TRANSACTIONAL, RecordBatch, walk
+from mirror.batches.records import Content, encode, records
 from mirror.batches.stamping import stamp
 from tests.harness import batches
 
 DELETE_HORIZON = 0x40
+LARGEST = 2**20
 
 
 def one(data: bytes | bytearray | memoryview) -> RecordBatch:
@@ -57,3 +61,31 @@ def test_stamping_changes_the_header_only(
     assert data[HEADER:] == source[HEADER:] and crc32c(data[CRC_FROM:]) == struct.unpack_from(">I", data, 17)[0]
     moved = [(offset - first, at, content) for offset, at, content in records(before)]
     assert list(records(after)) == moved and len(moved) == count
+
+
+@pytest.mark.parametrize(
+    ("data", "position", "why"),
+    [
+        (batches.batch(made(3, 5)), 5, None),
+        (batches.batch(made(3, 5)), 4, None),
+        (batches.batch(made(3, 5)), 6, "position_within_batch"),
+        (batches.batch([*made(1, 5), *made(1, 7)]), 5, "compacted"),
+        (batches.batch(made(2, 5), last=9), 5, "compacted"),
+        (batches.batch(made(2, 6), first=5), 5, "compacted"),
+        (batches.batch(made(2), attributes=LOG_APPEND_TIME), 0, "log_append_time"),
+        (batches.batch(made(2), attributes=5), 0, "unknown_codec"),
+        (batches.batch(made(1, 0, LARGEST)), 0, "too_large"),
+        (batches.message(0, 1, b"", b""), 0, "old_format"),
+    ],
+)
+def test_what_fits(data: bytes, position: int, why: str | None) -> None:
+    assert misfit(one(data), position, LARGEST) == why
+
+
+@given(st.lists(st.tuples(st.none() | st.binary(), st.none() | st.binary()), min_size=1, max_size=20))
+def test_a_batch_of_our_own(pairs: list[tuple[bytes | None, bytes | None]]) -> None:
+    contents = [Content(key, value, ()) for key, value in pairs]
+    data = build(contents, 1234)
+    found = one(data)
+    assert [each for _, _, each in records(found)] == [encode(content) for content in contents]
+    assert {at for _, at, _ in records(found)} == {1234} and misfit(found, 0, LARGEST) is None

@@ -68,3 +68,15 @@ def test_a_flow_that_does_not_run() -> None:
     assert seen((report(0), SILENCE + 1), (report(1), SILENCE + 1)).state == "silent"
     stopped = seen((report(0), 1), (report(1), 1), plan=replace(PLAN, stop=True))
     assert stopped.state == "stopped" and not stopped.well
+
+
+def test_which_data_path_a_partition_takes_since_when_and_why() -> None:
+    here = replace(report(0), path="batches", path_since=NOW - 60)
+    there = replace(report(1), path_since=NOW - 30, path_reason="log_append_time")
+    found = seen((here, 1), (there, 1))
+    assert [(p.path, p.path_since, p.path_reason) for p in found.partitions] == [
+        ("batches", NOW - 60, ""),
+        ("records", NOW - 30, "log_append_time"),
+    ]
+    assert "batches" in shown(found, True) and found.partitions[1].as_dict()["path_reason"] == "log_append_time"
+    assert seen((report(0), 1)).partitions[0].path_since is None, "an older mirror does not tell"

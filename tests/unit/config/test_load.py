@@ -576,6 +576,11 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "8: flows[0].remote_topic: ",
         ("can't be named by this and by replication_policy: tests.unit.test_own_policy.Dashes", "leave one"),
     ),
+    "data_path": (
+        GOOD + "    data_path: batches\n",
+        "7: flows[0].data_path: ",
+        ("auto or records",),
+    ),
     "compression": (
         GOOD + "    compression: lzma\n",
         "7: flows[0].compression: ",
@@ -836,6 +841,7 @@ def test_defaults(tmp_path: Path) -> None:
         "tasks_max": None,
         "offset_lag_max": 100,
         "compression": "none",
+        "data_path": "records",
         "batch_max_records": 20_000,
         "batch_max_bytes": 16 * 1024 * 1024,
         "transaction_linger_max": 0.005,

@@ -256,3 +256,11 @@ def test_a_report_with_a_wrong_value_is_ignored(changes: dict[str, object]) -> N
 def test_a_value_that_is_no_report_is_ignored(value: bytes) -> None:
     with pytest.raises(Malformed):
         Report.decode(value)
+
+
+def test_a_report_tells_the_data_path_and_an_older_one_does_not() -> None:
+    sent = replace(report(7), path="batches", path_since=12.5, path_reason="x")
+    assert Report.decode(sent.encode()) == sent
+    older = json.loads(report(7).encode())
+    del older["path"], older["path_since"], older["path_reason"]
+    assert Report.decode(json.dumps(older).encode()) == report(7)

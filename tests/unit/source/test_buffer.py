@@ -331,3 +331,55 @@ def test_what_a_screen_leaves_out_is_an_offset_without_a_record() -> None:
     assert (buffer.left_out, buffer.drained_to) == (3, 5), "what comes again is not counted again"
     buffer.append(run(6, 7))
     assert (len(buffer), buffer.drained_to, buffer.left_out) == (0, 7, 4)
+
+
+def test_nothing_is_taken_from_its_end_on() -> None:
+    """What is there of it is dropped, and what comes of it, too. A seek makes another beginning."""
+    buffer = RecordBuffer(5)
+    buffer.append(run(5, 15))
+    assert buffer.end_at(12) and offsets(buffer) == list(range(5, 12)) and buffer.weight == 7
+    buffer.append(run(15, 20))
+    buffer.reached(30)
+    batch = buffer.batch(4, 10**6)
+    assert batch is not None and not buffer.ended
+    buffer.committed(batch)
+    rest = buffer.batch(10, 10**6)
+    assert rest is not None and rest.offsets == [9, 10, 11]
+    buffer.committed(rest)
+    assert buffer.ended and buffer.drained_to == buffer.read_to == 12
+    seek = buffer.resume_at(3)
+    assert seek is not None and not buffer.ended
+    buffer.sought(seek)
+    buffer.append(run(3, 20))
+    assert offsets(buffer) == list(range(3, 20))
+
+
+def test_its_end_may_come_later_or_be_reached_without_records() -> None:
+    buffer = RecordBuffer(5)
+    buffer.append(run(5, 7))
+    assert buffer.end_at(9) and not buffer.ended
+    buffer.append([*run(7, 8), *run(20, 22)])  # of 8 there is no record
+    assert offsets(buffer) == [5, 6, 7]
+    idle = RecordBuffer(5)
+    assert idle.end_at(7) and not idle.ended
+    idle.reached(6)
+    assert not idle.ended
+    idle.reached(9)
+    assert idle.ended and idle.drained_to == 7
+    here = RecordBuffer(5)
+    assert here.end_at(5) and here.ended
+
+
+def test_an_end_that_comes_too_late_is_none() -> None:
+    buffer = RecordBuffer(5)
+    buffer.append(run(5, 8))
+    batch = buffer.batch(10, 10**6)
+    assert batch is not None
+    buffer.committed(batch)
+    assert not buffer.end_at(7) and not buffer.ended
+    buffer.append(run(8, 10))
+    assert offsets(buffer) == [8, 9]
+    buffer.seal()
+    assert not buffer.end_at(9)
+    buffer.invalidate()
+    assert not buffer.end_at(9) and not buffer.ended

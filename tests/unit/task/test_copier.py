@@ -25,7 +25,7 @@ from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, Re
 from mirror.target.position_reader import from_committed
 from mirror.task import partition_take_over
 from mirror.task.copier import RecordCopier
-from mirror.task.events import LetGo, RenewalDue, ThrottleChanged
+from mirror.task.events import EndAt, LetGo, RenewalDue, ThrottleChanged
 from mirror.task.position_ledger import StartPoint
 from mirror.task.producer_budget import ProducerBudget
 from mirror.task.rate_limits import RateLimits
@@ -619,3 +619,54 @@ def test_a_record_whose_offset_is_not_told_hinders_nothing(world: World) -> None
     assert foreign(copier, world, 6) == 0, "where our records have ended is not known"
     assert state(copier) is State.RUNNING
     assert (copier.snapshot.counters.retries, world.copied) == (0, list(range(9)))
+
+
+def test_it_ends_where_it_is_told_and_lets_the_partition_go(world: World) -> None:
+    """A record batch begins there, and the batch path goes on."""
+    copier = world.copier()
+    arrive(copier, 0, 3)
+    copier.post(EndAt(5))
+    world.run(0.1)
+    assert world.copied == [0, 1, 2] and state(copier) is State.RUNNING
+    arrive(copier, 3, 9)
+    world.run(0.1)
+    assert world.copied == [0, 1, 2, 3, 4] and state(copier) is State.RELEASED
+    assert world.position is not None and world.position.offset == 5 and not copier.has_producer
+    world.run(100)
+    assert world.copied == [0, 1, 2, 3, 4]
+
+
+def test_an_idle_partition_ends_at_once(world: World) -> None:
+    copier = world.copier()
+    arrive(copier, 0, 3)
+    world.run(0.1)
+    copier.post(EndAt(3))
+    world.run(0.1)
+    assert state(copier) is State.RELEASED and world.copied == [0, 1, 2]
+
+
+def test_an_end_that_comes_too_late_or_before_a_seek_changes_nothing(world: World) -> None:
+    copier = world.copier()
+    arrive(copier, 0, 3)
+    world.run(0.1)
+    copier.post(EndAt(2))
+    arrive(copier, 3, 5)
+    world.run(0.1)
+    assert world.copied == [0, 1, 2, 3, 4] and state(copier) is State.RUNNING
+    copier.post(EndAt(7))
+    world.run(0.1)
+    copier.post(ReadingLost("the log was cut"))
+    world.first = 6
+    world.run(100)
+    assert state(copier) is not State.RELEASED
+
+
+def test_a_failure_on_the_way_to_its_end_loses_nothing(world: World) -> None:
+    copier = world.copier()
+    arrive(copier, 0, 3)
+    world.run(0.1)
+    world.fails = {"position": OutcomeUnknown("who knows")}
+    copier.post(EndAt(5))
+    arrive(copier, 3, 9)
+    world.run(30)
+    assert world.copied == [0, 1, 2, 3, 4] and state(copier) is State.RELEASED

@@ -10,6 +10,7 @@ from mirror.control.partition_state import State
 from mirror.errors import (
     ClusterAway,
     DecisionNeeded,
+    Interleaved,
     MirrorError,
     OutcomeUnknown,
     PartitionError,
@@ -53,6 +54,7 @@ TABLE: list[tuple[MirrorError, Recovery]] = [
     (OutcomeUnknown("x"), follows(RETRYING, "unknown")),
     (OutcomeUnknown("x", away=True), follows(RETRYING, "unknown")),
     (OutcomeUnknown("x", blocked=True), follows(BLOCKED, "unknown")),
+    (Interleaved("x"), follows(RETRYING, "aborted")),
     (PositionUnstable("x"), follows(RETRYING)),
     (SourceDataLost("x"), DECIDE),
     (DecisionNeeded("x"), DECIDE),

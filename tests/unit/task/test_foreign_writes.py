@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from mirror.control.reports import NOWHERE, Counters
 from mirror.model import Partition, Topic
-from mirror.target.delivered import Span
+from mirror.target.written import Span
 from mirror.task.foreign_writes import LOOK_INTERVAL, WARN_INTERVAL, ForeignWrites
 from mirror.task.look_budget import REST, LookBudget
 from tests.unit.test_naming import flow

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from mirror.control.task_settings import TaskSettings
 from mirror.errors import TaskHung
 from mirror.model import Partition
+from mirror.task.copier import RecordCopier
 from mirror.task.plan_follower import HUNG_TIMEOUTS, PlanFollower
 from tests.unit.test_naming import flow
 
@@ -71,8 +73,13 @@ def test_a_transform_that_hangs_does_not_end_the_task(caplog: pytest.LogCaptureF
     """Its partition alone waits for it. A hanging transaction is another thing."""
     hung = HUNG_TIMEOUTS * flow().transaction_timeout + 1
     seen = SimpleNamespace(position_is_old=lambda _: False, has_producer=False)
-    copier = SimpleNamespace(
-        partition=Partition("t", 3), since_progress=hung, hang_reason="it hangs", stack="f < g", snapshot=seen
+    copier = Mock(
+        spec=RecordCopier,
+        partition=Partition("t", 3),
+        since_progress=hung,
+        hang_reason="it hangs",
+        stack="f < g",
+        snapshot=seen,
     )
     slow: list[int] = []
     task: Any = SimpleNamespace(
@@ -80,6 +87,8 @@ def test_a_transform_that_hangs_does_not_end_the_task(caplog: pytest.LogCaptureF
         _held_copiers=lambda: [copier],
         _being_let_go=[],
         _threads=SimpleNamespace(ensure_threads=slow.append),
+        _paths=SimpleNamespace(keep=lambda _: None),
+        _assigned={},
         _services=SimpleNamespace(clock=SimpleNamespace(monotonic=lambda: 0.0)),
         _hanging={},
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mirror.control.partition_state import State
-from mirror.control.reports import Counters
+from mirror.control.reports import Counters, DataPath
 from mirror.kafka.throttling import REPORTED_FOR
 from mirror.model import Partition, Position, Topic
 from mirror.task import reporter
@@ -55,7 +55,8 @@ class World:
         self.ends = ends
         plan: Any = SimpleNamespace(service_id="us", generation=7, flow=flow())
         throttles: Any = SimpleNamespace(active=["target"], reason=lambda side: f"slow {side}")
-        self.reporter = Reporter(plan, throttles, ends, lambda: [self.copier])
+        path = DataPath("batches", 7.0, "")
+        self.reporter = Reporter(plan, throttles, ends, lambda: [self.copier], lambda _: path)
         self.now = 5_000.0
 
     def monotonic(self) -> float:
@@ -77,7 +78,7 @@ def test_a_report_has_what_the_step_has_published(world: World) -> None:
     assert (report.service_id, report.generation, report.incarnation, report.remote) == ("us", 7, "me", "r")
     assert (report.state, report.position, report.topic_id, report.remote_id) == ("running", 10, "id", "remote-id")
     assert (report.resets, report.counters.records, report.last_commit, report.lag) == (2, 3, 1_000.0, 2)
-    assert report.foreign == (5, 6)
+    assert report.foreign == (5, 6) and (report.path, report.path_since, report.path_reason) == ("batches", 7.0, "")
     assert report.reason == "slow target", "a quota counts while there is lag"
 
 

@@ -392,3 +392,11 @@ def test_throttles_and_whom_they_slow_down() -> None:
     waited = [replace(each, counters=replace(each.counters, throttled=2.5)) for each in (report(10), report(10, 1))]
     status.absorb(waited)
     assert sum(samples(found, "mirror_throttle_wait_seconds_total").values()) == 5.0
+
+
+def test_how_many_partitions_take_each_data_path() -> None:
+    status = FlowStatus("primary", "backup", "us")
+    status.absorb([replace(behind(0, 5, 1.0), path="batches"), behind(1, 5, 1.0), replace(behind(2, 5, 1.0), path="?")])
+    assert samples(Metrics([status]), "mirror_data_path_partitions") == {
+        ("topic", "records"): 1, ("topic", "batches"): 1,
+    }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import urllib.request
 from dataclasses import replace
@@ -130,6 +131,23 @@ def test_what_is_held_back_on_the_source_is_told_without_opening_its_topic() -> 
     assert "held back" not in shown(running(of("zebra", 3, reason="slowed down by a quota"))).text
     (flow,) = json.loads(overview([running(of("zebra", 3, held_back=7))], READ).json())["flows"]
     assert flow["topics"][0]["partitions"][0]["held_back"] == 7
+
+
+def test_the_data_path_is_told_where_it_is_not_as_it_always_is() -> None:
+    now = time.time()
+    reports = (
+        of("ant", 0, path="batches", path_since=now - 60),
+        of("ant", 1, path_since=now - 60, path_reason=EVIL),
+        of("ant", 2, path_since=now - 60),
+    )
+    html = shown(running(*reports))
+    assert re.search(r"batch path for \d+ s ", html.text) and re.search(
+        rf"record path for \d+ s: {re.escape(EVIL)}", html.text
+    )
+    assert html.text.count(" path for ") == 2
+    (flow,) = json.loads(overview([running(*reports)], READ).json())["flows"]
+    told = [(each["path"], each["path_reason"]) for each in flow["topics"][0]["partitions"]]
+    assert told == [("batches", ""), ("records", EVIL), ("records", "")]
 
 
 def test_groups_are_there_and_those_that_are_not_exact_come_first() -> None:

@@ -1,0 +1,165 @@
+"""What a fetcher has read of one partition, until the copier takes it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from mirror.batches.headers import RecordBatch
+from mirror.errors import WireError
+from mirror.wire.fetch import TopicKey
+
+
+class LeaveTheRoad(Exception):
+    """The partition has something that only the record path can handle, from the offset `at` on.
+
+    `reason` is one word for logs and metrics. `until` is the offset after the batch that has it; None if it is not one
+    batch. What was read before is copied first.
+    """
+
+    def __init__(self, reason: str, at: int, until: int | None = None) -> None:
+        super().__init__(f"{reason} at offset {at}")
+        self.reason, self.at, self.until = reason, at, until
+
+
+class Held:
+    """The memory of one answer. Its batches are parts of it, so it is free when the last of them is."""
+
+    def __init__(self, size: int, freed: Callable[[int], None]) -> None:
+        self._size = size
+        self._freed = freed
+        self._spans = 0
+
+    def retain(self) -> None:
+        """One more span has batches of it."""
+        self._spans += 1
+
+    def release(self) -> None:
+        """One span is done."""
+        self._spans -= 1
+        if not self._spans:
+            self._freed(self._size)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What one answer has of a partition, from `start` up to the offset `end`: the batches to copy, in order.
+
+    There may be none, where there are only markers and aborted transactions.
+    """
+
+    start: int
+    end: int
+    batches: tuple[RecordBatch, ...]
+    epoch: int  # of the leader that appended the last batch, copied or not
+    size: int  # bytes of the batches
+    held: Held
+
+    def divided(self, most: int, count: int, at_least_one: bool) -> tuple[Span | None, Span | None]:
+        """The beginning of it that has at most so many bytes and batches, and the rest; None where there is nothing."""
+        if self.size <= most and len(self.batches) <= count:
+            return self, None
+        size, fits = 0, 0
+        for batch in self.batches[:count]:
+            if size + len(batch.data) > most:
+                break
+            size, fits = size + len(batch.data), fits + 1
+        if not fits and at_least_one:
+            size, fits = len(self.batches[0].data), 1
+        if not fits or fits == len(self.batches):
+            return (self, None) if fits else (None, self)
+        last = self.batches[fits - 1]
+        begin = Span(self.start, last.last + 1, self.batches[:fits], last.epoch, size, self.held)
+        return begin, replace(self, start=begin.end, batches=self.batches[fits:], size=self.size - size)
+
+
+class Feed:
+    """One partition: what is asked for next, and what was read and waits. It belongs to one event loop."""
+
+    def __init__(
+        self, topic: TopicKey, partition: int, position: int, epoch: int, largest: int, on_room: Callable[[], None]
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.position = position  # of what is asked for next
+        self.epoch = epoch  # of the leader that appended the batch before it; -1: not known
+        self.largest = largest  # bytes of a batch that the target takes
+        self.stable = -1  # the source's last stable offset, once it is known
+        self.follows_until = 0.0  # by the loop's clock, while it is fetched from a follower
+        self.size = 0  # bytes that wait
+        self._on_room = on_room  # called when a span is given back
+        self._spans: deque[Span] = deque()
+        self._ready = asyncio.Event()
+        self._end: LeaveTheRoad | WireError | None = None
+        self.ended = False
+
+    @property
+    def drained(self) -> bool:
+        """True if nothing waits, and nothing that was taken is still being copied. Any thread may ask."""
+        return not self.size and not self._spans
+
+    @property
+    def head_timestamp(self) -> int | None:
+        """That of the first record that waits, ms since the Unix epoch; None: none waits, or it has none. As above."""
+        with contextlib.suppress(IndexError):  # the loop may take it meanwhile
+            timestamp = self._spans[0].batches[0].base_timestamp
+            return timestamp if timestamp > 0 else None
+        return None
+
+    def add(self, span: Span) -> None:
+        """Append what was read. The next request asks for what follows."""
+        span.held.retain()
+        self._spans.append(span)
+        self.position, self.epoch = span.end, span.epoch
+        self.size += span.size
+        self._ready.set()
+
+    def end(self, why: LeaveTheRoad | WireError | None, drop: bool = False) -> None:
+        """Ask for no more. Whoever waits gets `why` after what was read, or if that is dropped, at once."""
+        self.ended, self._end = True, why
+        while drop and self._spans:
+            self.done(self._spans.popleft())
+        self._ready.set()
+
+    async def wait(self, timeout: float | None = None, least: int = 0) -> bool:
+        """Wait until something can be taken, or if `least` is given until so many bytes can.
+
+        True if there is something, perhaps less because the time (s) is over or nothing will follow. Raises
+        LeaveTheRoad or WireError once nothing is left, and nothing will follow.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while not (self._end or (self._spans and self.size >= least)):
+                    self._ready.clear()
+                    await self._ready.wait()
+        if self._end and not self._spans:
+            raise self._end
+        return bool(self._spans)
+
+    def take(self, most: int, count: int) -> list[Span]:
+        """What has been read, up to about `most` bytes and `count` batches, and at least one batch if there are any.
+
+        Each span has to be given back by `done`.
+        """
+        taken: list[Span] = []
+        while self._spans:
+            span, rest = self._spans[0].divided(most, count, not any(each.batches for each in taken))
+            if span is None:
+                break
+            taken.append(span)
+            most, count = most - span.size, count - len(span.batches)
+            self._spans.popleft()
+            if rest is not None:
+                rest.held.retain()
+                self._spans.appendleft(rest)
+                break
+        return taken
+
+    def done(self, span: Span) -> None:
+        """The span is copied, or dropped: there is room for more."""
+        self.size -= span.size
+        span.held.release()
+        self._on_room()

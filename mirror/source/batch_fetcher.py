@@ -1,0 +1,298 @@
+"""Fetches whole record batches, with one fetch session for each broker of the source (KIP-227)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mirror.backoff import Backoff
+from mirror.batches.fitting import misfit
+from mirror.batches.headers import RecordBatch, committed, walk
+from mirror.errors import Malformed, Unavailable, Unsupported, WireError
+from mirror.source.batch_feed import Feed, Held, LeaveTheRoad, Span
+from mirror.wire.access import Address
+from mirror.wire.cluster import Cluster
+from mirror.wire.error_codes import CODES, PASSING, failure
+from mirror.wire.fetch import FETCH, FetchAnswer, Fetched, Limits, Session, TopicKey, Wanted, fetch
+from mirror.wire.metadata import Leader
+
+log = logging.getLogger(__name__)
+
+LANE = "fetch"
+WAIT = 0.5  # seconds that a broker may wait for records
+WAIT_BESIDE_FULL = 0.02  # the same while a partition waits for room, so that it is asked for soon after
+RETRY = 0.05  # seconds before a partition is looked for again after an error
+FOLLOWED = 300.0  # seconds after which the leader is asked for the nearest replica again (KIP-392), as by Java's client
+_EPOCH_MAX = 2**31 - 1  # after it a session's epoch begins again with 1
+_TOPIC_IDS = 13  # the first version of Fetch that has them
+
+# Errors that end a session, and nothing else.
+_SESSION_LOST = {CODES[name] for name in ("FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH")}
+_SESSION_LOST.add(CODES["FETCH_SESSION_TOPIC_ID_ERROR"])
+_ANOTHER_TOPIC = {CODES["UNKNOWN_TOPIC_ID"], CODES["INCONSISTENT_TOPIC_ID"]}
+_REASONS = {CODES["OFFSET_OUT_OF_RANGE"]: "out_of_range", CODES["CORRUPT_MESSAGE"]: "unreadable"}
+
+_OUTDATED = -1  # in place of a position: no feed has it
+
+Key = tuple[bytes, int]  # topic id, partition
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bounds on bytes. An answer may exceed its bound by one batch."""
+
+    total: int = 64 * 2**20
+    answer: int = 8 * 2**20
+    partition: int = 8 * 2**20  # that waits, beyond which nothing more is asked for
+    partition_answer: int = 2**20
+
+
+class BatchFetcher:
+    """The feeds of one source cluster. It belongs to one event loop."""
+
+    def __init__(self, cluster: Cluster, memory: Memory = Memory(), rack: str = "") -> None:
+        self.cluster = cluster
+        self.memory = memory
+        self.rack = rack
+        self.held = 0  # bytes of answers
+        self._brokers: dict[int, _Broker] = {}
+        self._looking: set[asyncio.Task[None]] = set()
+
+    def open(self, topic: TopicKey, partition: int, position: int, epoch: int = -1, largest: int = 2**20) -> Feed:
+        """Begin to fetch a partition, at `position`. `epoch` is that of the record before it."""
+        feed = Feed(topic, partition, position, epoch, largest, self.wake)
+        self.place(feed)
+        return feed
+
+    def close(self, feed: Feed) -> None:
+        """Fetch the partition no more."""
+        feed.end(None, drop=True)
+        self.wake()
+
+    async def stop(self) -> None:
+        """End all sessions."""
+        tasks = [*self._looking, *(broker.task for broker in self._brokers.values())]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def place(self, feed: Feed, after: float = 0.0) -> None:
+        """Find the broker that a feed is fetched from, in the background."""
+        task = asyncio.create_task(self._placed(feed, after))
+        self._looking.add(task)
+        task.add_done_callback(self._looking.discard)
+
+    def follow(self, feed: Feed, node: int) -> None:
+        """Fetch the partition from a replica that is nearer to us."""
+        feed.follows_until = asyncio.get_running_loop().time() + FOLLOWED
+        self._broker(node).take(feed)
+
+    def wake(self) -> None:
+        """There may be room for more."""
+        for broker in self._brokers.values():
+            broker.room.set()
+
+    def hold(self, size: int) -> Held:
+        """Count the memory of an answer."""
+        self.held += size
+        return Held(size, self._freed)
+
+    def _freed(self, size: int) -> None:
+        self.held -= size
+        self.wake()
+
+    async def _placed(self, feed: Feed, after: float) -> None:
+        backoff = Backoff(RETRY, 2.0)
+        await asyncio.sleep(after)
+        while not feed.ended:
+            try:
+                leader = await self.cluster.leader(feed.topic.name, feed.partition)
+                if self.cluster.topic_id(feed.topic.name) != feed.topic.id:
+                    feed.end(LeaveTheRoad("recreated", feed.position))
+                    return
+            except Unavailable:
+                await asyncio.sleep(backoff.next())
+            except WireError as error:
+                feed.end(error)
+            else:
+                self._broker(leader.node).take(feed)
+                return
+
+    def _broker(self, node: int) -> _Broker:
+        if node not in self._brokers:
+            self._brokers[node] = _Broker(self, node)
+        return self._brokers[node]
+
+
+class _Broker:
+    """The fetch session with one broker, and the feeds of the partitions that it leads."""
+
+    def __init__(self, fetcher: BatchFetcher, node: int) -> None:
+        self._fetcher = fetcher
+        self._node = node
+        self._feeds: dict[Key, Feed] = {}
+        self._session = Session(0, 0)
+        self._known: dict[Key, int] = {}  # what the session asks for: positions
+        self.room = asyncio.Event()
+        self.task = asyncio.create_task(self._run())
+
+    def take(self, feed: Feed) -> None:
+        """Fetch this partition, too."""
+        self._feeds[feed.topic.id, feed.partition] = feed
+        self.room.set()
+
+    async def _run(self) -> None:
+        backoff = Backoff(RETRY, 2.0)
+        while True:
+            self._feeds = {key: feed for key, feed in self._feeds.items() if not feed.ended}
+            self._leave_followers()
+            wanted, full = self._wanted()
+            if not wanted:
+                self.room.clear()
+                await self.room.wait()
+                continue
+            try:
+                await self._fetch(wanted, full)
+                backoff.reset()
+            except Unsupported:
+                self._hand_over(wanted, "source_too_old")
+            except WireError as error:
+                log.debug("fetch from broker %d failed: %s", self._node, error)
+                self._begin_again()
+                for feed in wanted.values():
+                    self._lose(feed)
+                await asyncio.sleep(backoff.next())
+            except Exception:  # a defect of ours: the record path does not have it, and nobody waits for ever
+                log.exception("fetch from broker %d failed", self._node)
+                self._begin_again()
+                self._hand_over(wanted, "defect")
+
+    @staticmethod
+    def _hand_over(feeds: Mapping[Key, Feed], reason: str) -> None:
+        for feed in feeds.values():
+            feed.end(LeaveTheRoad(reason, feed.position))
+
+    def _leave_followers(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for feed in [each for each in self._feeds.values() if each.follows_until and each.follows_until < now]:
+            self._lose(feed)
+
+    def _wanted(self) -> tuple[dict[Key, Feed], bool]:
+        """The feeds that have room, and whether some have none."""
+        memory = self._fetcher.memory
+        if self._fetcher.held + memory.answer > memory.total:
+            return {}, True
+        wanted = {key: feed for key, feed in self._feeds.items() if feed.size < memory.partition}
+        return wanted, len(wanted) < len(self._feeds)
+
+    async def _fetch(self, wanted: Mapping[Key, Feed], full: bool) -> None:
+        fetcher, memory = self._fetcher, self._fetcher.memory
+        connection = await fetcher.cluster.connection(self._node, LANE)
+        if connection.version(FETCH) < _TOPIC_IDS:
+            raise Unsupported("fetching by topic id needs Kafka 3.1")
+        asked: dict[TopicKey, list[Wanted]] = {}
+        for key, feed in wanted.items():
+            if self._known.get(key) != feed.position:
+                epoch = fetcher.cluster.known_epoch(feed.topic.name, feed.partition)
+                ask = Wanted(feed.partition, feed.position, memory.partition_answer, epoch, feed.epoch)
+                asked.setdefault(feed.topic, []).append(ask)
+        forgotten: dict[TopicKey, list[int]] = {}
+        for topic_id, partition in self._known.keys() - wanted.keys():
+            forgotten.setdefault(TopicKey("", topic_id), []).append(partition)
+        limits = Limits(WAIT_BESIDE_FULL if full else WAIT, memory.answer)
+        positions = {key: feed.position for key, feed in wanted.items()}
+        fetcher.held += memory.answer  # until it is known how much there is
+        try:
+            answer = await connection.ask(fetch(asked, limits, self._session, forgotten, rack=fetcher.rack))
+        finally:
+            fetcher.held -= memory.answer
+        if answer.error in _SESSION_LOST:
+            self._begin_again()
+            return
+        if answer.error:
+            raise failure(answer.error, FETCH.name)
+        if answer.session:
+            self._known = positions
+            self._session = Session(answer.session, self._session.epoch % _EPOCH_MAX + 1)
+        else:
+            self._begin_again()  # the broker has no room for another session: each request asks for everything
+        self._receive(answer, wanted)
+
+    def _begin_again(self) -> None:
+        self._session, self._known = Session(0, 0), {}
+
+    def _receive(self, answer: FetchAnswer, wanted: Mapping[Key, Feed]) -> None:
+        held = self._fetcher.hold(sum(len(each.records) for _, each in answer.partitions))
+        held.retain()
+        for topic, fetched in answer.partitions:
+            feed = wanted.get((topic, fetched.partition)) if isinstance(topic, bytes) else None
+            if feed is None or feed.ended:
+                continue
+            feed.stable = max(feed.stable, fetched.stable)
+            if fetched.error:
+                self._refused(feed, fetched, answer.addresses)
+            elif fetched.preferred >= 0:
+                self._drop(feed)
+                self._fetcher.follow(feed, fetched.preferred)
+            elif fetched.diverging:
+                feed.end(LeaveTheRoad("diverged", feed.position))
+            elif fetched.records:
+                self._read(feed, fetched, held)
+        held.release()
+
+    def _read(self, feed: Feed, fetched: Fetched, held: Held) -> None:
+        try:
+            found = [batch for batch in walk(fetched.records) if batch.last >= feed.position]
+            if not found:
+                raise Malformed("no batch has the position")
+            visible = list(committed(found, fetched.aborted))
+        except Malformed as error:
+            log.warning("a batch can't be read: %s", error, extra={"topic": feed.topic.name})
+            feed.end(LeaveTheRoad("unreadable", feed.position))
+            return
+        fits: list[RecordBatch] = []
+        for batch in visible:
+            why = misfit(batch, feed.position, feed.largest) if batch.records or batch.is_old else None
+            if why:
+                before = [each for each in found if each.last < batch.first]
+                self._add(feed, fits, before, held)
+                feed.end(LeaveTheRoad(why, feed.position, batch.last + 1))
+                return
+            if batch.records:
+                fits.append(batch)
+        self._add(feed, fits, found, held)
+
+    @staticmethod
+    def _add(feed: Feed, batches: list[RecordBatch], read: list[RecordBatch], held: Held) -> None:
+        if read:
+            size = sum(len(each.data) for each in batches)
+            feed.add(Span(feed.position, read[-1].last + 1, tuple(batches), read[-1].epoch, size, held))
+
+    def _refused(self, feed: Feed, fetched: Fetched, addresses: Mapping[int, Address]) -> None:
+        """Ask another broker, or hand the partition over."""
+        error = fetched.error
+        if error not in PASSING and not feed.follows_until:  # a follower may lag behind: the leader knows
+            feed.end(LeaveTheRoad(_REASONS.get(error, "refused"), feed.position))
+            return
+        self._lose(feed)
+        if fetched.leader:
+            self._hint(feed, fetched.leader, addresses)
+
+    def _hint(self, feed: Feed, leader: Leader, addresses: Mapping[int, Address]) -> None:
+        self._fetcher.cluster.hint(feed.topic.name, feed.partition, leader, addresses.get(leader.node))
+
+    def _lose(self, feed: Feed) -> None:
+        """Fetch the partition from whoever leads it by then."""
+        self._drop(feed)
+        feed.follows_until = 0.0
+        self._fetcher.cluster.forget_leader(feed.topic.name, feed.partition)
+        self._fetcher.place(feed, RETRY)
+
+    def _drop(self, feed: Feed) -> None:
+        """Fetch the partition here no more. Should it come back, it is asked for anew, with the epoch of then."""
+        key = feed.topic.id, feed.partition
+        self._feeds.pop(key, None)
+        if key in self._known:
+            self._known[key] = _OUTDATED

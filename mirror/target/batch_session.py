@@ -1,0 +1,132 @@
+"""Writes one partition's transactions of whole batches: the same as on the record path, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+from mirror.batches.headers import RecordBatch
+from mirror.clock import Clock
+from mirror.errors import OutcomeUnknown, RecordsRefused, Unavailable, Unsupported, WireError
+from mirror.model import Partition, Position, Topic
+from mirror.settings import Flow
+from mirror.target.batch_take_over import Owner
+from mirror.target.batch_transaction import BatchTransaction, Content, Made, Places
+from mirror.target.beside import Beside, beside
+from mirror.target.coordination import ask
+from mirror.target.runs import Runs
+from mirror.target.session_marks import Due, SessionMarks, Told
+from mirror.target.written import Span, Written
+from mirror.wire.cluster import Cluster
+from mirror.wire.metadata import TRANSACTION
+from mirror.wire.transactional import Identity, end_txn
+
+T = TypeVar("T")
+
+
+class BatchSession:
+    """The transactions of one producer, and what was written with it so far: offset syncs and map entries.
+
+    Its methods raise PartitionError and Unsupported. After that it must not be used any more: the next session fences
+    it, which ends its transaction. RecordsRefused says that the record path has to find out more.
+    """
+
+    def __init__(
+        self,
+        target: Cluster,
+        flow: Flow,
+        partition: Partition,
+        topic: Topic,
+        by: Identity,
+        clock: Clock,
+        careful: bool = False,
+        end: int | None = None,
+    ) -> None:
+        """`careful` is for the first transaction after Interleaved. `end` is as in TransactionSession."""
+        self.end = end
+        self.duration = 0.0  # seconds that the last transaction took
+        self.ended = 0.0  # when it ended, monotonic; 0: there was none
+        self._target = target
+        self._flow = flow
+        self._owner = Owner.of(flow, topic, partition.partition)
+        self._by = by
+        self._clock = clock
+        self._careful = careful
+        self._marks = SessionMarks(flow, partition, topic)
+
+    @property
+    def unsynced_tail(self) -> bool:
+        """True if the last record has no offset sync yet."""
+        return self._marks.tail is not None
+
+    async def copy(self, batches: Sequence[RecordBatch], position: Position) -> Written:
+        """Commit batches, at least one, which are changed, and the position after them.
+
+        Pass the map's end before the batches; `copy` commits the end after them.
+        """
+        expected = self.end
+        due = self._marks.due(Runs(range(each.first, each.last + 1) for each in batches), position)
+
+        content = Content(batches, partial(self._made, due), due.needs_offsets)
+
+        async def write(transaction: BatchTransaction) -> tuple[Places, Position]:
+            if self._careful:
+                return await transaction.write_carefully(content)
+            return await transaction.write(content, expected)
+
+        places, after = await self._run(write)
+        self._careful = False
+        self.end = places.last + 2  # after the marker
+        self._marks.committed(due, places.of(due.needed))
+        return Written(sum(len(each.data) for each in batches), after, Span(expected, places.bases[0], places.last))
+
+    async def settle(self, position: Position) -> None:
+        """Commit a position without records, and the sync of the last record if it has none yet."""
+        tail = self._marks.tail
+
+        async def write(transaction: BatchTransaction) -> None:
+            if tail:
+                await transaction.write_beside(self._dated(Told([tail], (), position)))
+            await transaction.commit_position(position)
+
+        await self._run(write)
+        if tail:
+            self._marks.settled()
+
+    async def commit_position(self, position: Position) -> None:
+        """Commit only the position, as it is."""
+        await self._run(lambda transaction: transaction.commit_position(position))
+
+    def _made(self, due: Due, places: Places) -> Made:
+        told = self._marks.told(due, places.of(due.needed))
+        return Made(self._dated(told), told.position)
+
+    def _dated(self, told: Told) -> list[Beside]:
+        return beside(self._flow, told, int(self._clock.now() * 1000))
+
+    async def _run(self, write: Callable[[BatchTransaction], Coroutine[Any, Any, T]]) -> T:
+        """Run one transaction, which `write` fills."""
+        begun, transaction = self._clock.monotonic(), BatchTransaction(self._target, self._owner, self._by)
+        try:
+            found = await write(transaction)
+            if transaction.replaces_timestamps and not self._flow.accept_log_append_time:
+                raise RecordsRefused(f"{self._owner.remote} replaces the timestamps of records")
+            request = end_txn(self._by, True)
+            ended = await ask(self._target, TRANSACTION, self._by.name, request, lambda each: (each.error,))
+        except Unsupported:
+            raise
+        except WireError as error:
+            self._forget_leaders()
+            raise OutcomeUnknown(str(error), away=isinstance(error, Unavailable)) from error
+        self._by = replace(self._by, producer=ended.producer, epoch=ended.epoch)
+        self.ended = self._clock.monotonic()
+        self.duration = self.ended - begun
+        return found
+
+    def _forget_leaders(self) -> None:
+        """A broker does not answer: perhaps others lead by now."""
+        self._target.forget_leader(*self._owner.where)
+        for topic in (self._flow.offset_syncs_topic, self._flow.offset_map_topic):
+            self._target.forget_leader(topic, 0)

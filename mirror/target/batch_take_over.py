@@ -1,0 +1,141 @@
+"""How a session of whole batches becomes the owner of a partition: fence the last owner, then load the position."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mirror.backoff import Backoff
+from mirror.errors import OutcomeUnknown, PositionUnstable, Unavailable, Unsupported, WireError
+from mirror.kafka.transactional_ids import transactional_id
+from mirror.model import Position, Topic
+from mirror.settings import Flow
+from mirror.target.coordination import LANE, PATIENCE, STABLE, ask, refusal
+from mirror.target.loading import LOOK_INTERVAL, Tokens, doubtful, held
+from mirror.target.position_metadata import decoded, terminated
+from mirror.wire.cluster import Cluster
+from mirror.wire.metadata import GROUP, TRANSACTION
+from mirror.wire.offsets import Offset, Offsets, Where, list_offsets, offset_commit, offset_fetch
+from mirror.wire.transactional import END_TXN, NEEDED_LEVEL, TRANSACTION_VERSION, Identity, init_producer_id
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who copies to where: a transactional id, a group, a remote partition, and a topic for tokens."""
+
+    name: str
+    group: str
+    remote: str
+    partition: int
+    barrier: str
+    timeout: float  # seconds of a transaction
+
+    @classmethod
+    def of(cls, flow: Flow, topic: Topic, partition: int) -> Owner:
+        """The owner of a partition in a flow: the same as on the record path, so the two fence each other."""
+        name = transactional_id(flow, topic.remote, partition)
+        return cls(name, flow.group, topic.remote, partition, flow.control_topic, flow.transaction_timeout)
+
+    @property
+    def where(self) -> Where:
+        """Under what the position is committed."""
+        return self.remote, self.partition
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """Who owns the partition now, and the position that was found; None if none was ever committed."""
+
+    by: Identity
+    position: Position | None
+    end: int  # the remote partition's high watermark when the last owner was fenced
+
+
+async def take_over(
+    target: Cluster, owner: Owner, tokens: Tokens, progressed: Callable[[], None] = lambda: None
+) -> TakenOver:
+    """Fence whoever owns the partition, and load the position.
+
+    In between, each transaction has to end that is open on the remote partition. A fenced producer has none, unless the
+    target has lost its markers; then the next one would commit it, too. `progressed` is called after each part: each
+    may take as long as a transaction. Raises PartitionError, and Unsupported if the target can't be written to by whole
+    batches.
+    """
+    try:
+        request = init_producer_id(owner.name, owner.timeout)
+        entered = await ask(target, TRANSACTION, owner.name, request, lambda found: (found.error,))
+        progressed()
+        await _check_version(target, owner)
+        end = await _settled(target, owner)
+        progressed()
+        position = await _loaded(target, owner, tokens)
+    except Unsupported:
+        raise
+    except WireError as error:
+        target.forget_leader(*owner.where)
+        raise OutcomeUnknown(str(error), away=isinstance(error, Unavailable)) from error
+    return TakenOver(Identity(owner.name, entered.producer, entered.epoch), position, end)
+
+
+async def _check_version(target: Cluster, owner: Owner) -> None:
+    """Raise Unsupported unless the cluster uses transactions version 2, and Unavailable while a broker does not know.
+
+    Without it, brokers of the same release add no partition by Produce, and keep the epoch after a transaction.
+    """
+    connection = await target.connection(await target.coordinator(TRANSACTION, owner.name), LANE)
+    connection.version(END_TXN)
+    finalized = connection.abilities.features.finalized
+    if not finalized:  # it has just started, for a cluster of such a release uses some
+        connection.close()  # the next one asks again
+        raise Unavailable(f"{connection.name} does not know the cluster's features yet")
+    level = finalized.get(TRANSACTION_VERSION, 0)
+    if level < NEEDED_LEVEL:
+        raise Unsupported(f"{TRANSACTION_VERSION} of the target is {level}, and has to be {NEEDED_LEVEL}")
+
+
+async def _settled(target: Cluster, owner: Owner) -> int:
+    deadline = time.monotonic() + PATIENCE
+    high = await _end(target, owner, stable=False)
+    while await _end(target, owner, stable=True) < high:
+        if time.monotonic() > deadline:
+            raise PositionUnstable(held(f"{owner.remote}-{owner.partition}"))
+        await asyncio.sleep(LOOK_INTERVAL)
+    return high
+
+
+async def _end(target: Cluster, owner: Owner, stable: bool) -> int:
+    leader = await target.leader(*owner.where)
+    connection = await target.connection(leader.node)
+    error, offset = await connection.ask(list_offsets(*owner.where, leader.epoch, stable))
+    if error:
+        target.forget_leader(*owner.where)
+        raise refusal("ListOffsets", error)
+    return offset
+
+
+async def _loaded(target: Cluster, owner: Owner, tokens: Tokens) -> Position | None:
+    """The position, told by a coordinator that can still commit: Tokens says why that matters."""
+    deadline, backoff = time.monotonic() + PATIENCE, Backoff(LOOK_INTERVAL, 1.0)
+    began, barrier = tokens.begin(), (owner.barrier, 0)
+    wanted = [barrier, owner.where]
+    while time.monotonic() < deadline:
+        commit = offset_commit(owner.group, {barrier: Offset(0, terminated(tokens.make()))})
+        await ask(target, GROUP, owner.group, commit, lambda found: found.values() or (-1,))
+        answer = await ask(
+            target, GROUP, owner.group, offset_fetch(owner.group, wanted), lambda found: _errors(found, owner), STABLE
+        )
+        _, told = answer.found.get(barrier, (0, Offset(-1, "")))
+        _, found = answer.found[owner.where]
+        if tokens.is_since(began, told.metadata):
+            return decoded(found.offset, found.epoch, found.metadata)
+        target.forget_coordinator(GROUP, owner.group)  # perhaps it is another one
+        await asyncio.sleep(backoff.next())  # another task's token may have been in between
+    raise PositionUnstable(doubtful(f"{owner.remote}-{owner.partition}", owner.barrier))
+
+
+def _errors(found: Offsets, owner: Owner) -> tuple[int, ...]:
+    """The error codes of an answer to OffsetFetch; -1 if it does not have the partition."""
+    failed, _ = found.found.get(owner.where, (-1, None))
+    return (found.error or failed,)

@@ -1,0 +1,285 @@
+"""The requests of one transaction of whole batches, in an order in which brokers take them.
+
+What waits for what (docs/decisions/0006-acks-within-a-transaction.md):
+
+1. Produce of the first batch, with a batch of each of our own topics that the same broker leads. It adds these
+   partitions to the transaction, and of two requests that add something at once one is refused. So nothing else is
+   under way.
+2. Produce of what else is for our own topics, one request after another, for the same reason.
+3. Produce of the other batches, one after another without a wait, and TxnOffsetCommit beside them.
+
+That is two round trips if one broker leads all, or nothing is for our own topics; EndTxn is the third. What is for our
+own topics names downstream offsets. They follow from that of the first batch, which is predicted, because the answer
+has to have it, and all others follow each other: if not, the transaction is not ended.
+
+A careful transaction depends on none of that: every batch waits for replication, and what is for our own topics is made
+and sent after all answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TypeVar
+
+from mirror.backoff import Backoff
+from mirror.batches.headers import RecordBatch
+from mirror.batches.stamping import stamp
+from mirror.errors import Interleaved, OutcomeUnknown
+from mirror.model import Position
+from mirror.target.batch_take_over import Owner
+from mirror.target.beside import Beside
+from mirror.target.coordination import AGAIN, PATIENCE, ask, codes, refusal
+from mirror.target.position_metadata import encoded, terminated
+from mirror.wire.cluster import Cluster
+from mirror.wire.fetch import TopicKey
+from mirror.wire.metadata import GROUP
+from mirror.wire.offsets import Offset
+from mirror.wire.produce import ALL, LEADER, PRODUCE, Batch, ProduceAnswer, Produced, produce
+from mirror.wire.transactional import Identity, txn_offset_commit
+
+T = TypeVar("T")
+
+# A request that adds waits in a lane of its own, inside the broker, until the last transaction's markers are written.
+FIRST_LANE, LANE = "first", "produce"
+# So does the first Produce, which is added before anything is appended. The broker says the last one when that fails
+# (ReplicaManager.handleProduceAppend).
+_AGAIN = AGAIN | codes("NETWORK_EXCEPTION", "NOT_ENOUGH_REPLICAS")
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where batches are in the remote partition: the offset of each one's first record, and how many it has."""
+
+    bases: Sequence[int]
+    counts: Sequence[int]
+
+    @classmethod
+    def following(cls, base: int, counts: Sequence[int]) -> Places:
+        """Those of batches that follow each other."""
+        return cls(list(accumulate(counts[:-1], initial=base)), counts)
+
+    def of(self, indexes: Sequence[int]) -> Mapping[int, int]:
+        """The offsets of the records with these indexes."""
+        begins = list(accumulate(self.counts[:-1], initial=0))
+        found = {}
+        for index in indexes:
+            batch = bisect_right(begins, index) - 1
+            found[index] = self.bases[batch] + index - begins[batch]
+        return found
+
+    @property
+    def last(self) -> int:
+        """The offset of the last record."""
+        return self.bases[-1] + self.counts[-1] - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What goes beside batches: batches for our own topics, and the position to commit."""
+
+    others: Sequence[Beside]
+    position: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What a transaction is made of: batches, at least one, and what goes beside them, once they have places.
+
+    `depends` is false if `made` gives the same for any places.
+    """
+
+    batches: Sequence[RecordBatch]
+    made: Callable[[Places], Made]
+    depends: bool
+
+    @property
+    def counts(self) -> Sequence[int]:
+        """The number of records of each batch."""
+        return [each.records for each in self.batches]
+
+
+class BatchTransaction:
+    """One transaction, up to its end. Its methods raise PartitionError and WireError; then nobody may end it."""
+
+    def __init__(self, target: Cluster, owner: Owner, by: Identity) -> None:
+        self._target = target
+        self._owner = owner
+        self._by = by
+        self._append_times: list[int] = []
+
+    @property
+    def replaces_timestamps(self) -> bool:
+        """True if the target has replaced the timestamps of a batch by its own clock."""
+        return any(each >= 0 for each in self._append_times)
+
+    async def write(self, content: Content, predicted: int | None) -> tuple[Places, Position]:
+        """Write the batches, which are changed, and what goes beside them. Returns where they are, and the position.
+
+        `predicted` is where the first one will be, if that is known.
+        """
+        batches = await self._stamped(content.batches)
+        expected, made = await self._begin(batches[0], content, predicted)
+        sent = await self._send(batches[1:], LEADER)
+        committed, answers = await asyncio.gather(
+            self.commit_position(made.position), asyncio.gather(*sent, return_exceptions=True), return_exceptions=True
+        )
+        bases = [expected.bases[0], *(self._base(_checked(each), batches) for each in _checked(answers))]
+        _checked(committed)
+        for found, wanted in zip(bases, expected.bases, strict=True):
+            if found != wanted:
+                raise Interleaved(f"{self._where}: a batch is at {found} instead of {wanted}")
+        return expected, made.position
+
+    async def write_carefully(self, content: Content) -> tuple[Places, Position]:
+        """The same, wherever the batches will be."""
+        batches = await self._stamped(content.batches)
+        leader = await self._target.leader(*self._owner.where)
+        bases = [self._base(await self._add(leader.node, batches[:1]), batches)]
+        answers = await asyncio.gather(*await self._send(batches[1:], ALL), return_exceptions=True)
+        bases += [self._base(_checked(each), batches) for each in answers]
+        places = Places(bases, content.counts)
+        made = content.made(places)
+        await self.write_beside(made.others)
+        await self.commit_position(made.position)
+        return places, made.position
+
+    async def write_beside(self, others: Sequence[Beside]) -> None:
+        """Write to our own topics. Nothing else that adds to the transaction may be under way."""
+        for node, some in await self._requests(others):
+            await self._add(node, some)
+
+    async def commit_position(self, position: Position) -> None:
+        """Put the position into the transaction."""
+        offset = Offset(position.offset, terminated(encoded(position)), position.epoch)
+        request = txn_offset_commit(self._by, self._owner.group, {self._owner.where: offset})
+        await ask(self._target, GROUP, self._owner.group, request, lambda found: found.values() or (-1,))
+
+    async def _stamped(self, batches: Sequence[RecordBatch]) -> list[Batch]:
+        await self._target.leader(*self._owner.where)  # with it the topic's id is known
+        found, sequence, remote = list[Batch](), 0, self._topic(self._owner.remote)
+        for each in batches:
+            stamp(each.data, self._by.producer, self._by.epoch, sequence)
+            sequence += each.records
+            found.append(Batch(remote, self._owner.partition, each.data))
+        return found
+
+    async def _begin(self, first: Batch, content: Content, predicted: int | None) -> tuple[Places, Made]:
+        """Write the first batch and what is for our own topics. Returns where the batches have to be."""
+        leader = await self._target.leader(*self._owner.where)
+        made, requests, along = None, list[tuple[int, list[Batch]]](), list[Batch]()
+        if content.depends and predicted is not None:
+            made = content.made(Places.following(predicted, content.counts))
+            requests = await self._requests(made.others)
+            along = next((some for node, some in requests if node == leader.node), [])
+        base = self._base(await self._add(leader.node, [first, *along]), [first, *along])
+        places = Places.following(base, content.counts)
+        if made is None or base != predicted:
+            if along:
+                raise Interleaved(f"{self._where}: the first batch is at {base} instead of {predicted}")
+            made = content.made(places)
+            requests = await self._requests(made.others)
+        for node, some in requests:
+            if some is not along:
+                await self._add(node, some)
+        return places, made
+
+    async def _requests(self, others: Sequence[Beside]) -> list[tuple[int, list[Batch]]]:
+        """The requests for our own topics, in order, each with the node that it is for.
+
+        No request names a topic twice: brokers would drop one of the batches, and acknowledge both.
+        """
+        found: list[tuple[int, list[Batch]]] = []
+        sequences: dict[str, int] = {}
+        for each in others:
+            leader = await self._target.leader(each.topic, 0)
+            sequence = sequences.get(each.topic, 0)
+            stamp(each.data, self._by.producer, self._by.epoch, sequence)
+            sequences[each.topic] = sequence + each.records
+            batch = Batch(self._topic(each.topic), 0, each.data)
+            free = (some for node, some in found if node == leader.node and each.topic not in _names(some))
+            some = next(free, None)
+            if some is None:
+                found.append((leader.node, [batch]))
+            else:
+                some.append(batch)
+        return found
+
+    async def _add(self, node: int, batches: Sequence[Batch]) -> ProduceAnswer:
+        """Send batches that may be the first of their partitions, and wait until they are replicated.
+
+        They are sent again only when no partition has taken its batch.
+        """
+        deadline, backoff = time.monotonic() + PATIENCE, Backoff(0.002, 0.1)
+        while True:
+            connection = await self._target.connection(node, FIRST_LANE)
+            answer = await connection.ask(produce(self._by.name, batches, ALL))
+            errors = [each.error for _, each in answer.partitions]
+            if len(errors) != len(batches):
+                raise OutcomeUnknown(f"an answer to {PRODUCE.name} has {len(errors)} of {len(batches)} partitions")
+            if not any(errors):
+                return answer
+            if not all(each in _AGAIN for each in errors) or time.monotonic() > deadline:
+                self._refuse(answer, batches)
+            await asyncio.sleep(backoff.next())
+
+    async def _send(self, batches: Sequence[Batch], acks: int) -> list[asyncio.Future[ProduceAnswer]]:
+        """Send batches over one connection, so that they arrive in order. The last one waits for replication."""
+        if not batches:
+            return []
+        leader = await self._target.leader(*self._owner.where)
+        connection = await self._target.connection(leader.node, LANE)
+        each_acks = [acks] * (len(batches) - 1) + [ALL]
+        return [
+            connection.send(produce(self._by.name, [batch], each))
+            for batch, each in zip(batches, each_acks, strict=True)
+        ]
+
+    def _topic(self, name: str) -> TopicKey:
+        return TopicKey(name, self._target.topic_id(name))
+
+    @property
+    def _where(self) -> str:
+        return f"{self._owner.remote}-{self._owner.partition}"
+
+    def _base(self, answer: ProduceAnswer, batches: Sequence[Batch]) -> int:
+        """Where the batch for the remote partition is."""
+        self._refuse(answer, batches)
+        for named, each in answer.partitions:
+            if (_name(named, batches), each.partition) == self._owner.where and each.base >= 0:
+                self._append_times.append(each.appended)
+                return each.base
+        raise OutcomeUnknown(f"an answer to {PRODUCE.name} does not say where {self._where} has its batch")
+
+    def _refuse(self, answer: ProduceAnswer, batches: Sequence[Batch]) -> None:
+        """Raise the first error, and take what the broker says of a newer leader."""
+        for named, each in answer.partitions:
+            if each.error:
+                topic = _name(named, batches)
+                self._doubt_leader(topic, each, answer)
+                raise refusal(f"{PRODUCE.name} to {topic}-{each.partition}", each.error, each.message)
+
+    def _doubt_leader(self, topic: str, refused: Produced, answer: ProduceAnswer) -> None:
+        self._target.forget_leader(topic, refused.partition)
+        if refused.leader and refused.leader.node in answer.addresses:
+            address = answer.addresses[refused.leader.node]
+            self._target.hint(topic, refused.partition, refused.leader, address)
+
+
+def _checked(found: T | BaseException) -> T:
+    if isinstance(found, BaseException):
+        raise found
+    return found
+
+
+def _names(batches: Sequence[Batch]) -> set[str]:
+    return {each.topic.name for each in batches}
+
+
+def _name(named: str | bytes, batches: Sequence[Batch]) -> str:
+    """The topic that an answer names, by its name or its id."""
+    return next((each.topic.name for each in batches if named in (each.topic.name, each.topic.id)), str(named))

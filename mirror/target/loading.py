@@ -1,0 +1,52 @@
+"""What loading a position is, whichever client does it: how an answer is known to be of now, and how long to wait."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+
+from mirror.target.position_metadata import without_end
+
+TIMEOUT = 10.0  # seconds
+LOOK_INTERVAL = 0.02  # seconds
+DEPOSED = "a stale group coordinator, which accepts no commits any more"
+_NUMBER_MAX = 20  # digits
+
+
+class Tokens:
+    """The tokens of one reader of positions, in the order in which they were made. Any thread may call it.
+
+    A coordinator that was deposed and has not heard of it, because it hung or is cut off from the others, answers
+    OffsetFetch from its memory: what has been committed since would be copied again. It can't commit anything any more.
+    So a token is committed first, under the barrier topic. Only an answer counts that has it, or a later one.
+    """
+
+    def __init__(self) -> None:
+        self._identity = uuid.uuid4().hex
+        self._numbers = itertools.count()
+
+    def begin(self) -> int:
+        """A number for `is_since`, of a call that begins now."""
+        return next(self._numbers)
+
+    def make(self) -> str:
+        """A token to commit."""
+        return f"{self._identity}/{next(self._numbers)}"
+
+    def is_since(self, began: int, token: str | None) -> bool:
+        """Was this one of ours, made after the call with that number began?
+
+        Whoever may commit to the group may write anything in its place.
+        """
+        identity, _, number = without_end(token or "").partition("/")
+        return identity == self._identity and number.isdecimal() and len(number) < _NUMBER_MAX and int(number) > began
+
+
+def held(what: str) -> str:
+    """For people: an open transaction holds a position, or a remote partition."""
+    return f"{what} is held by an open transaction; should that last, see docs/runbooks/MirrorPartitionRetrying.md"
+
+
+def doubtful(where: str, barrier: str) -> str:
+    """For people: no answer has a token of ours."""
+    return f"the position of {where} comes from {DEPOSED}; or {barrier} is missing, which the flow leader makes again"

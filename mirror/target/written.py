@@ -1,0 +1,30 @@
+"""What a transaction has written, whichever path has copied its records. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirror.model import Position
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where the records of a transaction are in the remote partition."""
+
+    expected: int | None  # the offset after everything that the partition had before; None if that is not known
+    first: int
+    last: int
+
+
+def span_of(expected: int | None, first: int | None, last: int | None) -> Span | None:
+    """None if the client knows no offset of a record, as of one that the broker says it had already."""
+    return None if first is None or last is None else Span(expected, first, last)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a transaction has written: how much, and the position that it has committed."""
+
+    size: int  # bytes of keys, values and headers
+    position: Position
+    span: Span | None = None  # where its records are; None without records, or if that is not known

@@ -1,0 +1,297 @@
+"""Copies one partition in whole batches: one coroutine that reads as the story."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from mirror.clock import Clock
+from mirror.control.decisions import doubt
+from mirror.control.reports import Counters
+from mirror.errors import Interleaved, PartitionError, RecordsRefused, Unsupported, WireError
+from mirror.model import Partition, Position, Topic
+from mirror.settings import Flow
+from mirror.source.batch_feed import Feed, LeaveTheRoad, Span
+from mirror.source.batch_fetcher import BatchFetcher
+from mirror.target.batch_session import BatchSession
+from mirror.target.batch_take_over import Owner, take_over
+from mirror.target.loading import Tokens
+from mirror.target.written import Written
+from mirror.task.batch_size import BatchSize
+from mirror.task.events import SETTLE_DELAY
+from mirror.task.fast_road import obstacle
+from mirror.task.followed_plan import PlanView
+from mirror.task.position_ledger import UPGRADED, PositionLedger
+from mirror.task.rate_limits import RateLimits, Turns
+from mirror.wire.cluster import Cluster
+from mirror.wire.fetch import TopicKey
+from mirror.wire.metadata import id_of
+
+log = logging.getLogger(__name__)
+
+TRANSACTION_MAX = 4 * 2**20  # bytes
+BATCHES_MAX = 500  # in a transaction: each is a request under way
+LET_GO = "let_go"  # why it leaves the road, if another owner or the record path shall have it
+INTERLEAVED_WITHIN = 60.0  # seconds; who writes to the remote partition twice in that time goes on doing so
+TAKE_OVERS_MAX = 32  # at once: each is half a dozen requests, and a task may begin with thousands of partitions
+
+
+@dataclass(slots=True)
+class Books:
+    """What a partition's copier knows, whichever path it takes: a hand-over passes it on."""
+
+    ledger: PositionLedger
+    counters: Counters
+    turns: Turns
+    remote_end: int | None = None  # after all that the last session has written there, if it was closed in order
+
+
+@dataclass(frozen=True, slots=True)
+class BatchServices:
+    """What the batch copiers of one task share."""
+
+    plan: PlanView
+    fetcher: BatchFetcher
+    target: Cluster
+    tokens: Tokens
+    limits: RateLimits
+    clock: Clock
+    taking_over: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TAKE_OVERS_MAX))
+
+    def flow(self, topic: str) -> Flow:
+        """The flow's settings for a source topic as they are now: a reload changes some of them."""
+        return self.plan.flow.of_topic(topic)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """From where to where one partition is copied, and the largest batch (bytes) that the target takes."""
+
+    partition: Partition
+    topic: Topic
+    largest: int
+
+
+class BatchCopier:
+    """Copies until it leaves the road, or an error ends it. Then it can run again."""
+
+    def __init__(
+        self, services: BatchServices, route: Route, books: Books, copying: Callable[[], None] = lambda: None
+    ) -> None:
+        """`copying` is called when something was committed, and when there is nothing to copy."""
+        self._services = services
+        self._route = route
+        self._books = books
+        self._owner = Owner.of(self._flow, route.topic, route.partition.partition)
+        self._size = BatchSize(BATCHES_MAX, self._flow.transaction_timeout)
+        self._drained = Position(-1, "")  # after what was read and has no records to copy
+        self._interleaved: float | None = None  # when, monotonic
+        self._careful = False
+        self.feed: Feed | None = None  # None until the partition is taken over
+        self.working_since: float | None = None  # monotonic; None while it waits for records, or for its turn
+        self._copying = copying
+        self._idle = False  # no records have come since it was taken over, and some time has passed
+        self._against = ""  # why it stops after the running transaction; "": it does not
+        self._woken = asyncio.Event()
+
+    def let_go(self, reason: str = LET_GO) -> None:
+        """Stop after the running transaction: `run` raises LeaveTheRoad, for good."""
+        self._against = reason
+        self._woken.set()
+        if self.feed:
+            self.feed.end(self._left(reason), drop=True)
+
+    def forget_turns(self) -> None:
+        """The throttle has changed: its turns are void, and it asks again."""
+        turns = self._books.turns
+        self._books.counters.throttled += turns.waited()
+        turns.forget()
+        self._woken.set()
+
+    @property
+    def _flow(self) -> Flow:
+        return self._services.flow(self._route.partition.topic)
+
+    async def run(self) -> NoReturn:
+        """Take the partition over, and copy. Raises LeaveTheRoad, PartitionError, WireError."""
+        books, partition = self._books, self._route.partition
+        try:
+            async with self._services.taking_over:
+                with self._working():
+                    session = await self._take_over()
+            at = books.ledger.resume_from
+            topic = TopicKey(partition.topic, id_of(self._route.topic.topic_id))
+            if self._against:
+                raise self._left(self._against)
+            feed = self._services.fetcher.open(topic, partition.partition, at.offset, at.epoch, self._route.largest)
+            self.feed, self._idle = feed, False
+            try:
+                while True:
+                    await self._step(session, feed)
+            except LeaveTheRoad:
+                books.remote_end = session.end
+                raise
+            finally:
+                self.feed = None
+                self._services.fetcher.close(feed)
+        except Interleaved as error:
+            self._note_interleaved(error)
+            raise
+        except RecordsRefused as error:
+            raise self._left("target_refuses") from error
+        except Unsupported as error:
+            raise self._left("unsupported") from error
+
+    @contextlib.contextmanager
+    def _working(self) -> Iterator[None]:
+        """Something is under way that ends by itself: each request has a time-out."""
+        self._progressed()
+        try:
+            yield
+        finally:
+            self.working_since = None
+
+    def _progressed(self) -> None:
+        self.working_since = self._services.clock.monotonic()
+
+    def _left(self, reason: str) -> LeaveTheRoad:
+        return LeaveTheRoad(reason, self._books.ledger.offset)
+
+    def _note_interleaved(self, error: Interleaved) -> None:
+        """Be careful in the next transaction. Raises LeaveTheRoad if that is needed often."""
+        now, before = self._services.clock.monotonic(), self._interleaved
+        if before is not None and now - before < INTERLEAVED_WITHIN:
+            raise self._left("interleaved") from error
+        self._interleaved, self._careful = now, True
+
+    async def _take_over(self) -> BatchSession:
+        """Fence, then load. The feed then begins at the position, which is to seek."""
+        services, route, ledger = self._services, self._route, self._books.ledger
+        against = self._against or obstacle(self._flow, route.partition.topic, route.topic)
+        if against:
+            raise self._left(against)
+        taken = await take_over(services.target, self._owner, services.tokens, self._progressed)
+        if route.topic.remote_id and services.target.topic_id(route.topic.remote) != id_of(route.topic.remote_id):
+            raise self._left("remote_topic")
+        # Whether it has records that are visible is for the record path to find out.
+        if doubt(taken.position, ledger.newest, route.topic, lambda: taken.end > 0):
+            raise self._left("doubted")
+        end = self._books.remote_end if taken.position == ledger.position else None
+        if taken.position is None:
+            ledger.nothing_committed()
+        elif ledger.loaded(taken.position):
+            log.info(UPGRADED, extra={"topic": route.partition.topic, "partition": route.partition.partition})
+        if not ledger.position.belongs_to(route.topic.topic_id):
+            raise self._left("recreated")
+        self._books.remote_end, self._drained = None, Position(-1, "")
+        return BatchSession(
+            services.target, self._flow, route.partition, route.topic, taken.by, services.clock, self._careful, end
+        )
+
+    async def _step(self, session: BatchSession, feed: Feed) -> None:
+        """Copy what comes, or commit what is due without records."""
+        left = self._due_in(session)
+        if left is not None and left <= 0:
+            with self._working():
+                await self._commit_alone(session)
+            return
+        if not self._idle:  # not known yet: an error must not look as if it had passed
+            left = SETTLE_DELAY if left is None else min(left, SETTLE_DELAY)
+        if await feed.wait(left):
+            await self._copy(session, feed)
+        elif not self._idle:
+            self._idle = True
+            self._copying()
+
+    def _due_in(self, session: BatchSession) -> float | None:
+        """Seconds until a position has to be committed without records; None if there is none."""
+        ledger, due = self._books.ledger, []
+        if ledger.must_commit_start:
+            return 0.0
+        if ledger.renew_at is not None:
+            due.append(ledger.renew_at)
+        if self._owes(session):
+            due.append(session.ended + SETTLE_DELAY)
+        return min(due) - self._services.clock.monotonic() if due else None
+
+    def _owes(self, session: BatchSession) -> bool:
+        return session.unsynced_tail or self._drained.offset > self._books.ledger.offset
+
+    async def _commit_alone(self, session: BatchSession) -> None:
+        """Commit the position again as it is, or what an idle partition owes: see PartitionFacts.settle."""
+        ledger = self._books.ledger
+        if ledger.is_old and not ledger.must_commit_start:
+            await session.commit_position(ledger.position)
+            ledger.renewed(self._services.plan.renew_interval)
+            self._copying()
+            return
+        at = max(ledger.position, self._drained, key=lambda each: each.offset)
+        position = ledger.next(at.offset, at.epoch, ledger.position.newest_epoch)
+        await session.settle(position)
+        self._committed(session, position, 0)
+
+    async def _copy(self, session: BatchSession, feed: Feed) -> None:
+        """Make one transaction of what waits, unless it is not our turn yet."""
+        flow, turns = self._flow, self._books.turns
+        most = min(TRANSACTION_MAX, flow.batch_max_bytes)
+        pause = session.ended + min(flow.transaction_linger_max, session.duration) - self._services.clock.monotonic()
+        if pause > 0:  # a busy partition waits as long as its last transaction took, or until it has a full one
+            await feed.wait(pause, least=most)
+        buckets = self._services.limits.of(self._route.partition.topic)
+        if buckets and feed.size:
+            most = min(most, turns.take(buckets, min(most, feed.size)))
+            if not most:
+                await self._wait_for_turn()
+                return
+            self._books.counters.throttled += turns.waited()
+        spans = feed.take(most, self._size.limit)
+        try:
+            with self._working():
+                await self._take(session, spans)
+        finally:
+            for span in spans:
+                feed.done(span)
+
+    async def _wait_for_turn(self) -> None:
+        """Until the turn has come, the throttle has changed, or the partition is let go."""
+        self._woken.clear()
+        if self._against:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._books.turns.until - self._services.clock.monotonic()):
+                await self._woken.wait()
+
+    async def _take(self, session: BatchSession, spans: list[Span]) -> None:
+        batches = [batch for span in spans for batch in span.batches]
+        ledger, last = self._books.ledger, spans[-1]
+        if not batches:
+            self._drained = Position(last.end, "", last.epoch)
+            self._books.turns.copied(0)
+            return
+        stamps = [(each.max_timestamp, each.records) for each in batches]
+        begun = self._services.clock.monotonic()
+        try:
+            written = await session.copy(batches, ledger.next(last.end, last.epoch))
+        except (PartitionError, WireError):
+            self._size.failed(len(batches), self._services.clock.monotonic() - begun)
+            raise
+        self._careful = False
+        self._size.committed(len(batches), session.duration)
+        self._counted(session, written, stamps)
+
+    def _counted(self, session: BatchSession, written: Written, stamps: list[tuple[int, int]]) -> None:
+        books = self._books
+        books.turns.copied(written.size)
+        now = int(self._services.clock.now() * 1000)
+        books.counters.copied_whole(stamps, written.size, now, session.duration)
+        self._committed(session, written.position, sum(records for _, records in stamps))
+
+    def _committed(self, session: BatchSession, position: Position, records: int) -> None:
+        self._books.ledger.committed(position, self._services.plan.renew_interval)
+        self._books.counters.committed(records, session.duration)
+        self._idle = True
+        self._copying()

@@ -1,0 +1,114 @@
+"""The event loop of a task's batch copiers, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from mirror.settings import Flow
+from mirror.source.batch_fetcher import BatchFetcher
+from mirror.task.batch_copier import BatchServices
+from mirror.task.supervised_batch_copier import SupervisedBatchCopier
+from mirror.task.task_services import TaskServices
+from mirror.task.thread_stack import stack_of
+from mirror.text import BUG
+from mirror.wire.access import Access, access
+from mirror.wire.cluster import Cluster
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+BEAT = 1.0  # seconds
+STARTED_WITHIN = 30.0  # seconds; nothing is connected to meanwhile
+
+
+def ways(flow: Flow) -> tuple[Access, Access]:
+    """How to connect to source and target, with the properties of librdkafka's clients. Raises Unsupported."""
+    return access({**flow.source.properties, **flow.source.consumer}), access(
+        {**flow.target.properties, **flow.target.producer}
+    )
+
+
+class BatchLoop:
+    """Runs from when it is made until `close`. Any thread may call its methods, but for those of its own thread."""
+
+    def __init__(self, services: TaskServices, source: Access, target: Access) -> None:
+        self._task = services
+        self._access = source, target
+        self._clock = services.clock
+        self._beat = self._clock.monotonic()
+        self._copiers: set[asyncio.Task[None]] = set()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="batches", daemon=True)
+        self._thread.start()
+        if not self._ready.wait(STARTED_WITHIN):
+            raise RuntimeError("the event loop of the batch path does not start")
+
+    def start(self, copier: SupervisedBatchCopier) -> None:
+        """Have the loop run a copier."""
+        self.call(lambda: self._begin(copier))
+
+    def call(self, callback: Callable[[], object]) -> None:
+        """Have the loop call this; nothing happens once it has ended."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback)
+
+    def ask(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Have the loop run a coroutine, and get its result later."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    @property
+    def silent_for(self) -> float:
+        """Seconds for which the loop has run nothing but one and the same callback; 0 if it is well."""
+        return max(0.0, self._clock.monotonic() - self._beat - 2 * BEAT) if self._thread.is_alive() else 0.0
+
+    @property
+    def stack(self) -> str:
+        """The stack of its thread, the innermost call first."""
+        return stack_of(self._thread.ident or 0)
+
+    def close(self, timeout: float) -> None:
+        """End all copiers where they are, without waiting for transactions, and close the connections."""
+        self.call(self._main.cancel)
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._keep())
+        except asyncio.CancelledError:
+            pass
+        except Exception:  # the plan follower sees that it beats no more
+            log.exception(BUG, extra={"flow": self._task.flow.name})
+
+    async def _keep(self) -> None:
+        task, flow = self._task, self._task.flow
+        source, target = map(Cluster, self._access)
+        self.fetcher = BatchFetcher(source, rack=flow.source.consumer.get("client.rack", ""))
+        tokens = task.positions.tokens
+        self.services = BatchServices(task.plan, self.fetcher, target, tokens, task.limits, task.clock)
+        self._loop, main = asyncio.get_running_loop(), asyncio.current_task()
+        assert main is not None
+        self._main = main
+        self._ready.set()
+        try:
+            while True:
+                self._beat = self._clock.monotonic()
+                await asyncio.sleep(BEAT)
+        finally:
+            for each in self._copiers:
+                each.cancel()
+            await asyncio.gather(*self._copiers, return_exceptions=True)
+            await self.fetcher.stop()
+            source.close()
+            target.close()
+
+    def _begin(self, copier: SupervisedBatchCopier) -> None:
+        running = self._loop.create_task(copier.run())
+        self._copiers.add(running)
+        running.add_done_callback(self._copiers.discard)

@@ -1,0 +1,176 @@
+"""The two ways to copy a partition in one task: makes the copiers of either path, and hands partitions over.
+
+A hand-over is a take-over as any other: the one copier lets go at a transaction's end, and the other one fences, loads
+and seeks. A partition leaves the batch path when its copier says so. It comes back once its patience is over, if record
+batches fit again: the record path is told at which offset to end, because librdkafka does not tell where batches begin.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import SimpleQueue
+
+from mirror.control.partition_state import State
+from mirror.control.reports import BATCHES, RECORDS, DataPath
+from mirror.errors import TaskHung, Unsupported
+from mirror.model import Partition, Topic
+from mirror.source.batch_boundary import boundary
+from mirror.source.fetcher import Move, StartFetching, StopFetching
+from mirror.task.batch_copier import LET_GO
+from mirror.task.batch_loop import BatchLoop, ways
+from mirror.task.copier import RecordCopier
+from mirror.task.events import EndAt
+from mirror.task.fast_road import DATA_PATH, obstacle
+from mirror.task.path_memory import PathMemory
+from mirror.task.position_ledger import StartPoint
+from mirror.task.supervised_batch_copier import LARGEST, SupervisedBatchCopier
+from mirror.task.task_services import TaskServices
+from mirror.wire.fetch import TopicKey
+from mirror.wire.metadata import id_of
+
+log = logging.getLogger(__name__)
+
+LOOKS_MAX = 16  # at once, for where batches begin
+
+Copier = RecordCopier | SupervisedBatchCopier
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is remembered of a partition, while its topic stays the same."""
+
+    topic_id: str
+    memory: PathMemory
+
+
+class DataPaths:
+    """Only the plan follower calls it, but for `copiers` and `close`, which are the task's."""
+
+    def __init__(self, services: TaskServices, moves: SimpleQueue[Move[RecordCopier]]) -> None:
+        self._services = services
+        self._moves = moves
+        self._loop: BatchLoop | None = None
+        self._unfit = ""  # why this task can have no batch path
+        self._known: dict[Partition, _Known] = {}
+        self._looks: dict[Partition, Future[None]] = {}
+        self._copying: dict[Partition, SupervisedBatchCopier] = {}
+
+    @property
+    def copiers(self) -> list[SupervisedBatchCopier]:
+        """Those of the batch path, until they are ended."""
+        return list(self._copying.values())
+
+    def of(self, partition: Partition) -> DataPath:
+        """Which path the partition takes."""
+        known = self._known.get(partition)
+        return known.memory.path if known else DataPath(RECORDS, 0.0, "")
+
+    def copier(self, partition: Partition, topic: Topic, start: StartPoint, paused: bool) -> Copier:
+        """A copier on the path that the partition takes now: the record path if it is paused. It does not run yet."""
+        memory = self._memory(partition, topic)
+        against = self._obstacle(partition, topic) or memory.keeps_off
+        loop = None if paused or against else self._started()
+        if loop is None:
+            self._tell(partition, memory, RECORDS, "" if against == DATA_PATH else against or self._unfit)
+            return RecordCopier(self._services.of_topic(partition.topic), partition, topic, start)
+        self._tell(partition, memory, BATCHES, "")
+        return SupervisedBatchCopier(loop.services, loop.call, partition, topic, start)
+
+    def begin(self, copier: Copier) -> None:
+        """Have a copier copy."""
+        if isinstance(copier, RecordCopier):
+            self._moves.put(StartFetching(copier))
+            memory = self._known[copier.partition].memory
+            if memory.end is not None:
+                self._end_at(copier, memory, memory.end)
+        elif self._loop is not None:
+            self._copying[copier.partition] = copier
+            self._loop.start(copier)
+
+    def end(self, copier: Copier) -> None:
+        """A copier has let go of its partition."""
+        if isinstance(copier, RecordCopier):
+            self._moves.put(StopFetching(copier))
+        else:
+            self._copying.pop(copier.partition, None)
+            known = self._known.get(copier.partition)
+            if known is not None and copier.left is not None and copier.left.reason != LET_GO:
+                known.memory.left(copier.left.reason, copier.left.until)
+
+    def keep(self, copiers: Iterable[Copier]) -> None:
+        """Now and then: have partitions leave a path that is not theirs any more. Raises TaskHung."""
+        if self._loop is not None and self._loop.silent_for > self._services.flow.transaction_timeout:
+            log.warning("the event loop hangs", extra={"flow": self._services.flow.name, "stack": self._loop.stack})
+            raise TaskHung("the event loop of the batch path hangs; the task starts again")
+        if self._loop is None and self._services.flow.data_path == "records":
+            return
+        self._looks = {each: look for each, look in self._looks.items() if not look.done()}
+        for copier in copiers:
+            against = self._obstacle(copier.partition, copier.topic)
+            if isinstance(copier, SupervisedBatchCopier):
+                if against:
+                    copier.leave(against)
+            elif not against and copier.snapshot.state in (State.RUNNING, State.STARTING):
+                self._look(copier)
+
+    def close(self, timeout: float) -> None:
+        """End what runs on the batch path."""
+        if self._loop is not None:
+            self._loop.close(timeout)
+
+    def _memory(self, partition: Partition, topic: Topic) -> PathMemory:
+        known = self._known.get(partition)
+        if known is None or known.topic_id != topic.topic_id:
+            known = self._known[partition] = _Known(topic.topic_id, PathMemory(self._services.clock))
+        return known.memory
+
+    def _obstacle(self, partition: Partition, topic: Topic) -> str:
+        return self._unfit or obstacle(self._services.flow.of_topic(partition.topic), partition.topic, topic)
+
+    def _started(self) -> BatchLoop | None:
+        """The event loop; None if the clusters need what only librdkafka has."""
+        if self._loop is None:
+            try:
+                self._loop = BatchLoop(self._services, *ways(self._services.flow))
+            except Unsupported as error:
+                self._unfit = "client"
+                where = {"flow": self._services.flow.name, "reason": str(error)}
+                log.info(
+                    "the record path is used: the batch path's client lacks what the configuration needs", extra=where
+                )
+        return self._loop
+
+    def _tell(self, partition: Partition, memory: PathMemory, name: str, reason: str) -> None:
+        if memory.take(name, reason):
+            topic, number = partition
+            where = {"flow": self._services.flow.name, "topic": topic, "partition": number, "reason": reason}
+            log.info("partition takes the %s path", "batch" if name == BATCHES else "record", extra=where)
+
+    def _look(self, copier: RecordCopier) -> None:
+        """Look whether batches fit again after what the record path has read. It is told by the loop, at once."""
+        known, loop = self._known.get(copier.partition), self._started()
+        here = copier.partition
+        if known is None or loop is None or here in self._looks or len(self._looks) >= LOOKS_MAX:
+            return
+        if not known.memory.may_return:
+            return
+        at = max(copier.snapshot.position.offset, copier.buffer.read_to)
+        if at < 0:
+            return
+        known.memory.wait()
+        key = TopicKey(here.topic, id_of(copier.topic.topic_id))
+
+        async def look() -> None:
+            found = await boundary(loop.fetcher, key, here.partition, at, LARGEST)
+            if found is not None:
+                self._end_at(copier, known.memory, found)
+
+        self._looks[here] = loop.ask(look())
+
+    @staticmethod
+    def _end_at(copier: RecordCopier, memory: PathMemory, offset: int) -> None:
+        memory.returns()
+        copier.post(EndAt(offset))

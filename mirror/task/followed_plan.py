@@ -1,0 +1,31 @@
+"""What copiers ask of the newest plan, on either data path."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from mirror.control.decisions import Decision
+from mirror.model import Partition
+from mirror.settings import Flow
+
+
+class PlanView(Protocol):
+    """What a copier asks of the control topic."""
+
+    @property
+    def flow(self) -> Flow:
+        """The flow's settings as they are now."""
+
+    @property
+    def renew_interval(self) -> float:
+        """Seconds between two commits of a position that stays the same."""
+
+    @property
+    def clusters(self) -> tuple[str, ...]:
+        """The ids of source and target, of the newest plan that has them; empty if none had."""
+
+    def decision(self, partition: Partition) -> Decision | None:
+        """What somebody has decided about an incident of the partition, the last one; None: nothing."""
+
+    def is_still_ours(self, partition: Partition) -> bool:
+        """Does the newest plan, read to its end, give the partition to this task?"""

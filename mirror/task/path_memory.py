@@ -1,0 +1,61 @@
+"""Which data path a partition takes, since when and why, and when one that has left the batch path may come back. Pure.
+
+Nothing swings to and fro: a partition that has left stays on the record path for a while, and for twice as long if it
+had come back only shortly before.
+"""
+
+from __future__ import annotations
+
+from mirror.clock import Clock
+from mirror.control.reports import BATCHES, RECORDS, DataPath
+
+FIRST_PATIENCE = 10.0  # seconds on the record path
+LONGEST_PATIENCE = 3600.0
+STEADY = 10  # times its patience: who has been on the batch path for so long did well there
+
+WITHIN_BATCH = "position_within_batch"  # the only reason that is over at a known offset, whatever comes after it
+
+
+class PathMemory:
+    """Remembers it of one partition. The plan follower uses it, and what that has the event loop look for."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.path = DataPath(RECORDS, 0.0, "")
+        self.keeps_off = ""  # why it left the batch path; "": it never did, or comes back
+        self.end: int | None = None  # offset at which the record path has to end, if that is known when it begins
+        self._clock = clock
+        self._patience = FIRST_PATIENCE
+        self._back_at = 0.0  # monotonic
+        self._entered = 0.0  # monotonic: when it last took the batch path
+
+    def take(self, name: str, reason: str) -> bool:
+        """The partition takes this path. True if it took the other one before."""
+        before = self.path
+        since = before.since if before.name == name and before.since else self._clock.now()
+        self.path = DataPath(name, since, reason)
+        if name == BATCHES and before.name != name:
+            self._entered = self._clock.monotonic()
+        return before.since > 0 and before.name != name
+
+    def left(self, reason: str, until: int | None) -> None:
+        """The partition has left the batch path, at a batch that ends at `until`."""
+        now = self._clock.monotonic()
+        steady = now - self._entered >= STEADY * self._patience
+        self._patience = FIRST_PATIENCE if steady else min(LONGEST_PATIENCE, 2 * self._patience)
+        self.keeps_off = reason
+        self.end = until if reason == WITHIN_BATCH else None
+        self.wait()
+
+    def wait(self) -> None:
+        """It stays on the record path, until its patience is over once more."""
+        self._back_at = self._clock.monotonic() + self._patience
+
+    @property
+    def may_return(self) -> bool:
+        """True once its patience is over."""
+        return self._clock.monotonic() >= self._back_at
+
+    def returns(self) -> None:
+        """The record path has been told where to end: the next copier takes the batch path."""
+        self.keeps_off, self.end = "", None
+        self.wait()

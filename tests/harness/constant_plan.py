@@ -1,0 +1,24 @@
+"""A plan that never changes, for copiers that run without the service."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirror.control.decisions import Decision
+from mirror.model import Partition
+from mirror.settings import Flow
+
+
+@dataclass(frozen=True)
+class ConstantPlan:
+    """It gives every partition to us, and nobody decides anything."""
+
+    flow: Flow
+    renew_interval: float = 3600.0
+    clusters: tuple[str, ...] = ()
+
+    def decision(self, partition: Partition) -> Decision | None:
+        return None
+
+    def is_still_ours(self, partition: Partition) -> bool:
+        return True

@@ -1,0 +1,133 @@
+"""The batch path by itself, without Spark and the service: partitions of one topic, each copied by one coroutine."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from mirror.clock import Clock
+from mirror.config.load import load
+from mirror.control.reports import Counters
+from mirror.errors import MirrorError
+from mirror.model import Partition, Topic
+from mirror.settings import Flow
+from mirror.source.batch_feed import LeaveTheRoad
+from mirror.source.batch_fetcher import BatchFetcher, Memory
+from mirror.target.loading import Tokens
+from mirror.task.batch_copier import BatchCopier, BatchServices, Books, Route
+from mirror.task.position_ledger import PositionLedger, StartPoint
+from mirror.task.rate_limits import RateLimits, Turns
+from mirror.wire.access import access
+from mirror.wire.cluster import Cluster
+from tests.harness import oracle, topics
+from tests.harness.constant_plan import ConstantPlan
+from tests.harness.pair import Pair
+from tests.harness.waiting import PATIENCE
+
+
+@dataclass
+class Road:
+    """A topic with its remote topic, and the flow that copies it. These and the flow's own topics exist."""
+
+    flow: Flow
+    topic: str
+    remote: str
+    partitions: int = 1
+    largest: int = 2**20
+    memory: Memory = field(default_factory=Memory)
+    left: dict[int, LeaveTheRoad] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+    books: dict[int, Books] = field(default_factory=dict)
+    connections: int = 0  # most to one broker
+    held: int = 0  # most bytes of answers
+
+    @property
+    def source(self) -> str:
+        """The bootstrap address of the source."""
+        return self.flow.source.properties["bootstrap.servers"]
+
+    @property
+    def target(self) -> str:
+        """The bootstrap address of the target."""
+        return self.flow.target.properties["bootstrap.servers"]
+
+    @property
+    def copied(self) -> int:
+        """The records that were committed since `again`, as far as this process knows."""
+        return sum(each.counters.records for each in self.books.values())
+
+    def again(self) -> None:
+        """Know nothing, as another task that takes over."""
+        self.books.clear()
+
+    def run(self, until: Callable[[], bool]) -> None:
+        """Copy until it is so, from where the positions say."""
+        asyncio.run(self._run(until))
+
+    def copy_all(self) -> None:
+        """Copy until the target has as many records as the source has now."""
+        wanted = oracle.count(oracle.read(self.source, self.topic))
+        before = oracle.count(oracle.read(self.target, self.remote))
+        self.again()
+        self.run(lambda: before + self.copied >= wanted)
+
+    async def _run(self, until: Callable[[], bool]) -> None:
+        source, target = (Cluster(access(each.properties)) for each in (self.flow.source, self.flow.target))
+        fetcher, clock = BatchFetcher(source, self.memory), Clock()
+        ids = topics.topic_id(self.source, self.topic), topics.topic_id(self.target, self.remote)
+        plan = ConstantPlan(self.flow)
+        topic = Topic(self.remote, ids[0], self.partitions, self.partitions, ids[1])
+        services = BatchServices(plan, fetcher, target, Tokens(), RateLimits(clock), clock)
+        tasks = [asyncio.create_task(self._keep_on(services, topic, each)) for each in range(self.partitions)]
+        deadline = time.monotonic() + PATIENCE
+        try:
+            while not until():
+                assert time.monotonic() < deadline, (self.copied, self.left, self.failures[-5:])
+                for task in tasks:
+                    if task.done():
+                        task.result()
+                for cluster in (source, target):
+                    self.connections = max([self.connections, *cluster.connections().values()])
+                self.held = max(self.held, fetcher.held)
+                await asyncio.sleep(0.005)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await fetcher.stop()
+            source.close()
+            target.close()
+
+    async def _keep_on(self, services: BatchServices, topic: Topic, number: int) -> None:
+        """What an owner does after an error: take over again. As a new task it has read no position and no report."""
+        partition, clock = Partition(self.topic, number), services.clock
+        ledger = PositionLedger(StartPoint(0, unread=True), topic, True, services.plan.renew_interval, clock)
+        books = self.books.setdefault(number, Books(ledger, Counters(), Turns(clock)))
+        copier = BatchCopier(services, Route(partition, topic, self.largest), books)
+        while True:
+            try:
+                await copier.run()
+            except LeaveTheRoad as left:
+                self.left[number] = left
+                return
+            except MirrorError as error:
+                self.failures.append(f"{type(error).__name__}: {error}")
+                await asyncio.sleep(0.1)
+
+
+def between(pair: Pair, directory: Path, partitions: int = 1, replicas: int = -1, **flow: object) -> Road:
+    """A road for a new topic of a pair, with the topics that it needs."""
+    file = directory / f"{pair.prefix}mirror.yaml"
+    file.write_text(yaml.safe_dump(pair.settings({"data_path": "auto", **flow})))
+    read = load(file, {}).flows[0]
+    topic = pair.topic("t", partitions, retention_ms=-1)
+    remote = pair.remote(topic)
+    topics.create_replicated(pair.target, remote, replicas, partitions, retention_ms=-1)
+    for own in (read.control_topic, read.offset_syncs_topic, read.offset_map_topic):
+        topics.create_replicated(pair.target, own, replicas, 1, cleanup_policy="compact")
+    return Road(read, topic, remote, partitions)

@@ -1,0 +1,133 @@
+"""`data_path: auto`: partitions are copied in whole batches where that can be done, and record by record elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import load, oracle, topics
+from tests.harness.command import answer
+from tests.harness.load import Load, Made
+from tests.harness.pair import Pair
+from tests.harness.service import Service
+from tests.harness.waiting import until
+
+pytestmark = pytest.mark.slow
+
+AUTO = {"data_path": "auto"}
+MOVES = {"batches": "partition takes the batch path", "records": "partition takes the record path"}
+
+
+def partition(service: Service, topic: str, number: int = 0) -> dict[str, Any]:
+    """What the service says of a partition; empty if it says nothing yet."""
+    (flow,) = json.loads(service.get("/status")[1])["flows"]
+    found = [each for each in flow["topics"] if each["topic"] == topic]
+    return next((each for each in found[0]["partitions"] if each["partition"] == number), {}) if found else {}
+
+
+def await_path(service: Service, topic: str, name: str, number: int = 0) -> dict[str, Any]:
+    def there() -> dict[str, Any] | None:
+        found = partition(service, topic, number)
+        return found if found.get("path") == name and found["state"] == "running" else None
+
+    found = service.wait_for(f"{topic} by {name}", there)
+    assert found is not None
+    return found
+
+
+def test_whole_batches_are_copied_and_what_does_not_fit_goes_record_by_record(pair: Pair, tmp_path: Path) -> None:
+    """There and back, while records come: each hand-over is a take-over as any other."""
+    topic = pair.topic("t", 2)
+    with (
+        Load(pair.source, {topic: 2}, rate=500, transaction=20, abort_every=3) as running,
+        pair.service(tmp_path, AUTO) as service,
+    ):
+        for number in (0, 1):
+            assert not await_path(service, topic, "batches", number)["path_reason"]
+        running.wait_for(running.counts.total + 500)
+        topics.configure(pair.source, topic, message_timestamp_type="LogAppendTime")
+        left = await_path(service, topic, "records")
+        assert left["path_reason"] == "log_append_time" and left["path_since"] > 0
+        view = answer("status", "-c", service.file)["flows"][0]["partitions"]
+        assert {each["path"] for each in view} <= {"records", "batches"}
+        running.wait_for(running.counts.total + 500)
+        topics.configure(pair.source, topic, message_timestamp_type="CreateTime")
+        await_path(service, topic, "batches")
+        assert service.find(MOVES["batches"], topic=topic, partition=0)
+        running.stop()
+        pair.await_same(topic)
+        pair.assert_settled(topic)
+        assert service.terminate() == 0, service.tail()
+        assert not service.noise, service.tail()
+
+
+def within_batch(pair: Pair, topic: str, tmp_path: Path, batch: int) -> int:
+    """Copy record by record until a position is committed within a batch, and be killed there."""
+    position: int | None = 0
+    while not position or not position % batch:
+        with pair.service(tmp_path, {"batch_max_records": 70, "throttle": "20KiB"}) as service:
+            before = position or 0
+
+            def moved(before: int = before) -> bool:
+                return (oracle.committed_position(pair.target, pair.group, pair.remote(topic), 0) or 0) > before
+
+            until("a position", moved)
+            service.kill()
+        position = oracle.committed_position(pair.target, pair.group, pair.remote(topic), 0)
+    return position
+
+
+def test_a_flow_that_was_copied_by_records_goes_on_in_batches_and_back(pair: Pair, tmp_path: Path) -> None:
+    """It begins within a batch, which is copied by records up to its end only. Workers are killed on the way."""
+    topic = pair.topic("t")
+    records = [Made(b"%d" % number, b"v" * 50) for number in range(50_000)]
+    load.produce(pair.source, topic, records, linger_ms=1_000, batch_num_messages=1_000, batch_size=1_000_000)
+    position = within_batch(pair, topic, tmp_path, 1_000)
+    assert position < len(records)
+    with pair.service(tmp_path, AUTO) as service:
+        await_path(service, topic, "batches")
+        (left,) = service.find(MOVES["records"], topic=topic)
+        (back,) = service.find(MOVES["batches"], topic=topic)
+        assert left["reason"] == "position_within_batch"
+        took = datetime.fromisoformat(back["ts"]) - datetime.fromisoformat(left["ts"])
+        assert took.total_seconds() < 10, "no patience is needed, for it is known where that is over"
+        with Load(pair.source, {topic: 1}, rate=1_000) as running:
+            for _ in range(3):
+                running.wait_for(running.counts.total + 1_500)
+                for worker in service.worker_pids():
+                    os.kill(worker, signal.SIGKILL)
+            running.wait_for(running.counts.total + 1_500)
+            await_path(service, topic, "batches")
+            service.file.write_text(service.file.read_text().replace("data_path: auto", "data_path: records"))
+            os.kill(service.pid, signal.SIGHUP)
+            assert not await_path(service, topic, "records")["path_reason"]
+            running.wait_for(running.counts.total + 500)
+            running.stop()
+        pair.await_same(topic)
+        pair.assert_settled(topic)
+
+
+def test_a_pause_and_an_order_to_stop_are_kept(pair: Pair, tmp_path: Path) -> None:
+    topic = pair.topic("t")
+    with Load(pair.source, {topic: 1}, rate=500) as running, pair.service(tmp_path, AUTO) as service:
+        await_path(service, topic, "batches")
+        assert answer("pause", "-c", service.file, "--topic", topic)["waiting"] == []
+        paused = oracle.committed_position(pair.target, pair.group, pair.remote(topic), 0)
+        running.wait_for(running.counts.total + 1_000)
+        assert oracle.committed_position(pair.target, pair.group, pair.remote(topic), 0) == paused
+        assert partition(service, topic)["state"] == "paused"
+        answer("resume", "-c", service.file, "--topic", topic)
+        await_path(service, topic, "batches")
+        running.wait_for(running.counts.total + 500)
+        assert service.terminate() == 0, service.tail()
+        assert not service.noise, service.tail()
+        running.stop()
+    with pair.service(tmp_path, AUTO):
+        pair.await_same(topic)
+    pair.assert_settled(topic)

@@ -1,0 +1,71 @@
+"""Where the batch path can begin, as the batches themselves say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from mirror.batches.headers import LOG_APPEND_TIME
+from mirror.errors import Refused
+from mirror.source import batch_boundary
+from mirror.source.batch_boundary import boundary
+from tests.unit.source.test_batch_fetcher import TOPIC, fetched, fetching, log, reply
+
+LARGEST = 10_000
+
+
+async def found(records: Callable[[int], bytes], at: int) -> int | None:
+    """The boundary that is found in a log of which an answer from an offset on has these records."""
+    async with fetching() as (fetcher, source):
+
+        async def answer() -> None:
+            while True:
+                asked, future = await source.asked.get()
+                offsets = [offset for offset, _, _ in asked.positions.values()]
+                future.set_result(reply(*(fetched(0, records(offset)) for offset in offsets)))
+
+        answering = asyncio.create_task(answer())
+        try:
+            return await boundary(fetcher, TOPIC, 0, at, LARGEST)
+        finally:
+            answering.cancel()
+
+
+def held(*batches: tuple[int, int, bytes]) -> Callable[[int], bytes]:
+    """A log of batches, each with its first and last offset: an answer has what is not before the fetched offset."""
+    return lambda offset: b"".join(data for _, last, data in batches if last >= offset)
+
+
+FITS = held((5, 9, log(5, 5)), (10, 14, log(10, 5)), (15, 19, log(15, 5)))
+
+
+@pytest.mark.parametrize(("at", "begin"), [(5, 5), (10, 10), (7, 10), (14, 15), (19, 20)])
+def test_the_next_batch_begins_there(at: int, begin: int) -> None:
+    """An answer's last stable offset, 90 here, is no end."""
+    records = held((5, 9, log(5, 5)), (10, 14, log(10, 5)), (15, 19, log(15, 5)), (20, 89, log(20, 70)))
+    assert asyncio.run(found(records, at)) == begin
+
+
+def test_nothing_follows_the_last_batch() -> None:
+    """So the end of the log is where a batch will begin."""
+    assert asyncio.run(found(held((85, 89, log(85, 5))), 87)) == 90
+    assert asyncio.run(found(held(), 90)) == 90
+
+
+@pytest.mark.parametrize("at", [5, 7, 10])
+def test_batches_that_do_not_fit_are_no_place_to_begin(at: int) -> None:
+    late = log(15, 5, attributes=LOG_APPEND_TIME)
+    assert asyncio.run(found(held((5, 9, log(5, 5)), (10, 14, log(10, 5)), (15, 19, late)), at)) is None
+
+
+def test_a_source_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            monkeypatch.setattr(batch_boundary, "PATIENCE", 0.05)
+            assert await boundary(fetcher, TOPIC, 0, 5, LARGEST) is None
+            source.unknown = Refused("not allowed", 29)
+            assert await boundary(fetcher, TOPIC, 0, 5, LARGEST) is None
+
+    asyncio.run(run())

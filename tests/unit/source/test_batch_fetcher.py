@@ -1,0 +1,515 @@
+"""The fetcher of whole batches: what it asks for, what it keeps in memory, and what it hands over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from mirror.batches.headers import LOG_APPEND_TIME, TRANSACTIONAL
+from mirror.batches.records import Content
+from mirror.errors import Refused, Unavailable, WireError
+from mirror.source import batch_fetcher
+from mirror.source.batch_feed import Feed, LeaveTheRoad, Span
+from mirror.source.batch_fetcher import BatchFetcher, Memory
+from mirror.wire.access import Address
+from mirror.wire.cluster import Cluster
+from mirror.wire.cursor import Cursor
+from mirror.wire.error_codes import CODES
+from mirror.wire.fetch import FetchAnswer, Fetched, TopicKey
+from mirror.wire.metadata import Leader
+from mirror.wire.requests import Api, Request
+from mirror.wire.writer import Writer
+from tests.harness import batches
+
+TOPIC = TopicKey("t", b"t" * 16)
+EVERYTHING = 2**30
+
+
+def log(first: int, count: int, size: int = 10, **more: Any) -> bytes:
+    """One batch."""
+    return batches.batch([(n, n, Content(b"%d" % n, b"x" * size, ())) for n in range(first, first + count)], **more)
+
+
+@dataclass
+class Asked:
+    """A Fetch request as it came."""
+
+    node: int
+    session: tuple[int, int]
+    wait: int  # ms
+    positions: dict[int, tuple[int, int, int]]  # by partition: offset, the leader's epoch, the last batch's
+    forgotten: list[int]
+
+
+Reply = Callable[[Asked], FetchAnswer | WireError | None]
+
+
+@dataclass
+class Source:
+    """In place of a cluster with nodes 1 and 2: each request waits until a test answers it."""
+
+    leaders: dict[int, int] = field(default_factory=dict)  # by partition; node 1 if not given
+    topic_id_: bytes = TOPIC.id
+    unknown: WireError | None = None
+    epoch: int = 4
+    version_: int = 17
+    asked: asyncio.Queue[tuple[Asked, asyncio.Future[FetchAnswer]]] = field(default_factory=asyncio.Queue)
+    forgotten: list[int] = field(default_factory=list)
+    hints: list[tuple[int, Leader, Address | None]] = field(default_factory=list)
+
+    async def leader(self, topic: str, partition: int) -> Leader:
+        if self.unknown:
+            raise self.unknown
+        return Leader(self.leaders.get(partition, 1), self.epoch)
+
+    def topic_id(self, topic: str) -> bytes:
+        return self.topic_id_
+
+    def known_epoch(self, topic: str, partition: int) -> int:
+        return self.epoch
+
+    def forget_leader(self, topic: str, partition: int) -> None:
+        self.forgotten.append(partition)
+
+    def hint(self, topic: str, partition: int, leader: Leader, address: Address | None) -> None:
+        self.hints.append((partition, leader, address))
+
+    async def connection(self, node: int, lane: str) -> Connected:
+        return Connected(self, node)
+
+
+@dataclass(frozen=True)
+class Connected:
+    """A connection to one of its brokers."""
+
+    source: Source
+    node: int
+
+    def version(self, api: Api) -> int:
+        return api.version({api.key: (0, self.source.version_)})
+
+    async def ask(self, request: Request[FetchAnswer]) -> FetchAnswer:
+        writer = Writer(17, True)
+        request.write(writer)
+        answer = Cursor(b"".join(writer.parts), 17, True)
+        wait, _, _, _ = answer.int32(), answer.int32(), answer.int32(), answer.int8()
+        session = answer.int32(), answer.int32()
+        positions = {number: rest for _, (number, *rest) in answer.by_topic_id(_wanted, 33)}
+        forgotten = [number for some in answer.array(_forgotten, 18) for number in some]
+        asked = Asked(self.node, session, wait, {n: (a, b, c) for n, (a, b, c) in positions.items()}, forgotten)
+        future: asyncio.Future[FetchAnswer] = asyncio.get_running_loop().create_future()
+        self.source.asked.put_nowait((asked, future))
+        return await future
+
+
+def _wanted(answer: Cursor) -> tuple[int, int, int, int]:
+    number, epoch, offset, fetched = answer.int32(), answer.int32(), answer.int64(), answer.int32()
+    answer.int64(), answer.int32()
+    answer.tags()
+    return number, offset, epoch, fetched
+
+
+def _forgotten(answer: Cursor) -> list[int]:
+    answer.uuid()
+    found = answer.array(Cursor.int32, 4)
+    answer.tags()
+    return found
+
+
+def fetched(partition: int, records: bytes = b"", error: int = 0, **more: Any) -> tuple[bytes, Fetched]:
+    """An answer for one partition."""
+    rest = {"aborted": (), "diverging": None, "leader": None, "preferred": -1, **more}
+    data = memoryview(bytearray(records))
+    found = Fetched(
+        partition, error, 100, 90, 0, rest["aborted"], data, rest["diverging"], rest["leader"], rest["preferred"]
+    )
+    return TOPIC.id, found
+
+
+def reply(*partitions: tuple[bytes, Fetched], error: int = 0, session: int = 77) -> FetchAnswer:
+    return FetchAnswer(error, session, partitions, {2: ("b", 2)})
+
+
+@contextlib.asynccontextmanager
+async def fetching(memory: Memory | None = None) -> AsyncIterator[tuple[BatchFetcher, Source]]:
+    source = Source()
+    fetcher = BatchFetcher(cast(Cluster, source), memory or Memory())
+    try:
+        async with asyncio.timeout(20):
+            yield fetcher, source
+    finally:
+        await fetcher.stop()
+
+
+async def taken(feed: Feed, most: int = EVERYTHING, count: int = EVERYTHING) -> list[Span]:
+    """What comes next."""
+    assert await feed.wait()
+    return feed.take(most, count)
+
+
+async def read(feed: Feed, most: int = EVERYTHING, count: int = EVERYTHING) -> list[tuple[int, int]]:
+    """The batches that come next, by first and last offset. They are given back."""
+    spans = await taken(feed, most, count)
+    give_back(feed, spans)
+    return [(batch.first, batch.last) for span in spans for batch in span.batches]
+
+
+def give_back(feed: Feed, spans: list[Span]) -> None:
+    for span in spans:
+        feed.done(span)
+
+
+def test_a_session_asks_only_for_what_has_changed() -> None:
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            first, second = fetcher.open(TOPIC, 0, 10, epoch=3), fetcher.open(TOPIC, 1, 20)
+            asked, future = await source.asked.get()
+            assert (asked.session, asked.wait) == ((0, 0), 500)
+            assert asked.positions == {0: (10, 4, 3), 1: (20, 4, -1)}
+            future.set_result(reply(fetched(0, log(10, 5) + log(15, 2)), fetched(1)))
+            asked, future = await source.asked.get()
+            assert (asked.session, asked.positions, asked.forgotten) == ((77, 1), {0: (17, 4, 0)}, [])
+            assert await read(first) == [(10, 14), (15, 16)] and first.stable == 90
+            future.set_result(reply(fetched(1, log(20, 1))))
+            asked, future = await source.asked.get()
+            assert (asked.session, asked.positions) == ((77, 2), {1: (21, 4, 0)})
+            assert await read(second) == [(20, 20)]
+            fetcher.close(second)
+            future.set_result(reply())
+            asked, future = await source.asked.get()
+            assert (asked.positions, asked.forgotten) == ({}, [1])
+            assert fetcher.held == fetcher.memory.answer, "only what is asked for"
+
+    asyncio.run(run())
+
+
+def test_a_lost_session_begins_again() -> None:
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feed = fetcher.open(TOPIC, 0, 0)
+            _, future = await source.asked.get()
+            future.set_result(reply(fetched(0, log(0, 5))))
+            for error in ("FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH", "FETCH_SESSION_TOPIC_ID_ERROR"):
+                _, future = await source.asked.get()
+                future.set_result(reply(error=CODES[error], session=0))
+                asked, future = await source.asked.get()
+                assert (asked.session, asked.positions) == ((0, 0), {0: (5, 4, 0)})
+                future.set_result(reply(fetched(0)))
+            assert await read(feed) == [(0, 4)] and not source.forgotten
+
+    asyncio.run(run())
+
+
+def test_a_partition_that_is_not_taken_does_not_hold_up_others() -> None:
+    async def run() -> None:
+        async with fetching(Memory(partition=200)) as (fetcher, source):
+            slow, other = fetcher.open(TOPIC, 0, 0), fetcher.open(TOPIC, 1, 0)
+            _, future = await source.asked.get()
+            future.set_result(reply(fetched(0, log(0, 9, 40)), fetched(1, log(0, 1))))
+            asked, future = await source.asked.get()
+            assert (asked.positions, asked.forgotten, asked.wait) == ({1: (1, 4, 0)}, [0], 20)
+            assert await read(slow) == [(0, 8)] and await read(other) == [(0, 0)]
+            future.set_result(reply())
+            asked, _ = await source.asked.get()
+            assert (asked.positions, asked.wait) == ({0: (9, 4, 0)}, 500)
+
+    asyncio.run(run())
+
+
+def test_a_partition_that_has_room_again_is_asked_for() -> None:
+    """Though its answer is still in memory, for another partition is not copied yet."""
+
+    async def run() -> None:
+        async with fetching(Memory(partition=50)) as (fetcher, source):
+            first, second = fetcher.open(TOPIC, 0, 0), fetcher.open(TOPIC, 1, 0)
+            _, future = await source.asked.get()
+            future.set_result(reply(fetched(0, log(0, 9)), fetched(1, log(0, 9))))
+            spans = await taken(second)
+            await asyncio.sleep(0.01)
+            assert source.asked.empty(), "both are full"
+            assert await read(first) == [(0, 8)]
+            asked, _ = await source.asked.get()
+            assert (asked.positions, asked.forgotten) == ({0: (9, 4, 0)}, [1])
+            give_back(second, spans)
+
+    asyncio.run(run())
+
+
+def test_memory_has_a_bound_and_is_free_when_the_last_batch_is() -> None:
+    """The batches of an answer are parts of it: while one is used, all of it is."""
+
+    async def run() -> None:
+        data = log(10, 10, 40)
+        async with fetching(Memory(total=2700, answer=1000)) as (fetcher, source):
+            first, second = fetcher.open(TOPIC, 0, 10), fetcher.open(TOPIC, 1, 10)
+            for at in (10, 20):
+                _, future = await source.asked.get()
+                future.set_result(reply(fetched(0, log(at, 10, 40)), fetched(1, log(at, 10, 40))))
+            while fetcher.held != 4 * len(data):
+                await asyncio.sleep(0)
+            await asyncio.sleep(0.05)
+            assert source.asked.empty(), "no room for another answer"
+            spans = await taken(first)
+            give_back(first, spans)
+            assert fetcher.held == 4 * len(data)
+            (span,) = await taken(second, count=1)
+            second.done(span)
+            assert fetcher.held == 2 * len(data)
+            await source.asked.get()
+            assert fetcher.held == 2 * len(data) + 1000
+            fetcher.close(second)
+            assert fetcher.held == 1000
+
+    asyncio.run(run())
+
+
+def test_only_so_much_is_taken_at_once() -> None:
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feed = fetcher.open(TOPIC, 0, 0)
+            for at in range(0, 50, 10):
+                _, future = await source.asked.get()
+                future.set_result(reply(fetched(0, log(at, 5) + log(at + 5, 5))))
+            await source.asked.get()
+            size = feed.size // 10
+            held = fetcher.held
+            assert await read(feed, most=1) == [(0, 4)], "at least one batch"
+            assert fetcher.held == held, "the other one is in the same memory"
+            (span,) = await taken(feed, most=3 * size // 2)
+            assert (span.start, span.end, span.size) == (5, 10, len(span.batches[0].data))
+            feed.done(span)
+            spans = await taken(feed, count=3)
+            assert [(each.start, each.end) for each in spans] == [(10, 20), (20, 25)]
+            assert await read(feed, count=2) == [(25, 29), (30, 34)], "in order, and not twice"
+            give_back(feed, spans)
+            assert await read(feed) == [(35, 39), (40, 44), (45, 49)]
+            assert (feed.size, fetcher.held) == (0, fetcher.memory.answer), "each answer's memory is free"
+
+    asyncio.run(run())
+
+
+def test_a_full_feed_is_waited_for_or_its_end_or_some_time() -> None:
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feed = fetcher.open(TOPIC, 0, 0)
+            assert not await feed.wait(0.01), "nothing has come"
+            _, future = await source.asked.get()
+            future.set_result(reply(fetched(0, log(0, 5))))
+            _, future = await source.asked.get()
+            assert await feed.wait(0.01, least=EVERYTHING), "something has come, if not enough"
+            full = asyncio.create_task(feed.wait(60, least=feed.size + 1))
+            future.set_result(reply(fetched(0, log(5, 5))))
+            assert await full
+            ended = asyncio.create_task(feed.wait(60, least=EVERYTHING))
+            _, future = await source.asked.get()
+            future.set_result(reply(fetched(0, error=CODES["CORRUPT_MESSAGE"])))
+            assert await ended and await read(feed) == [(0, 4), (5, 9)]
+            with pytest.raises(LeaveTheRoad):
+                await feed.wait()
+
+    asyncio.run(run())
+
+
+def test_a_broker_without_room_for_sessions_is_asked_for_everything() -> None:
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feed = fetcher.open(TOPIC, 0, 0)
+            for at, before, now in ((0, 0, 77), (5, 77, 0), (10, 0, 0), (15, 0, 0)):
+                asked, future = await source.asked.get()
+                assert (asked.session, asked.positions) == ((before, bool(before)), {0: (at, 4, 0 if at else -1)})
+                future.set_result(reply(fetched(0, log(at, 5)), session=now))
+                assert await read(feed) == [(at, at + 4)]
+
+    asyncio.run(run())
+
+
+def test_markers_and_aborted_records_are_left_out() -> None:
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feed = fetcher.open(TOPIC, 0, 0)
+            aborted = log(0, 3, attributes=TRANSACTIONAL, producer=7)
+            other = log(3, 2, attributes=TRANSACTIONAL, producer=8)
+            data = aborted + other + batches.marker(5, 7, commit=False) + batches.marker(6, 8, commit=True)
+            _, future = await source.asked.get()
+            future.set_result(reply(fetched(0, data, aborted=[(7, 0)])))
+            (span,) = await taken(feed)
+            assert [(each.first, each.last) for each in span.batches] == [(3, 4)] and (span.start, span.end) == (0, 7)
+            _, future = await source.asked.get()
+            future.set_result(reply(fetched(0, batches.marker(7, 9, commit=False) + batches.raw(b"", 0, 8, 12))))
+            (span,) = await taken(feed)
+            assert not span.batches and (span.start, span.end, span.size) == (7, 13, 0), "the position moves"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("partition", "reason", "at"),
+    [
+        (fetched(0, log(5, 5) + log(10, 5, attributes=LOG_APPEND_TIME)), "log_append_time", 10),
+        (fetched(0, log(5, 5) + log(10, 5, size=3000)), "too_large", 10),
+        (fetched(0, log(5, 5) + log(12, 5, last=20)), "compacted", 10),
+        (fetched(0, log(5, 5) + batches.message(10, 1, b"", b"")), "old_format", 10),
+        (fetched(0, log(0, 10)), "position_within_batch", 5),
+        (fetched(0, log(5, 5)[:-1] + b"?"), "unreadable", 5),
+        (fetched(0, log(0, 5)), "unreadable", 5),
+        (fetched(0, log(5, 5)[:-1]), "unreadable", 5),
+        (fetched(0, error=CODES["OFFSET_OUT_OF_RANGE"]), "out_of_range", 5),
+        (fetched(0, error=CODES["CORRUPT_MESSAGE"]), "unreadable", 5),
+        (fetched(0, error=CODES["TOPIC_AUTHORIZATION_FAILED"]), "refused", 5),
+        (fetched(0, error=9999), "refused", 5),
+        (fetched(0, diverging=(3, 4)), "diverged", 5),
+    ],
+)
+def test_what_leaves_the_road(partition: tuple[bytes, Fetched], reason: str, at: int) -> None:
+    """What was before it is copied first."""
+
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feed = fetcher.open(TOPIC, 0, 5, largest=1000)
+            _, future = await source.asked.get()
+            future.set_result(reply(partition))
+            if at > 5:
+                assert await read(feed) == [(5, 9)]
+            with pytest.raises(LeaveTheRoad) as left:
+                await taken(feed)
+            assert (left.value.reason, left.value.at) == (reason, at)
+            await asyncio.sleep(0.02)
+            assert source.asked.empty() and fetcher.held == 0, "nothing more is asked for"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("error", ["NOT_LEADER_OR_FOLLOWER", "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH"])
+def test_another_leader_is_asked(error: str) -> None:
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feed, other = fetcher.open(TOPIC, 0, 5), fetcher.open(TOPIC, 1, 0)
+            _, future = await source.asked.get()
+            source.leaders[0] = 2
+            future.set_result(reply(fetched(0, error=CODES[error], leader=Leader(2, 9)), fetched(1, log(0, 1))))
+            assert await read(other) == [(0, 0)]
+            found = {}
+            for _ in range(2):
+                asked, future = await source.asked.get()
+                found[asked.node] = (asked.positions, asked.forgotten)
+                if asked.node == 2:
+                    future.set_result(reply(fetched(0, log(5, 1)), session=88))
+            assert found == {1: ({1: (1, 4, 0)}, [0]), 2: ({0: (5, 4, -1)}, [])}
+            assert await read(feed) == [(5, 5)]
+            assert source.forgotten == [0] and source.hints == [(0, Leader(2, 9), ("b", 2))]
+
+    asyncio.run(run())
+
+
+def test_a_leader_that_comes_back_is_asked_with_its_new_epoch() -> None:
+    """Before the session has forgotten the partition, which would go on with the old epoch."""
+
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            fetcher.open(TOPIC, 0, 5)
+            _, future = await source.asked.get()
+            source.epoch = 6
+            future.set_result(reply(fetched(0, error=CODES["FENCED_LEADER_EPOCH"])))
+            asked, _ = await source.asked.get()
+            assert (asked.session, asked.positions) == ((77, 1), {0: (5, 6, -1)})
+
+    asyncio.run(run())
+
+
+def test_a_broker_that_is_away_loses_its_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_fetcher, "RETRY", 0.001)
+
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feeds = [fetcher.open(TOPIC, number, 5) for number in range(2)]
+            _, future = await source.asked.get()
+            source.leaders = {0: 2, 1: 2}
+            future.set_exception(Unavailable("closed"))
+            asked, future = await source.asked.get()
+            while len(asked.positions) < 2:  # perhaps one was placed before the other
+                future.set_result(reply())
+                following, future = await source.asked.get()
+                asked.positions.update(following.positions)
+                asked.node = following.node
+            assert asked.node == 2 and asked.positions == {0: (5, 4, -1), 1: (5, 4, -1)}
+            future.set_result(reply(fetched(0, log(5, 1)), fetched(1, log(5, 1))))
+            assert [await read(feed) for feed in feeds] == [[(5, 5)]] * 2
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("how", ["error", "time"])
+def test_the_nearest_replica_is_asked_until_it_fails(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower that lags may not know the offset, which proves nothing (KIP-392)."""
+    monkeypatch.setattr(batch_fetcher, "FOLLOWED", 0.05 if how == "time" else 60.0)
+
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feed = fetcher.open(TOPIC, 0, 5)
+            _, future = await source.asked.get()
+            future.set_result(reply(fetched(0, preferred=2)))
+            asked, future = await source.asked.get()
+            assert (asked.node, asked.session, asked.positions) == (2, (0, 0), {0: (5, 4, -1)})
+            await asyncio.sleep(0.06)
+            error = CODES["OFFSET_OUT_OF_RANGE"] if how == "error" else 0
+            future.set_result(reply(fetched(0, b"" if error else log(5, 1), error=error)))
+            asked, _ = await source.asked.get()
+            assert asked.node == 1 and asked.positions == {0: (5, 4, -1) if error else (6, 4, 0)}
+            assert not feed.ended
+
+    asyncio.run(run())
+
+
+def test_a_topic_that_was_created_again() -> None:
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feed = fetcher.open(TOPIC, 0, 5)
+            _, future = await source.asked.get()
+            source.topic_id_ = b"u" * 16
+            future.set_result(reply(fetched(0, error=CODES["UNKNOWN_TOPIC_ID"])))
+            with pytest.raises(LeaveTheRoad, match="recreated at offset 5"):
+                await taken(feed)
+
+    asyncio.run(run())
+
+
+def test_what_only_a_person_can_end_is_told() -> None:
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            source.unknown = Refused("no", 29)
+            feed = fetcher.open(TOPIC, 0, 5)
+            with pytest.raises(Refused):
+                await taken(feed)
+
+    asyncio.run(run())
+
+
+def test_a_defect_of_ours_is_no_silence(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feed = fetcher.open(TOPIC, 0, 5)
+            _, future = await source.asked.get()
+            future.set_exception(ZeroDivisionError())
+            with pytest.raises(LeaveTheRoad, match="defect at offset 5"):
+                await taken(feed)
+            assert "ZeroDivisionError" in caplog.text
+            fetcher.open(TOPIC, 1, 0)
+            await source.asked.get()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("version", [4, 12])
+def test_a_source_that_does_not_know_topics_by_id(version: int) -> None:
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            source.version_ = version
+            with pytest.raises(LeaveTheRoad, match="source_too_old"):
+                await taken(fetcher.open(TOPIC, 0, 5))
+
+    asyncio.run(run())

@@ -1,0 +1,383 @@
+"""Transactions of whole batches: whatever a broker answers, nothing is ended that is not there as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirror.batches.headers import RecordBatch
+from mirror.batches.records import Content, decode, encode
+from mirror.clock import Clock
+from mirror.errors import (
+    Interleaved,
+    OutcomeUnknown,
+    PartitionError,
+    ProducerFenced,
+    RecordsRefused,
+    Unanswered,
+    Unavailable,
+    Unsupported,
+    WireError,
+)
+from mirror.model import MapEnd, Partition, Position, Topic
+from mirror.settings import Flow
+from mirror.target import batch_transaction, beside, coordination
+from mirror.target.batch_session import BatchSession
+from mirror.target.batch_transaction import Places
+from mirror.target.offset_map import Entry, decode_key, decode_value
+from mirror.target.offset_syncs import OffsetSync
+from mirror.target.position_metadata import decoded
+from mirror.target.written import Span
+from mirror.wire.cluster import Cluster
+from mirror.wire.error_codes import CODES
+from mirror.wire.produce import ALL, LEADER
+from mirror.wire.transactional import Identity
+from tests.harness.batch_target import MAP, PRODUCER, REMOTE_ID, SYNCS, Fault, Lost, Target, made
+from tests.unit.test_naming import flow
+
+TOPIC = Topic("remote", "id", 1, 1, REMOTE_ID)
+AT = Position(0, "id", 4, remote_id=REMOTE_ID, map_end=MapEnd())
+RARELY = flow(offset_lag_max=1_000)
+
+
+def session(target: Target, of: Flow = RARELY, topic: Topic = TOPIC, careful: bool = False) -> BatchSession:
+    by = Identity("group/remote/0", PRODUCER, target.epoch)
+    return BatchSession(cast(Cluster, target), of, Partition("t", 0), topic, by, Clock(), careful)
+
+
+def after(batches: Sequence[RecordBatch], map_end: MapEnd | None = AT.map_end) -> Position:
+    return replace(AT, offset=batches[-1].last + 1, map_end=map_end)
+
+
+def syncs(target: Target) -> list[OffsetSync]:
+    pairs = [decode(each) for _, each in sorted(target.committed[SYNCS].items())]
+    return [OffsetSync.decode(each.key or b"", each.value or b"") for each in pairs]
+
+
+def entries(target: Target) -> list[Entry]:
+    pairs = [decode(each) for _, each in sorted(target.committed[MAP].items())]
+    return [decode_value(decode_key(each.key or b"")[1], each.value or b"") for each in pairs]
+
+
+def test_a_transaction() -> None:
+    """The first and the last batch wait for replication; position and the other batches wait for the first."""
+
+    async def run() -> None:
+        target = Target()
+        copying = session(target, topic=replace(TOPIC, remote_id=""))  # no map
+        first = made(3, 2, 4, 1)
+        written = await copying.copy(first, after(first))
+        assert written.span == Span(None, 100, 109) and written.size == sum(len(each.data) for each in first)
+        assert written.position == after(first, None)
+        kinds = [each.kind for each in target.requests]
+        assert kinds[0] == "Produce" and kinds[-1] == "EndTxn"
+        assert decoded(target.position.offset, target.position.epoch, target.position.metadata) == written.position
+        copies = [each for each in target.produced if each.batches[0][0] == "remote"]
+        assert [each.acks for each in copies] == [ALL, LEADER, LEADER, ALL]
+        assert [each.batches for each in copies] == [
+            (("remote", sequence, records),) for sequence, records in ((0, 3), (3, 2), (5, 4), (9, 1))
+        ]
+        assert len({(each.node, each.lane) for each in copies[1:]}) == 1 and copies[0].lane != copies[1].lane
+        assert [target.committed["remote"][100 + n] for n in range(10)] == [
+            encode(Content(b"%d" % n, None, ())) for n in range(10)
+        ]
+        second = made(2, at=10)
+        assert (await copying.copy(second, after(second, None))).span == Span(111, 111, 112)
+        assert target.requests[len(kinds)].batches == (("remote", 0, 2),), "the next epoch begins with 0"
+        assert target.requests[len(kinds)].acks == ALL and target.commits == 2
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("nodes", [{}, {SYNCS: 6}, {MAP: 6}, {SYNCS: 6, MAP: 7}, {SYNCS: 6, MAP: 6}])
+def test_what_is_for_our_own_topics_knows_where_the_copy_is(nodes: dict[str, int]) -> None:
+    """From the answer the first time, then by prediction: so it goes with the first batch if one broker leads both."""
+
+    async def run() -> None:
+        target = Target(nodes=nodes)
+        copying = session(target)
+        first = made(3, 2, gaps=(0, 5))
+        position = (await copying.copy(first, after(first))).position
+        assert position.map_end == MapEnd(100, 0)
+        assert [(each.upstream, each.downstream) for each in syncs(target)] == [(0, 100), (8, 103)]
+        assert [(each.upstream, each.downstream, each.runs) for each in entries(target)] == [(0, 100, (3, 5, 2))]
+        assert target.produced[0].batches == (("remote", 0, 3),), "nothing was predicted"
+        before = len(target.requests)
+        second = made(2, 1, at=20)
+        await copying.copy(second, after(second, position.map_end))
+        assert syncs(target)[2:] == [OffsetSync("t", 0, 20, 106)] and len(entries(target)) == 2
+        produced = [
+            [topic for topic, *_ in each.batches] for each in target.requests[before:] if each.kind == "Produce"
+        ]
+        along = [each for each in (SYNCS, MAP) if each not in nodes]
+        assert produced[0] == ["remote", *along] and produced[-1] == ["remote"]
+        others = produced[1:-1]
+        assert sorted(topic for topics in others for topic in topics) == sorted(nodes)
+        assert len(others) == len(set(nodes.values())), "one request for each broker"
+
+    asyncio.run(run())
+
+
+def test_as_many_syncs_as_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They need several batches, which are no part of one request."""
+    monkeypatch.setattr(beside, "BATCH_MAX", 100)
+
+    async def run() -> None:
+        target = Target()
+        copying = session(target, flow(offset_lag_max=0))
+        for at in (0, 20):
+            batches = made(7, 5, at=at)
+            await copying.copy(batches, after(batches))
+        assert [(each.upstream, each.downstream) for each in syncs(target)] == [
+            *((n, 100 + n) for n in range(12)),
+            *((20 + n, 113 + n) for n in range(12)),
+        ]
+        assert len([each for each in target.produced if any(topic == SYNCS for topic, *_ in each.batches)]) > 4
+
+    asyncio.run(run())
+
+
+def test_an_idle_partition_settles() -> None:
+    async def run() -> None:
+        target = Target()
+        copying = session(target)
+        batches = made(3)
+        await copying.copy(batches, after(batches))
+        assert copying.unsynced_tail
+        before = len(target.requests)
+        await copying.settle(replace(AT, offset=9))
+        assert [each.kind for each in target.requests[before:]] == ["Produce", "TxnOffsetCommit", "EndTxn"]
+        assert syncs(target)[-1] == OffsetSync("t", 0, 2, 102) and target.position.offset == 9
+        assert not copying.unsynced_tail and copying.end == 104, "no marker of it is in the remote partition"
+        await copying.commit_position(replace(AT, offset=9))
+        assert [each.kind for each in target.requests[before + 3 :]] == ["TxnOffsetCommit", "EndTxn"]
+
+    asyncio.run(run())
+
+
+def test_a_wrong_prediction_is_not_committed() -> None:
+    async def run() -> None:
+        target = Target(others=[0, 1])
+        copying = session(target)
+        first, second = made(3), made(3, at=10)
+        await copying.copy(first, after(first))
+        with pytest.raises(Interleaved, match="remote-0: the first batch is at 105 instead of 104"):
+            await copying.copy(second, after(second))
+        assert target.commits == 1
+
+    asyncio.run(run())
+
+
+def test_a_wrong_prediction_that_nothing_depends_on_is_none() -> None:
+    """Or whose dependents were not sent yet."""
+
+    async def run() -> None:
+        target = Target(others=[0, 1, 0, 1], nodes={SYNCS: 6, MAP: 6})
+        copying = session(target)
+        first, second, third = made(3), made(3, at=3), made(3, at=10)
+        end = (await copying.copy(first, after(first))).position.map_end
+        written = await copying.copy(second, after(second, end))
+        assert written.span == Span(104, 105, 107) and written.position.map_end == MapEnd(100, 3)
+        target.others = [1]
+        await copying.copy(third, after(third, written.position.map_end))
+        assert [each.downstream for each in syncs(target)] == [100, 110]
+
+    asyncio.run(run())
+
+
+def test_a_gap_is_not_committed_but_carefully() -> None:
+    """As after a leader has lost what it had acknowledged (docs/decisions/0006), or when others write there."""
+
+    async def run() -> None:
+        target = Target(others=[0, 2])
+        batches = made(3, 2, 1)
+        with pytest.raises(Interleaved, match="remote-0: a batch is at 105 instead of 103"):
+            await session(target).copy(batches, after(batches))
+        assert not target.count("EndTxn")
+        target = Target(others=[0, 2])
+        careful = session(target, flow(offset_lag_max=2), careful=True)
+        batches = made(3, 2, 1)
+        written = await careful.copy(batches, after(batches))
+        assert all(each.acks == ALL for each in target.produced) and written.span == Span(None, 100, 107)
+        assert [(each.upstream, each.downstream) for each in syncs(target)] == [(0, 100), (2, 102), (4, 106)]
+        assert [(each.upstream, each.records) for each in entries(target)] == [(0, 1)], "where the others are is open"
+        assert written.position.map_end is None
+        assert [each.kind for each in target.requests] == [*["Produce"] * 4, "TxnOffsetCommit", "EndTxn"]
+        assert [topic for topic, *_ in target.produced[-1].batches] == [SYNCS, MAP], "once it is known where all are"
+        batches = made(2, 2, 2, at=10)
+        await careful.copy(batches, after(batches))
+        assert [each.acks for each in target.produced[-2:]] == [LEADER, ALL], "only the first transaction is careful"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "blocked"),
+    [
+        ("INVALID_PRODUCER_EPOCH", ProducerFenced, False),
+        ("MESSAGE_TOO_LARGE", RecordsRefused, True),
+        ("POLICY_VIOLATION", RecordsRefused, True),
+        ("TOPIC_AUTHORIZATION_FAILED", OutcomeUnknown, True),
+        ("NOT_LEADER_OR_FOLLOWER", OutcomeUnknown, False),
+        ("OUT_OF_ORDER_SEQUENCE_NUMBER", OutcomeUnknown, False),
+    ],
+)
+@pytest.mark.parametrize("number", [0, 2])
+def test_an_error_says_what_follows(name: str, error: type[PartitionError], blocked: bool, number: int) -> None:
+    async def run() -> None:
+        target, batches = Target(faults={number: CODES[name]}), made(3, 2, 1)
+        with pytest.raises(PartitionError, match=f"Produce to remote-0 was answered with {name}") as raised:
+            await session(target, topic=replace(TOPIC, remote_id="")).copy(batches, after(batches))
+        assert type(raised.value) is error and raised.value.blocked == blocked
+        assert not target.count("EndTxn") and "remote" in target.forgotten
+        assert ("remote to 5" in target.forgotten) == (name == "NOT_LEADER_OR_FOLLOWER")
+
+    asyncio.run(run())
+
+
+def test_a_leader_of_our_own_topic_that_moves_is_asked_for() -> None:
+    async def run() -> None:
+        target, batches = Target(only=SYNCS, kinds={"Produce": [0, CODES["NOT_LEADER_OR_FOLLOWER"]]}), made(3)
+        with pytest.raises(OutcomeUnknown, match=f"Produce to {SYNCS}-0 was answered with NOT_LEADER_OR_FOLLOWER"):
+            await session(target).copy(batches, after(batches))
+        assert target.forgotten == [SYNCS, f"{SYNCS} to 5"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("topic", ["remote", SYNCS])
+def test_an_answer_that_leaves_a_partition_out_proves_nothing(topic: str) -> None:
+    async def run() -> None:
+        target, batches = Target(silent=topic), made(3)
+        with pytest.raises(OutcomeUnknown, match=r"an answer to Produce has \d of \d partitions"):
+            await session(target).copy(batches, after(batches))
+        assert not target.count("EndTxn")
+
+    asyncio.run(run())
+
+
+def test_a_broker_that_does_not_answer_may_lead_no_more() -> None:
+    async def run() -> None:
+        target, batches = Target(faults={0: Unanswered("gone")}), made(3)
+        with pytest.raises(OutcomeUnknown, match="gone") as raised:
+            await session(target).copy(batches, after(batches))
+        assert raised.value.away and {"remote", SYNCS, MAP} <= set(target.forgotten)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("accepted", [False, True])
+def test_timestamps_that_the_target_replaces_are_for_the_record_path(accepted: bool) -> None:
+    async def run() -> None:
+        target, batches = Target(append_time=5), made(3)
+        copying = session(target, replace(RARELY, accept_log_append_time=accepted))
+        if accepted:
+            await copying.copy(batches, after(batches))
+        else:
+            with pytest.raises(RecordsRefused, match="remote replaces the timestamps"):
+                await copying.copy(batches, after(batches))
+        assert target.commits == accepted
+
+    asyncio.run(run())
+
+
+def test_the_first_batch_is_sent_again_while_it_can_not_have_been_appended() -> None:
+    async def run() -> None:
+        batches = made(3)
+        target = Target(kinds={"Produce": [CODES["CONCURRENT_TRANSACTIONS"], CODES["NOT_ENOUGH_REPLICAS"]]})
+        await session(target).copy(batches, after(batches))
+        assert len(target.committed["remote"]) == 3
+        target = Target(kinds={"Produce": [CODES["NOT_ENOUGH_REPLICAS_AFTER_APPEND"]]})
+        with pytest.raises(OutcomeUnknown):
+            await session(target).copy(made(3), after(batches))
+        assert target.count("Produce") == 1
+
+    asyncio.run(run())
+
+
+def test_a_batch_that_one_partition_has_taken_is_not_sent_again() -> None:
+    async def run() -> None:
+        target = Target()
+        copying = session(target)
+        first, second = made(3), made(3, at=10)
+        await copying.copy(first, after(first))
+        target.only, target.kinds = SYNCS, {"Produce": [CODES["CONCURRENT_TRANSACTIONS"]]}
+        with pytest.raises(OutcomeUnknown, match=f"Produce to {SYNCS}-0 was answered with CONCURRENT_TRANSACTIONS"):
+            await copying.copy(second, after(second))
+        assert target.commits == 1 and target.ends["remote"] == 107
+
+    asyncio.run(run())
+
+
+def test_a_request_is_given_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordination, "PATIENCE", 0.05)
+    monkeypatch.setattr(batch_transaction, "PATIENCE", 0.05)
+
+    async def run() -> None:
+        for kind in ("Produce", "TxnOffsetCommit", "EndTxn"):
+            target, batches = Target(kinds={kind: [CODES["CONCURRENT_TRANSACTIONS"]] * 1000}), made(3)
+            with pytest.raises(OutcomeUnknown, match=f"{kind}.* was answered with CONCURRENT_TRANSACTIONS"):
+                await session(target).copy(batches, after(batches))
+            assert target.commits == 0 and 1 < target.count(kind) < 30
+
+    asyncio.run(run())
+
+
+def test_a_target_that_is_too_old() -> None:
+    async def run() -> None:
+        batches = made(3)
+        with pytest.raises(Unsupported):
+            await session(Target(faults={0: Unsupported("Produce needs version 12")})).copy(batches, after(batches))
+
+    asyncio.run(run())
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.integers(0, 50))
+def test_where_records_are(counts: list[int], base: int) -> None:
+    places = Places.following(base, counts)
+    indexes = range(sum(counts))
+    assert places.of(indexes) == {index: base + index for index in indexes} and places.last == base + sum(counts) - 1
+    apart = Places([2 * each for each in places.bases], counts)
+    assert list(apart.of(indexes).values()) == [
+        2 * first + n for first, count in zip(places.bases, counts, strict=True) for n in range(count)
+    ]
+
+
+CODES_THAT_COME = st.sampled_from([*CODES.values(), 9999])
+ERRORS = st.one_of(st.builds(Unanswered, st.just("no answer")), st.builds(Unavailable, st.just("away")))
+FAULTS = st.dictionaries(st.integers(0, 12), st.one_of(CODES_THAT_COME, ERRORS, st.builds(Lost, ERRORS)), max_size=3)
+
+
+@given(FAULTS, st.lists(st.integers(1, 5), min_size=1, max_size=6), st.sampled_from([1, 6]), st.booleans())
+def test_whatever_is_answered_nothing_is_ended_that_is_not_whole(
+    faults: dict[int, Fault], counts: list[int], own_node: int, careful: bool
+) -> None:
+    """A copy that returns has committed once, after good answers to all. One that fails has not asked for the end
+    before all were good."""
+
+    async def run() -> None:
+        target = Target(faults=faults, nodes={SYNCS: own_node})
+        batches = made(*counts)
+        copying = session(target, careful=careful)
+        try:
+            written = await copying.copy(batches, after(batches))
+        except (PartitionError, WireError):
+            assert target.commits <= 1
+            whole = len(target.committed["remote"]) == sum(counts) and target.position.offset == sum(counts)
+            assert whole == bool(target.commits)
+        else:
+            assert written.span == Span(None, 100, 99 + sum(counts)) and target.commits == 1
+            assert sorted(target.committed["remote"]) == list(range(100, 100 + sum(counts)))
+            assert [(each.upstream, each.downstream) for each in syncs(target)] == [(0, 100)]
+            assert len(entries(target)) == 1 and target.position.offset == sum(counts)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coordination, "PATIENCE", 0.02)
+        patch.setattr(batch_transaction, "PATIENCE", 0.02)
+        asyncio.run(run())

@@ -1,0 +1,158 @@
+"""Fence, then load: what a take-over by whole batches waits for, and which answers it believes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from mirror.errors import OutcomeUnknown, PositionUnstable, ProducerFenced, Unanswered, Unsupported
+from mirror.model import Position, Topic
+from mirror.target import batch_take_over, coordination
+from mirror.target.batch_take_over import Owner, TakenOver, take_over
+from mirror.target.loading import Tokens
+from mirror.target.position_metadata import encoded
+from mirror.wire.cluster import Cluster
+from mirror.wire.error_codes import CODES
+from mirror.wire.offsets import Offset
+from mirror.wire.transactional import Identity
+from tests.harness.batch_target import PRODUCER, REMOTE_ID, Target
+from tests.unit.test_naming import flow
+
+TOPIC = Topic("remote", "id", 1, 1, REMOTE_ID)
+OWNER = Owner.of(flow(), TOPIC, 0)
+AT = Position(99, "id", 2, remote_id=REMOTE_ID, resets=1)
+COMMITTED = Offset(AT.offset, encoded(AT), AT.epoch)
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (coordination, batch_take_over):
+        monkeypatch.setattr(module, "PATIENCE", 0.2)
+
+
+async def taking(target: Target, tokens: Tokens | None = None) -> TakenOver:
+    return await take_over(cast(Cluster, target), OWNER, tokens or Tokens())
+
+
+def test_the_owner_is_that_of_the_record_path() -> None:
+    assert (OWNER.name, OWNER.group, OWNER.where) == ("group/remote/0", "group", ("remote", 0))
+
+
+def test_it_waits_for_open_transactions_and_for_a_position_that_one_holds() -> None:
+    async def run() -> None:
+        target = Target(kinds={"InitProducerId": [CODES["CONCURRENT_TRANSACTIONS"], CODES["NOT_COORDINATOR"]]})
+        target.position, target.stable, target.held = COMMITTED, [100, 90, 95, 100], 2
+        assert await taking(target) == TakenOver(Identity("group/remote/0", PRODUCER, 4), AT, 100)
+        kinds = [each.kind for each in target.requests]
+        assert kinds == ["InitProducerId"] * 3 + ["ListOffsets"] * 4 + ["OffsetCommit"] + ["OffsetFetch"] * 3
+
+    asyncio.run(run())
+
+
+def test_a_partition_that_was_never_copied() -> None:
+    async def run() -> None:
+        assert (await taking(Target())).position is None
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("told", "believed"),
+    [
+        ([], True),
+        (["older"], True),  # the first answer is not believed, the second one is
+        (["older"] * 1000, False),
+        ([f"{'9' * 32}/{n}" for n in range(1000)], False),
+    ],
+)
+def test_only_a_token_of_ours_is_believed(told: list[str], believed: bool) -> None:
+    """A coordinator that was deposed tells what it remembers."""
+
+    async def run() -> None:
+        target = Target(told=list(told), position=COMMITTED)
+        if believed:
+            assert (await taking(target)).position == AT
+        else:
+            with pytest.raises(PositionUnstable, match="the position of remote-0 comes from a stale group"):
+                await taking(target)
+        assert target.count("OffsetCommit") == target.count("OffsetFetch")
+
+    asyncio.run(run())
+
+
+def test_a_token_of_before_is_not_believed() -> None:
+    """But a later one is, of whichever partition of the task."""
+
+    async def run() -> None:
+        tokens = Tokens()
+        old, target = tokens.make(), Target(position=COMMITTED)
+        target.told = [old]
+        assert (await taking(target, tokens)).position == AT and target.count("OffsetFetch") == 2
+
+    asyncio.run(run())
+    tokens = Tokens()
+    before, token, began = tokens.begin(), tokens.make(), tokens.begin()
+    assert tokens.is_since(before, token) and tokens.is_since(before, tokens.make())
+    assert not tokens.is_since(began, token) and not Tokens().is_since(before, token)
+    for text in (None, "", "/", token + "x", token.partition("/")[0], token.partition("/")[0] + "/" + "9" * 30):
+        assert not tokens.is_since(before, text)
+
+
+def test_a_transaction_that_lasts() -> None:
+    async def run() -> None:
+        with pytest.raises(PositionUnstable, match="remote-0 is held by an open transaction"):
+            await taking(Target(stable=[100] + [90] * 1000))
+        with pytest.raises(PositionUnstable, match="held by an open transaction"):
+            await taking(Target(held=1000))
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_transactions_of_version_2_are_needed(level: int) -> None:
+    async def run() -> None:
+        with pytest.raises(Unsupported, match=f"transaction.version of the target is {level}, and has to be 2"):
+            await taking(Target(level=level))
+
+    asyncio.run(run())
+
+
+def test_a_release_without_transactions_of_version_2() -> None:
+    """Which may be so old that it has no features."""
+
+    async def run() -> None:
+        with pytest.raises(Unsupported, match="EndTxn needs version 5"):
+            await taking(Target(unaware=True, versions={"EndTxn": 4}))
+
+    asyncio.run(run())
+
+
+def test_a_broker_that_has_just_started_is_asked_again() -> None:
+    async def run() -> None:
+        target = Target(unaware=True, position=COMMITTED)
+        with pytest.raises(OutcomeUnknown, match="broker 21 does not know the cluster's features yet") as raised:
+            await taking(target)
+        assert raised.value.away and (await taking(target)).position == AT
+
+    asyncio.run(run())
+
+
+def test_errors() -> None:
+    async def run() -> None:
+        with pytest.raises(ProducerFenced):
+            await taking(Target(kinds={"InitProducerId": [CODES["PRODUCER_FENCED"]]}))
+        target = Target(faults={1: Unanswered("gone")})
+        with pytest.raises(OutcomeUnknown, match="gone") as raised:
+            await taking(target)
+        assert raised.value.away and "remote" in target.forgotten
+        target = Target(kinds={"ListOffsets": [CODES["NOT_LEADER_OR_FOLLOWER"]]})
+        with pytest.raises(OutcomeUnknown, match="ListOffsets was answered with NOT_LEADER_OR_FOLLOWER"):
+            await taking(target)
+        assert "remote" in target.forgotten
+        with pytest.raises(OutcomeUnknown, match="GROUP_AUTHORIZATION_FAILED") as refused:
+            await taking(Target(kinds={"OffsetCommit": [CODES["GROUP_AUTHORIZATION_FAILED"]]}))
+        assert refused.value.blocked
+
+    asyncio.run(run())

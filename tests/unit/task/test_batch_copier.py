@@ -1,0 +1,431 @@
+"""One partition in whole batches: what is committed when, what leaves the road, and that each record comes once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mirror.batches.headers import RecordBatch
+from mirror.batches.records import Content, encode
+from mirror.clock import Clock
+from mirror.control.reports import Counters
+from mirror.control.throttle_shares import OF_FLOW, Share
+from mirror.errors import Interleaved, PartitionError, Unanswered, Unavailable, Unsupported, WireError
+from mirror.model import MapEnd, Partition, Position, Topic
+from mirror.settings import Flow
+from mirror.source.batch_feed import Feed, Held, LeaveTheRoad, Span
+from mirror.source.batch_fetcher import BatchFetcher
+from mirror.target import batch_take_over, batch_transaction, coordination
+from mirror.target.loading import Tokens
+from mirror.target.position_metadata import decoded, encoded
+from mirror.task import batch_copier
+from mirror.task.batch_copier import BatchCopier, BatchServices, Books, Route
+from mirror.task.position_ledger import PositionLedger, StartPoint
+from mirror.task.rate_limits import RateLimits, Turns
+from mirror.wire.cluster import Cluster
+from mirror.wire.error_codes import CODES
+from mirror.wire.fetch import TopicKey
+from mirror.wire.offsets import Offset
+from tests.harness.batch_target import REMOTE_ID, Fault, Lost, Target, made
+from tests.harness.constant_plan import ConstantPlan
+from tests.unit.target.test_batch_session import entries, syncs
+from tests.unit.task.test_fast_road import flow
+
+PARTITION = Partition("t", 0)
+TOPIC_ID = "c291cmNlLXNvdXJjZS1zbw"
+TOPIC = Topic("remote", TOPIC_ID, 1, 1, REMOTE_ID)
+AT = Position(5, TOPIC_ID, 2, remote_id=REMOTE_ID, map_end=MapEnd())
+COMMITTED = Offset(AT.offset, encoded(AT), AT.epoch)
+
+
+@dataclass
+class Source:
+    """In place of a fetcher: each feed begins with what is there, and gets what is added."""
+
+    answers: list[Callable[[], tuple[int, list[RecordBatch]]]] = field(default_factory=list)  # end, and batches
+    feeds: list[Feed] = field(default_factory=list)
+    size_held: int = 0
+
+    def add(self, end: int, batches: Callable[[], list[RecordBatch]] = list) -> None:
+        self.answers.append(lambda: (end, batches()))
+        for feed in self.feeds:
+            self._give(feed, len(self.answers) - 1)
+
+    def open(self, topic: TopicKey, partition: int, position: int, epoch: int = -1, largest: int = 2**20) -> Feed:
+        feed = Feed(topic, partition, position, epoch, largest, lambda: None)
+        self.feeds.append(feed)
+        for number in range(len(self.answers)):
+            self._give(feed, number)
+        return feed
+
+    def close(self, feed: Feed) -> None:
+        feed.end(None, drop=True)
+        self.feeds.remove(feed)
+
+    def _give(self, feed: Feed, number: int) -> None:
+        end, batches = self.answers[number]()
+        rest = [each for each in batches if each.first >= feed.position]
+        if end > feed.position and not feed.ended:
+            size = sum(len(each.data) for each in rest)
+            self.size_held += size
+            feed.add(Span(feed.position, end, tuple(rest), 3, size, Held(size, self._freed)))
+
+    def _freed(self, size: int) -> None:
+        self.size_held -= size
+
+
+@dataclass
+class World:
+    """A source, a target, and a copier between them."""
+
+    of: Flow = field(default_factory=flow)
+    target: Target = field(default_factory=lambda: Target(position=COMMITTED))
+    source: Source = field(default_factory=Source)
+    topic: Topic = TOPIC
+    start: StartPoint = field(default_factory=lambda: StartPoint(5, AT))
+    early: bool = True
+    limits: RateLimits = field(default_factory=lambda: RateLimits(Clock()))
+
+    def __post_init__(self) -> None:
+        self.ledger = PositionLedger(self.start, self.topic, self.early, 3600.0, Clock())
+        self.books = Books(self.ledger, Counters(), Turns(Clock()))
+        fetcher, target = cast(BatchFetcher, self.source), cast(Cluster, self.target)
+        services = BatchServices(ConstantPlan(self.of), fetcher, target, Tokens(), self.limits, Clock())
+        self.copier = BatchCopier(services, Route(PARTITION, self.topic, 2**20), self.books)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Run the copier until it is so, once."""
+        running = asyncio.create_task(self.copier.run())
+        try:
+            async with asyncio.timeout(20):
+                while not condition():
+                    if running.done():
+                        await running
+                    await asyncio.sleep(0.001)
+        finally:
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError, LeaveTheRoad, PartitionError, WireError):
+                await running
+
+    @property
+    def position(self) -> Position | None:
+        return decoded(self.target.position.offset, self.target.position.epoch, self.target.position.metadata)
+
+
+def committed(world: World) -> list[bytes]:
+    return [content for _, content in sorted(world.target.committed["remote"].items())]
+
+
+def contents(offsets: Sequence[int]) -> list[bytes]:
+    return [encode(Content(b"%d" % offset, None, ())) for offset in offsets]
+
+
+def test_what_comes_is_copied_and_counted() -> None:
+    async def run() -> None:
+        world = World()
+        world.source.add(10, lambda: made(3, 2, at=5))
+        world.source.add(14, lambda: made(4, at=10))
+        await world.until(lambda: world.target.position.offset == 14)
+        assert committed(world) == contents(range(5, 14)) and world.source.size_held == 0
+        assert world.position == world.ledger.position == Position(14, TOPIC_ID, 3, -1, REMOTE_ID, 0, MapEnd(100, 0))
+        counters = world.books.counters
+        assert (counters.records, counters.transactions["committed"]) == (9, 1)
+        assert sum(counters.latency_buckets) == 9 and counters.bytes > 0 and world.source.feeds == []
+
+    asyncio.run(run())
+
+
+def test_a_position_after_markers_is_committed_when_the_partition_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Together with the sync of the last record, and not for each marker."""
+    monkeypatch.setattr(batch_copier, "SETTLE_DELAY", 0.05)
+
+    async def run() -> None:
+        world = World()
+        world.source.add(8, lambda: made(3, at=5))
+        world.source.add(9)
+        await world.until(lambda: world.target.position.offset == 9 and world.target.commits == 2)
+        copied, settled = world.target.committed_at
+        assert settled - copied > 0.04
+        assert [(each.upstream, each.downstream) for each in syncs(world.target)] == [(5, 100), (7, 102)]
+        assert world.position == replace(AT, offset=9, epoch=3, map_end=MapEnd(100, 0))
+        ended = world.target.commits
+        world.source.add(20)
+        world.source.add(21)
+        await world.until(lambda: world.target.position.offset == 21)
+        assert world.target.commits == ended + 1
+
+    asyncio.run(run())
+
+
+def test_a_start_that_would_move_is_committed_before_any_record_comes() -> None:
+    async def run() -> None:
+        world = World(target=Target(ends={"remote": 0}), start=StartPoint(7), early=False)
+        await world.until(lambda: world.target.commits == 1)
+        assert world.position == Position(7, TOPIC_ID, remote_id=REMOTE_ID, map_end=MapEnd())
+        assert (
+            not world.ledger.must_commit_start and [each.kind for each in world.target.requests].count("Produce") == 0
+        )
+
+    asyncio.run(run())
+
+
+def test_a_position_is_committed_again() -> None:
+    async def run() -> None:
+        world = World()
+        world.ledger.renew_again(0.0)
+        await world.until(lambda: world.target.commits == 1)
+        assert world.position == AT and not world.ledger.is_old
+
+    asyncio.run(run())
+
+
+def test_the_throttle_is_kept() -> None:
+    async def run() -> None:
+        limits = RateLimits(Clock())
+        limits.follow({OF_FLOW: Share(600, 600)})  # bytes per second; there are some 800
+        world = World(limits=limits)
+        for at in range(5, 25, 2):
+            world.source.add(at + 2, lambda at=at: made(2, at=at))  # type: ignore[misc]
+        begun = asyncio.get_running_loop().time()
+        await world.until(lambda: world.target.position.offset == 25)
+        took = asyncio.get_running_loop().time() - begun
+        assert took > 0.5 and world.books.counters.throttled > 0.5
+        assert committed(world) == contents(range(5, 25)) and world.target.commits > 1
+
+    asyncio.run(run())
+
+
+def test_a_throttled_partition_that_leaves_the_road_waits_for_its_turns() -> None:
+    """It must not keep the loop busy meanwhile, which others need."""
+
+    async def run() -> None:
+        limits = RateLimits(Clock())
+        limits.follow({OF_FLOW: Share(150, 150)})
+        world = World(limits=limits)
+        for at in range(5, 11, 2):
+            world.source.add(at + 2, lambda at=at: made(2, at=at))  # type: ignore[misc]
+        running = asyncio.create_task(world.copier.run())
+        while not world.source.feeds:
+            await asyncio.sleep(0)
+        world.source.feeds[0].end(LeaveTheRoad("compacted", 11))
+        turns = 0
+        while not running.done():
+            await asyncio.sleep(0.01)
+            turns += 1
+        with pytest.raises(LeaveTheRoad, match="compacted at offset 11"):
+            await running
+        assert committed(world) == contents(range(5, 11)) and 5 < turns < 1_000
+
+    asyncio.run(run())
+
+
+def test_a_batch_that_is_larger_than_its_turn_delays_the_next_ones() -> None:
+    async def run() -> None:
+        limits = RateLimits(Clock())
+        limits.follow({OF_FLOW: Share(20, 20)})
+        world, begun = World(limits=limits), Clock().monotonic()
+        world.source.add(7, lambda: made(2, at=5))
+        await world.until(lambda: world.target.commits == 1)
+        (bucket,) = limits.of(PARTITION.topic)
+        assert bucket.turn(1).at - begun > world.books.counters.bytes / 20 - 0.6
+
+    asyncio.run(run())
+
+
+def test_less_goes_into_a_transaction_that_was_too_slow() -> None:
+    async def run() -> None:
+        world = World(of=flow(transaction_timeout=0.02))
+        world.source.add(45, lambda: made(*[2] * 20, at=5))
+        world.target.delay, world.target.kinds = 0.005, {"EndTxn": [CODES["UNKNOWN_SERVER_ERROR"]]}
+        with pytest.raises(PartitionError):
+            await world.until(lambda: False)
+        before, world.target.delay = len(world.target.produced), 0.0
+        await world.until(lambda: world.target.commits == 1)
+        assert world.target.position.offset < 45 and len(world.target.produced) - before < before
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("offset", "along"), [(5, True), (4, False)])
+def test_where_the_remote_partition_ends_is_known_if_nobody_else_was_there(offset: int, along: bool) -> None:
+    """Then what is for our own topics goes along with the first batch."""
+
+    async def run() -> None:
+        world = World(start=StartPoint(offset, replace(AT, offset=offset)))
+        world.books.remote_end = 100
+        world.source.add(10, lambda: made(5, at=5))
+        await world.until(lambda: world.target.commits == 1)
+        assert (len(world.target.produced[0].batches) > 1) == along
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("when", ["before", "taking over", "idle", "copying", "throttled"])
+def test_it_is_let_go_after_the_running_transaction(when: str) -> None:
+    async def run() -> None:
+        limits = RateLimits(Clock())
+        limits.follow({OF_FLOW: Share(10, 10)} if when == "throttled" else {})
+        world = World(limits=limits)
+        if when not in ("idle", "before"):
+            world.source.add(8, lambda: made(3, at=5))
+            world.source.add(11, lambda: made(3, at=8))
+        world.target.delay = 0.01 if when == "copying" else 0.0
+        begun: dict[str, Callable[[], bool]] = {
+            "before": lambda: True,
+            "taking over": lambda: bool(world.target.requests),
+            "idle": lambda: bool(world.source.feeds),
+            "copying": lambda: bool(world.target.produced),
+            "throttled": lambda: world.target.commits == 1 and world.books.turns.waiting,
+        }
+        running = asyncio.create_task(world.copier.run())
+        async with asyncio.timeout(5):
+            while not begun[when]():
+                await asyncio.sleep(0)
+            world.copier.let_go()
+            with pytest.raises(LeaveTheRoad, match="let_go"):
+                await running
+        copied = {"copying": 6, "throttled": 3}.get(when, 0)
+        assert committed(world) == contents(range(5, 5 + copied)) and world.source.size_held == 0
+        assert world.ledger.offset == (5 + copied) and not world.source.feeds
+        assert world.target.count("EndTxn") == bool(copied), "no transaction is left open"
+
+    asyncio.run(run())
+
+
+FOREIGN, HANDED_BACK = Offset(5, "by another tool", 2), Offset(5, encoded(AT.handed_back(REMOTE_ID)), 2)
+
+
+@pytest.mark.parametrize(
+    ("reason", "change"),
+    [
+        pytest.param("doubted", {"target": Target(position=FOREIGN)}, id="foreign"),
+        pytest.param("doubted", {"target": Target(position=HANDED_BACK)}, id="handed back"),
+        pytest.param("doubted", {"start": StartPoint(9, replace(AT, offset=9))}, id="went back"),
+        pytest.param("doubted", {"target": Target()}, id="gone"),
+        pytest.param("doubted", {"target": Target(), "start": StartPoint(0)}, id="records without a position"),
+        pytest.param("remote_topic", {"topic": replace(TOPIC, remote_lost=True)}, id="remote topic lost"),
+        pytest.param("remote_topic", {"topic": replace(TOPIC, remote_id=TOPIC_ID)}, id="another remote topic"),
+        pytest.param("transform", {"of": flow(transform="shop.change")}, id="a transform"),
+        pytest.param("unsupported", {"target": Target(position=COMMITTED, level=1)}, id="transactions version 1"),
+    ],
+)
+def test_what_only_the_record_path_can_judge(reason: str, change: dict[str, Any]) -> None:
+    async def run() -> None:
+        world = World(**change)
+        with pytest.raises(LeaveTheRoad, match=reason):
+            await world.until(lambda: False)
+        assert not world.target.count("Produce") and world.target.commits == 0
+
+    asyncio.run(run())
+
+
+def test_a_position_of_a_topic_that_was_deleted() -> None:
+    async def run() -> None:
+        old = replace(AT, topic_id=REMOTE_ID)
+        world = World(target=Target(position=Offset(5, encoded(old), 2)), start=StartPoint(5, old))
+        with pytest.raises(LeaveTheRoad, match="recreated at offset 5"):
+            await world.until(lambda: False)
+
+    asyncio.run(run())
+
+
+def test_what_was_read_is_copied_before_it_leaves_the_road() -> None:
+    async def run() -> None:
+        world = World()
+        world.source.add(8, lambda: made(3, at=5))
+        running = asyncio.create_task(world.copier.run())
+        while not world.source.feeds:
+            await asyncio.sleep(0)
+        world.source.feeds[0].end(LeaveTheRoad("compacted", 8))
+        with pytest.raises(LeaveTheRoad, match="compacted at offset 8"):
+            await running
+        assert committed(world) == contents(range(5, 8)) and world.books.remote_end == 104
+        with contextlib.suppress(asyncio.CancelledError):
+            await world.until(lambda: bool(world.source.feeds))
+        assert world.books.remote_end is None, "the next session knows where it begins"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [(CODES["MESSAGE_TOO_LARGE"], "target_refuses"), (Unsupported("too old"), "unsupported")],
+)
+def test_what_the_target_does_not_take(fault: Fault, reason: str) -> None:
+    async def run() -> None:
+        world = World()
+        world.source.add(8, lambda: made(3, at=5))
+        world.target.faults = {5: fault}
+        with pytest.raises(LeaveTheRoad, match=f"{reason} at offset 5"):
+            await world.until(lambda: False)
+        assert world.target.requests[5].kind == "Produce" and world.source.size_held == 0
+
+    asyncio.run(run())
+
+
+def test_who_meets_others_is_careful_and_then_leaves_the_road() -> None:
+    async def run() -> None:
+        world = World(target=Target(position=COMMITTED, others=[0, 3, 0, 0, 0, 3]))
+        world.source.add(10, lambda: made(3, 2, at=5))
+        with pytest.raises(Interleaved):
+            await world.until(lambda: False)
+        await world.until(lambda: world.target.position.offset == 10)
+        assert all(each.acks == -1 for each in world.target.produced[2:])
+        world.source.add(15, lambda: made(3, 2, at=10))
+        with pytest.raises(LeaveTheRoad, match="interleaved at offset 10"):
+            await world.until(lambda: False)
+        assert committed(world) == contents(range(5, 10))
+
+    asyncio.run(run())
+
+
+ERRORS = st.one_of(st.builds(Unanswered, st.just("no answer")), st.builds(Unavailable, st.just("away")))
+FAULTS = st.dictionaries(
+    st.integers(0, 60),
+    st.one_of(st.sampled_from([*CODES.values()]), ERRORS, st.builds(Lost, ERRORS)),
+    max_size=12,
+)
+
+
+@settings(max_examples=150)
+@given(FAULTS, st.lists(st.integers(1, 5), min_size=1, max_size=6), st.integers(1, 7), st.sampled_from([1, 6]))
+def test_each_record_comes_once_whatever_happens(
+    faults: dict[int, Fault], counts: list[int], lag: int, node: int
+) -> None:
+    """The copier is run again after each error, as its owner does; and each sync and entry names a record's copy."""
+
+    async def run() -> None:
+        world = World(of=flow(offset_lag_max=lag, transaction_linger_max=0.0))
+        world.target.faults, world.target.nodes = dict(faults), {"mm2-offset-syncs.primary.internal": node}
+        at = 5
+        for number, count in enumerate(counts):
+            first = at + number % 2  # a marker, or an aborted transaction, before every other one
+            world.source.add(first + count, lambda first=first, count=count: made(count, at=first))  # type: ignore[misc]
+            at = first + count
+        for _ in range(100):
+            try:
+                await world.until(lambda: world.target.position.offset == at)
+                break
+            except (PartitionError, WireError, LeaveTheRoad):
+                continue
+        batches = [batch for answer in world.source.answers for batch in answer()[1]]
+        wanted = [offset for batch in batches for offset in range(batch.first, batch.last + 1)]
+        assert committed(world) == contents(wanted) and world.source.size_held == 0
+        where = dict(zip(wanted, sorted(world.target.committed["remote"]), strict=True))
+        assert all(where[each.upstream] == each.downstream for each in syncs(world.target))
+        for entry in entries(world.target):
+            assert [where[entry.to_upstream(entry.downstream + n)] for n in range(entry.records)] == [
+                entry.downstream + n for n in range(entry.records)
+            ]
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (coordination, batch_transaction, batch_take_over):
+            patch.setattr(module, "PATIENCE", 0.02)
+        asyncio.run(run())

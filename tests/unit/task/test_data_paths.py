@@ -1,0 +1,238 @@
+"""Partitions go from one data path to the other: who makes which copier, and when."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mirror.control.partition_state import State
+from mirror.control.reports import BATCHES, RECORDS
+from mirror.errors import TaskHung
+from mirror.model import Partition, Topic
+from mirror.settings import Cluster, Flow
+from mirror.source.batch_feed import LeaveTheRoad
+from mirror.source.fetcher import StartFetching, StopFetching
+from mirror.target.loading import Tokens
+from mirror.task import data_paths
+from mirror.task.copier import RecordCopier
+from mirror.task.data_paths import Copier, DataPaths
+from mirror.task.events import LetGo
+from mirror.task.path_memory import FIRST_PATIENCE, WITHIN_BATCH
+from mirror.task.position_ledger import StartPoint
+from mirror.task.producer_budget import ProducerBudget
+from mirror.task.supervised_batch_copier import SupervisedBatchCopier
+from mirror.task.task_services import TaskServices
+from tests.harness.waiting import until
+from tests.unit.task.test_copier import World
+from tests.unit.task.test_fast_road import flow
+
+HERE = Partition("t", 0)
+TOPIC = Topic("primary.t", "c291cmNlLXNvdXJjZS1zbw", 1, 1, "cmVtb3RlLXJlbW90ZS1yZQ")
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
+
+
+def away(**changes: Any) -> Flow:
+    """A flow between clusters that do not answer."""
+    ends = {"source": Cluster("primary", NOWHERE, {}, {}), "target": Cluster("backup", NOWHERE, {}, {})}
+    return flow(**{**ends, **changes})
+
+
+class Task(World):
+    """What a task has for its data paths."""
+
+    def __init__(self, of: Flow) -> None:
+        super().__init__(of)
+        self.tokens = Tokens()
+        any_: Any = self
+        services = TaskServices(any_, any_, any_, any_, b"", self.moves, any_, ProducerBudget(1), any_, self.limits)
+        self.paths = DataPaths(services, self.moves)
+
+    def joins(self, paused: bool = False) -> Copier:
+        """As the plan follower has a partition join."""
+        copier = self.paths.copier(HERE, TOPIC, StartPoint(0), paused)
+        if not paused:
+            self.paths.begin(copier)
+        return copier
+
+    def ends(self, copier: Copier) -> None:
+        """As the plan follower lets a copier go."""
+        copier.post(LetGo(State.RELEASED))
+        until("released", lambda: copier.snapshot.state is State.RELEASED)
+        self.paths.end(copier)
+
+    @property
+    def path(self) -> tuple[str, str]:
+        found = self.paths.of(HERE)
+        return found.name, found.reason
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[[Flow], Task]]:
+    made: list[Task] = []
+
+    def task(of: Flow) -> Task:
+        made.append(Task(of))
+        return made[-1]
+
+    yield task
+    for each in made:
+        each.paths.close(10.0)
+    assert not [each for each in threading.enumerate() if each.name == "batches"]
+
+
+def batches(copier: Copier) -> SupervisedBatchCopier:
+    assert isinstance(copier, SupervisedBatchCopier)
+    return copier
+
+
+def records(copier: Copier) -> RecordCopier:
+    assert isinstance(copier, RecordCopier)
+    return copier
+
+
+def test_by_default_nothing_of_the_batch_path_exists(make: Callable[[Flow], Task]) -> None:
+    task = make(away(data_path="records"))
+    copier = records(task.joins())
+    assert task.moves.get() == StartFetching(copier) and task.path == (RECORDS, "") and task.paths.copiers == []
+    for _ in range(3):
+        task.time += 100
+        task.paths.keep([copier])
+    task.paths.end(copier)
+    assert task.moves.get() == StopFetching(copier)
+    assert not [each for each in threading.enumerate() if each.name == "batches"]
+
+
+def test_a_partition_whose_batches_fit_takes_the_batch_path(make: Callable[[Flow], Task]) -> None:
+    """It belongs to the task until it is let go, and the consumer never hears of it."""
+    task = make(away())
+    copier = batches(task.joins())
+    assert task.path == (BATCHES, "") and task.paths.copiers == [copier]
+    until("it tries to reach the target", lambda: copier.since_progress > 0 or copier.snapshot.counters.retries > 0)
+    task.ends(copier)
+    assert task.paths.copiers == [] and task.moves.empty() and copier.left is not None
+    assert batches(task.joins()) is not copier, "to be let go is no reason to stay away"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"transform": "shop.change"}, "transform"),
+        ({"source": Cluster("primary", {**NOWHERE, "security.protocol": "sasl_ssl"}, {}, {})}, "client"),
+    ],
+)
+def test_who_needs_the_record_path_has_it(make: Callable[[Flow], Task], changes: dict[str, Any], reason: str) -> None:
+    task = make(away(**changes))
+    records(task.joins())
+    assert task.path == (RECORDS, reason)
+
+
+def test_a_paused_partition_is_on_the_record_path(make: Callable[[Flow], Task]) -> None:
+    """Which keeps its position alive. Afterwards it goes on as before."""
+    task = make(away())
+    records(task.joins(paused=True))
+    assert task.path == (RECORDS, "")
+    batches(task.joins())
+
+
+def test_what_does_not_fit_is_copied_by_records_for_a_while(
+    make: Callable[[Flow], Task], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the record path is told where a batch begins, as soon as that is found, and ends there."""
+    found: list[int | None] = [None, 12]
+    asked: list[int] = []
+
+    async def boundary(_: Any, topic: Any, partition: int, at: int, largest: int) -> int | None:
+        asked.append(at)
+        return found.pop(0)
+
+    monkeypatch.setattr(data_paths, "boundary", boundary)
+    task = make(away())
+    copier = batches(task.joins())
+    task.ends(copier)
+    copier.left = LeaveTheRoad("log_append_time", 7, 9)
+    task.paths.end(copier)
+    again = records(task.joins())
+    assert task.path == (RECORDS, "log_append_time") and task.moves.get() == StartFetching(again)
+    task.paths.keep([again])
+    task.time += FIRST_PATIENCE
+    task.paths.keep([again])
+    assert asked == [], "its patience has doubled"
+    for looks in (1, 2):
+        task.time += 2 * FIRST_PATIENCE
+        task.paths.keep([again])
+        until("it was looked", lambda looks=looks: len(asked) == looks)  # type: ignore[misc]
+        assert again.snapshot.state is not State.RELEASED
+    until("it knows its end", lambda: task._due)
+    again.buffer.reached(20)
+    task.run(10)
+    assert again.snapshot.state is State.RELEASED and again.buffer.read_to == 12
+    task.paths.end(again)
+    assert batches(task.joins()) and task.path == (BATCHES, "")
+
+
+def test_a_position_within_a_batch_is_copied_to_the_batchs_end_only(make: Callable[[Flow], Task]) -> None:
+    task = make(away())
+    copier = batches(task.joins())
+    task.ends(copier)
+    copier.left = LeaveTheRoad(WITHIN_BATCH, 7, 9)
+    task.paths.end(copier)
+    again = records(task.joins())
+    assert task.path == (RECORDS, WITHIN_BATCH)
+    again.buffer.reached(20)
+    task.run(10)
+    assert again.snapshot.state is State.RELEASED and again.buffer.read_to == 9
+    task.paths.end(again)
+    batches(task.joins())
+
+
+def test_changed_settings_end_the_batch_path(make: Callable[[Flow], Task]) -> None:
+    task = make(away())
+    copier = batches(task.joins())
+    task.paths.keep([copier])
+    assert copier.left is None
+    task.flow = replace(task.flow, data_path="records")
+    task.paths.keep([copier])
+    until("released", lambda: copier.snapshot.state is State.RELEASED)
+    assert copier.left is not None and copier.left.reason == "data_path"
+    task.paths.end(copier)
+    records(task.joins())
+    assert task.path == (RECORDS, "")
+
+
+def test_a_topic_that_is_another_one_begins_anew(make: Callable[[Flow], Task]) -> None:
+    task = make(away())
+    copier = batches(task.joins())
+    task.ends(copier)
+    copier.left = LeaveTheRoad("recreated", 7)
+    task.paths.end(copier)
+    records(task.joins())
+    other = replace(TOPIC, topic_id="b3RoZXItb3RoZXItb3RoZQ")
+    assert isinstance(task.paths.copier(HERE, other, StartPoint(0), False), SupervisedBatchCopier)
+
+
+def test_an_event_loop_that_hangs_ends_the_task(make: Callable[[Flow], Task], caplog: pytest.LogCaptureFixture) -> None:
+    task, begun, over = make(away()), threading.Event(), threading.Event()
+    task.joins()
+    loop = task.paths._loop
+    assert loop is not None
+
+    def hang() -> None:
+        begun.set()
+        over.wait(30)
+
+    loop.call(hang)
+    assert begun.wait(10)
+    task.time += 30
+    task.paths.keep([])
+    task.time += 60
+    try:
+        with pytest.raises(TaskHung):
+            task.paths.keep([])
+    finally:
+        over.set()
+    (said,) = [each for each in caplog.records if each.message == "the event loop hangs"]
+    assert "wait" in vars(said)["stack"]

@@ -1,0 +1,69 @@
+"""Which path a partition takes, and that nothing swings to and fro."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirror.clock import Clock
+from mirror.control.reports import BATCHES, RECORDS, DataPath
+from mirror.task.path_memory import FIRST_PATIENCE, LONGEST_PATIENCE, STEADY, WITHIN_BATCH, PathMemory
+
+
+@dataclass
+class Moved(Clock):
+    """A clock that the test moves."""
+
+    time: float = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.time
+
+    def now(self) -> float:
+        return self.time
+
+
+def patience(memory: PathMemory, clock: Moved) -> float:
+    """Seconds until it may return, which pass."""
+    begun = clock.time
+    while not memory.may_return:
+        clock.time += 1
+    return clock.time - begun
+
+
+def test_a_path_has_a_beginning_and_a_reason() -> None:
+    clock = Moved()
+    memory = PathMemory(clock)
+    assert not memory.take(BATCHES, ""), "the first one is no change"
+    clock.time += 5
+    assert not memory.take(BATCHES, "") and memory.path == DataPath(BATCHES, 1_000.0, "")
+    assert memory.take(RECORDS, "compacted") and memory.path == DataPath(RECORDS, 1_005.0, "compacted")
+
+
+def test_who_leaves_again_soon_stays_away_for_longer() -> None:
+    clock, found = Moved(), list[float]()
+    memory = PathMemory(clock)
+    assert memory.may_return
+    for _ in range(12):
+        memory.take(BATCHES, "")
+        clock.time += 1
+        memory.left("compacted", None)
+        memory.take(RECORDS, "compacted")
+        assert memory.keeps_off == "compacted"
+        found.append(patience(memory, clock))
+        memory.returns()
+        assert not memory.keeps_off and not memory.may_return
+    assert found[:3] == [2 * FIRST_PATIENCE, 4 * FIRST_PATIENCE, 8 * FIRST_PATIENCE] and found[-1] == LONGEST_PATIENCE
+    memory.take(BATCHES, "")
+    clock.time += STEADY * LONGEST_PATIENCE
+    memory.left("compacted", None)
+    assert patience(memory, clock) == FIRST_PATIENCE, "it did well for long"
+
+
+def test_only_within_a_batch_it_is_known_where_that_is_over() -> None:
+    memory = PathMemory(Moved())
+    memory.left("too_large", 20)
+    assert memory.end is None
+    memory.left(WITHIN_BATCH, 20)
+    assert memory.end == 20
+    memory.returns()
+    assert memory.end is None
