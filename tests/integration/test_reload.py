@@ -254,9 +254,15 @@ def test_a_throttle_of_the_flow_holds_for_both_tasks_together(flow: Pair, servic
     topic, workers = flow.prefix + "first", service.worker_pids()
     assert all(len(each[topic]) == 1 for each in flow.newest_plan()["slices"])
     change(service, settings, {"throttle": THROTTLE})
-    for partition in range(2):
-        flow.produce(topic, *map(sized(1_000), range(2_000)), partition=partition)
-    service.wait_for("it is told", lambda: service.metric(THROTTLED, topic=topic, by="throttle") == 2)
+
+    def both_are_throttled(more: int = 200) -> bool:
+        """With a backlog in both partitions, which only lasts once the tasks follow the throttle."""
+        for partition in range(2):
+            flow.produce(topic, *map(sized(1_000), range(more)), partition=partition)
+        return service.metric(THROTTLED, topic=topic, by="throttle") == 2
+
+    service.wait_for("it is told", both_are_throttled)
+    both_are_throttled(1_500)
     assert service.metric("mirror_flow_throttle_bytes_per_second") == THROTTLE
     assert "slowed down by the flow's throttle of 200 kB/s" in service.get("/status")[1]
     began, before = time.monotonic(), flow.copied(topic)
