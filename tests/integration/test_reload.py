@@ -251,7 +251,7 @@ def test_a_throttle_slows_its_topic_alone_until_it_is_lifted(flow: Pair, service
 
 def test_a_throttle_of_the_flow_holds_for_both_tasks_together(flow: Pair, service: Service, settings: Settings) -> None:
     """Each of the two has one of the partitions, and a backlog there that would take the whole throttle."""
-    topic, workers = flow.prefix + "first", service.worker_pids()
+    topic = flow.prefix + "first"
     assert all(len(each[topic]) == 1 for each in flow.newest_plan()["slices"])
     change(service, settings, {"throttle": THROTTLE})
 
@@ -263,6 +263,7 @@ def test_a_throttle_of_the_flow_holds_for_both_tasks_together(flow: Pair, servic
 
     service.wait_for("it is told", both_are_throttled)
     both_are_throttled(1_500)
+    workers = service.worker_pids()
     assert service.metric("mirror_flow_throttle_bytes_per_second") == THROTTLE
     assert "slowed down by the flow's throttle of 200 kB/s" in service.get("/status")[1]
     began, before = time.monotonic(), flow.copied(topic)
