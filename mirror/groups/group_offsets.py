@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from mirror.errors import ClusterAway, PartitionError
 from mirror.kafka.clients import group_reader, is_away
@@ -14,6 +15,7 @@ from mirror.model import Partition
 from mirror.settings import Cluster
 
 REQUEST_TIMEOUT = 10.0  # seconds
+REFUSED_AFTER = 1.0  # seconds without an answer, after which it is looked whether the cluster refuses one
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +46,27 @@ def offsets_of(
 
 
 def _asked(cluster: Cluster, group: str, reader: Consumer, asked: list[TopicPartition]) -> Sequence[TopicPartition]:
-    try:
-        return list(reader.committed(asked, REQUEST_TIMEOUT))
-    except KafkaException as error:
-        cause = error.args[0]
-    text = f"no offsets of group {group}: {cause.str()}"
-    raise ClusterAway(cluster.alias, text) if is_away(cause) else PartitionError(text)
+    deadline = time.monotonic() + REQUEST_TIMEOUT
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            return list(reader.committed(asked, min(left, REFUSED_AFTER)))
+        except KafkaException as error:
+            refusal = _refusal(reader)
+            cause = refusal or error.args[0]
+            if cause.code() == KafkaError._TIMED_OUT and left > REFUSED_AFTER:
+                continue
+        text = f"no offsets of group {group}: {cause.str()}"
+        raise ClusterAway(cluster.alias, text) if is_away(cause) else PartitionError(text)
+
+
+def _refusal(reader: Consumer) -> KafkaError | None:
+    """Why the cluster does not say who coordinates the group; None if it did not refuse that.
+
+    librdkafka asks again and again then, so that the request for offsets times out. It tells the reason as an event.
+    """
+    while (event := reader.poll(0)) is not None:
+        error = event.error()
+        if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return error
+    return None
