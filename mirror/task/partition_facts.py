@@ -112,8 +112,15 @@ class PartitionFacts:
 
     @property
     def _goes_to(self) -> State | None:
-        """What it becomes next: as it was told, or RELEASED once its buffer has come to its end; None: it stays."""
-        return State.RELEASED if self.requested_state is None and self.buffer.ended else self.requested_state
+        """The state to enter next: as it was told, or RELEASED once its buffer has come to its end; None: no change.
+
+        At the buffer's end, the position is committed there first. Compaction may have removed the last records before
+        the end: then the batch path would begin within that batch, and give the partition back for ever.
+        """
+        is_settled = not 0 <= self.ledger.offset < self.settled_to
+        if self.requested_state is None and self.buffer.ended and is_settled:
+            return State.RELEASED
+        return self.requested_state
 
     def view(self, may_transact: bool) -> View:
         """A frozen copy of all that decides about the next action."""
