@@ -24,7 +24,8 @@ pytestmark = pytest.mark.waiting
 ROOT = Path(__file__).parents[2]
 RAISED = "99.0.0"
 PARTITIONS = 4
-CONTROL = {b"plan": "plan", b"intent": "intent", b"claim/": "claim"}  # formats by the beginning of the record's key
+# Formats by the beginning of the record's key.
+CONTROL = {b"plan": "plan", b"intent": "intent", b"claim/": "claim", b"alive": "sign"}
 PAUSE_MAX = 30.0  # seconds; a few on an idle machine
 
 
@@ -103,5 +104,5 @@ def test_the_next_release_takes_over_under_load(pair: Pair, releases: tuple[Prog
             assert new.terminate() == 0, new.tail()
             assert not new.noise
     pair.assert_settled(topic)
-    always = {"plan", "intent", "claim", "report", "offset-map", "offset-sync", "canary", "heartbeat"}
+    always = {"plan", "intent", "claim", "sign", "report", "offset-map", "offset-sync", "canary", "heartbeat"}
     assert formats_on_the_target(pair) == always
