@@ -14,7 +14,7 @@ from mirror.control.partition_state import State
 from mirror.errors import MirrorError, OutcomeUnknown, PartitionError
 from mirror.model import Partition, Topic
 from mirror.source.fetcher import Seek
-from mirror.target.transaction_session import TransactionSession
+from mirror.target.record_transactions import TransactionSession
 from mirror.task.copy_action import CopyAction
 from mirror.task.error_recovery import recovery
 from mirror.task.events import Event, delay_of

@@ -8,7 +8,7 @@ from mirror.control.decisions import Incident, decided
 from mirror.errors import PartitionError, RecordsRefused, TransformUnusable
 from mirror.kafka.consumed_batch import ConsumedBatch, leader_epoch
 from mirror.model import Position
-from mirror.target.transaction_session import TransactionSession
+from mirror.target.record_transactions import TransactionSession
 from mirror.target.written import Written
 from mirror.task.batch_size import BatchSize
 from mirror.task.foreign_writes import ForeignWrites

@@ -15,7 +15,7 @@ from mirror.logs import OnChange
 from mirror.model import Partition, Position, Topic
 from mirror.source.buffer import RecordBuffer
 from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
-from mirror.target.transaction_session import TransactionSession
+from mirror.target.record_transactions import TransactionSession
 from mirror.task.error_recovery import Recovery
 from mirror.task.events import IDLE_AFTER, EndAt, Event, LetGo, ThrottleChanged
 from mirror.task.next_action import Action, View
