@@ -21,9 +21,9 @@ from mirror.source.batch_boundary import boundary
 from mirror.source.fetcher import Move, StartFetching, StopFetching
 from mirror.task.batch_copier import LET_GO
 from mirror.task.batch_loop import BatchLoop, ways
+from mirror.task.batch_path_obstacles import DATA_PATH, obstacle
 from mirror.task.copier import RecordCopier
 from mirror.task.events import EndAt
-from mirror.task.fast_road import DATA_PATH, obstacle
 from mirror.task.path_memory import PathMemory
 from mirror.task.position_ledger import StartPoint
 from mirror.task.supervised_batch_copier import LARGEST, SupervisedBatchCopier

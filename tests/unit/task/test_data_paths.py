@@ -14,7 +14,7 @@ from mirror.control.reports import BATCHES, RECORDS
 from mirror.errors import TaskHung
 from mirror.model import Partition, Topic
 from mirror.settings import Cluster, Flow
-from mirror.source.batch_feed import LeaveTheRoad
+from mirror.source.batch_feed import LeaveBatchPath
 from mirror.source.fetcher import StartFetching, StopFetching
 from mirror.target.loading import Tokens
 from mirror.task import data_paths
@@ -27,8 +27,8 @@ from mirror.task.producer_budget import ProducerBudget
 from mirror.task.supervised_batch_copier import SupervisedBatchCopier
 from mirror.task.task_services import TaskServices
 from tests.harness.waiting import until
+from tests.unit.task.test_batch_path_obstacles import flow
 from tests.unit.task.test_copier import World
-from tests.unit.task.test_fast_road import flow
 
 HERE = Partition("t", 0)
 TOPIC = Topic("primary.t", "c291cmNlLXNvdXJjZS1zbw", 1, 1, "cmVtb3RlLXJlbW90ZS1yZQ")
@@ -153,7 +153,7 @@ def test_what_does_not_fit_is_copied_by_records_for_a_while(
     task = make(away())
     copier = batches(task.joins())
     task.ends(copier)
-    copier.left = LeaveTheRoad("log_append_time", 7, 9)
+    copier.left = LeaveBatchPath("log_append_time", 7, 9)
     task.paths.end(copier)
     again = records(task.joins())
     assert task.path == (RECORDS, "log_append_time") and task.moves.get() == StartFetching(again)
@@ -178,7 +178,7 @@ def test_a_position_within_a_batch_is_copied_to_the_batchs_end_only(make: Callab
     task = make(away())
     copier = batches(task.joins())
     task.ends(copier)
-    copier.left = LeaveTheRoad(WITHIN_BATCH, 7, 9)
+    copier.left = LeaveBatchPath(WITHIN_BATCH, 7, 9)
     task.paths.end(copier)
     again = records(task.joins())
     assert task.path == (RECORDS, WITHIN_BATCH)
@@ -207,7 +207,7 @@ def test_a_topic_that_is_another_one_begins_anew(make: Callable[[Flow], Task]) -
     task = make(away())
     copier = batches(task.joins())
     task.ends(copier)
-    copier.left = LeaveTheRoad("recreated", 7)
+    copier.left = LeaveBatchPath("recreated", 7)
     task.paths.end(copier)
     records(task.joins())
     other = replace(TOPIC, topic_id="b3RoZXItb3RoZXItb3RoZQ")
