@@ -42,7 +42,7 @@ TAKE_OVERS_MAX = 32  # at once: each is half a dozen requests, and a task may be
 
 @dataclass(slots=True)
 class Books:
-    """What a partition's copier knows, whichever path it takes: a hand-over passes it on."""
+    """What the batch copier keeps while it takes over again and again."""
 
     ledger: PositionLedger
     counters: Counters

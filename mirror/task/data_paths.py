@@ -1,8 +1,9 @@
 """The two ways to copy a partition in one task: makes the copiers of either path, and hands partitions over.
 
 A hand-over is a take-over as any other: the one copier lets go at a transaction's end, and the other one fences, loads
-and seeks. A partition leaves the batch path when its copier says so. It comes back once its patience is over, if record
-batches fit again: the record path is told at which offset to end, because librdkafka does not tell where batches begin.
+and seeks. A partition leaves the batch path when its copier says so. Once its stay on the record path is over, it comes
+back, if record batches fit again: the record path is told at which offset to end, because librdkafka does not tell
+where batches begin.
 """
 
 from __future__ import annotations

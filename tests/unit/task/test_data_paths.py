@@ -21,7 +21,7 @@ from mirror.task import data_paths
 from mirror.task.copier import RecordCopier
 from mirror.task.data_paths import Copier, DataPaths
 from mirror.task.events import LetGo
-from mirror.task.path_memory import FIRST_PATIENCE, WITHIN_BATCH
+from mirror.task.path_memory import FIRST_STAY, WITHIN_BATCH
 from mirror.task.position_ledger import StartPoint
 from mirror.task.producer_budget import ProducerBudget
 from mirror.task.supervised_batch_copier import SupervisedBatchCopier
@@ -158,11 +158,11 @@ def test_what_does_not_fit_is_copied_by_records_for_a_while(
     again = records(task.joins())
     assert task.path == (RECORDS, "log_append_time") and task.moves.get() == StartFetching(again)
     task.paths.keep([again])
-    task.time += FIRST_PATIENCE
+    task.time += FIRST_STAY
     task.paths.keep([again])
-    assert asked == [], "its patience has doubled"
+    assert asked == [], "its stay has doubled"
     for looks in (1, 2):
-        task.time += 2 * FIRST_PATIENCE
+        task.time += 2 * FIRST_STAY
         task.paths.keep([again])
         until("it was looked", lambda looks=looks: len(asked) == looks)  # type: ignore[misc]
         assert again.snapshot.state is not State.RELEASED
