@@ -134,20 +134,20 @@ class SupervisedBatchCopier:
 
     async def _recover(self, error: MirrorError) -> None:
         """Count and tell the error, as RecordCopier._recover does. Then wait, unless the partition is let go."""
-        todo, counters = recovery(error, self._state), self._books.counters
-        if todo.outcome:
-            counters.transactions[todo.outcome] += 1
-        counters.fenced += todo.fenced
+        follows, counters = recovery(error, self._state), self._books.counters
+        if follows.outcome:
+            counters.transactions[follows.outcome] += 1
+        counters.fenced += follows.fenced
         # It reads the control topic to its end, which blocks.
-        if todo.fenced and not await asyncio.to_thread(self._services.plan.is_still_ours, self.partition):
+        if follows.fenced and not await asyncio.to_thread(self._services.plan.is_still_ours, self.partition):
             log.info("the partition is not ours any more", extra=self._where)
             self._leave(LET_GO)
             return
         counters.retries += 1
-        self._become(todo.becomes, str(error))
+        self._become(follows.becomes, str(error))
         self._stops.stopped(error, self._state)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._backoff.next() if todo.retry_after is None else todo.retry_after):
+            async with asyncio.timeout(self._backoff.next() if follows.retry_after is None else follows.retry_after):
                 await self._letting_go.wait()
 
     def _leave(self, reason: str) -> None:
