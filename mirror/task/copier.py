@@ -1,6 +1,4 @@
-"""The step of one partition on the record path: it takes the waiting events, asks what to do next, and does that.
-
-The record path copies record by record through librdkafka. For whole batches, see batch_copier.py.
+"""The step of a partition on the record path (whole batches: batch_copier.py): takes events, asks what to do, does it.
 
 The fetcher puts a record into the buffer and posts an event. Then a transaction thread calls `step`. The step drains
 the inbox and asks next_action.py what to do. Usually the answer is COPY: one transaction on the partition's own
@@ -68,10 +66,7 @@ class RecordCopier:
 
     @property
     def drained_to(self) -> int | None:
-        """Everything that was fetched before this offset is committed.
-
-        None while records wait in the buffer, or while the consumer still has to seek.
-        """
+        """All that was fetched before this offset is committed; None while some waits, or the consumer has to seek."""
         return self.buffer.drained_to
 
     @property
@@ -86,10 +81,7 @@ class RecordCopier:
 
     @property
     def may_take_long(self) -> bool:
-        """True if the next step may take long, after an error or a slow transform.
-
-        Such steps may use only some of the threads: see TransactionThreads.
-        """
+        """True if the next step may take long, after an error or a slow transform: see TransactionThreads."""
         return self.stopped_by_error or self._copy_action.is_slow
 
     @property
