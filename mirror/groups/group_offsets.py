@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -42,22 +41,33 @@ def offsets_of(
     known = {p: at[name] for p, name in names.items() if name in at}
     failed = {p: f"no offset of group {group}: {each.error.str()}" for p, each in known.items() if each.error}
     good = {p: each for p, each in known.items() if not each.error and each.offset >= 0}
-    return {p: Committed(each.offset, each.metadata or "") for p, each in good.items()}, failed
+    return {p: Committed(each.offset, _metadata(each)) for p, each in good.items()}, failed
+
+
+def _metadata(committed: TopicPartition) -> str:
+    """The consumer's metadata; "" where it can't be read.
+
+    librdkafka copies metadata without an end. If the client that has committed it wrote no NUL there, as Java's does
+    not, confluent-kafka may read bytes of something else after it.
+    """
+    try:
+        return committed.metadata or ""
+    except UnicodeDecodeError:
+        return ""
 
 
 def _asked(cluster: Cluster, group: str, reader: Consumer, asked: list[TopicPartition]) -> Sequence[TopicPartition]:
-    deadline = time.monotonic() + REQUEST_TIMEOUT
-    while True:
-        left = deadline - time.monotonic()
+    cause = None
+    for timeout in (REFUSED_AFTER, REQUEST_TIMEOUT):
         try:
-            return list(reader.committed(asked, min(left, REFUSED_AFTER)))
+            return list(reader.committed(asked, timeout))
         except KafkaException as error:
-            refusal = _refusal(reader)
-            cause = refusal or error.args[0]
-            if cause.code() == KafkaError._TIMED_OUT and left > REFUSED_AFTER:
-                continue
-        text = f"no offsets of group {group}: {cause.str()}"
-        raise ClusterAway(cluster.alias, text) if is_away(cause) else PartitionError(text)
+            cause = _refusal(reader) or error.args[0]
+            if cause.code() != KafkaError._TIMED_OUT:
+                break
+    assert cause is not None
+    text = f"no offsets of group {group}: {cause.str()}"
+    raise ClusterAway(cluster.alias, text) if is_away(cause) else PartitionError(text)
 
 
 def _refusal(reader: Consumer) -> KafkaError | None:

@@ -139,9 +139,10 @@ class _Broker:
         self.task = asyncio.create_task(self._run())
 
     def take(self, feed: Feed) -> None:
-        """Fetch this partition, too."""
-        self._feeds[feed.topic.id, feed.partition] = feed
-        self.room.set()
+        """Fetch this partition, too, unless its copier has closed the feed meanwhile."""
+        if not feed.ended:
+            self._feeds[feed.topic.id, feed.partition] = feed
+            self.room.set()
 
     async def _run(self) -> None:
         backoff = Backoff(RETRY, 2.0)
@@ -293,6 +294,8 @@ class _Broker:
     def _drop(self, feed: Feed) -> None:
         """Fetch the partition here no more. Should it come back, it is asked for anew, with the epoch of then."""
         key = feed.topic.id, feed.partition
-        self._feeds.pop(key, None)
+        if self._feeds.get(key) is not feed:  # a later copier of the partition has a feed of its own
+            return
+        del self._feeds[key]
         if key in self._known:
             self._known[key] = _OUTDATED

@@ -71,6 +71,8 @@ class DataPaths:
 
     def copier(self, partition: Partition, topic: Topic, start: StartPoint, paused: bool) -> Copier:
         """A copier on the path that the partition takes now: the record path if it is paused. It does not run yet."""
+        if look := self._looks.pop(partition, None):  # it reads what the new copier reads
+            look.cancel()
         memory = self._memory(partition, topic)
         against = self._obstacle(partition, topic) or memory.keeps_off
         loop = None if paused or against else self._started()

@@ -117,9 +117,14 @@ class PartitionFacts:
     def _goes_to(self) -> State | None:
         """The state to enter next; None: no change.
 
-        It is the requested one, or RELEASED once everything before the offset of EndAt is copied.
+        It is the requested one, or RELEASED once everything before the offset of EndAt is copied. The position is
+        committed there first. Compaction may have removed the last records before that offset: then the batch path
+        would begin within that batch, and give the partition back for ever.
         """
-        return State.RELEASED if self.requested_state is None and self.buffer.ended else self.requested_state
+        is_settled = not 0 <= self.ledger.offset < self.settled_to
+        if self.requested_state is None and self.buffer.ended and is_settled:
+            return State.RELEASED
+        return self.requested_state
 
     def view(self, may_transact: bool) -> View:
         """A frozen copy of all that decides about the next action."""

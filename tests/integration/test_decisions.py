@@ -284,8 +284,8 @@ def a_position_from_before_is_upgraded_once(flows: Flows) -> None:
 
 @pytest.fixture(scope="module")
 def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """A target that forgets positions a minute after they were committed."""
-    settings = {"offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 1000}
+    """A target that forgets positions three minutes after they were committed: a service may take one to start."""
+    settings = {"offsets.retention.minutes": 3, "offsets.retention.check.interval.ms": 1000}
     with LocalCluster("forgetful", tmp_path_factory.mktemp("forgetful"), properties=settings) as cluster:
         yield cluster
 

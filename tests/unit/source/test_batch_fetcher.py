@@ -443,6 +443,27 @@ def test_a_broker_that_is_away_loses_its_partitions(monkeypatch: pytest.MonkeyPa
     asyncio.run(run())
 
 
+def test_a_request_that_fails_late_takes_nothing_from_the_next_copier(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The partition has another feed by then, which goes on."""
+    monkeypatch.setattr(batch_fetcher, "RETRY", 0.001)
+
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            first = fetcher.open(TOPIC, 0, 5)
+            _, future = await source.asked.get()
+            fetcher.close(first)
+            second = fetcher.open(TOPIC, 0, 7)
+            for _ in range(5):  # it is placed, while the request for the first one is under way
+                await asyncio.sleep(0)
+            future.set_exception(Unavailable("closed"))
+            asked, future = await source.asked.get()
+            assert asked.positions == {0: (7, 4, -1)}
+            future.set_result(reply(fetched(0, log(7, 1))))
+            assert await read(second) == [(7, 7)]
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("how", ["error", "time"])
 def test_the_nearest_replica_is_asked_until_it_fails(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower that lags may not know the offset, which proves nothing (KIP-392)."""

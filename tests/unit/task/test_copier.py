@@ -636,6 +636,17 @@ def test_it_ends_where_it_is_told_and_lets_the_partition_go(world: World) -> Non
     assert world.copied == [0, 1, 2, 3, 4]
 
 
+def test_an_end_after_records_that_compaction_has_removed_is_committed(world: World) -> None:
+    """Otherwise the batch path would begin before it, within a batch, and give the partition back for ever."""
+    copier = world.copier()
+    arrive(copier, 0, 3)
+    copier.post(EndAt(5))
+    arrive(copier, 7, 9)
+    world.run(10)
+    assert world.copied == [0, 1, 2] and state(copier) is State.RELEASED
+    assert world.position is not None and world.position.offset == 5
+
+
 def test_an_idle_partition_ends_at_once(world: World) -> None:
     copier = world.copier()
     arrive(copier, 0, 3)
