@@ -52,8 +52,7 @@ class PartitionFacts:
         self.counters = Counters()
         self.turns = Turns(services.clock)
         self.foreign = NOWHERE  # the last offsets at which somebody else has written to the remote partition
-        # The remote offset after the last session's last record and marker; None unless that session's producer was
-        # closed while idle.
+        # The remote offset after the last session's records and marker; None unless its producer was closed while idle.
         self.remote_end: int | None = None
         self.session: TransactionSession | None = None  # with the producer, if one is open
         self.last_used = services.clock.monotonic()  # when the producer was last used
