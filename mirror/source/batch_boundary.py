@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirror.errors import WireError
-from mirror.source.batch_feed import Feed, LeaveTheRoad
+from mirror.source.batch_feed import Feed, LeaveBatchPath
 from mirror.source.batch_fetcher import WAIT, BatchFetcher
 from mirror.wire.fetch import TopicKey
 
@@ -32,16 +32,16 @@ async def boundary(fetcher: BatchFetcher, topic: TopicKey, partition: int, at: i
     return None
 
 
-async def _obstacle(feed: Feed) -> LeaveTheRoad | None:
-    """Why the partition would leave the road here; None if it would not."""
+async def _obstacle(feed: Feed) -> LeaveBatchPath | None:
+    """Why the partition would leave the batch path here; None if it would not."""
     begin = feed.position
     try:
         if not await feed.wait(PATIENCE):
-            return None if feed.stable == begin else LeaveTheRoad("no_answer", begin)
+            return None if feed.stable == begin else LeaveBatchPath("no_answer", begin)
         for span in feed.take(feed.size, 2**31):
             feed.done(span)
         if feed.ended:
             await feed.wait()
-    except LeaveTheRoad as why:
+    except LeaveBatchPath as why:
         return why
     return None

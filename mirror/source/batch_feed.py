@@ -13,7 +13,7 @@ from mirror.errors import WireError
 from mirror.wire.fetch import TopicKey
 
 
-class LeaveTheRoad(Exception):
+class LeaveBatchPath(Exception):
     """The partition has something that only the record path can handle, from the offset `at` on.
 
     `reason` is one word for logs and metrics. `until` is the offset after the batch that has it; None if it is not one
@@ -93,7 +93,7 @@ class Feed:
         self._on_room = on_room  # called when a span is given back
         self._spans: deque[Span] = deque()
         self._ready = asyncio.Event()
-        self._end: LeaveTheRoad | WireError | None = None
+        self._end: LeaveBatchPath | WireError | None = None
         self.ended = False
 
     @property
@@ -117,7 +117,7 @@ class Feed:
         self.size += span.size
         self._ready.set()
 
-    def end(self, why: LeaveTheRoad | WireError | None, drop: bool = False) -> None:
+    def end(self, why: LeaveBatchPath | WireError | None, drop: bool = False) -> None:
         """Ask for no more. Whoever waits gets `why` after what was read, or if that is dropped, at once."""
         self.ended, self._end = True, why
         while drop and self._spans:
@@ -128,7 +128,7 @@ class Feed:
         """Wait until something can be taken, or if `least` is given until so many bytes can.
 
         True if there is something, perhaps less because the time (s) is over or nothing will follow. Raises
-        LeaveTheRoad or WireError once nothing is left, and nothing will follow.
+        LeaveBatchPath or WireError once nothing is left, and nothing will follow.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):

@@ -11,7 +11,7 @@ from mirror.backoff import Backoff
 from mirror.batches.fitting import misfit
 from mirror.batches.headers import RecordBatch, committed, walk
 from mirror.errors import Malformed, Unavailable, Unsupported, WireError
-from mirror.source.batch_feed import Feed, Held, LeaveTheRoad, Span
+from mirror.source.batch_feed import Feed, Held, LeaveBatchPath, Span
 from mirror.wire.access import Address
 from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES, PASSING, failure
@@ -110,7 +110,7 @@ class BatchFetcher:
             try:
                 leader = await self.cluster.leader(feed.topic.name, feed.partition)
                 if self.cluster.topic_id(feed.topic.name) != feed.topic.id:
-                    feed.end(LeaveTheRoad("recreated", feed.position))
+                    feed.end(LeaveBatchPath("recreated", feed.position))
                     return
             except Unavailable:
                 await asyncio.sleep(backoff.next())
@@ -173,7 +173,7 @@ class _Broker:
     @staticmethod
     def _hand_over(feeds: Mapping[Key, Feed], reason: str) -> None:
         for feed in feeds.values():
-            feed.end(LeaveTheRoad(reason, feed.position))
+            feed.end(LeaveBatchPath(reason, feed.position))
 
     def _leave_followers(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -238,7 +238,7 @@ class _Broker:
                 self._drop(feed)
                 self._fetcher.follow(feed, fetched.preferred)
             elif fetched.diverging:
-                feed.end(LeaveTheRoad("diverged", feed.position))
+                feed.end(LeaveBatchPath("diverged", feed.position))
             elif fetched.records:
                 self._read(feed, fetched, held)
         held.release()
@@ -251,7 +251,7 @@ class _Broker:
             visible = list(committed(found, fetched.aborted))
         except Malformed as error:
             log.warning("a batch can't be read: %s", error, extra={"topic": feed.topic.name})
-            feed.end(LeaveTheRoad("unreadable", feed.position))
+            feed.end(LeaveBatchPath("unreadable", feed.position))
             return
         fits: list[RecordBatch] = []
         for batch in visible:
@@ -259,7 +259,7 @@ class _Broker:
             if why:
                 before = [each for each in found if each.last < batch.first]
                 self._add(feed, fits, before, held)
-                feed.end(LeaveTheRoad(why, feed.position, batch.last + 1))
+                feed.end(LeaveBatchPath(why, feed.position, batch.last + 1))
                 return
             if batch.records:
                 fits.append(batch)
@@ -275,7 +275,7 @@ class _Broker:
         """Ask another broker, or hand the partition over."""
         error = fetched.error
         if error not in PASSING and not feed.follows_until:  # a follower may lag behind: the leader knows
-            feed.end(LeaveTheRoad(_REASONS.get(error, "refused"), feed.position))
+            feed.end(LeaveBatchPath(_REASONS.get(error, "refused"), feed.position))
             return
         self._lose(feed)
         if fetched.leader:

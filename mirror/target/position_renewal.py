@@ -20,7 +20,7 @@ from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Partition, Topic
 from mirror.settings import Flow
 from mirror.target.position_reader import PositionReader, to_commit
-from mirror.target.transaction_session import TransactionSession
+from mirror.target.record_transactions import TransactionSession
 from mirror.target.transactional_producer import TransactionalProducer
 from mirror.text import BUG
 

@@ -15,15 +15,15 @@ from mirror.control.reports import Counters
 from mirror.errors import Interleaved, PartitionError, RecordsRefused, Unsupported, WireError
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
-from mirror.source.batch_feed import Feed, LeaveTheRoad, Span
+from mirror.source.batch_feed import Feed, LeaveBatchPath, Span
 from mirror.source.batch_fetcher import BatchFetcher
 from mirror.target.batch_session import BatchSession
 from mirror.target.batch_take_over import Owner, take_over
 from mirror.target.loading import Tokens
 from mirror.target.written import Written
+from mirror.task.batch_path_obstacles import obstacle
 from mirror.task.batch_size import BatchSize
 from mirror.task.events import SETTLE_DELAY
-from mirror.task.fast_road import obstacle
 from mirror.task.followed_plan import PlanView
 from mirror.task.position_ledger import UPGRADED, PositionLedger
 from mirror.task.rate_limits import RateLimits, Turns
@@ -35,14 +35,14 @@ log = logging.getLogger(__name__)
 
 TRANSACTION_MAX = 4 * 2**20  # bytes
 BATCHES_MAX = 500  # in a transaction: each is a request under way
-LET_GO = "let_go"  # why it leaves the road, if another owner or the record path shall have it
+LET_GO = "let_go"  # why it leaves the batch path, if another owner or the record path shall have it
 INTERLEAVED_WITHIN = 60.0  # seconds; who writes to the remote partition twice in that time goes on doing so
 TAKE_OVERS_MAX = 32  # at once: each is half a dozen requests, and a task may begin with thousands of partitions
 
 
 @dataclass(slots=True)
 class Books:
-    """What a partition's copier knows, whichever path it takes: a hand-over passes it on."""
+    """What the batch copier keeps while it takes over again and again."""
 
     ledger: PositionLedger
     counters: Counters
@@ -77,7 +77,7 @@ class Route:
 
 
 class BatchCopier:
-    """Copies until it leaves the road, or an error ends it. Then it can run again."""
+    """Copies until it leaves the batch path, or an error ends it. Then it can run again."""
 
     def __init__(
         self, services: BatchServices, route: Route, books: Books, copying: Callable[[], None] = lambda: None
@@ -99,7 +99,7 @@ class BatchCopier:
         self._woken = asyncio.Event()
 
     def let_go(self, reason: str = LET_GO) -> None:
-        """Stop after the running transaction: `run` raises LeaveTheRoad, for good."""
+        """Stop after the running transaction: `run` raises LeaveBatchPath, for good."""
         self._against = reason
         self._woken.set()
         if self.feed:
@@ -117,7 +117,7 @@ class BatchCopier:
         return self._services.flow(self._route.partition.topic)
 
     async def run(self) -> NoReturn:
-        """Take the partition over, and copy. Raises LeaveTheRoad, PartitionError, WireError."""
+        """Take the partition over, and copy. Raises LeaveBatchPath, PartitionError, WireError."""
         books, partition = self._books, self._route.partition
         try:
             async with self._services.taking_over:
@@ -132,7 +132,7 @@ class BatchCopier:
             try:
                 while True:
                     await self._step(session, feed)
-            except LeaveTheRoad:
+            except LeaveBatchPath:
                 books.remote_end = session.end
                 raise
             finally:
@@ -158,11 +158,11 @@ class BatchCopier:
     def _progressed(self) -> None:
         self.working_since = self._services.clock.monotonic()
 
-    def _left(self, reason: str) -> LeaveTheRoad:
-        return LeaveTheRoad(reason, self._books.ledger.offset)
+    def _left(self, reason: str) -> LeaveBatchPath:
+        return LeaveBatchPath(reason, self._books.ledger.offset)
 
     def _note_interleaved(self, error: Interleaved) -> None:
-        """Be careful in the next transaction. Raises LeaveTheRoad if that is needed often."""
+        """Be careful in the next transaction. Raises LeaveBatchPath if that is needed often."""
         now, before = self._services.clock.monotonic(), self._interleaved
         if before is not None and now - before < INTERLEAVED_WITHIN:
             raise self._left("interleaved") from error

@@ -1,4 +1,4 @@
-"""The step of one partition: it takes the waiting events, asks what to do next, and does that.
+"""The step of a partition on the record path (whole batches: batch_copier.py): takes events, asks what to do, does it.
 
 The fetcher puts a record into the buffer and posts an event. Then a transaction thread calls `step`. The step drains
 the inbox and asks next_action.py what to do. Usually the answer is COPY: one transaction on the partition's own
@@ -14,7 +14,7 @@ from mirror.control.partition_state import State
 from mirror.errors import MirrorError, OutcomeUnknown, PartitionError
 from mirror.model import Partition, Topic
 from mirror.source.fetcher import Seek
-from mirror.target.transaction_session import TransactionSession
+from mirror.target.record_transactions import TransactionSession
 from mirror.task.copy_action import CopyAction
 from mirror.task.error_recovery import recovery
 from mirror.task.events import Event, delay_of
@@ -66,7 +66,7 @@ class RecordCopier:
 
     @property
     def drained_to(self) -> int | None:
-        """Everything that was fetched before this offset is committed; None while records wait, or before a seek."""
+        """All that was fetched before this offset is committed; None while some waits, or the consumer has to seek."""
         return self.buffer.drained_to
 
     @property
@@ -81,7 +81,7 @@ class RecordCopier:
 
     @property
     def may_take_long(self) -> bool:
-        """True if the next step may take long, after an error or a slow transform. It must leave threads to others."""
+        """True if the next step may take long, after an error or a slow transform: see TransactionThreads."""
         return self.stopped_by_error or self._copy_action.is_slow
 
     @property
@@ -238,7 +238,7 @@ class RecordCopier:
         return session is not None and not session.suspect
 
     def _use_session(self) -> TransactionSession:
-        """The open session. Note that the producer is used now."""
+        """The open session. Records that its producer was used now."""
         session = self._facts.session
         assert session is not None
         self._facts.last_used = self._services.clock.monotonic()
@@ -258,25 +258,25 @@ class RecordCopier:
     def _recover(self, error: MirrorError) -> None:
         """Do what has to follow an error; error_recovery.py decides what that is."""
         facts = self._facts
-        todo = recovery(error, facts.state)
+        follows = recovery(error, facts.state)
         facts.back_off()
-        if todo.outcome:
-            facts.counters.transactions[todo.outcome] += 1
-        facts.counters.fenced += todo.fenced
-        if todo.discards_producer:
+        if follows.outcome:
+            facts.counters.transactions[follows.outcome] += 1
+        facts.counters.fenced += follows.fenced
+        if follows.discards_producer:
             facts.discard()
-        if todo.fenced and not self._services.plan.is_still_ours(self.partition):
+        if follows.fenced and not self._services.plan.is_still_ours(self.partition):
             log.info("the partition is not ours any more", extra=facts.where)
             facts.let_go(State.RELEASED)
             return
-        facts.note_stopped_by(error, todo)
+        facts.note_stopped_by(error, follows)
 
     def _finish(self) -> None:
         """Publish a snapshot, release the step lock, and schedule the next step."""
         facts, wake = self._facts, None
         try:
             self._publish()
-            view = facts.view(self.has_producer)  # disturbed or not: next_wake does not look at the producer
+            view = facts.view(self.has_producer)  # any value would do for `may_transact`: next_wake does not read it
             wake = next_wake(view, facts.step_lock.paced, self._services.flow.batch_max_records)
         finally:
             facts.step_lock.release()

@@ -8,7 +8,7 @@ from mirror.control.decisions import Incident, decided
 from mirror.errors import PartitionError, RecordsRefused, TransformUnusable
 from mirror.kafka.consumed_batch import ConsumedBatch, leader_epoch
 from mirror.model import Position
-from mirror.target.transaction_session import TransactionSession
+from mirror.target.record_transactions import TransactionSession
 from mirror.target.written import Written
 from mirror.task.batch_size import BatchSize
 from mirror.task.foreign_writes import ForeignWrites
@@ -25,7 +25,7 @@ class _Try:
     """A batch that is about to be copied, and what happens if one of its records can't be copied."""
 
     batch: ConsumedBatch  # as it was consumed
-    copied: ConsumedBatch | None  # what the transform returned for it; None: it dropped every record
+    to_send: ConsumedBatch | None  # what the transform returned for it; None: it dropped every record
     position_after: Position
     incident: Incident  # what a person has to decide about, if the record can't be copied
     policy: str  # `on_poison_record`, or "skip" if a person has decided so
@@ -34,7 +34,7 @@ class _Try:
     @property
     def sent(self) -> int:
         """How many records go to the target."""
-        return 0 if self.copied is None or self.passes_over else len(self.copied.messages)
+        return 0 if self.to_send is None or self.passes_over else len(self.to_send.messages)
 
 
 class CopyAction:
@@ -64,21 +64,23 @@ class CopyAction:
         return "" if self._transforming is None else self._transforming.hangs(since_progress)
 
     def ask_for_turn(self) -> None:
-        """If the throttle holds back waiting records, schedule the next step for when it lets them through.
+        """Reserve a turn for waiting records. If it comes later, the next step is due then: pacing includes it.
 
-        Call it before a producer is opened. If many partitions wait, the producer would be closed again before its use.
+        Call this before a producer is opened. Otherwise a partition far back in the queue would open one, and lose it
+        again as idle before its turn.
         """
         facts = self._facts
         buckets = self._services.limits.of(facts.partition.topic)
         if not buckets or not len(facts.buffer):
             return
-        if not facts.turns.have_come(buckets, min(self._services.flow.batch_max_bytes, facts.buffer.weight)):
+        if not facts.turns.ask(buckets, min(self._services.flow.batch_max_bytes, facts.buffer.weight)):
             facts.step_lock.not_before = max(facts.step_lock.not_before, facts.turns.until)
 
     def copy(self, session: TransactionSession) -> None:
         """Copy the next batch, unless the throttle says not yet.
 
-        If the target refuses it, the next call tries half of it. Raises PartitionError.
+        If the target refuses the batch, the session is discarded, and a later call tries half of it. Raises
+        PartitionError, also if the refused record is alone and may not be passed over.
         """
         max_records = min(self._batch_size.limit, self._poison.limit)
         max_bytes = self._services.flow.batch_max_bytes
@@ -125,10 +127,10 @@ class CopyAction:
         return self._facts.ledger.next(batch.next_offset, batch.epoch)
 
     def _transformed(self, trying: _Try, transforming: Transforming, max_bytes: int) -> _Try:
-        """The first records of the batch, transformed, or the record for which the transform fails.
+        """Transform as many of the first records of the batch as possible.
 
-        The transform and the transaction each get the full time before the step counts as hung. Raises PoisonRecord,
-        TransformUnusable.
+        If the transform fails for the first one, return that record alone, to be passed over, or raise PoisonRecord.
+        The time after which a step counts as hung begins anew before and after the transform. Raises TransformUnusable.
         """
         facts = self._facts
         try:
@@ -144,7 +146,7 @@ class CopyAction:
                 facts.incident = trying.incident
                 raise self._poison.error(done.consumed, self._services.flow)
             return trying
-        return replace(trying, batch=done.consumed, copied=done.copied, position_after=self._after(done.consumed))
+        return replace(trying, batch=done.consumed, to_send=done.copied, position_after=self._after(done.consumed))
 
     def _send(self, trying: _Try, session: TransactionSession) -> Written:
         """Commit the batch, or only the position after it if nothing of it goes to the target."""
@@ -152,19 +154,25 @@ class CopyAction:
             poison = self._poison
             self._facts.log_skip("record can't be copied, copying goes on after it", poison.refusal(trying.batch))
             letter = trying.policy == "dead_letter"
+            # If the target has refused the dead letter, too, the next one lacks the record's content.
             session.pass_over(
                 trying.batch, trying.position_after, poison.reason, letter, whole=not poison.refused_again
             )
-        elif trying.copied is not None:
-            return session.copy(trying.copied, trying.position_after)
+        elif trying.to_send is not None:
+            return session.copy(trying.to_send, trying.position_after)
         else:
             session.commit_position(trying.position_after)
         return Written(0, trying.position_after)
 
     def _refused(self, trying: _Try, reason: str, session: TransactionSession) -> None:
+        """Discard the producer, and narrow the next batch.
+
+        Once the record is alone, raise PoisonRecord if the policy is to wait, or if passing it over was refused twice.
+        Only with `on_poison_record: fail` can a person decide by `mirror resume`, so only then there is an incident.
+        """
         facts, poison, batch = self._facts, self._poison, trying.batch
         self._note_delivered(trying, session)
-        facts.discard()  # its next sequence numbers are not those that the broker expects
+        facts.discard()  # the producer's next sequence numbers are not those that the broker expects
         facts.counters.transactions["aborted"] += 1
         poison.refused(batch, reason, trying.passes_over)
         if len(batch.messages) == 1 and (trying.policy == "fail" or poison.refused_again > 1):
@@ -174,7 +182,7 @@ class CopyAction:
             raise poison.error(batch, flow)
 
     def _committed(self, trying: _Try, written: Written, session: TransactionSession) -> None:
-        facts, batch, copied = self._facts, trying.batch, trying.copied
+        facts, batch, sent = self._facts, trying.batch, trying.to_send
         facts.buffer.committed(batch)
         facts.turns.copied(written.size)
         self._batch_size.committed(len(batch.messages), session.duration)
@@ -183,16 +191,16 @@ class CopyAction:
             facts.counters.lost["refused" if trying.policy == "skip" else "dead_letter"] += 1
         else:
             facts.counters.dropped += len(batch.messages) - trying.sent
-            if copied is not None:
+            if sent is not None:
                 now = int(facts.ledger.last_commit * 1000)
-                facts.counters.copied(copied.timestamps, written.size, now, session.duration)
+                facts.counters.copied(sent.timestamps, written.size, now, session.duration)
             if written.span is not None and not self._services.flow.active_active:
                 self._foreign.committed(written.span, trying.sent)
         self._poison.committed()
 
     def _note_delivered(self, trying: _Try, session: TransactionSession) -> None:
         """Without transactions, the first records of a failed batch may be on the target: continue after them."""
-        batch = trying.copied
+        batch = trying.to_send
         count = 0 if batch is None else session.delivered(batch)
         if batch is not None and count:
             epoch = leader_epoch(batch.messages[count - 1])

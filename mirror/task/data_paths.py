@@ -1,8 +1,9 @@
 """The two ways to copy a partition in one task: makes the copiers of either path, and hands partitions over.
 
 A hand-over is a take-over as any other: the one copier lets go at a transaction's end, and the other one fences, loads
-and seeks. A partition leaves the batch path when its copier says so. It comes back once its patience is over, if record
-batches fit again: the record path is told at which offset to end, because librdkafka does not tell where batches begin.
+and seeks. A partition leaves the batch path when its copier says so. Once its stay on the record path is over, it comes
+back, if record batches fit again: the record path is told at which offset to end, because librdkafka does not tell
+where batches begin.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from mirror.source.batch_boundary import boundary
 from mirror.source.fetcher import Move, StartFetching, StopFetching
 from mirror.task.batch_copier import LET_GO
 from mirror.task.batch_loop import BatchLoop, ways
+from mirror.task.batch_path_obstacles import DATA_PATH, obstacle
 from mirror.task.copier import RecordCopier
 from mirror.task.events import EndAt
-from mirror.task.fast_road import DATA_PATH, obstacle
 from mirror.task.path_memory import PathMemory
 from mirror.task.position_ledger import StartPoint
 from mirror.task.supervised_batch_copier import LARGEST, SupervisedBatchCopier

@@ -10,7 +10,7 @@ from mirror.control.partition_state import State
 from mirror.errors import PartitionError, SourceDataLost
 from mirror.source import corruption, loss_detection
 from mirror.source.loss_detection import Loss
-from mirror.target.transaction_session import TransactionSession
+from mirror.target.record_transactions import TransactionSession
 from mirror.task.partition_facts import PartitionFacts
 from mirror.task.task_services import TaskServices
 

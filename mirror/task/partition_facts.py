@@ -1,4 +1,4 @@
-"""All that one partition's step knows of it, and what errors and commits do to that."""
+"""The state of one partition that its steps share, and how events, commits and errors change it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mirror.logs import OnChange
 from mirror.model import Partition, Position, Topic
 from mirror.source.buffer import RecordBuffer
 from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
-from mirror.target.transaction_session import TransactionSession
+from mirror.target.record_transactions import TransactionSession
 from mirror.task.error_recovery import Recovery
 from mirror.task.events import IDLE_AFTER, EndAt, Event, LetGo, ThrottleChanged
 from mirror.task.next_action import Action, View
@@ -32,7 +32,9 @@ OF_DELETED_TOPIC = "the position belongs to a topic that was deleted"
 
 
 class PartitionFacts:
-    """Only the thread that holds the partition's step lock reads or changes it; others read the snapshot.
+    """The mutable state of one partition.
+
+    Only the holder of its step lock reads or changes it; other threads read the snapshot.
 
     There are exceptions. `buffer` and `step_lock` have locks of their own. And without the step lock, others may read
     whether there is a `session`, and `last_used`: RecordCopier.has_producer and RecordCopier.last_used.
@@ -42,7 +44,7 @@ class PartitionFacts:
         flow = services.flow
         self.partition = partition
         self.topic = topic
-        self.incarnation = uuid.uuid4().hex[:16]
+        self.incarnation = uuid.uuid4().hex[:16]  # of this copier: counters start at zero with each new one
         self.buffer = RecordBuffer(start.offset, _screen(services, partition, topic))
         self.step_lock = StepLock(services.clock)
         early = flow.start == "earliest"
@@ -50,7 +52,7 @@ class PartitionFacts:
         self.counters = Counters()
         self.turns = Turns(services.clock)
         self.foreign = NOWHERE  # the last offsets at which somebody else has written to the remote partition
-        # The remote offset after the last session's last record and marker; None unless it was closed while idle.
+        # The remote offset after the last session's records and marker; None unless its producer was closed while idle.
         self.remote_end: int | None = None
         self.session: TransactionSession | None = None  # with the producer, if one is open
         self.last_used = services.clock.monotonic()  # when the producer was last used
@@ -112,10 +114,11 @@ class PartitionFacts:
 
     @property
     def _goes_to(self) -> State | None:
-        """The state to enter next: as it was told, or RELEASED once its buffer has come to its end; None: no change.
+        """The state to enter next; None: no change.
 
-        At the buffer's end, the position is committed there first. Compaction may have removed the last records before
-        the end: then the batch path would begin within that batch, and give the partition back for ever.
+        It is the requested one, or RELEASED once everything before the offset of EndAt is copied. The position is
+        committed there first. Compaction may have removed the last records before that offset: then the batch path
+        would begin within that batch, and give the partition back for ever.
         """
         is_settled = not 0 <= self.ledger.offset < self.settled_to
         if self.requested_state is None and self.buffer.ended and is_settled:
@@ -146,7 +149,7 @@ class PartitionFacts:
         tail = self.session is not None and self.session.unsynced_tail
         before = self.ledger.offset
         if before < 0 and self.buffer.left_out:
-            # No position yet, and all records so far were left out: commit one, so that they are not read again.
+            # No position yet, and all records so far were left out: commit a position, so that they are not read again.
             before = self.ledger.start.offset
         return tail or 0 <= before < self.settled_to
 
@@ -154,8 +157,9 @@ class PartitionFacts:
     def settled_to(self) -> int:
         """The offset that an idle partition commits.
 
-        It is the source's end, if nothing but markers and aborted records lies between the position and the end.
-        Otherwise it is the position. Once the markers are deleted, a position before them would look like a loss.
+        It is the offset up to which everything was read, if only markers, aborted records and records that were left
+        out lie between the position and there. Otherwise it is the position. If the position stayed before markers,
+        their deletion would look like a loss.
         """
         return max(self.ledger.offset, self.buffer.drained_to or 0)
 
@@ -242,7 +246,7 @@ class PartitionFacts:
         self.step_lock.progressed()
 
     def committed(self, position: Position, session: TransactionSession, records: int = 0) -> None:
-        """A transaction was committed: the next one waits as long as this one took."""
+        """A transaction was committed: the next one waits as long as this one took (at most transaction_linger_max)."""
         self.ledger.committed(position, self._plan.renew_interval)
         self.counters.committed(records, session.duration)
         self.step_lock.not_before = session.ended + min(self._services.flow.transaction_linger_max, session.duration)
@@ -254,7 +258,10 @@ class PartitionFacts:
         self.step_lock.not_before = self._clock.monotonic() + (self._backoff.next() if seconds is None else seconds)
 
     def note_stopped_by(self, error: MirrorError, follows: Recovery) -> None:
-        """Keep in mind that an error has stopped the partition. It tries again after the back-off."""
+        """Keep in mind that an error has stopped the partition. It tries again after the back-off.
+
+        A paused partition stays paused: only its renewal is tried again after the back-off.
+        """
         if follows.becomes is State.PAUSED:
             self.ledger.renew_again(self.step_lock.not_before)
         else:
@@ -274,7 +281,7 @@ class PartitionFacts:
             log.warning(what, extra={**self.where, "reason": reason, **more})
 
     def incident_of(self, kind: str) -> Incident:
-        """The incident for a loss of this kind at the position."""
+        """The incident of this kind at the position: a loss on the source, or a refused record."""
         at = self.ledger.position
         return Incident(kind, self.topic.topic_id, at.remote_id, at.offset, at.resets)
 

@@ -12,8 +12,8 @@ from mirror.errors import DecisionNeeded, PartitionError
 from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Position
 from mirror.target.idempotent_producer import IdempotentProducer
+from mirror.target.record_transactions import TargetProducer, TransactionSession
 from mirror.target.remote_records import with_records
-from mirror.target.transaction_session import TargetProducer, TransactionSession
 from mirror.target.transactional_producer import TransactionalProducer
 from mirror.task.partition_facts import PartitionFacts
 from mirror.task.position_ledger import UPGRADED

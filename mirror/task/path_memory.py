@@ -9,9 +9,9 @@ from __future__ import annotations
 from mirror.clock import Clock
 from mirror.control.reports import BATCHES, RECORDS, DataPath
 
-FIRST_PATIENCE = 10.0  # seconds on the record path
-LONGEST_PATIENCE = 3600.0
-STEADY = 10  # times its patience: who has been on the batch path for so long did well there
+FIRST_STAY = 10.0  # seconds on the record path
+LONGEST_STAY = 3600.0
+STEADY = 10  # times its stay on the record path: who has been on the batch path for so long did well there
 
 WITHIN_BATCH = "position_within_batch"  # the only reason that is over at a known offset, whatever comes after it
 
@@ -24,7 +24,7 @@ class PathMemory:
         self.keeps_off = ""  # why it left the batch path; "": it never did, or comes back
         self.end: int | None = None  # offset at which the record path has to end, if that is known when it begins
         self._clock = clock
-        self._patience = FIRST_PATIENCE
+        self._stay = FIRST_STAY
         self._back_at = 0.0  # monotonic
         self._entered = 0.0  # monotonic: when it last took the batch path
 
@@ -40,19 +40,19 @@ class PathMemory:
     def left(self, reason: str, until: int | None) -> None:
         """The partition has left the batch path, at a batch that ends at `until`."""
         now = self._clock.monotonic()
-        steady = now - self._entered >= STEADY * self._patience
-        self._patience = FIRST_PATIENCE if steady else min(LONGEST_PATIENCE, 2 * self._patience)
+        steady = now - self._entered >= STEADY * self._stay
+        self._stay = FIRST_STAY if steady else min(LONGEST_STAY, 2 * self._stay)
         self.keeps_off = reason
         self.end = until if reason == WITHIN_BATCH else None
         self.wait()
 
     def wait(self) -> None:
-        """It stays on the record path, until its patience is over once more."""
-        self._back_at = self._clock.monotonic() + self._patience
+        """It stays on the record path, until its stay is over once more."""
+        self._back_at = self._clock.monotonic() + self._stay
 
     @property
     def may_return(self) -> bool:
-        """True once its patience is over."""
+        """True once its stay is over."""
         return self._clock.monotonic() >= self._back_at
 
     def returns(self) -> None:

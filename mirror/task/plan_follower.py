@@ -1,4 +1,6 @@
-"""A task's second thread: follows the plan, closes idle producers, reports once a second.
+"""A task's second thread: takes on and lets go partitions as the plan says, and reports once a second.
+
+It also finds hung steps and closes idle producers.
 
 It starts no task. Spark does that, also for a lost one: spark/slice_tasks.py.
 """
@@ -49,7 +51,7 @@ log = logging.getLogger(__name__)
 FOLLOW_TIMEOUT = 0.2  # seconds; a new plan wakes the plan follower at once
 SLOW_AFTER = 5.0  # seconds after which a step counts as slow
 HUNG_TIMEOUTS = 5  # a step may wait for five time-outs: deliveries, flush, position, commit, abort
-HUNG_SECONDS_MIN = 30.0  # what a take-over waits for does not depend on the time-out of transactions
+HUNG_SECONDS_MIN = 30.0  # at least: a take-over waits for answers that transaction_timeout does not limit
 
 
 class PlanFollower(threading.Thread):
@@ -76,7 +78,7 @@ class PlanFollower(threading.Thread):
         self._writer = writer
         self._claimant = claimant
         self._paths = paths
-        self._reader = threading.get_ident()  # the main thread: it creates this object and polls the fetcher
+        self._main_thread_id = threading.get_ident()  # it creates this object, and polls the fetcher
         self._reading = ReadingWatch(lambda: fetcher.loops, services.clock)
         self._threads = threads
         self._source = Renewed(lambda: clients.admin(services.flow.source))
@@ -103,7 +105,7 @@ class PlanFollower(threading.Thread):
                 self._follow()
                 if time.monotonic() >= self._report_at:
                     self._report_at = time.monotonic() + REPORT_INTERVAL
-                    self._tend()
+                    self._check_steps()
                     if self._reading.hangs():
                         self._end_process()
                     self._ends.ask([*self._assigned, *self._paused])
@@ -126,6 +128,7 @@ class PlanFollower(threading.Thread):
         return [*self._assigned.values(), *self._paused.values()]
 
     def _follow(self) -> None:
+        """Compare what the plan wants with what we hold: let go, pause, resume, join."""
         wanted = self._plan.wanted()
         if wanted is None:
             self.done.set()
@@ -219,7 +222,7 @@ class PlanFollower(threading.Thread):
     def _find_starts(
         self, joining: dict[Partition, Topic], missing: dict[Partition, KafkaError]
     ) -> dict[Partition, StartPoint]:
-        with ThreadPoolExecutor(1) as pool:  # read the reports beside the positions: copying waits for both
+        with ThreadPoolExecutor(1) as pool:  # reads the reports while the positions are read: copying waits for both
             reports = pool.submit(reported_positions, self._flow, joining.keys(), self._plan.size)
 
             def reported() -> dict[Partition, Position]:
@@ -234,12 +237,13 @@ class PlanFollower(threading.Thread):
             where = {"flow": self._flow.name, "state": state.value, "reason": reason}
             log.log(level, "partitions wait for their start", extra=where)
 
-    def _tend(self) -> None:
+    def _check_steps(self) -> None:
         """Find hung steps, ask for renewals, close idle producers. Called once a second. Raises TaskHung."""
         hung_after = max(HUNG_SECONDS_MIN, HUNG_TIMEOUTS * self._flow.transaction_timeout)
         slow = 0
         for copier in (*self._held_copiers(), *(copier for copier, _ in self._being_let_go)):
-            # Ask first: if the transform returned between the two calls, since_progress would start again at 0.
+            # In the other order, a transform that returns between the two calls would leave a large `lasts` and no
+            # `hangs`, and the task would be ended for nothing.
             hangs = copier.hang_reason
             lasts = copier.since_progress
             slow += lasts > SLOW_AFTER and isinstance(copier, RecordCopier)
@@ -248,7 +252,7 @@ class PlanFollower(threading.Thread):
             elif lasts > hung_after:
                 # Seen with librdkafka 2.16, whose send_offsets_to_transaction can forget its time-out.
                 log.warning("a step hangs", extra={**self._where(copier), "stack": copier.stack})
-                raise TaskHung(f"{copier.partition}: a transaction hangs for {lasts:.0f} s; the task starts again")
+                raise TaskHung(f"{copier.partition}: a step hangs for {lasts:.0f} s; the task starts again")
         self._threads.ensure_threads(slow)
         self._paths.keep(self._assigned.values())
         now = self._services.clock.monotonic()
@@ -261,7 +265,7 @@ class PlanFollower(threading.Thread):
 
     def _end_process(self) -> None:
         """Kill this process, so that Spark starts the task in another one. The main thread hangs and can't end it."""
-        where = {"flow": self._flow.name, "stack": stack_of(self._reader)}
+        where = {"flow": self._flow.name, "stack": stack_of(self._main_thread_id)}
         log.warning("reading hangs, the task's process is killed", extra=where)
         os.kill(os.getpid(), signal.SIGKILL)
 

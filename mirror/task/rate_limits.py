@@ -138,7 +138,7 @@ class Turns:
         """True while the partition may not copy yet."""
         return self.until > 0 and self.until > self._clock.monotonic()
 
-    def have_come(self, buckets: tuple[Bucket, ...], wanted: int) -> bool:
+    def ask(self, buckets: tuple[Bucket, ...], wanted: int) -> bool:
         """Ask each bucket for a turn to copy the `wanted` bytes that wait. False if none may be copied before `until`.
 
         It asks the next bucket only once the turn of the bucket before has come. So no partition reserves a part of the
@@ -160,7 +160,7 @@ class Turns:
 
     def take(self, buckets: tuple[Bucket, ...], wanted: int) -> int:
         """How many of the `wanted` bytes that wait may be copied now; 0: none before `until`."""
-        if not self.have_come(buckets, wanted):
+        if not self.ask(buckets, wanted):
             return 0
         self._granted, self._held = self._held, []
         return min(turn.max_bytes for turn in self._granted)

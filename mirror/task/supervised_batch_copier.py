@@ -14,7 +14,7 @@ from mirror.control.partition_state import TRANSITIONS, State
 from mirror.control.reports import NOWHERE, Counters
 from mirror.errors import MirrorError
 from mirror.model import Partition, Topic
-from mirror.source.batch_feed import LeaveTheRoad
+from mirror.source.batch_feed import LeaveBatchPath
 from mirror.task.batch_copier import LET_GO, BatchCopier, BatchServices, Books, Route
 from mirror.task.error_recovery import recovery
 from mirror.task.events import Event, LetGo, ThrottleChanged
@@ -27,13 +27,13 @@ from mirror.text import BUG
 log = logging.getLogger(__name__)
 
 LARGEST = 1_048_588  # bytes of a batch, Kafka's default of max.message.bytes; larger ones go by the record path
-DEFECT = "defect"  # why it leaves the road, if the batch path has a bug
+DEFECT = "defect"  # why it leaves the batch path, if the batch path has a bug
 
 Call = Callable[[Callable[[], object]], object]
 
 
 class SupervisedBatchCopier:
-    """Copies one source partition in whole batches, until it is let go or leaves the road; tries again after errors.
+    """Copies one source partition in whole batches, until it is let go or leaves the batch path. Retries after errors.
 
     In the end it is RELEASED, and `left` says why. The event loop runs `run`; any thread may call what is above it.
     """
@@ -48,7 +48,7 @@ class SupervisedBatchCopier:
         self.topic = topic
         self.start = start
         self.incarnation = uuid.uuid4().hex[:16]
-        self.left: LeaveTheRoad | None = None
+        self.left: LeaveBatchPath | None = None
         flow = services.flow(partition.topic)
         interval = services.plan.renew_interval
         ledger = PositionLedger(start, topic, flow.start == "earliest", interval, services.clock)
@@ -113,7 +113,7 @@ class SupervisedBatchCopier:
     # What the event loop calls.
 
     async def run(self) -> None:
-        """Copy until the partition is let go or leaves the road. It raises nothing: others must not suffer."""
+        """Copy until the partition is let go or leaves the batch path. It raises nothing: others must not suffer."""
         self._task = asyncio.current_task()
         try:
             while self.left is None:
@@ -124,30 +124,30 @@ class SupervisedBatchCopier:
     async def _attempt(self) -> None:
         try:
             await self._copier.run()
-        except LeaveTheRoad as left:
+        except LeaveBatchPath as left:
             self.left = left
         except MirrorError as error:
             await self._recover(error)
         except Exception:  # the record path does not have it
             log.exception(BUG, extra=self._where)
-            self.left = LeaveTheRoad(DEFECT, self._books.ledger.offset)
+            self.left = LeaveBatchPath(DEFECT, self._books.ledger.offset)
 
     async def _recover(self, error: MirrorError) -> None:
         """Count and tell the error, as RecordCopier._recover does. Then wait, unless the partition is let go."""
-        todo, counters = recovery(error, self._state), self._books.counters
-        if todo.outcome:
-            counters.transactions[todo.outcome] += 1
-        counters.fenced += todo.fenced
+        follows, counters = recovery(error, self._state), self._books.counters
+        if follows.outcome:
+            counters.transactions[follows.outcome] += 1
+        counters.fenced += follows.fenced
         # It reads the control topic to its end, which blocks.
-        if todo.fenced and not await asyncio.to_thread(self._services.plan.is_still_ours, self.partition):
+        if follows.fenced and not await asyncio.to_thread(self._services.plan.is_still_ours, self.partition):
             log.info("the partition is not ours any more", extra=self._where)
             self._leave(LET_GO)
             return
         counters.retries += 1
-        self._become(todo.becomes, str(error))
+        self._become(follows.becomes, str(error))
         self._stops.stopped(error, self._state)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._backoff.next() if todo.retry_after is None else todo.retry_after):
+            async with asyncio.timeout(self._backoff.next() if follows.retry_after is None else follows.retry_after):
                 await self._letting_go.wait()
 
     def _leave(self, reason: str) -> None:

@@ -111,7 +111,7 @@ def _patch_source(module: ModuleType) -> None:
 PATCHES = {
     "mirror.target.position_reader": _patch_positions,
     "mirror.target.transactional_producer": _patch_producer,
-    "mirror.target.transaction_session": _patch_session,
+    "mirror.target.record_transactions": _patch_session,
     "mirror.target.position_renewal": _patch_renewal,
     "mirror.task.copier": _patch_copier,
     "mirror.spark.slice_tasks": _patch_source,

@@ -16,7 +16,7 @@ from mirror.control.reports import Counters
 from mirror.errors import MirrorError
 from mirror.model import Partition, Topic
 from mirror.settings import Flow
-from mirror.source.batch_feed import LeaveTheRoad
+from mirror.source.batch_feed import LeaveBatchPath
 from mirror.source.batch_fetcher import BatchFetcher, Memory
 from mirror.target.loading import Tokens
 from mirror.task.batch_copier import BatchCopier, BatchServices, Books, Route
@@ -40,7 +40,7 @@ class Road:
     partitions: int = 1
     largest: int = 2**20
     memory: Memory = field(default_factory=Memory)
-    left: dict[int, LeaveTheRoad] = field(default_factory=dict)
+    left: dict[int, LeaveBatchPath] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     books: dict[int, Books] = field(default_factory=dict)
     connections: int = 0  # most to one broker
@@ -112,7 +112,7 @@ class Road:
         while True:
             try:
                 await copier.run()
-            except LeaveTheRoad as left:
+            except LeaveBatchPath as left:
                 self.left[number] = left
                 return
             except MirrorError as error:

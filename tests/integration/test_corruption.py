@@ -16,7 +16,7 @@ from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, PASSED_OVER, Service
 from tests.harness.together import together
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.waiting]
 
 BATCH, BATCHES, BAD = 10, 5, 2  # records in each batch, batches of a topic, the one that is damaged
 GOOD = range(BAD * BATCH)  # offsets before it

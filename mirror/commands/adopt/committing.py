@@ -19,7 +19,7 @@ from mirror.model import Partition, Position, Topic
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
 from mirror.target.position_reader import PositionReader, to_commit
-from mirror.target.transaction_session import TransactionSession
+from mirror.target.record_transactions import TransactionSession
 from mirror.target.transactional_producer import TransactionalProducer
 
 MOVED = "records came to the copy meanwhile: MirrorMaker, or somebody else, still writes to it"

@@ -14,7 +14,7 @@ from mirror.batches.headers import LOG_APPEND_TIME, TRANSACTIONAL
 from mirror.batches.records import Content
 from mirror.errors import Refused, Unavailable, WireError
 from mirror.source import batch_fetcher
-from mirror.source.batch_feed import Feed, LeaveTheRoad, Span
+from mirror.source.batch_feed import Feed, LeaveBatchPath, Span
 from mirror.source.batch_fetcher import BatchFetcher, Memory
 from mirror.wire.access import Address
 from mirror.wire.cluster import Cluster
@@ -309,7 +309,7 @@ def test_a_full_feed_is_waited_for_or_its_end_or_some_time() -> None:
             _, future = await source.asked.get()
             future.set_result(reply(fetched(0, error=CODES["CORRUPT_MESSAGE"])))
             assert await ended and await read(feed) == [(0, 4), (5, 9)]
-            with pytest.raises(LeaveTheRoad):
+            with pytest.raises(LeaveBatchPath):
                 await feed.wait()
 
     asyncio.run(run())
@@ -365,7 +365,7 @@ def test_markers_and_aborted_records_are_left_out() -> None:
         (fetched(0, diverging=(3, 4)), "diverged", 5),
     ],
 )
-def test_what_leaves_the_road(partition: tuple[bytes, Fetched], reason: str, at: int) -> None:
+def test_what_leaves_the_batch_path(partition: tuple[bytes, Fetched], reason: str, at: int) -> None:
     """What was before it is copied first."""
 
     async def run() -> None:
@@ -375,7 +375,7 @@ def test_what_leaves_the_road(partition: tuple[bytes, Fetched], reason: str, at:
             future.set_result(reply(partition))
             if at > 5:
                 assert await read(feed) == [(5, 9)]
-            with pytest.raises(LeaveTheRoad) as left:
+            with pytest.raises(LeaveBatchPath) as left:
                 await taken(feed)
             assert (left.value.reason, left.value.at) == (reason, at)
             await asyncio.sleep(0.02)
@@ -493,7 +493,7 @@ def test_a_topic_that_was_created_again() -> None:
             _, future = await source.asked.get()
             source.topic_id_ = b"u" * 16
             future.set_result(reply(fetched(0, error=CODES["UNKNOWN_TOPIC_ID"])))
-            with pytest.raises(LeaveTheRoad, match="recreated at offset 5"):
+            with pytest.raises(LeaveBatchPath, match="recreated at offset 5"):
                 await taken(feed)
 
     asyncio.run(run())
@@ -516,7 +516,7 @@ def test_a_defect_of_ours_is_no_silence(caplog: pytest.LogCaptureFixture) -> Non
             feed = fetcher.open(TOPIC, 0, 5)
             _, future = await source.asked.get()
             future.set_exception(ZeroDivisionError())
-            with pytest.raises(LeaveTheRoad, match="defect at offset 5"):
+            with pytest.raises(LeaveBatchPath, match="defect at offset 5"):
                 await taken(feed)
             assert "ZeroDivisionError" in caplog.text
             fetcher.open(TOPIC, 1, 0)
@@ -530,7 +530,7 @@ def test_a_source_that_does_not_know_topics_by_id(version: int) -> None:
     async def run() -> None:
         async with fetching() as (fetcher, source):
             source.version_ = version
-            with pytest.raises(LeaveTheRoad, match="source_too_old"):
+            with pytest.raises(LeaveBatchPath, match="source_too_old"):
                 await taken(fetcher.open(TOPIC, 0, 5))
 
     asyncio.run(run())

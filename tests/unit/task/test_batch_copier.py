@@ -1,4 +1,4 @@
-"""One partition in whole batches: what is committed when, what leaves the road, and that each record comes once."""
+"""One partition in whole batches: what is committed when, what leaves the batch path, that each record comes once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mirror.control.throttle_shares import OF_FLOW, Share
 from mirror.errors import Interleaved, PartitionError, Unanswered, Unavailable, Unsupported, WireError
 from mirror.model import MapEnd, Partition, Position, Topic
 from mirror.settings import Flow
-from mirror.source.batch_feed import Feed, Held, LeaveTheRoad, Span
+from mirror.source.batch_feed import Feed, Held, LeaveBatchPath, Span
 from mirror.source.batch_fetcher import BatchFetcher
 from mirror.target import batch_take_over, batch_transaction, coordination
 from mirror.target.loading import Tokens
@@ -36,7 +36,7 @@ from mirror.wire.offsets import Offset
 from tests.harness.batch_target import REMOTE_ID, Fault, Lost, Target, made
 from tests.harness.constant_plan import ConstantPlan
 from tests.unit.target.test_batch_session import entries, syncs
-from tests.unit.task.test_fast_road import flow
+from tests.unit.task.test_batch_path_obstacles import flow
 
 PARTITION = Partition("t", 0)
 TOPIC_ID = "c291cmNlLXNvdXJjZS1zbw"
@@ -111,7 +111,7 @@ class World:
                     await asyncio.sleep(0.001)
         finally:
             running.cancel()
-            with contextlib.suppress(asyncio.CancelledError, LeaveTheRoad, PartitionError, WireError):
+            with contextlib.suppress(asyncio.CancelledError, LeaveBatchPath, PartitionError, WireError):
                 await running
 
     @property
@@ -202,7 +202,7 @@ def test_the_throttle_is_kept() -> None:
     asyncio.run(run())
 
 
-def test_a_throttled_partition_that_leaves_the_road_waits_for_its_turns() -> None:
+def test_a_throttled_partition_that_leaves_the_batch_path_waits_for_its_turns() -> None:
     """It must not keep the loop busy meanwhile, which others need."""
 
     async def run() -> None:
@@ -214,12 +214,12 @@ def test_a_throttled_partition_that_leaves_the_road_waits_for_its_turns() -> Non
         running = asyncio.create_task(world.copier.run())
         while not world.source.feeds:
             await asyncio.sleep(0)
-        world.source.feeds[0].end(LeaveTheRoad("compacted", 11))
+        world.source.feeds[0].end(LeaveBatchPath("compacted", 11))
         turns = 0
         while not running.done():
             await asyncio.sleep(0.01)
             turns += 1
-        with pytest.raises(LeaveTheRoad, match="compacted at offset 11"):
+        with pytest.raises(LeaveBatchPath, match="compacted at offset 11"):
             await running
         assert committed(world) == contents(range(5, 11)) and 5 < turns < 1_000
 
@@ -289,7 +289,7 @@ def test_it_is_let_go_after_the_running_transaction(when: str) -> None:
             while not begun[when]():
                 await asyncio.sleep(0)
             world.copier.let_go()
-            with pytest.raises(LeaveTheRoad, match="let_go"):
+            with pytest.raises(LeaveBatchPath, match="let_go"):
                 await running
         copied = {"copying": 6, "throttled": 3}.get(when, 0)
         assert committed(world) == contents(range(5, 5 + copied)) and world.source.size_held == 0
@@ -319,7 +319,7 @@ FOREIGN, HANDED_BACK = Offset(5, "by another tool", 2), Offset(5, encoded(AT.han
 def test_what_only_the_record_path_can_judge(reason: str, change: dict[str, Any]) -> None:
     async def run() -> None:
         world = World(**change)
-        with pytest.raises(LeaveTheRoad, match=reason):
+        with pytest.raises(LeaveBatchPath, match=reason):
             await world.until(lambda: False)
         assert not world.target.count("Produce") and world.target.commits == 0
 
@@ -330,21 +330,21 @@ def test_a_position_of_a_topic_that_was_deleted() -> None:
     async def run() -> None:
         old = replace(AT, topic_id=REMOTE_ID)
         world = World(target=Target(position=Offset(5, encoded(old), 2)), start=StartPoint(5, old))
-        with pytest.raises(LeaveTheRoad, match="recreated at offset 5"):
+        with pytest.raises(LeaveBatchPath, match="recreated at offset 5"):
             await world.until(lambda: False)
 
     asyncio.run(run())
 
 
-def test_what_was_read_is_copied_before_it_leaves_the_road() -> None:
+def test_what_was_read_is_copied_before_it_leaves_the_batch_path() -> None:
     async def run() -> None:
         world = World()
         world.source.add(8, lambda: made(3, at=5))
         running = asyncio.create_task(world.copier.run())
         while not world.source.feeds:
             await asyncio.sleep(0)
-        world.source.feeds[0].end(LeaveTheRoad("compacted", 8))
-        with pytest.raises(LeaveTheRoad, match="compacted at offset 8"):
+        world.source.feeds[0].end(LeaveBatchPath("compacted", 8))
+        with pytest.raises(LeaveBatchPath, match="compacted at offset 8"):
             await running
         assert committed(world) == contents(range(5, 8)) and world.books.remote_end == 104
         with contextlib.suppress(asyncio.CancelledError):
@@ -363,14 +363,14 @@ def test_what_the_target_does_not_take(fault: Fault, reason: str) -> None:
         world = World()
         world.source.add(8, lambda: made(3, at=5))
         world.target.faults = {5: fault}
-        with pytest.raises(LeaveTheRoad, match=f"{reason} at offset 5"):
+        with pytest.raises(LeaveBatchPath, match=f"{reason} at offset 5"):
             await world.until(lambda: False)
         assert world.target.requests[5].kind == "Produce" and world.source.size_held == 0
 
     asyncio.run(run())
 
 
-def test_who_meets_others_is_careful_and_then_leaves_the_road() -> None:
+def test_who_meets_others_is_careful_and_then_leaves_the_batch_path() -> None:
     async def run() -> None:
         world = World(target=Target(position=COMMITTED, others=[0, 3, 0, 0, 0, 3]))
         world.source.add(10, lambda: made(3, 2, at=5))
@@ -379,7 +379,7 @@ def test_who_meets_others_is_careful_and_then_leaves_the_road() -> None:
         await world.until(lambda: world.target.position.offset == 10)
         assert all(each.acks == -1 for each in world.target.produced[2:])
         world.source.add(15, lambda: made(3, 2, at=10))
-        with pytest.raises(LeaveTheRoad, match="interleaved at offset 10"):
+        with pytest.raises(LeaveBatchPath, match="interleaved at offset 10"):
             await world.until(lambda: False)
         assert committed(world) == contents(range(5, 10))
 
@@ -413,7 +413,7 @@ def test_each_record_comes_once_whatever_happens(
             try:
                 await world.until(lambda: world.target.position.offset == at)
                 break
-            except (PartitionError, WireError, LeaveTheRoad):
+            except (PartitionError, WireError, LeaveBatchPath):
                 continue
         batches = [batch for answer in world.source.answers for batch in answer()[1]]
         wanted = [offset for batch in batches for offset in range(batch.first, batch.last + 1)]

@@ -12,7 +12,7 @@ from mirror.control.partition_state import State
 from mirror.errors import OutcomeUnknown, RecordsRefused
 from mirror.model import MapEnd
 from mirror.settings import TopicSettings
-from mirror.target.transaction_session import TransactionSession
+from mirror.target.record_transactions import TransactionSession
 from mirror.task import partition_take_over
 from tests.unit.task.test_copier import COPY, TAKE_OVER, Producer, World, arrive, throttle
 from tests.unit.test_naming import flow

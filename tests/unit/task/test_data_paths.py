@@ -14,21 +14,21 @@ from mirror.control.reports import BATCHES, RECORDS
 from mirror.errors import TaskHung
 from mirror.model import Partition, Topic
 from mirror.settings import Cluster, Flow
-from mirror.source.batch_feed import LeaveTheRoad
+from mirror.source.batch_feed import LeaveBatchPath
 from mirror.source.fetcher import StartFetching, StopFetching
 from mirror.target.loading import Tokens
 from mirror.task import data_paths
 from mirror.task.copier import RecordCopier
 from mirror.task.data_paths import Copier, DataPaths
 from mirror.task.events import LetGo
-from mirror.task.path_memory import FIRST_PATIENCE, WITHIN_BATCH
+from mirror.task.path_memory import FIRST_STAY, WITHIN_BATCH
 from mirror.task.position_ledger import StartPoint
 from mirror.task.producer_budget import ProducerBudget
 from mirror.task.supervised_batch_copier import SupervisedBatchCopier
 from mirror.task.task_services import TaskServices
 from tests.harness.waiting import until
+from tests.unit.task.test_batch_path_obstacles import flow
 from tests.unit.task.test_copier import World
-from tests.unit.task.test_fast_road import flow
 
 HERE = Partition("t", 0)
 TOPIC = Topic("primary.t", "c291cmNlLXNvdXJjZS1zbw", 1, 1, "cmVtb3RlLXJlbW90ZS1yZQ")
@@ -153,16 +153,16 @@ def test_what_does_not_fit_is_copied_by_records_for_a_while(
     task = make(away())
     copier = batches(task.joins())
     task.ends(copier)
-    copier.left = LeaveTheRoad("log_append_time", 7, 9)
+    copier.left = LeaveBatchPath("log_append_time", 7, 9)
     task.paths.end(copier)
     again = records(task.joins())
     assert task.path == (RECORDS, "log_append_time") and task.moves.get() == StartFetching(again)
     task.paths.keep([again])
-    task.time += FIRST_PATIENCE
+    task.time += FIRST_STAY
     task.paths.keep([again])
-    assert asked == [], "its patience has doubled"
+    assert asked == [], "its stay has doubled"
     for looks in (1, 2):
-        task.time += 2 * FIRST_PATIENCE
+        task.time += 2 * FIRST_STAY
         task.paths.keep([again])
         until("it was looked", lambda looks=looks: len(asked) == looks)  # type: ignore[misc]
         assert again.snapshot.state is not State.RELEASED
@@ -178,7 +178,7 @@ def test_a_position_within_a_batch_is_copied_to_the_batchs_end_only(make: Callab
     task = make(away())
     copier = batches(task.joins())
     task.ends(copier)
-    copier.left = LeaveTheRoad(WITHIN_BATCH, 7, 9)
+    copier.left = LeaveBatchPath(WITHIN_BATCH, 7, 9)
     task.paths.end(copier)
     again = records(task.joins())
     assert task.path == (RECORDS, WITHIN_BATCH)
@@ -207,7 +207,7 @@ def test_a_topic_that_is_another_one_begins_anew(make: Callable[[Flow], Task]) -
     task = make(away())
     copier = batches(task.joins())
     task.ends(copier)
-    copier.left = LeaveTheRoad("recreated", 7)
+    copier.left = LeaveBatchPath("recreated", 7)
     task.paths.end(copier)
     records(task.joins())
     other = replace(TOPIC, topic_id="b3RoZXItb3RoZXItb3RoZQ")

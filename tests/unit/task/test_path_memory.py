@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from mirror.clock import Clock
 from mirror.control.reports import BATCHES, RECORDS, DataPath
-from mirror.task.path_memory import FIRST_PATIENCE, LONGEST_PATIENCE, STEADY, WITHIN_BATCH, PathMemory
+from mirror.task.path_memory import FIRST_STAY, LONGEST_STAY, STEADY, WITHIN_BATCH, PathMemory
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Moved(Clock):
         return self.time
 
 
-def patience(memory: PathMemory, clock: Moved) -> float:
+def stay(memory: PathMemory, clock: Moved) -> float:
     """Seconds until it may return, which pass."""
     begun = clock.time
     while not memory.may_return:
@@ -49,14 +49,14 @@ def test_who_leaves_again_soon_stays_away_for_longer() -> None:
         memory.left("compacted", None)
         memory.take(RECORDS, "compacted")
         assert memory.keeps_off == "compacted"
-        found.append(patience(memory, clock))
+        found.append(stay(memory, clock))
         memory.returns()
         assert not memory.keeps_off and not memory.may_return
-    assert found[:3] == [2 * FIRST_PATIENCE, 4 * FIRST_PATIENCE, 8 * FIRST_PATIENCE] and found[-1] == LONGEST_PATIENCE
+    assert found[:3] == [2 * FIRST_STAY, 4 * FIRST_STAY, 8 * FIRST_STAY] and found[-1] == LONGEST_STAY
     memory.take(BATCHES, "")
-    clock.time += STEADY * LONGEST_PATIENCE
+    clock.time += STEADY * LONGEST_STAY
     memory.left("compacted", None)
-    assert patience(memory, clock) == FIRST_PATIENCE, "it did well for long"
+    assert stay(memory, clock) == FIRST_STAY, "it did well for long"
 
 
 def test_only_within_a_batch_it_is_known_where_that_is_over() -> None:

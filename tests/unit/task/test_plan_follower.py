@@ -95,10 +95,10 @@ def test_a_transform_that_hangs_does_not_end_the_task(caplog: pytest.LogCaptureF
     task._where = lambda each: PlanFollower._where(task, each)
     task._log_hanging = lambda *each: PlanFollower._log_hanging(task, *each)
     for _ in range(3):
-        PlanFollower._tend(task)
+        PlanFollower._check_steps(task)
     assert slow == [1, 1, 1], "it gets a thread more"
     (said,) = [record for record in caplog.records if record.message == "a transform hangs"]
     assert (vars(said)["reason"], vars(said)["stack"], vars(said)["partition"]) == ("it hangs", "f < g", 3)
     copier.hang_reason = ""
     with pytest.raises(TaskHung):
-        PlanFollower._tend(task)
+        PlanFollower._check_steps(task)

@@ -12,7 +12,7 @@ import pytest
 from mirror.clock import Clock
 from mirror.control.partition_state import State
 from mirror.control.throttle_shares import OF_FLOW, Share
-from mirror.source.batch_feed import LeaveTheRoad
+from mirror.source.batch_feed import LeaveBatchPath
 from mirror.source.batch_fetcher import BatchFetcher
 from mirror.target.loading import Tokens
 from mirror.task import batch_copier
@@ -27,7 +27,7 @@ from mirror.wire.error_codes import CODES
 from tests.harness.batch_target import Target, made
 from tests.harness.constant_plan import ConstantPlan
 from tests.unit.task.test_batch_copier import AT, COMMITTED, PARTITION, TOPIC, Source
-from tests.unit.task.test_fast_road import flow
+from tests.unit.task.test_batch_path_obstacles import flow
 
 
 class Plan(ConstantPlan):
@@ -151,12 +151,12 @@ def test_who_waits_after_an_error_is_let_go_at_once() -> None:
     asyncio.run(run())
 
 
-def test_it_leaves_the_road_and_says_why() -> None:
+def test_it_leaves_the_batch_path_and_says_why() -> None:
     async def run() -> None:
         world = World()
         world.source.add(8, lambda: made(3, at=5))
         await world.until(lambda: bool(world.source.feeds))
-        world.source.feeds[0].end(LeaveTheRoad("position_within_batch", 8, 12))
+        world.source.feeds[0].end(LeaveBatchPath("position_within_batch", 8, 12))
         await world.running
         left = world.copier.left
         assert left is not None and (left.reason, left.at, left.until) == ("position_within_batch", 8, 12)

@@ -8,7 +8,7 @@ import pytest
 
 from mirror.model import Topic
 from mirror.settings import Cluster, Flow, TopicSettings
-from mirror.task.fast_road import obstacle
+from mirror.task.batch_path_obstacles import obstacle
 from tests.unit import test_naming
 
 TOPIC = Topic("r", "id", 1, 1, "remote-id")
