@@ -131,10 +131,8 @@ class FlowLeader:
         """
         plan = self.control.plan
         generation = plan.generation + 1 if plan else 1
-        active_active, remote_ids = (
-            self._flow.active_active,
-            {topic.remote: topic.remote_id for topic in topics.values()},
-        )
+        active_active = self._flow.active_active
+        remote_ids = {topic.remote: topic.remote_id for topic in topics.values()}
         intent = Plan(
             self._service_id,
             generation,

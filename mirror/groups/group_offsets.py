@@ -10,11 +10,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from mirror.errors import ClusterAway, PartitionError
 from mirror.kafka.clients import group_reader, is_away
+from mirror.kafka.committed_metadata import metadata_of
 from mirror.model import Partition
 from mirror.settings import Cluster
 
 REQUEST_TIMEOUT = 10.0  # seconds
-REFUSED_AFTER = 1.0  # seconds without an answer, after which it is looked whether the cluster refuses one
+REFUSED_AFTER = 1.0  # seconds without an answer before mirror looks whether the cluster has refused it
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,31 +42,17 @@ def offsets_of(
     known = {p: at[name] for p, name in names.items() if name in at}
     failed = {p: f"no offset of group {group}: {each.error.str()}" for p, each in known.items() if each.error}
     good = {p: each for p, each in known.items() if not each.error and each.offset >= 0}
-    return {p: Committed(each.offset, _metadata(each)) for p, each in good.items()}, failed
-
-
-def _metadata(committed: TopicPartition) -> str:
-    """The consumer's metadata; "" where it can't be read.
-
-    librdkafka copies metadata without an end. If the client that has committed it wrote no NUL there, as Java's does
-    not, confluent-kafka may read bytes of something else after it.
-    """
-    try:
-        return committed.metadata or ""
-    except UnicodeDecodeError:
-        return ""
+    return {p: Committed(each.offset, metadata_of(each) or "") for p, each in good.items()}, failed
 
 
 def _asked(cluster: Cluster, group: str, reader: Consumer, asked: list[TopicPartition]) -> Sequence[TopicPartition]:
-    cause = None
     for timeout in (REFUSED_AFTER, REQUEST_TIMEOUT):
         try:
             return list(reader.committed(asked, timeout))
         except KafkaException as error:
             cause = _refusal(reader) or error.args[0]
-            if cause.code() != KafkaError._TIMED_OUT:
-                break
-    assert cause is not None
+        if cause.code() != KafkaError._TIMED_OUT:
+            break
     text = f"no offsets of group {group}: {cause.str()}"
     raise ClusterAway(cluster.alias, text) if is_away(cause) else PartitionError(text)
 

@@ -123,8 +123,8 @@ class Service:
     def _watch(self) -> None:
         """Wait until there is a reason to stop.
 
-        A flow that another service leads is none while other flows run, unless the service leads all or none: the other
-        one is going to lead all of them, and this one has to stand by.
+        If another service leads a flow, the other flows run on. But a service that leads all flows or none stops then:
+        the other service is going to lead all of them.
         """
         while not self._stopping.is_set() and any(runner.is_alive() for runner in self._runners):
             failed = any(r.failure and (self._together or not isinstance(r.failure, Superseded)) for r in self._runners)

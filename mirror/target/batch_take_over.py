@@ -29,7 +29,7 @@ class Owner:
     group: str
     remote: str
     partition: int
-    barrier: str
+    token_topic: str
     timeout: float  # seconds of a transaction
 
     @classmethod
@@ -116,23 +116,23 @@ async def _end(target: Cluster, owner: Owner, stable: bool) -> int:
 
 
 async def _loaded(target: Cluster, owner: Owner, tokens: Tokens) -> Position | None:
-    """The position, told by a coordinator that can still commit: Tokens says why that matters."""
+    """The position, from a coordinator that can still commit: Tokens says why that matters."""
     deadline, backoff = time.monotonic() + PATIENCE, Backoff(LOOK_INTERVAL, 1.0)
-    began, barrier = tokens.begin(), (owner.barrier, 0)
-    wanted = [barrier, owner.where]
+    began, token_at = tokens.begin(), (owner.token_topic, 0)
+    wanted = [token_at, owner.where]
     while time.monotonic() < deadline:
-        commit = offset_commit(owner.group, {barrier: Offset(0, terminated(tokens.make()))})
+        commit = offset_commit(owner.group, {token_at: Offset(0, terminated(tokens.make()))})
         await ask(target, GROUP, owner.group, commit, lambda found: found.values() or (-1,))
         answer = await ask(
             target, GROUP, owner.group, offset_fetch(owner.group, wanted), lambda found: _errors(found, owner), STABLE
         )
-        _, told = answer.found.get(barrier, (0, Offset(-1, "")))
+        _, told = answer.found.get(token_at, (0, Offset(-1, "")))
         _, found = answer.found[owner.where]
         if tokens.is_since(began, told.metadata):
             return decoded(found.offset, found.epoch, found.metadata)
         target.forget_coordinator(GROUP, owner.group)  # perhaps it is another one
         await asyncio.sleep(backoff.next())  # another task's token may have been in between
-    raise PositionUnstable(doubtful(f"{owner.remote}-{owner.partition}", owner.barrier))
+    raise PositionUnstable(doubtful(f"{owner.remote}-{owner.partition}", owner.token_topic))
 
 
 def _errors(found: Offsets, owner: Owner) -> tuple[int, ...]:

@@ -16,9 +16,10 @@ _NUMBER_MAX = 20  # digits
 class Tokens:
     """The tokens of one reader of positions, in the order in which they were made. Any thread may call it.
 
-    A coordinator that was deposed and has not heard of it, because it hung or is cut off from the others, answers
-    OffsetFetch from its memory: what has been committed since would be copied again. It can't commit anything any more.
-    So a token is committed first, under the barrier topic. Only an answer counts that has it, or a later one.
+    A coordinator that hung, or is cut off from the other brokers, may not know that it was deposed. It answers
+    OffsetFetch from its memory. With such an old position, records would be copied again. But it can't commit anything
+    any more. So a token is committed first, under a topic that mirror may read. An answer counts only if it has a token
+    that was made since the call began.
     """
 
     def __init__(self) -> None:
@@ -34,7 +35,7 @@ class Tokens:
         return f"{self._identity}/{next(self._numbers)}"
 
     def is_since(self, began: int, token: str | None) -> bool:
-        """Was this one of ours, made after the call with that number began?
+        """True if the token is ours, and was made after the call with the number `began`.
 
         Whoever may commit to the group may write anything in its place.
         """
@@ -43,10 +44,12 @@ class Tokens:
 
 
 def held(what: str) -> str:
-    """For people: an open transaction holds a position, or a remote partition."""
+    """The reason, for people: an open transaction holds a position, or a remote partition."""
     return f"{what} is held by an open transaction; should that last, see docs/runbooks/MirrorPartitionRetrying.md"
 
 
-def doubtful(where: str, barrier: str) -> str:
-    """For people: no answer has a token of ours."""
-    return f"the position of {where} comes from {DEPOSED}; or {barrier} is missing, which the flow leader makes again"
+def doubtful(where: str, token_topic: str) -> str:
+    """The reason, for people: no answer has a token of ours."""
+    return (
+        f"the position of {where} comes from {DEPOSED}; or {token_topic} is missing, which the flow leader makes again"
+    )

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from mirror.errors import ClusterAway, PartitionError, PositionUnstable
 from mirror.kafka.clients import group_reader, is_away, is_lasting
+from mirror.kafka.committed_metadata import metadata_of
 from mirror.kafka.renewed import Renewed
 from mirror.model import Position
 from mirror.settings import Cluster
@@ -33,16 +34,7 @@ def to_commit(position: Position, remote: str, partition: int) -> TopicPartition
 def from_committed(committed: TopicPartition) -> Position | None:
     """The position that `to_commit` encoded; None when nothing was ever committed."""
     epoch = committed.leader_epoch
-    return decoded(committed.offset, -1 if epoch is None else epoch, _metadata(committed))
-
-
-def _metadata(committed: TopicPartition) -> str | None:
-    """The metadata. Where somebody else's has no NUL at its end, librdkafka's may have any bytes after it."""
-    try:
-        found: str | None = committed.metadata
-        return found
-    except UnicodeDecodeError:
-        return None
+    return decoded(committed.offset, -1 if epoch is None else epoch, metadata_of(committed))
 
 
 class PositionReader:
@@ -90,7 +82,7 @@ class PositionReader:
                 self._stable.client.commit(offsets=[token], asynchronous=True)
             with_token, *found = self._fetch_stable(wanted, left)
             self._stable.client.poll(0)  # drops the results of the commits
-            if self.tokens.is_since(began, _metadata(with_token)):
+            if self.tokens.is_since(began, metadata_of(with_token)):
                 return {(each.topic, each.partition): self._checked(each) for each in found}
             time.sleep(random.uniform(0, pause))  # another task may have committed its token after ours
             pause = min(2 * pause, 1.0)

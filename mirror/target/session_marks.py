@@ -53,8 +53,9 @@ class SessionMarks:
         self._copied = Copied(*partition, topic.topic_id, topic.remote_id)
         self._shared = flow.active_active
         self._syncs = SyncChooser(flow.offset_lag_max)
-        # A topic whose id is not known yet has no entries: nobody could tell which topic they belong to. Nobody asks
-        # for offsets of canaries, and their topic never loses its first offset: their entries would stay for ever.
+        # A topic whose id is not known yet has no entries: nobody could tell which topic they belong to. Canaries have
+        # none either. Nobody asks for their offsets, and the cleaner could never delete their entries, because their
+        # compacted topic always begins at the same offset.
         is_canary = partition.topic == flow.canary_topic
         is_mapped = flow.exactly_once and topic.topic_id and topic.remote_id and not is_canary
         every = 1 if topic.compacted or flow.active_active else EVERY  # there nothing can be counted

@@ -28,7 +28,7 @@ BEAT = 1.0  # seconds
 STARTED_WITHIN = 30.0  # seconds; nothing is connected to meanwhile
 
 
-def ways(flow: Flow) -> tuple[Access, Access]:
+def accesses(flow: Flow) -> tuple[Access, Access]:
     """How to connect to source and target, with the properties of librdkafka's clients. Raises Unsupported."""
     return access({**flow.source.properties, **flow.source.consumer}), access(
         {**flow.target.properties, **flow.target.producer}
@@ -65,7 +65,7 @@ class BatchLoop:
 
     @property
     def silent_for(self) -> float:
-        """Seconds for which the loop has run nothing but one and the same callback; 0 if it is well."""
+        """Seconds for which the loop has run nothing but one and the same callback; 0 if it is well, or has ended."""
         return max(0.0, self._clock.monotonic() - self._beat - 2 * BEAT) if self._thread.is_alive() else 0.0
 
     @property
@@ -83,7 +83,7 @@ class BatchLoop:
             asyncio.run(self._keep())
         except asyncio.CancelledError:
             pass
-        except Exception:  # the plan follower sees that it beats no more
+        except Exception:
             log.exception(BUG, extra={"flow": self._task.flow.name})
 
     async def _keep(self) -> None:

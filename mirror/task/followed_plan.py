@@ -25,7 +25,7 @@ class PlanView(Protocol):
         """The ids of source and target, of the newest plan that has them; empty if none had."""
 
     def decision(self, partition: Partition) -> Decision | None:
-        """What somebody has decided about an incident of the partition, the last one; None: nothing."""
+        """The last decision about an incident of the partition; None if there is none."""
 
     def is_still_ours(self, partition: Partition) -> bool:
-        """Does the newest plan, read to its end, give the partition to this task?"""
+        """Read the control topic to its end. True if the newest plan gives the partition to this task."""

@@ -20,7 +20,10 @@ class StopLog:
         self._errors = OnChange()
 
     def stopped(self, error: MirrorError, state: State) -> None:
-        """The error has stopped the partition, which is in this state now. If a cluster is away, the leader tells."""
+        """The error has stopped the partition, which is in this state now.
+
+        If a cluster is away, this is only a debug line: the flow leader logs it.
+        """
         is_new = self._errors.is_new(str(error))
         level = logging.WARNING if is_new and not error.away else logging.DEBUG
         what = "partition is blocked until a person acts" if error.blocked else "partition is retrying"

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-Ended = subprocess.CompletedProcess[str]
+from tests.harness.installed import HERE, Ended
 
 
 def mirror(*arguments: str | Path | int, timeout: float = 120.0) -> Ended:
     """Run a command to its end."""
-    command = [sys.executable, "-m", "mirror", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    return HERE.ended(*arguments, timeout=timeout)
 
 
 def answer(*arguments: str | Path | int, code: int = 0) -> Any:

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+Ended = subprocess.CompletedProcess[str]
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -21,11 +23,10 @@ class Program:
     environment: Mapping[str, str]
     cwd: Path | None = None
 
-    def run(self, *arguments: str | Path, timeout: float = 120.0) -> str:
-        """The output of a subcommand, which has to succeed."""
-        command = [*self.command, *map(str, arguments)]
-        ended = subprocess.run(
-            command,
+    def ended(self, *arguments: str | Path | int, timeout: float = 120.0) -> Ended:
+        """Run a subcommand to its end."""
+        return subprocess.run(
+            [*self.command, *map(str, arguments)],
             cwd=self.cwd,
             env=dict(self.environment),
             capture_output=True,
@@ -33,9 +34,11 @@ class Program:
             timeout=timeout,
             check=False,
         )
-        assert ended.returncode == 0, (
-            f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stdout}{ended.stderr}"
-        )
+
+    def run(self, *arguments: str | Path, timeout: float = 120.0) -> str:
+        """The output of a subcommand, which has to succeed."""
+        ended = self.ended(*arguments, timeout=timeout)
+        assert ended.returncode == 0, f"{ended.args} ended with {ended.returncode}:\n{ended.stdout}{ended.stderr}"
         return ended.stdout
 
 

@@ -25,10 +25,10 @@ from mirror.source import loss_detection
 from mirror.target.position_reader import PositionReader, to_commit
 from mirror.wire.cluster import LANES
 from tests.harness import configuration, oracle, topics
+from tests.harness.batch_path import between
 from tests.harness.command import answer
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
-from tests.harness.road import between
 from tests.harness.service import BLOCKED, OWN_AGAIN, PASSED_OVER, RETRYING, Service
 from tests.harness.waiting import PATIENCE, until
 
@@ -455,9 +455,9 @@ def test_the_batch_path_follows_leaders_and_coordinators(
 ) -> None:
     """While brokers of the target are killed, hang, and come back: every record once, and few connections."""
     bootstrap, count = cut_source.bootstrap, 30_000
-    pair = Pair(source_cluster.bootstrap, bootstrap, f"{ALIAS}road", f"{ALIAS}-road-")
-    road = between(pair, tmp_path)
-    topic, remote = road.topic, road.remote
+    pair = Pair(source_cluster.bootstrap, bootstrap, f"{ALIAS}batches", f"{ALIAS}-batches-")
+    batches = between(pair, tmp_path)
+    topic, remote = batches.topic, batches.remote
     stopping = threading.Event()
 
     def disturb() -> None:
@@ -477,13 +477,13 @@ def test_the_batch_path_follows_leaders_and_coordinators(
     with Load(source_cluster.bootstrap, {topic: 1}, rate=2_000) as running:
         disturber.start()
         try:
-            road.run(lambda: not disturber.is_alive() and running.counts.total > count)
+            batches.run(lambda: not disturber.is_alive() and running.counts.total > count)
         finally:
             stopping.set()
             disturber.join()
         running.stop()
-    assert not road.left
-    road.copy_all()
+    assert not batches.left
+    batches.copy_all()
     oracle.assert_same(source_cluster.bootstrap, bootstrap, topic, remote)
-    assert road.failures, f"nothing has happened: {road.left}"
-    assert road.connections <= sum(LANES.values())
+    assert batches.failures, f"nothing has happened: {batches.left}"
+    assert batches.connections <= sum(LANES.values())

@@ -31,7 +31,7 @@ from tests.harness.waiting import PATIENCE
 
 
 @dataclass
-class Road:
+class BatchPath:
     """A topic with its remote topic, and the flow that copies it. These and the flow's own topics exist."""
 
     flow: Flow
@@ -120,8 +120,8 @@ class Road:
                 await asyncio.sleep(0.1)
 
 
-def between(pair: Pair, directory: Path, partitions: int = 1, replicas: int = -1, **flow: object) -> Road:
-    """A road for a new topic of a pair, with the topics that it needs."""
+def between(pair: Pair, directory: Path, partitions: int = 1, replicas: int = -1, **flow: object) -> BatchPath:
+    """The batch path of a new topic of a pair, with the topics that it needs."""
     file = directory / f"{pair.prefix}mirror.yaml"
     file.write_text(yaml.safe_dump(pair.settings({"data_path": "auto", **flow})))
     read = load(file, {}).flows[0]
@@ -130,4 +130,4 @@ def between(pair: Pair, directory: Path, partitions: int = 1, replicas: int = -1
     topics.create_replicated(pair.target, remote, replicas, partitions, retention_ms=-1)
     for own in (read.control_topic, read.offset_syncs_topic, read.offset_map_topic):
         topics.create_replicated(pair.target, own, replicas, 1, cleanup_policy="compact")
-    return Road(read, topic, remote, partitions)
+    return BatchPath(read, topic, remote, partitions)

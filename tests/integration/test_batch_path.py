@@ -18,15 +18,15 @@ from mirror.target.offset_map import decode_key, decode_value
 from mirror.target.offset_syncs import OffsetSync
 from mirror.task import batch_copier
 from tests.harness import load, oracle, topics
+from tests.harness.batch_path import BatchPath, between
 from tests.harness.load import Load, Made, mixed
 from tests.harness.pair import Pair
-from tests.harness.road import Road, between
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def road(pair: Pair, tmp_path: Path) -> Road:
+def batches(pair: Pair, tmp_path: Path) -> BatchPath:
     return between(pair, tmp_path)
 
 
@@ -39,15 +39,15 @@ def java_produces(bootstrap: str, topic: str, codec: str, count: int) -> None:
     subprocess.run(command, input=lines, text=True, check=True, capture_output=True, timeout=120)
 
 
-def assert_copied(road: Road) -> None:
+def assert_copied(batches: BatchPath) -> None:
     """Every record once, in order. Each sync names a record and its copy, and the map leads to every copy."""
-    source, remote = oracle.read(road.source, road.topic), oracle.read(road.target, road.remote)
+    source, remote = oracle.read(batches.source, batches.topic), oracle.read(batches.target, batches.remote)
     oracle.compare(source, remote)
     where = {up.offset: down.offset for up, down in zip(source[0], remote[0], strict=True)}
-    told = oracle.read(road.target, road.flow.offset_syncs_topic)[0]
+    told = oracle.read(batches.target, batches.flow.offset_syncs_topic)[0]
     found = [OffsetSync.decode(each.key or b"", each.value or b"") for each in told]
     assert found and all(where[each.upstream] == each.downstream for each in found)
-    mapped = oracle.read(road.target, road.flow.offset_map_topic)[0]
+    mapped = oracle.read(batches.target, batches.flow.offset_map_topic)[0]
     entries = [decode_value(decode_key(each.key or b"")[1], each.value or b"") for each in mapped]
     assert sum(each.records + each.counted_before for each in entries) <= len(where)
     for entry in entries:
@@ -56,28 +56,28 @@ def assert_copied(road: Road) -> None:
     assert all(after.is_next_to(before) for before, after in pairwise(entries))
 
 
-def test_batches_of_every_codec_and_client(road: Road) -> None:
+def test_batches_of_every_codec_and_client(batches: BatchPath) -> None:
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         records = [mixed(number) for number in range(2_000)]
-        load.produce(road.source, road.topic, records, compression_type=codec, batch_size=5_000)
+        load.produce(batches.source, batches.topic, records, compression_type=codec, batch_size=5_000)
         if codec in ("snappy", "lz4"):  # for which Java's client has framings of its own
-            java_produces(road.source, road.topic, codec, 500)
-    road.copy_all()
-    assert not road.left and not road.failures
-    assert_copied(road)
+            java_produces(batches.source, batches.topic, codec, 500)
+    batches.copy_all()
+    assert not batches.left and not batches.failures
+    assert_copied(batches)
 
 
-def test_nothing_of_aborted_transactions_arrives(road: Road) -> None:
+def test_nothing_of_aborted_transactions_arrives(batches: BatchPath) -> None:
     """The position moves past what is not copied, and the copy is live."""
-    with Load(road.source, {road.topic: 1}, transaction=20, abort_every=3) as running:
-        road.run(lambda: running.counts.total >= 600)
+    with Load(batches.source, {batches.topic: 1}, transaction=20, abort_every=3) as running:
+        batches.run(lambda: running.counts.total >= 600)
         running.stop()
         assert running.counts.aborted.total() > 100
-    road.copy_all()
-    assert_copied(road)
-    end = oracle.ends(road.source, road.topic, IsolationLevel.READ_COMMITTED)[0]
-    road.run(lambda: road.books[0].ledger.offset >= end)
-    oracle.assert_positions(road.source, road.target, road.topic, road.remote, road.flow.group)
+    batches.copy_all()
+    assert_copied(batches)
+    end = oracle.ends(batches.source, batches.topic, IsolationLevel.READ_COMMITTED)[0]
+    batches.run(lambda: batches.books[0].ledger.offset >= end)
+    oracle.assert_positions(batches.source, batches.target, batches.topic, batches.remote, batches.flow.group)
 
 
 def some_time_after(condition: Callable[[], bool], seconds: float) -> Callable[[], bool]:
@@ -92,38 +92,38 @@ def some_time_after(condition: Callable[[], bool], seconds: float) -> Callable[[
     return passed
 
 
-def test_a_copier_that_is_stopped_anywhere_goes_on(road: Road, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copier_that_is_stopped_anywhere_goes_on(batches: BatchPath, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the middle of transactions, again and again: the next owner fences, loads and seeks."""
     monkeypatch.setattr(batch_copier, "TRANSACTION_MAX", 100_000)
     records = [Made(b"%d" % number, b"v" * 100) for number in range(50_000)]
-    load.produce(road.source, road.topic, records, batch_size=8_000)
-    road.memory = Memory(partition_answer=60_000)
+    load.produce(batches.source, batches.topic, records, batch_size=8_000)
+    batches.memory = Memory(partition_answer=60_000)
     left_open = rounds = 0
     while left_open < 3:
         rounds += 1
-        road.again()
-        road.run(some_time_after(lambda: road.copied >= 500, rounds % 10 * 0.006))
-        left_open += bool(oracle.hanging(road.target, road.remote))
-        assert oracle.count(oracle.read(road.target, road.remote)) < len(records)
-    road.copy_all()
-    assert_copied(road)
-    assert not oracle.hanging(road.target, road.remote)
+        batches.again()
+        batches.run(some_time_after(lambda: batches.copied >= 500, rounds % 10 * 0.006))
+        left_open += bool(oracle.hanging(batches.target, batches.remote))
+        assert oracle.count(oracle.read(batches.target, batches.remote)) < len(records)
+    batches.copy_all()
+    assert_copied(batches)
+    assert not oracle.hanging(batches.target, batches.remote)
 
 
-def test_what_leaves_the_road(pair: Pair, tmp_path: Path) -> None:
+def test_what_leaves_the_batch_path(pair: Pair, tmp_path: Path) -> None:
     """At the first batch that does not fit. What is before it is copied."""
     cases: dict[str, tuple[Made, dict[str, object]]] = {
         "too_large": (Made(b"large", b"x" * 20_000), {}),
         "log_append_time": (Made(b"late", b"x"), {"message_timestamp_type": "LogAppendTime"}),
     }
     for reason, (made, config) in cases.items():
-        road = between(pair.other(reason.replace("_", "")), tmp_path)
-        road.largest = 10_000
-        load.produce(road.source, road.topic, [mixed(number) for number in range(100)])
+        batches = between(pair.other(reason.replace("_", "")), tmp_path)
+        batches.largest = 10_000
+        load.produce(batches.source, batches.topic, [mixed(number) for number in range(100)])
         if config:
-            topics.configure(road.source, road.topic, **config)
-        load.produce(road.source, road.topic, [made])
-        road.run(lambda road=road: bool(road.left))  # type: ignore[misc]
-        assert (road.left[0].reason, road.left[0].at) == (reason, 100)
-        assert oracle.count(oracle.read(road.target, road.remote)) == 100
-        assert oracle.committed_position(road.target, road.flow.group, road.remote, 0) == 100
+            topics.configure(batches.source, batches.topic, **config)
+        load.produce(batches.source, batches.topic, [made])
+        batches.run(lambda batches=batches: bool(batches.left))  # type: ignore[misc]
+        assert (batches.left[0].reason, batches.left[0].at) == (reason, 100)
+        assert oracle.count(oracle.read(batches.target, batches.remote)) == 100
+        assert oracle.committed_position(batches.target, batches.flow.group, batches.remote, 0) == 100
