@@ -75,8 +75,8 @@ class FlowLeader:
     def _open_producer(self) -> Producer:
         """Open the flow leader's producer, which fences every earlier one."""
         properties = transactional_properties(self._flow, leader_id(self._flow))
-        # A plan lists every partition, so it may be large. The usual log level is enough here: a task must notice lost
-        # connections, but the flow leader reads the control topic before it publishes.
+        # A plan lists every partition, so it is compressed and may be large. The log level is librdkafka's own: a task
+        # has to notice lost connections, but the flow leader reads the control topic again before it publishes.
         own = {"compression.type": "gzip", "message.max.bytes": INTERNAL_MAX, "log_level": DEFAULTS["log_level"]}
         producer = Producer({**properties, **own}, logger=LIBRDKAFKA)
         try:
@@ -191,7 +191,7 @@ class FlowLeader:
 
         Raises ClusterAway, FlowError, Superseded.
         """
-        self.check_still_leading()  # else, without transactions, our order would replace another service's plan
+        self.check_still_leading()  # otherwise, without transactions, our plan would replace another service's
         if self._intent is not None:
             self._send({INTENT_KEY: None})
             self._intent = None
@@ -260,7 +260,7 @@ class FlowLeader:
         if cause.code() in FENCED:
             # Being fenced is not decisive: the other service may have died before it published a plan. The next
             # `check_still_leading` decides.
-            return FlowError(f"flow {self._flow.name}: its flow leader was fenced by another service")
+            return FlowError(f"flow {self._flow.name}: another service has fenced this flow leader")
         if cause.code() == KafkaError.INVALID_TRANSACTION_TIMEOUT:
             return FlowError(
                 f"flow {self._flow.name}: transaction_timeout ({self._flow.transaction_timeout:g} s) is longer than "

@@ -1,4 +1,7 @@
-"""Writes one partition's transactions of whole batches: the same as on the record path, batch by batch."""
+"""Writes the transactions of one partition on the batch path.
+
+They contain what the record path writes, but whole record batches in place of single records.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ class BatchSession:
     """The transactions of one producer, and what was written with it so far: offset syncs and map entries.
 
     Its methods raise PartitionError and Unsupported. After that it must not be used any more: the next session fences
-    it, which ends its transaction. RecordsRefused says that the record path has to find out more.
+    it, which ends its transaction. After RecordsRefused the record path has to find the record that the target refuses.
     """
 
     def __init__(
@@ -62,9 +65,9 @@ class BatchSession:
         return self._marks.tail is not None
 
     async def copy(self, batches: Sequence[RecordBatch], position: Position) -> Written:
-        """Commit batches, at least one, which are changed, and the position after them.
+        """Commit at least one batch, and the position after them. It overwrites the batches' producer id and sequence.
 
-        Pass the map's end before the batches; `copy` commits the end after them.
+        `position.map_end` is where the map ended before this transaction. `copy` commits where it ends afterwards.
         """
         expected = self.end
         due = self._marks.due(Runs(range(each.first, each.last + 1) for each in batches), position)
@@ -100,10 +103,12 @@ class BatchSession:
         await self._run(lambda transaction: transaction.commit_position(position))
 
     def _made(self, due: Due, places: Places) -> Made:
+        """The offset syncs and map entries as batches, now that the downstream offsets are known."""
         told = self._marks.told(due, places.of(due.needed))
         return Made(self._dated(told), told.position)
 
     def _dated(self, told: Told) -> list[Beside]:
+        """Their batches, with the time now as timestamp."""
         return beside(self._flow, told, int(self._clock.now() * 1000))
 
     async def _run(self, write: Callable[[BatchTransaction], Coroutine[Any, Any, T]]) -> T:

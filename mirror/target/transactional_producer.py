@@ -23,7 +23,7 @@ from mirror.kafka.librdkafka_log import is_connection_fault
 from mirror.kafka.throttling import Throttle
 from mirror.settings import Flow
 
-# With these errors, a broker or librdkafka itself refuses a record, however often it comes.
+# With these errors, a broker or librdkafka itself refuses a record at every attempt.
 REFUSED = frozenset(
     {
         KafkaError.MSG_SIZE_TOO_LARGE,
@@ -40,7 +40,7 @@ AFTERMATH = frozenset({KafkaError._STATE, KafkaError._FATAL})
 
 POLL_TIMEOUT = 0.1  # seconds; it returns with the first delivery
 NOT_ACKNOWLEDGED = "the target does not acknowledge records"
-FENCE_TIMEOUT = 10.0  # seconds, with connecting; short, so that a drain need not wait for a target that is away
+FENCE_TIMEOUT = 10.0  # seconds, including the time to connect; short, because a drain waits for a take-over that runs
 
 
 class Disturbances(list[object]):
@@ -61,7 +61,7 @@ class Disturbances(list[object]):
 class TransactionalProducer:
     """One instance of one `transactional.id`: opened once, and thrown away after any doubt.
 
-    Each error becomes one of these:
+    Each error of a transaction becomes one of these:
     - TransactionAborted: the transaction left no trace, this producer may begin another;
     - RecordsRefused: this producer must be discarded, and no other one can send these records either;
     - ProducerFenced: a newer instance exists;
@@ -93,7 +93,10 @@ class TransactionalProducer:
         return bool(self._disturbances)
 
     def fence(self) -> None:
-        """Fence the last instance (InitProducerId). Its transaction is aborted, or ends before this returns.
+        """Fence the last instance (InitProducerId). The target first ends the transaction of that instance.
+
+        It aborts it, or completes a commit that had begun. Kafka 4.3.0 to 4.4.0 may leave it open: see
+        `PositionReader.await_no_open_transaction`.
 
         Raises ClusterAway if the target does not answer, ProducerFenced if a newer instance came in between,
         PartitionError if the target refuses.
@@ -110,10 +113,11 @@ class TransactionalProducer:
             ) from error
 
     def limit_undelivered(self, records: int) -> None:
-        """Wait until at most so many records are not delivered yet. Raises OutcomeUnknown if that takes too long.
+        """Wait until at most `records` records are undelivered. Raises OutcomeUnknown if that takes too long.
 
-        More records than one request holds only cost CPU. A partition has one request under way, and librdkafka's
-        thread polls without pause while other records have waited for longer than `linger.ms`, or wait for a flush.
+        Keep no more queued than about one request holds. A partition has one request in flight. If further records are
+        queued for longer than `linger.ms`, or a flush waits for them, librdkafka's thread polls without pause. That
+        costs CPU and gains nothing.
         """
         await_deliveries(self._producer, records, self._timeout, self._poll)
 
@@ -132,15 +136,16 @@ class TransactionalProducer:
         return int(calling_back(self._producer.poll, timeout))
 
     def send_position(self, position: TopicPartition) -> None:
-        """Put the position into the open transaction (TxnOffsetCommit), while another thread flushes its last records.
+        """Put the position into the open transaction (TxnOffsetCommit).
 
-        Without a flush they linger. The commit would flush them, too, but only afterwards: one more round trip.
+        Meanwhile another thread flushes the transaction's last records, which would otherwise wait for `linger.ms`. The
+        commit would flush them, too, but only after TxnOffsetCommit: that is one more round trip.
         """
         flushing = threading.Thread(target=self._serve, args=(self._flush, self._timeout), daemon=True)
         flushing.start()
         self._producer.send_offsets_to_transaction([position], self._group_metadata, self._timeout)
-        # A second flush here would be slower: librdkafka's looks only each 10 ms whether another thread has served what
-        # it waits for.
+        # A second flush here would be slower. While another thread serves the callbacks, librdkafka's flush checks only
+        # every 10 ms whether it is done.
         flushing.join()
 
     def commit(self) -> None:
@@ -148,13 +153,13 @@ class TransactionalProducer:
         calling_back(self._producer.commit_transaction, self._timeout)
 
     def failed(self, error: KafkaError) -> PartitionError:
-        """Judge an error that came between begin and commit. Abort the transaction if librdkafka requires that."""
+        """Judge an error of begin, commit, or anything between. Abort the transaction if librdkafka requires that."""
         if error.code() in AFTERMATH:
             error = self._reason() or error
         if error.code() in FENCED:
             return ProducerFenced(error.str())
         if error.code() in REFUSED:
-            # The text of the code alone is always the same, so it is logged once. The error's own text has figures.
+            # The error's own text contains numbers, so each occurrence would be logged. The code's text is logged once.
             return RecordsRefused(KafkaError(error.code()).str())
         if error.fatal() or not error.txn_requires_abort():
             return OutcomeUnknown(error.str(), is_away(error), is_lasting(error))
@@ -163,7 +168,8 @@ class TransactionalProducer:
     def _reason(self) -> KafkaError | None:
         """The error with which the open transaction has failed; None if it has not failed.
 
-        `begin` raises that error and does nothing else. A commit would raise it, too, but could also succeed.
+        In an open transaction `begin` does nothing but raise: the first error if the transaction has failed, else one
+        about the state. A commit would raise the first error, too, but it could also commit.
         """
         try:
             self.begin()
@@ -177,17 +183,17 @@ class TransactionalProducer:
             calling_back(self._producer.abort_transaction, self._timeout)
         except KafkaException as abort_error:
             why: KafkaError = abort_error.args[0]
-            both = f"{error.str()}; not aborted either: {why.str()}"
+            both = f"{error.str()}; the abort failed too: {why.str()}"
             if why.code() in FENCED:
                 return ProducerFenced(both)
-            # A transaction to which no partition could be added can't be aborted: the first error says what to expect.
+            # If no partition could be added, the abort fails, too: the first error decides whether a person must act.
             return OutcomeUnknown(both, is_away(why), is_lasting(error))
         return TransactionAborted(error.str(), is_lasting(error))
 
     def discard(self) -> None:
         """Drop the queued records. Then this instance ends without waiting once nothing refers to it."""
         self._producer.purge()
-        self._serve(self._poll)  # otherwise the callbacks of the purged records would stay
+        self._serve(self._poll)  # otherwise the callbacks of the purged records would stay queued in the client
 
     def _serve(self, wait: Callable[[float], int], timeout: float = 0.0) -> None:
         """Serve callbacks by a call of `wait`, which is poll or flush. It raises nothing.
@@ -204,10 +210,10 @@ def calling_back(call: Callable[[float], Any], timeout: float) -> Any:
     """Make a call that serves callbacks, such as poll, in a way that leaks no producer. Raises KafkaException.
 
     confluent-kafka 2.16 has a bug before Python 3.12. After a fatal error came out of one callback, it goes on to call
-    others. If an exception comes out of one of these, too, the client never releases it. The exception refers to the
-    frames of its callers, by its own traceback or by that of the error that is handled at that moment. So it would keep
-    the producer with its threads and connections for as long as the process lives. Therefore this function takes all
-    such references out of the exceptions, and raises a new one.
+    others. If an exception comes out of one of these, too, the client never releases it. The traceback of that
+    exception, or of its `__context__`, refers to the callers' frames, and one of them holds the producer. So the
+    producer with its threads and connections would stay for as long as the process lives. Therefore this function takes
+    all such references out of the exceptions, and raises a new one.
     """
     try:
         return call(timeout)
@@ -221,7 +227,7 @@ def calling_back(call: Callable[[float], Any], timeout: float) -> Any:
 
 
 def await_deliveries(producer: Producer, records: int, timeout: float, poll: Callable[[float], object]) -> None:
-    """Poll until at most so many records are not delivered yet. Raises OutcomeUnknown after `timeout` seconds."""
+    """Poll until at most `records` records are undelivered. Raises OutcomeUnknown after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while len(producer) > records:
         if time.monotonic() > deadline:

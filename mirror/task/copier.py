@@ -66,7 +66,7 @@ class RecordCopier:
 
     @property
     def drained_to(self) -> int | None:
-        """All that was fetched before this offset is committed; None while some waits, or the consumer has to seek."""
+        """All that was fetched before this offset is committed; None while records wait, or a seek is due."""
         return self.buffer.drained_to
 
     @property
@@ -91,7 +91,7 @@ class RecordCopier:
 
     @property
     def hang_reason(self) -> str:
-        """A text that names the record for which the transform hangs; "" while it is not known to hang."""
+        """A text that names the record for which the transform hangs; "" while the transform is not known to hang."""
         return self._copy_action.hang_reason(self.since_progress)
 
     @property
@@ -150,7 +150,7 @@ class RecordCopier:
     def _attempt(self) -> bool:
         """Work. After an error, recover. Return False if the recovery failed as well.
 
-        After an error the next step tries again, once the back-off has passed.
+        After an error the next step tries again. It is due once the back-off has passed, or at once for some events.
         """
         try:
             self._work()

@@ -1,6 +1,7 @@
-"""What follows an error for a partition, such as a fenced producer: decided here, done by RecordCopier._recover.
+"""What follows an error for a partition, such as a fenced producer. Pure: the tree in errors.py, in code.
 
-Pure: it says in code what the tree in errors.py says in words.
+It is decided here. RecordCopier._recover does it on the record path, and SupervisedBatchCopier._recover on the batch
+path, where a session ends with each error and there is no buffer.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from mirror.errors import (
     TransactionAborted,
 )
 
-DECISION_RETRY = 30.0  # seconds before a partition that is blocked by a loss or a doubt looks again
+DECISION_RETRY = 30.0  # seconds before a partition that waits for a decision tries again
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What the step does about an error, in this order."""
+    """What the copier does about an error."""
 
-    outcome: Literal["", "aborted", "unknown"]  # of the transaction, if the error tells it; it is counted
+    outcome: Literal["", "aborted", "unknown"]  # the transaction's, which is counted; empty if the error does not say
     fenced: bool  # another owner has fenced our producer: count it, and ask the plan whose the partition is
-    discards_producer: bool  # unknown means discard
-    becomes: State  # unless the plan has given the partition to another task: then it is let go
-    drops_buffer: bool  # the consumer has to seek, even if the partition is let go
+    discards_producer: bool  # after every error but TransactionAborted
+    becomes: State  # if we were fenced and the plan has given the partition to another task, it is let go instead
+    drops_buffer: bool  # empty the buffer, so that the consumer seeks
     keeps_incident: bool  # a person still has to decide about the incident
     retry_after: float | None  # seconds; None: as the back-off says
 
@@ -39,9 +40,9 @@ class Recovery:
 def recovery(error: MirrorError, state: State) -> Recovery:
     """What follows `error` for a partition that was in `state`.
 
-    Only an aborted transaction has left no trace, so only then the producer may go on. (One with interleaved records is
-    aborted by the next producer.) A paused partition stays paused: it keeps its position alive at the next try, and has
-    no producer meanwhile.
+    Only an aborted transaction has left no trace, so only then the producer may go on. After Interleaved the
+    transaction is still open, and the next producer aborts it. A paused partition stays paused: at the next try it only
+    commits its position again, and it has no producer until then.
     """
     paused = state is State.PAUSED
     undecided = not paused and isinstance(error, SourceDataLost | DecisionNeeded)

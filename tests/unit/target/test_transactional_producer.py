@@ -37,6 +37,6 @@ def judged(client: Any, code: int) -> Any:
 def test_the_first_error_says_whether_a_person_has_to_act(code: int, blocked: bool) -> None:
     """Also if the transaction can't be aborted: a permission that was revoked does not come back by itself."""
     error = judged(NoTransaction(), code)
-    assert type(error) is OutcomeUnknown and error.blocked is blocked and "not aborted either" in str(error)
+    assert type(error) is OutcomeUnknown and error.blocked is blocked and "the abort failed too" in str(error)
     error = judged(Aborting(), code)
     assert type(error) is TransactionAborted and error.blocked is blocked
