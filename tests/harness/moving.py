@@ -6,6 +6,7 @@ One MirrorMaker has all four. The target has two aliases for it, because exactly
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
@@ -70,7 +71,8 @@ class Moving:
         """Wait until the target has so many records."""
         wait = f"{count} records in {self.remote()}"
         until(f"{self.remote()} exists", lambda: topics.partitions(self.pair.target, self.remote()) == 2)
-        until(wait, lambda: oracle.count(self.copy()) >= count)
+        with closing(oracle.Reader(self.pair.target, self.remote())) as reader:
+            until(wait, lambda: oracle.count(reader.to_end()) >= count)
 
     def position(self, partition: int) -> int | None:
         """Mirror's position."""

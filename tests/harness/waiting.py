@@ -8,7 +8,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-INTERVAL = 0.05  # seconds between two looks
+INTERVAL = 0.05  # seconds between two looks, at first
+PART, LONGEST = 0.01, 0.25  # of the time waited so far, and seconds, until the next look: each look costs the cores
 PATIENCE = 120.0  # seconds for what takes ten on an idle machine
 
 
@@ -18,14 +19,14 @@ class TooLate(AssertionError):
 
 def until(description: str, condition: Callable[[], T | None], timeout: float = PATIENCE) -> T:
     """The first true answer of `condition`. Raises TooLate after `timeout` seconds."""
-    deadline = time.monotonic() + timeout
+    begun = time.monotonic()
     while True:
         answer = condition()
+        took = time.monotonic() - begun
         if answer:
-            took = time.monotonic() - deadline + timeout
             if took > 0.5:
                 print(f"   {time.strftime('%X')} {took:.1f} s {description[:80]}", flush=True)
             return answer
-        if time.monotonic() > deadline:
+        if took > timeout:
             raise TooLate(f"not within {timeout:g} s: {description} (last answer: {answer!r:.300})")
-        time.sleep(INTERVAL)
+        time.sleep(max(INTERVAL, min(LONGEST, PART * took)))

@@ -55,10 +55,10 @@ def survives(both: Both, name: str, incident: Callable[[], None]) -> None:
     topic = both.flow.topic(name, PARTITIONS)
     said = len(both.service.lines)
     try:
-        with Load(both.flow.source, {topic: PARTITIONS}, rate=1_000) as load:
-            load.wait_for(1_000)
+        with Load(both.flow.source, {topic: PARTITIONS}, rate=300) as load:
+            load.wait_for(300)
             incident()
-            load.wait_for(load.counts.total + 2_000)
+            load.wait_for(load.counts.total + 600)
             load.stop()
             both.flow.await_same(topic)
         both.flow.assert_settled(topic)

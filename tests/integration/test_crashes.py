@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
-import pytest
 
 from tests.failpoints.arm import Failpoints
 from tests.harness.load import Load, mixed
@@ -23,10 +22,10 @@ from tests.harness.seeds import seed
 from tests.harness.service import Service
 from tests.harness.waiting import until
 
-RATE = 1_000  # records per second of each load
+RATE = 300  # records per second of each load
 
 
-def await_progress(service: Service, records: int = 1_000) -> None:
+def await_progress(service: Service, records: int = 300) -> None:
     """Wait until it has copied so many more."""
     before = service.metric("mirror_source_records_total")
     wanted = records + (0 if math.isnan(before) else before)
@@ -63,8 +62,8 @@ def kill_jvm(service: Service) -> None:
     assert "Spark's JVM is gone" in service.lines[-1], service.tail()
 
 
-@pytest.mark.parametrize("run", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
-def test_kills_at_random_moments(pair: Pair, tmp_path: Path, run: int) -> None:
+def test_kills_at_random_moments(pair: Pair, tmp_path: Path) -> None:
+    """Once; `make chaos` plays as many rounds as one likes."""
     rng = random.Random(seed())
     plain, transactional = pair.topic("plain", 4), pair.topic("transactional", 2)
     with ExitStack() as stack:

@@ -97,12 +97,12 @@ def test_a_flow_that_was_copied_by_records_goes_on_in_batches_and_back(pair: Pai
         assert left["reason"] == "position_within_batch"
         took = datetime.fromisoformat(back["ts"]) - datetime.fromisoformat(left["ts"])
         assert took.total_seconds() < 10, "no patience is needed, for it is known where that is over"
-        with Load(pair.source, {topic: 1}, rate=1_000) as running:
+        with Load(pair.source, {topic: 1}, rate=300) as running:
             for _ in range(3):
-                running.wait_for(running.counts.total + 1_500)
+                running.wait_for(running.counts.total + 450)
                 for worker in service.worker_pids():
                     os.kill(worker, signal.SIGKILL)
-            running.wait_for(running.counts.total + 1_500)
+            running.wait_for(running.counts.total + 450)
             await_path(service, topic, "batches")
             service.file.write_text(service.file.read_text().replace("data_path: auto", "data_path: records"))
             os.kill(service.pid, signal.SIGHUP)

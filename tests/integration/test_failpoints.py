@@ -41,10 +41,10 @@ def service(flow: Pair, failpoints: Failpoints, tmp_path_factory: pytest.TempPat
 @pytest.mark.parametrize("step", ["before-produce", "after-produce", "after-offsets", "after-commit"])
 def test_killed_in_a_transaction(flow: Pair, service: Service, failpoints: Failpoints, step: str) -> None:
     topic = flow.topic(step, 2)
-    with Load(flow.source, {topic: 2}, rate=1_000) as load:
-        load.wait_for(1_000)
+    with Load(flow.source, {topic: 2}, rate=300) as load:
+        load.wait_for(300)
         failpoints.send("SIGKILL", step, nth=2)
-        load.wait_for(load.counts.total + 1_000)
+        load.wait_for(load.counts.total + 300)
         load.stop()
         flow.await_same(topic)
     flow.assert_settled(topic)
@@ -78,12 +78,12 @@ def test_a_call_that_never_returns(flow: Pair, service: Service, failpoints: Fai
 
 def test_a_recovery_that_fails_too_is_tried_again(flow: Pair, service: Service, failpoints: Failpoints) -> None:
     topic = flow.topic("recovery")
-    with Load(flow.source, {topic: 1}, rate=1_000) as load:
-        load.wait_for(1_000)
+    with Load(flow.source, {topic: 1}, rate=300) as load:
+        load.wait_for(300)
         failpoints.arm("RAISE", "before-recovery")
         failpoints.send("RAISE", "after-offsets")
         failpoints.wait("before-recovery")
-        load.wait_for(load.counts.total + 1_000)
+        load.wait_for(load.counts.total + 300)
         load.stop()
         flow.await_same(topic)
     flow.assert_settled(topic)

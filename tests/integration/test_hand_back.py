@@ -104,7 +104,7 @@ def load_of(world: World, first: int, transaction: int = 0, abort_every: int = 0
     """Numbered records to all partitions of all flows."""
     topics = {each.topic: 2 for each in world.all}
     how = {"transaction": transaction, "abort_every": abort_every}
-    return Load(world.all[0].pair.source, topics, make=mixed, rate=1_000, first=first, **how)
+    return Load(world.all[0].pair.source, topics, make=mixed, rate=200, first=first, **how)
 
 
 def hand_back_after_the_kill(flow: Moving) -> None:

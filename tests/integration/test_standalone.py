@@ -45,7 +45,7 @@ def test_an_executor_is_killed_under_load(pair: Pair, tmp_path: Path) -> None:
         settings["flows"][0]["transform"] = "shop_transforms.same"
         python_path = os.pathsep.join(filter(None, [str(TRANSFORMS), os.environ.get("PYTHONPATH")]))
         service = Service(settings, tmp_path, {"PYTHONPATH": python_path})
-        with Load(pair.source, {topic: 4}, rate=1_000) as load, service:
+        with Load(pair.source, {topic: 4}, rate=300) as load, service:
 
             def spread() -> bool:
                 return sorted(len(workers) for workers in cluster.executors().values()) == [1, 1]
