@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Set
 from itertools import combinations
 
@@ -203,6 +203,10 @@ def _cycle(
 
     Sample names are sent through the policies themselves. `accepted` says which flows may make a cycle.
     """
+    leaving = defaultdict[str, list[int]](list)  # the flows up to the last one, by their source
+    for number, edge in edges.items():
+        if number <= last:
+            leaving[edge.source].append(number)
     known: set[tuple[int, str, int, bool]] = set()
     for sample in edges[last].samples:
         open_ = deque([([last], [sample])])  # the path, and the topic's name before each of its flows
@@ -217,9 +221,9 @@ def _cycle(
                 again = path.index(last, 1)
                 return sorted(set(path) - {last}), names[0], names[again]
             name = here.policy.remote_topic(names[-1])
-            for number, other in edges.items():
+            for number in leaving[here.target]:
                 state = (number, name, passes, accepted({*path, number}))
-                if number <= last and other.source == here.target and state not in known:
+                if state not in known:
                     known.add(state)
                     open_.append(([*path, number], [*names, name]))
     return None
