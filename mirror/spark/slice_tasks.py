@@ -17,7 +17,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -29,7 +29,9 @@ from mirror.control.control_reader import ControlReader
 from mirror.control.plan import Plan
 from mirror.errors import ClusterAway, ForeignPlan, MirrorError
 from mirror.settings import Flow, Log
-from mirror.task.task import SliceTask
+
+if TYPE_CHECKING:
+    from mirror.task.task import SliceTask
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +90,17 @@ def bound(name: str, flow: Flow, service_id: str, log: Log) -> type[DataSource]:
     )
 
 
+def _slice_task() -> type[SliceTask]:
+    """The class of tasks, which only Python workers load.
+
+    Spark starts four more Python processes for each flow, one after another, which load this module. None runs a task,
+    and each would start half a second later with all that a task needs.
+    """
+    from mirror.task.task import SliceTask  # noqa: PLC0415
+
+    return SliceTask
+
+
 class WarmUpDataSource(DataSource):
     """A source of nothing, with as many tasks as the option `tasks` says."""
 
@@ -117,6 +130,7 @@ class WarmUp(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
         """No rows."""
+        _slice_task()
         return iter(())
 
 
@@ -154,7 +168,7 @@ class SliceReader(DataSourceStreamReader):
         logs.configure(self._log)
         try:
             whole = partition.index, partition.count, partition.spark_epoch
-            receipts = SliceTask(self._flow, self._service_id, *whole).run()
+            receipts = _slice_task()(self._flow, self._service_id, *whole).run()
         except ForeignPlan as error:  # a new Spark epoch follows when there is a plan that can be read
             where = {"flow": self._flow.name, "slice": partition.index, "reason": str(error)}
             log.warning("task ended: the plan is unreadable", extra=where)
