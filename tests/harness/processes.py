@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 
 import psutil
 
@@ -32,6 +33,13 @@ def children(parent: psutil.Process, *words: str) -> list[psutil.Process]:
     with contextlib.suppress(psutil.Error):
         return [child for child in parent.children() if is_alive(child) and command_holds(child, *words)]
     return []
+
+
+def has_thread(pid: int, name: str) -> bool:
+    """Does a process run a thread of this name? False for one that is gone."""
+    with contextlib.suppress(OSError):
+        return any(each.read_text().strip() == name for each in Path(f"/proc/{pid}/task").glob("*/comm"))
+    return False
 
 
 def is_alive(process: psutil.Process) -> bool:

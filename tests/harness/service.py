@@ -258,11 +258,15 @@ class Service:
         return jvm.pid
 
     def worker_pids(self) -> list[int]:
-        """Of the Python workers that run slices: children of pyspark.daemon."""
+        """Of the Python workers that run slices: children of pyspark.daemon with clients of Kafka.
+
+        Spark may have others, which it ends when they have had nothing to do for a minute.
+        """
         # The driver has other daemons, for what it asks of the data source itself.
         jvm = psutil.Process(self.jvm_pid)
         daemons = processes.children(jvm, "pyspark.daemon", "pyspark.worker")
-        return sorted(worker.pid for daemon in daemons for worker in processes.children(daemon))
+        workers = [worker.pid for daemon in daemons for worker in processes.children(daemon)]
+        return sorted(pid for pid in workers if processes.has_thread(pid, "rdk:main"))
 
     @contextlib.contextmanager
     def workers_stopped(self) -> Iterator[None]:

@@ -23,11 +23,10 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     "names",
     [
         ("worker-at-step", "target-broker", "network", "held-back-end-txn"),
-        pytest.param(("oversize", "oversize"), marks=pytest.mark.slow),
-        pytest.param(("recreated", "recreated"), marks=pytest.mark.slow),
+        pytest.param(("oversize",), marks=pytest.mark.slow),
+        pytest.param(("recreated",), marks=pytest.mark.slow),
         pytest.param(("read-permission",), marks=pytest.mark.slow),
         pytest.param(("remote-topic", "positions", "own-topics", "replaced-timestamps"), marks=pytest.mark.slow),
-        pytest.param(("neighbour",), marks=pytest.mark.slow),
     ],
     ids=" ".join,
 )
