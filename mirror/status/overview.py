@@ -97,7 +97,7 @@ class FlowView:
     state: str
     problem: str
     lacking: str
-    leader: bool
+    leader: bool  # True if this service is the flow leader; this name is in the JSON
     generation: int
     tasks: int
     partitions_by_state: dict[str, int]

@@ -23,7 +23,7 @@ from mirror.model import Partition, Position, Topic
 from mirror.settings import Cluster
 from mirror.source import loss_detection
 from mirror.target.position_reader import PositionReader, to_commit
-from mirror.wire.cluster import LANES
+from mirror.wire.cluster import MOST_CONNECTIONS
 from tests.harness import configuration, oracle, topics
 from tests.harness.batch_path import between
 from tests.harness.command import answer
@@ -486,4 +486,4 @@ def test_the_batch_path_follows_leaders_and_coordinators(
     batches.copy_all()
     oracle.assert_same(source_cluster.bootstrap, bootstrap, topic, remote)
     assert batches.failures, f"nothing has happened: {batches.left}"
-    assert batches.connections <= sum(LANES.values())
+    assert batches.connections <= sum(MOST_CONNECTIONS.values())

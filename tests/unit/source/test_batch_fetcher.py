@@ -79,7 +79,7 @@ class Source:
     def hint(self, topic: str, partition: int, leader: Leader, address: Address | None) -> None:
         self.hints.append((partition, leader, address))
 
-    async def connection(self, node: int, lane: str) -> Connected:
+    async def connection(self, node: int, purpose: str) -> Connected:
         return Connected(self, node)
 
 
