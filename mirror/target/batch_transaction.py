@@ -137,7 +137,7 @@ class BatchTransaction:
         return expected, made.position
 
     async def write_carefully(self, content: Content) -> tuple[Places, Position]:
-        """The same, wherever the batches will be."""
+        """Write the batches and what goes beside them, when nobody knows beforehand where the batches will be."""
         batches = await self._stamped(content.batches)
         leader = await self._target.leader(*self._owner.where)
         bases = [self._base(await self._add(leader.node, batches[:1]), batches)]

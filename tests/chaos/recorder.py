@@ -180,7 +180,7 @@ class Recorder:
         self.stalls.append(time.monotonic() - begun)
 
     def await_beyond(self) -> None:
-        """As `await_progress` where no fault is behind it, such as an orderly start."""
+        """Wait until every position has moved past what the source had, where no fault was injected."""
         missing = {number: self._bases[number] + end for number, end in self.source_ends().items()}
 
         def is_beyond() -> bool:

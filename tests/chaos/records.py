@@ -34,9 +34,9 @@ def open_transaction(arena: Arena, rng: random.Random, recorder: Recorder) -> No
 @row("11 a compacted topic: gaps and tombstones", everywhere=False, recorder=CompactedRecorder)
 def compaction(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     def has_gaps() -> bool:
-        """Behind the position, compaction has left less than half of the records."""
-        behind = [r for r in oracle.read(arena.pair.source, recorder.topic)[0] if r.offset >= position]
-        return len(behind) > 100 and len(behind) < (behind[-1].offset - position) / 2
+        """After the position, compaction has left less than half of the records."""
+        after = [r for r in oracle.read(arena.pair.source, recorder.topic)[0] if r.offset >= position]
+        return len(after) > 100 and len(after) < (after[-1].offset - position) / 2
 
     position = until("positions", recorder.positions)[0]  # not later: a transaction that stands still hides it
     with arena.service.workers_stopped():

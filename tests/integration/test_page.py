@@ -73,7 +73,7 @@ def test_a_run_a_failure_and_its_recovery(shared: Pair, service: Service, chromi
 
         # Its remote topic takes less than the source.
         topics.configure(shared.target, shared.remote(bad), max_message_bytes=LARGE // 2)
-        shared.produce(bad, Made(None, b"L" * LARGE), Made(None, b"behind it"))
+        shared.produce(bad, Made(None, b"L" * LARGE), Made(None, b"after it"))
         until("the page shows the failure", lambda: failures(chromium))
         reason = re.compile(rf"{bad}-0 at offset 2.*the target refuses the record at offset 2 .*too large", re.DOTALL)
         until("with its reason", lambda: any(map(reason.match, failures(chromium))))
@@ -87,19 +87,19 @@ def test_a_run_a_failure_and_its_recovery(shared: Pair, service: Service, chromi
         assert states[bad] == ["blocked", "running"] or states[bad] == ["blocked", "starting"]
         assert not {"blocked", "retrying"} & {*states[fine]}
 
-        behind = {"topic": bad, "partition": 0}
-        until("its lag", lambda: service.metric("mirror_source_topic_partition_lag", **behind) == 2)
+        labels = {"topic": bad, "partition": 0}
+        until("its lag", lambda: service.metric("mirror_source_topic_partition_lag", **labels) == 2)
         wait = "mirror_source_topic_partition_lag_seconds"
-        once = service.metric(wait, **behind)
-        until("its record waits longer and longer", lambda: service.metric(wait, **behind) > once + 1)
-        assert service.metric("mirror_retries_total", **behind) > 0
+        once = service.metric(wait, **labels)
+        until("its record waits longer and longer", lambda: service.metric(wait, **labels) > once + 1)
+        assert service.metric("mirror_retries_total", **labels) > 0
 
         topics.configure(shared.target, shared.remote(bad), max_message_bytes=2 * LARGE)
         until("the page shows the recovery", lambda: not failures(chromium))
     shared.await_same(bad)
     until(
         "no lag",
-        lambda: service.metric(wait, **behind) == service.metric("mirror_source_topic_partition_lag", **behind) == 0,
+        lambda: service.metric(wait, **labels) == service.metric("mirror_source_topic_partition_lag", **labels) == 0,
     )
     until("what happened is remembered", lambda: f"{bad}-0 runs again" in text(chromium))
     assert chromium.execute_script("return window.neverReloaded"), "it updates by itself"

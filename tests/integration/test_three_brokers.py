@@ -243,14 +243,14 @@ def test_a_leader_that_was_deposed_proves_no_loss(cut_source: LocalCluster) -> N
         except ClusterAway:  # it asked one of the others
             return "away"
 
-    behind = Position(200, planned.topic_id, 1)
-    behind_markers = Position(200, planned.topic_id, epoch_before_markers=1)
+    after = Position(200, planned.topic_id, 1)
+    after_markers = Position(200, planned.topic_id, epoch_before_markers=1)
     with alone(cut_source):
         told = {Partition(topic, 0): 100}
         assert source.offsets(dict.fromkeys(told, OffsetSpec.latest())) == told
-        for position in (behind, behind_markers):
+        for position in (after, after_markers):
             until("refused", lambda at=position: "does not lead any more" in str(found(at)), PATIENCE)  # type: ignore[misc]
-    until("no loss", lambda: found(behind) is None, PATIENCE)
+    until("no loss", lambda: found(after) is None, PATIENCE)
 
 
 def test_a_controller_that_is_down_is_not_waited_for(cut_source: LocalCluster) -> None:
