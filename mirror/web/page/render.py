@@ -110,7 +110,7 @@ def _flow(flow: FlowView, overview: Overview, opened: frozenset[str]) -> Element
         expiring(flow.retention),
         unequal(flow.verified, overview.at),
         canary(flow.canary, overview.at),
-        *(_failures(flow, state, overview.at) for state in _EXPECT),
+        *(_stopped(flow, state, overview.at) for state in _EXPECT),
         _held_back(flow),
         _key_numbers(flow),
         _charts(flow, overview.interval),
@@ -187,7 +187,7 @@ _EXPECT = {
 }
 
 
-def _failures(flow: FlowView, state: str, now: float) -> Element | None:
+def _stopped(flow: FlowView, state: str, now: float) -> Element | None:
     some = [(topic, p) for topic in flow.topics for p in topic.partitions if p.state == state]
     if not some:
         return None
@@ -196,9 +196,9 @@ def _failures(flow: FlowView, state: str, now: float) -> Element | None:
         "div",
         tag("h3", f"{plural(len(some), 'partition')} {state}"),
         tag("p", _EXPECT[state]),
-        tag("ul", *(_failed_item(topic, partition, now) for topic, partition in some[:LISTED_MAX])),
+        tag("ul", *(_stopped_item(topic, partition, now) for topic, partition in some[:LISTED_MAX])),
         tag("p", f"and {count(more)} more") if more > 0 else None,
-        class_=f"failures {state}",
+        class_=f"stopped-by-error {state}",
     )
 
 
@@ -227,7 +227,7 @@ def _held_back_item(topic: TopicView, partition: PartitionView) -> Element:
     return tag("li", name, tag("span", partition.reason, class_="reason"))
 
 
-def _failed_item(topic: TopicView, partition: PartitionView, now: float) -> Element:
+def _stopped_item(topic: TopicView, partition: PartitionView, now: float) -> Element:
     where = f"at offset {partition.position}, " if partition.position is not None else ""
     since = f"{where}for {duration(now - partition.since)}" if partition.since else where
     return tag(

@@ -86,7 +86,7 @@ def test_a_running_flow_is_there_as_a_table() -> None:
     assert [row["scope"] for row in html.all("th")].count("row") == 2
     for word in ("orders", "1234", "running", "2 partitions", "the oldest waits 90 s"):
         assert word in html.text, word
-    assert not [a for a in html.all("div") if "failures" in (a.get("class") or "")]
+    assert not [a for a in html.all("div") if "stopped-by-error" in (a.get("class") or "")]
 
 
 def test_a_blocked_partition_comes_first_with_its_reason() -> None:
@@ -105,9 +105,9 @@ def test_blocked_and_retrying_partitions_are_told_apart() -> None:
     )
     html = shown(running(retrying, of("bee", 0), blocked))
     classes = [a.get("class") for a in html.all("div")]
-    assert [each for each in classes if (each or "").startswith("failures")] == [
-        "failures blocked",
-        "failures retrying",
+    assert [each for each in classes if (each or "").startswith("stopped-by-error")] == [
+        "stopped-by-error blocked",
+        "stopped-by-error retrying",
     ]
     assert "mirror: 1 partition blocked, 1 partition retrying" in html.text
     assert html.text.index("A person has to act") < html.text.index("They try again")
@@ -231,7 +231,7 @@ def test_thousands_of_partitions_stay_usable() -> None:
     assert [d["id"] for d in html.all("details") if "open" in d] == ["primary->backup/topic-007"]
     rows = [a for a in html.all("th") if a["scope"] == "row"]
     assert len(rows) == each < ROWS_MAX, "only of the topic that is open"
-    assert len(html.all("li")) <= LISTED_MAX + 30, "failures and events"
+    assert len(html.all("li")) <= LISTED_MAX + 30, "stopped partitions and events"
     assert "200 partitions blocked" in html.text
     links = [a["href"] for a in html.all("a")]
     assert "?open=primary-%3Ebackup/topic-008" in links, "without JavaScript a link opens a topic"
