@@ -30,7 +30,8 @@ from mirror.web.page import FILES, files, page
 from mirror.web.page.acls import ACLS_MAX
 from mirror.web.page.configs import CONFIGS_MAX
 from mirror.web.page.groups import GROUPS_MAX
-from mirror.web.page.render import LISTED_MAX, ROWS_MAX
+from mirror.web.page.render import ROWS_MAX
+from mirror.web.page.stopped import LISTED_MAX
 from mirror.web.server import Request, WebServer
 from tests.unit.control.test_reports import report
 from tests.unit.status.test_acl_overview import acl_round
