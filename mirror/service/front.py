@@ -7,8 +7,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
+from confluent_kafka import libversion
+
 from mirror import __version__
 from mirror.kafka import clients
+from mirror.kafka.librdkafka_log import unchecked
 from mirror.service.cluster_watch import ClusterWatch
 from mirror.settings import Settings
 from mirror.status.cluster_status import ClusterStatus
@@ -24,7 +27,9 @@ log = logging.getLogger(__name__)
 
 
 def log_warnings(settings: Settings) -> None:
-    """Log what is allowed in the configuration, but is ignored or looks like a mistake."""
+    """Log what is allowed in the configuration, but is ignored or looks like a mistake; and an untested librdkafka."""
+    if said := unchecked(libversion()[0]):
+        log.warning(said)
     for flow in settings.flows:
         for line in (*clients.overridden(flow), *map(str, settings.warned(flow))):
             log.warning(line, extra={"flow": flow.name})
