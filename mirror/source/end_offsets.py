@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from mirror.kafka.cluster import checked_offset, refresh_metadata
+from mirror.kafka.listed_offsets import checked_offset, refresh_metadata
 from mirror.kafka.renewed import Renewed
 from mirror.model import Partition
 from mirror.text import moment, plural

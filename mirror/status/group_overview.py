@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mirror.groups.group_choice import Outcome
 from mirror.groups.group_rounds import Round
-from mirror.groups.group_sync import GroupOffset, Outcome
+from mirror.groups.group_sync import GroupOffset
 
 REASONS = 3  # of a group that are shown
 GROUP_OUTCOMES = tuple(outcome.value for outcome in Outcome)

@@ -18,7 +18,8 @@ from mirror.errors import ClusterAway, MirrorError, PartitionError
 from mirror.groups.group_offsets import offsets_of
 from mirror.kafka import clients
 from mirror.kafka.clients import LIBRDKAFKA
-from mirror.kafka.cluster import ClusterAdmin, list_offsets
+from mirror.kafka.cluster import ClusterAdmin
+from mirror.kafka.listed_offsets import list_offsets
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Cluster
 from mirror.source import loss_detection

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from mirror.groups.group_choice import Outcome
 from mirror.groups.group_offsets import Committed
 from mirror.groups.group_rounds import Round
-from mirror.groups.group_sync import GroupOffset, Outcome
+from mirror.groups.group_sync import GroupOffset
 from mirror.model import Partition
 from mirror.status.group_overview import GROUP_OUTCOMES, REASONS, groups_view
 

@@ -13,8 +13,8 @@ import pytest
 
 from mirror.control.reports import Report
 from mirror.control.verification import Verification
+from mirror.groups.group_choice import Outcome
 from mirror.groups.group_rounds import Round
-from mirror.groups.group_sync import Outcome
 from mirror.model import Partition
 from mirror.settings import Http
 from mirror.status.canary import LATE, CanaryStatus
@@ -349,8 +349,9 @@ def test_what_the_last_comparison_has_found_is_there_with_its_age() -> None:
     assert (said["equal"], said["compared"], said["differences"]) == (False, 5, 1)
 
 
-def test_the_canary_is_there_with_its_age_and_says_when_none_arrives() -> None:
+def test_the_canary_is_there_with_its_age_and_says_when_none_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     status, now = running(of("a", 0)), time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
     assert "canary" not in shown(status).text
     status.canary = CanaryStatus("mirror-canary.primary.internal", now - 5, 0.25, "")
     assert "The last canary was written 5.0 s ago, and arrived after 250 ms." in shown(status).text
