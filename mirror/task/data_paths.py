@@ -104,7 +104,7 @@ class DataPaths:
                 known.memory.left(copier.left.reason, copier.left.until)
 
     def keep(self, copiers: Iterable[Copier]) -> None:
-        """Make partitions leave a path that is not theirs any more. Called now and then. Raises TaskHung."""
+        """Now and then: have partitions leave a path that is not theirs any more. Raises TaskHung."""
         if self._loop is not None and self._loop.silent_for > self._services.flow.transaction_timeout:
             log.warning("the event loop hangs", extra={"flow": self._services.flow.name, "stack": self._loop.stack})
             raise TaskHung("the event loop of the batch path hangs; the task starts again")

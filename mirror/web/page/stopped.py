@@ -7,7 +7,7 @@ from xml.etree.ElementTree import Element
 
 from mirror.status.overview import FlowView, PartitionView
 from mirror.text import duration, plural
-from mirror.web.page.markup import Child, tag
+from mirror.web.page.markup import tag
 
 LISTED_MAX = 50  # partitions of one list
 
@@ -64,5 +64,5 @@ def _since(partition: PartitionView, now: float) -> str:
     return f"{where}for {duration(now - partition.since)}" if partition.since else where
 
 
-def _reason(partition: PartitionView) -> Child:
+def _reason(partition: PartitionView) -> Element:
     return tag("span", partition.reason, class_="reason")
