@@ -92,7 +92,7 @@ class _Watch:
         self._digests = [_digest(path) for path in self._paths]
 
     def has_changed(self) -> bool:
-        """True once after the content of a file has changed, as soon as two calls in a row find the file the same."""
+        """See `Configuration.has_changed`."""
         now = [_stat(path) for path in self._paths]
         before, self._last = self._last, now
         if now == self._known or now != before:
