@@ -31,7 +31,7 @@ from mirror.model import SIDES
 from mirror.status.acl_overview import ACL_OUTCOMES
 from mirror.status.config_overview import CONFIG_OUTCOMES
 from mirror.status.flow_status import FLOW_STATES, PARTITION_STATES
-from mirror.status.group_overview import OUTCOMES
+from mirror.status.group_overview import GROUP_OUTCOMES
 from mirror.web.metrics.collector import Metrics
 from mirror.web.metrics.labels import CLUSTER, FLOW, GROUP, PARTITION, TOPIC
 from mirror.web.metrics.partitions import THROTTLE
@@ -80,7 +80,7 @@ LABEL_VALUES = {
     ("mirror_certificate_expiry_timestamp_seconds", "kind"): KINDS,
     ("mirror_transactions", "outcome"): TRANSACTION_OUTCOMES,
     ("mirror_lost_offsets", "reason"): LOST,
-    ("mirror_group_partitions", "outcome"): OUTCOMES,
+    ("mirror_group_partitions", "outcome"): GROUP_OUTCOMES,
     ("mirror_topic_configs", "outcome"): CONFIG_OUTCOMES,
     ("mirror_topic_acls", "outcome"): ACL_OUTCOMES,
 }

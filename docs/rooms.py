@@ -7,7 +7,7 @@ the lines from the imports. A test compares the picture with what is committed.
 from __future__ import annotations
 
 import ast
-import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -37,10 +37,9 @@ Imports = Mapping[str, set[str]]
 
 def layers(pyproject: str) -> list[list[str]]:
     """The rooms of each layer, the top one first, as the contract on layers has them."""
-    # tomllib needs Python 3.11; the contract is a list of plain strings.
-    found = re.search(r"^layers = \[(.*?)^\]", pyproject, re.MULTILINE | re.DOTALL)
-    assert found, "pyproject.toml has no contract on layers"
-    return [row.split(" | ") for row in re.findall(r'"([^"]+)"', found[1])]
+    contracts = tomllib.loads(pyproject)["tool"]["importlinter"]["contracts"]
+    (rows,) = (each["layers"] for each in contracts if each["type"] == "layers")
+    return [row.split(" | ") for row in rows]
 
 
 def imports(package: Path) -> dict[str, set[str]]:

@@ -24,12 +24,13 @@ MirrorError
 ├── FlowError          flow: retrying; blocked if only a person can end it
 │   ├── Conflict             blocked: another flow conflicts with it
 │   └── ForeignPlan          blocked: another version of mirror wrote the plan
-├── WireError          command, or one of its checks: reported, and not tried again by itself
-│   ├── Unsupported          the cluster needs what only librdkafka has, which is used instead where it can be
-│   ├── Unavailable          tried again with back-off for a while
-│   │   └── Unanswered           the same, but the request may have taken effect: look for that before another try
+├── WireError          partition on the batch path: retrying (where it writes, as OutcomeUnknown);
+│   │                  command, or one of its checks: reported, and not tried again by itself
+│   ├── Unsupported          partition: leaves the batch path; command: uses librdkafka, or says what it can't check
+│   ├── Unavailable          the request is tried again with back-off for a while
+│   │   └── Unanswered           the request may have taken effect: mirror looks for that before another try
 │   ├── Refused              a broker's error code that does not pass by itself
-│   └── Malformed            the answer, or the record batch, breaks Kafka's protocol
+│   └── Malformed            an answer breaks Kafka's protocol; or a record batch: its partition leaves the batch path
 ├── ClusterAway        partition, task, flow: retrying; command: ends with exit code 1
 └── Superseded         flow: stopped, another service leads it; a service with no other flow ends with exit code 3,
                        and one that has stood by at once
@@ -189,7 +190,11 @@ class ForeignPlan(FlowError):
 
 
 class WireError(MirrorError):
-    """A request in Kafka's protocol failed. The command, or its check, says so.
+    """A request in Kafka's protocol failed. A command, or one of its checks, says so.
+
+    A partition on the batch path is retrying. Where it writes to the target, the error becomes an OutcomeUnknown, a
+    ProducerFenced or another PartitionError. After a failed fetch, the fetcher looks for the partition's leader again,
+    and only an error of that look stops the partition.
 
     `code` is Kafka's error code, if a broker has answered with one.
     """
@@ -200,7 +205,10 @@ class WireError(MirrorError):
 
 
 class Unsupported(WireError):
-    """The cluster asks for what only librdkafka can do: the command uses that, or says what it can't check."""
+    """The cluster is too old for mirror's own client of Kafka's protocol, or asks for what only librdkafka can do.
+
+    A partition leaves the batch path. A command uses librdkafka instead, or says what it can't check.
+    """
 
 
 class Unavailable(WireError):
@@ -223,7 +231,11 @@ class Refused(WireError):
 
 
 class Malformed(WireError):
-    """What was read breaks Kafka's protocol. The command ends."""
+    """What was read breaks Kafka's protocol. A command ends.
+
+    A partition whose record batch is malformed leaves the batch path. After a malformed answer, the partition is
+    retrying.
+    """
 
 
 class ClusterAway(MirrorError):

@@ -113,9 +113,9 @@ class ReplicationPolicy:
         """`source` and `target` are aliases."""
         self._source = source
         self._target = target
-        given, named = rules.remote_topic, rules.replication_policy
-        self.asks = None if given or named in MIRRORMAKERS else own_policy.load(named)
-        self.template = Template.chosen(given, named, rules.separator)
+        template, named = rules.remote_topic, rules.replication_policy
+        self.asks = None if template or named in MIRRORMAKERS else own_policy.load(named)
+        self.template = Template.chosen(template, named, rules.separator)
         self._own_names = {t: s.remote_topic for t, s in rules.topic_settings.items() if s.remote_topic is not None}
         self._separator = self.template.separator or rules.separator
         self._of_heartbeats = Template.of("default", self._separator)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mirror.errors import FlowError
-from mirror.user_code import SHOWN, Imports, InTime, clean, told
+from mirror.user_code import SHOWN, Imports, InTime, clean, described
 
 TIMEOUT = 10.0  # seconds for all questions about one topic
 KNOWN_MAX = 100_000  # topics of which a policy's answers are remembered: about 50 MB
@@ -142,7 +142,7 @@ class OwnPolicy:
         try:
             return getattr(self._policy, question)(*about)
         except BaseException as error:
-            raise _WrongAnswer(f"fails in {question}: {told(error)}") from None
+            raise _WrongAnswer(f"fails in {question}: {described(error)}") from None
 
 
 def _shown(answer: object) -> str:

@@ -18,6 +18,10 @@ RECENT_REPORTS = 25
 # process may be suspended, and the target may be slow.
 SILENCE = 30.0
 
+# Seconds without any report of a flow after which a command concludes that no service runs it. Two rounds of reports
+# may be missed here, too. Shorter than SILENCE: somebody waits for the command.
+NO_SERVICE = 25.0
+
 # Seconds after its last sign of life during which a flow counts as alive for the flows that conflict with it. Longer
 # than SILENCE: nothing is reported while a service starts lost tasks again, and its flow must not count as gone then.
 ALIVE = 60.0

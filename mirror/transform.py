@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirror.errors import TransformFailed, TransformUnusable
-from mirror.user_code import IMPORT_TIMEOUT, Imports, told
+from mirror.user_code import IMPORT_TIMEOUT, Imports, described
 
 SIZE_MAX = 1_000_000_000  # bytes of a key or a value, and of all headers together; no client sends more
 HEADERS_MAX = 100_000  # in a record
@@ -59,7 +59,7 @@ class Transform:
         try:
             result = self._function(record)
         except BaseException as error:  # whatever it is, it must not end the thread
-            failed = f"the transform {self.path} raised {told(error)}"
+            failed = f"the transform {self.path} raised {described(error)}"
         else:
             if result is record or result is None:
                 return None if result is None else record

@@ -1,7 +1,7 @@
 """Code of the user's own, which the configuration names by a dotted path: imported and called with care.
 
 It may hang, so it gets time limits. It may raise anything, and the texts of its errors may hold secrets or parts of
-records, so they are never told.
+records, so they are never shown.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class InTime(Generic[_Answer]):
     def __init__(self, name: str) -> None:
         """`name` is what its threads are called."""
         self._name = name
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self._hangs = False
 
     def run(self, what: Callable[[], _Answer], timeout: float) -> _Answer:
         """What `what` returns; it must not raise anything. Raises TimeoutError after so many seconds."""
-        if not self._turn.acquire(timeout=0 if self._hangs else timeout):
+        if not self._lock.acquire(timeout=0 if self._hangs else timeout):
             raise TimeoutError
         found: list[_Answer] = []
 
@@ -51,13 +51,13 @@ class InTime(Generic[_Answer]):
                 found.append(what())
             finally:
                 self._hangs = False
-                self._turn.release()
+                self._lock.release()
 
         thread = threading.Thread(target=work, daemon=True, name=self._name)
         try:
             thread.start()
         except RuntimeError:  # the machine has no thread left
-            self._turn.release()
+            self._lock.release()
             raise
         thread.join(timeout)
         if not found:
@@ -103,13 +103,13 @@ class Imports(Generic[_Answer]):
         except ModuleNotFoundError as error:
             return f"there is no module {clean(str(error.name))}; it must be on PYTHONPATH"
         except BaseException as error:
-            return f"{told(error)}; its module must be importable{self._must}"
+            return f"{described(error)}; its module must be importable{self._must}"
 
 
-def told(error: BaseException) -> str:
+def described(error: BaseException) -> str:
     """The class of an error of the user's code, and the line of the code that was called where it was raised.
 
-    Its text is not told: nobody knows whether it holds a secret.
+    Its text is left out: nobody knows whether it holds a secret.
     """
     if isinstance(error, SyntaxError):
         places = [(error.filename or "", error.lineno)]

@@ -12,7 +12,8 @@ from typing import Any
 
 from mirror.commands.text_table import Cell, table
 from mirror.errors import MirrorError
-from mirror.groups.group_sync import GroupOffset, GroupSync, Outcome
+from mirror.groups.group_choice import Outcome
+from mirror.groups.group_sync import GroupOffset, GroupSync
 from mirror.groups.translator import AT_LEAST_ONCE
 from mirror.settings import Flow
 from mirror.text import ABSENT

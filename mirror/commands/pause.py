@@ -21,8 +21,9 @@ from mirror.model import Partition
 from mirror.naming import ReplicationPolicy
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
-from mirror.status.observed import NO_SERVICE, UNASSIGNED, observed_state
+from mirror.status.observed import UNASSIGNED, observed_state
 from mirror.text import plural
+from mirror.timing import NO_SERVICE
 
 
 @dataclass(frozen=True, slots=True)

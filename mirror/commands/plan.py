@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
@@ -14,7 +14,7 @@ from mirror.commands.text_table import Cell, table
 from mirror.commands.topic_changes import acl_changes, change_lines, config_changes, obstacle_lines
 from mirror.control.decisions import doubt, explain, is_accepted, remote_topic
 from mirror.control.newest_plan import newest_plan
-from mirror.control.orders import is_paused
+from mirror.control.orders import Orders, is_paused
 from mirror.control.other_flows import OtherFlows
 from mirror.control.plan import Plan, merge_initial_partitions
 from mirror.control.reported_positions import reported_positions
@@ -101,25 +101,7 @@ def dry_run(flow: Flow, suspicions: Sequence[Suspicion] = ()) -> DryRun:
     reported = _reported(flow, changes, wanted)
     with closing(PositionReader(flow.target, flow.group, flow.control_topic)) as positions:
         starts = find_starts(flow, positions, clients.admin(flow.source), wanted, lambda: reported)
-    ends = source.offsets(dict.fromkeys(wanted, OffsetSpec.latest()))
-    firsts = source.offsets(dict.fromkeys(wanted, OffsetSpec.earliest()))
-    blocked = _blocked(flow, changes, wanted, starts)
-    transforms = {name: transform_of(flow, name) for name in topics}
-    partitions = [
-        replace(
-            _partition(
-                partition,
-                topic,
-                starts.get(partition),
-                firsts.get(partition, 0),
-                ends.get(partition),
-                is_paused(orders, partition),
-                blocked.get(partition, ""),
-            ),
-            transform=transforms[partition.topic],
-        )
-        for partition, topic in wanted.items()
-    ]
+    partitions = _partitions(flow, source, changes, orders, topics, wanted, starts)
     lost_topics = {topic.remote for name, topic in topics.items() if topic.remote_lost and _fails(flow, name)}
     certain = _certain(flow, topics, partitions)
     acls, acls_unknown = acl_changes(flow, certain)
@@ -167,6 +149,35 @@ def _matches_nothing(flow: Flow, source: ClusterAdmin) -> list[str]:
     return [f"{said}; {remedy}" for said, remedy in found]
 
 
+def _partitions(
+    flow: Flow,
+    source: ClusterAdmin,
+    changes: Changes,
+    orders: Orders,
+    topics: Iterable[str],
+    wanted: Mapping[Partition, Topic],
+    starts: Mapping[Partition, StartPoint],
+) -> list[PartitionDryRun]:
+    """The dry runs of all partitions, which would start at `starts`. Raises ClusterAway."""
+    ends = source.offsets(dict.fromkeys(wanted, OffsetSpec.latest()))
+    firsts = source.offsets(dict.fromkeys(wanted, OffsetSpec.earliest()))
+    blocked = _blocked(flow, changes, wanted, starts)
+    transforms = {name: transform_of(flow, name) for name in topics}
+    return [
+        _partition(
+            partition,
+            topic,
+            starts.get(partition),
+            firsts.get(partition, 0),
+            ends.get(partition),
+            is_paused(orders, partition),
+            blocked.get(partition, ""),
+            transforms[partition.topic],
+        )
+        for partition, topic in wanted.items()
+    ]
+
+
 def _partition(
     partition: Partition,
     topic: Topic,
@@ -175,6 +186,7 @@ def _partition(
     end: int | None,
     paused: bool,
     blocked: str,
+    transform: str | None,
 ) -> PartitionDryRun:
     """The dry run of one partition that would start `at`; the source has offsets from `earliest` to `end`."""
     start = at.offset if at else None
@@ -193,6 +205,7 @@ def _partition(
         recreated=recreated,
         paused=paused,
         blocked=blocked,
+        transform=transform,
     )
 
 

@@ -25,7 +25,7 @@ def schema() -> dict[str, Any]:
 
 
 def _described(node: Any) -> Any:
-    """The same, with what is allowed at the end of each description: editors show nothing else."""
+    """The node, with what is allowed at the end of each description: editors show nothing else."""
     if isinstance(node, list):
         return [_described(each) for each in node]
     if not isinstance(node, dict):

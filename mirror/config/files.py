@@ -48,7 +48,7 @@ class _Layer(NamedTuple):
     value: Any
     is_default: bool = False  # from flow_defaults, for a flow
 
-    def child(self, key: str | int) -> _Layer:
+    def at(self, key: str | int) -> _Layer:
         return _Layer(self.file, (*self.key, key), self.value[key], self.is_default)
 
 
@@ -138,7 +138,7 @@ class _Merger:
         self._budget = budget
         self._defaults: list[_Layer] = []
         layers = [_Layer(file, (), each.tree) for file, each in enumerate(documents) if isinstance(each.tree, dict)]
-        for layer in _alike([layer.child(DEFAULTS) for layer in layers if DEFAULTS in layer.value]):
+        for layer in _alike([layer.at(DEFAULTS) for layer in layers if DEFAULTS in layer.value]):
             if isinstance(layer.value, dict):
                 # Each other key has one problem, at flow_defaults, and not one more in each flow.
                 known = {key: value for key, value in layer.value.items() if key in FlowDefaultsModel.model_fields}
@@ -151,7 +151,7 @@ class _Merger:
         if parts and isinstance(last.value, dict):
             self._take(at, alike, whole=False)
             keys = dict.fromkeys(key for layer in alike for key in layer.value)
-            return {k: self.merge((*at, k), [layer.child(k) for layer in alike if k in layer.value]) for k in keys}
+            return {k: self.merge((*at, k), [layer.at(k) for layer in alike if k in layer.value]) for k in keys}
         if parts and isinstance(last.value, list) and at == (FLOWS,):
             self._take(at, alike, whole=False)
             return [self.merge((*at, number), each) for number, each in enumerate(self._flows(alike))]
@@ -182,7 +182,7 @@ class _Merger:
         for layer in layers:
             earlier = dict(known)
             for number in range(len(layer.value)):
-                item = layer.child(number)
+                item = layer.at(number)
                 pair = _pair(item.value)
                 index = earlier.pop(pair, None) if pair else None
                 if index is not None:

@@ -68,8 +68,8 @@ def _check(files: Files) -> tuple[list[Placed], model.RootModel | None]:
     broken = {each.location for each in found if each.location is not None}
     for alias, cluster in clusters.items():
         at = ("clusters", alias)
-        told = client_problems(at, _mapping(cluster), _references(at, cluster, files), broken)
-        found += (_placed(problem, files) for problem in told)
+        wrong = client_problems(at, _mapping(cluster), _references(at, cluster, files), broken)
+        found += (_placed(problem, files) for problem in wrong)
     found += _across(files, context)
     if root is not None:
         spark = security.problems(root.spark.master, root.spark.conf, spark_references(files))
@@ -80,13 +80,13 @@ def _check(files: Files) -> tuple[list[Placed], model.RootModel | None]:
 def _explained(errors: Sequence[ErrorDetails], files: Files, broken: Set[object]) -> Iterator[Placed]:
     """The model's problems, but none where the file has a `broken` value already.
 
-    What is wrong in flow_defaults is wrong in each flow that takes it, and is told once.
+    What is wrong in flow_defaults is wrong in each flow that takes it, and is reported once.
     """
-    told = set(broken)
+    reported = set(broken)
     for problem in map(explain.Explainer(files.is_reference), errors):
         found = _placed(problem, files)
-        if _spot(found) not in (told if found.place.key[:1] == (DEFAULTS,) else broken):
-            told.add(_spot(found))
+        if _spot(found) not in (reported if found.place.key[:1] == (DEFAULTS,) else broken):
+            reported.add(_spot(found))
             yield found
 
 

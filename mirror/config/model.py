@@ -188,7 +188,7 @@ Size = Annotated[
 ]
 _RATE = "a size per second from 1KB to 100GB, such as 500KB, 10MB or 64MiB (a bare number is bytes)"
 Rate = Annotated[int, BeforeValidator(size), _amount(_BYTES, "integer"), Field(ge=1_000, le=10**11)]
-Start = Annotated[
+StartValue = Annotated[
     Literal["earliest", "latest"] | int,
     BeforeValidator(start),
     WithJsonSchema({"type": ["string", "integer"], "pattern": r"^(earliest|latest|\d{1,15}|\d{4}-\d\d-\d\d.*)$"}),
@@ -359,7 +359,7 @@ class TopicSettingsModel(_Model):
     ] = None
     """The name of the remote topic. Like a template without `{source}`, it does not show where the records come
     from."""
-    start: Annotated[Start | None, _allowed("as the flow's start, or null")] = None
+    start: Annotated[StartValue | None, _allowed("as the flow's start, or null")] = None
     """Where copying starts, as the flow's `start`, in partitions that exist when the topic comes into the flow. With
     `latest`, a topic that is created later lacks the records from before mirror first sees it."""
     on_data_loss: Annotated[Literal["fail", "skip"] | None, _allowed("fail, skip or null")] = None
@@ -408,7 +408,7 @@ class FlowDefaultsModel(_Model):
     """How remote topics are named, if neither `default` nor `identity` fits: a text with `{topic}` and, as a rule,
     `{source}`, the source's alias. Without `{source}` a name does not show where its records come from, as with
     `identity`. Heartbeats are named as by `default` all the same, and the canary's topic keeps its name."""
-    start: Start = "earliest"
+    start: StartValue = "earliest"
     """Where copying starts in partitions that exist when the flow first runs. Partitions and topics that come later are
     copied from their earliest record, except topics that have a `start` of their own in `topic_settings`."""
     replication_factor: Factor = -1

@@ -26,7 +26,8 @@ from mirror.control.conflicts import Note
 from mirror.control.control_topics import INTENT_KEY, NOT_YET, PLAN_KEY, READ_TIMEOUT
 from mirror.control.statement import Statement
 from mirror.kafka.clients import internal_consumer
-from mirror.kafka.cluster import TIMEOUT, ClusterAdmin, Refusals, checked_offset
+from mirror.kafka.cluster import TIMEOUT, ClusterAdmin, Refusals
+from mirror.kafka.listed_offsets import checked_offset
 from mirror.settings import Cluster
 
 CONTROL = re.compile(r"mirror-control\.(.+)\.internal")

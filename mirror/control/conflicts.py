@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from mirror.control.plan import Lineage
 from mirror.control.statement import Statement
+from mirror.text import duration
 from mirror.timing import ALIVE
 
 
@@ -190,8 +191,8 @@ def refusal(ours: OwnFlow, finding: Finding) -> Note:
     """The note that explains why our flow does not run."""
     return Note(
         _both(ours, finding),
-        f"nothing is copied until that flow is stopped, or has been silent for {ALIVE:.0f} s: stop one of the two for "
-        "good, or give them topics that do not overlap",
+        f"nothing is copied until that flow is stopped, or has been silent for {duration(ALIVE)}: stop one of the two "
+        "for good, or give them topics that do not overlap",
     )
 
 

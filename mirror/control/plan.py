@@ -116,7 +116,7 @@ class Plan:
         return Lineage(self.clusters, self.origins)
 
     def stopped(self) -> Plan:
-        """The same plan with the order to finish."""
+        """This plan with the order to finish."""
         return replace(self, stop=True)
 
 

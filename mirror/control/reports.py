@@ -103,9 +103,10 @@ class Counters:
         self.latency_buckets[-1] += younger - begin
 
     def copied_whole(self, batches: Sequence[tuple[int, int]], size: int, now: int, duration: float = 0.0) -> None:
-        """As `copied`, for batches that nobody has unpacked: the newest timestamp of each, and how many records it has.
+        """Count batches that nobody has unpacked, as (newest timestamp, number of records), and their latency.
 
-        All its records count as that old. `size` is that of the batches, compressed or not.
+        All records of a batch count as old as its newest. `size` is that of the batches, compressed or not. `now` and
+        `duration` are those of `copied`.
         """
         self.bytes += size
         for timestamp, records in batches:

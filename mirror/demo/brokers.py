@@ -151,11 +151,6 @@ class Broker:
             self.process = None
         atexit.unregister(self.kill)
 
-    def restart(self) -> None:
-        """Stop the broker in order if it runs, and start it with the same data and port."""
-        self.stop()
-        self.start()
-
     def pause(self) -> None:
         """Send SIGSTOP: connections stay open, but the broker answers nothing."""
         self._signal(signal.SIGSTOP)
@@ -217,11 +212,6 @@ class LocalCluster:
     def kill(self) -> None:
         """Send SIGKILL to all brokers."""
         self._each(Broker.kill)
-
-    def restart(self) -> None:
-        """Stop all brokers in order if they run, and start them with the same data and ports."""
-        self.stop()
-        self.start()
 
     def pause(self) -> None:
         """Send SIGSTOP to all brokers: connections stay open, but no broker answers."""

@@ -26,6 +26,7 @@ from mirror.demo.load import BURST, RATE, TOPICS, Reader, Writer, create_topics
 from mirror.demo.screen import MARGIN, Row, Screen
 from mirror.demo.service import DemoService, adopt_orphans, end_orphans
 from mirror.errors import MirrorError
+from mirror.text import duration
 
 FRAME = 0.5  # seconds between two updates of the screen
 START_WITHIN = 180.0  # seconds in which the service has to copy its first record
@@ -230,7 +231,7 @@ class Demo:
         deadline = time.monotonic() + START_WITHIN
         self._watch(lambda: self.service.state == "running" or time.monotonic() > deadline)
         if self.service.state != "running":
-            raise MirrorError(f"the service has copied nothing within {START_WITHIN:.0f} s: {self.service.state}")
+            raise MirrorError(f"the service has copied nothing within {duration(START_WITHIN)}: {self.service.state}")
 
     def _await_copied(self) -> None:
         """Wait until backup has everything, or gets nothing more. The comparison decides which."""

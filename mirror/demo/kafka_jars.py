@@ -20,6 +20,7 @@ from pathlib import Path
 
 from mirror.errors import SetupError
 from mirror.spark.java import cache_dir, java
+from mirror.text import duration
 
 # Not 4.3.0 to 4.4.0: they skip a transaction's markers for a partition without a leader, as if it had been deleted
 # (KRaftMetadataCache.getPartitionLeaderEndpoint), and the transaction hangs. Restarting a lone broker can cause it.
@@ -80,7 +81,7 @@ def _fetch(artifact: str, directory: Path) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise SetupError(f"{what} within {_FETCH_SECONDS:.0f} s") from error
+        raise SetupError(f"{what} within {duration(_FETCH_SECONDS)}") from error
     if ended.returncode:
         said = [line.strip(": \t") for line in ended.stdout.splitlines()]
         relevant = [line for line in said if line and not line.startswith("USE VERBOSE")]

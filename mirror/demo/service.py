@@ -21,6 +21,7 @@ from mirror.demo.brokers import free_port
 from mirror.demo.subprocesses import spawn
 from mirror.errors import MirrorError
 from mirror.status.rates import quantile as estimated_quantile
+from mirror.text import duration
 
 LATENCY = "mirror_source_replication_latency_seconds"
 WINDOW = 10.0  # seconds over which the latency is measured
@@ -81,7 +82,7 @@ class DemoService:
         while self._process.poll() is None:
             check()
             if time.monotonic() > deadline:
-                raise MirrorError(f"the service did not stop within {timeout:.0f} s of SIGTERM")
+                raise MirrorError(f"the service did not stop within {duration(timeout)} of SIGTERM")
             time.sleep(0.05)
         code = self._process.returncode
         self._process, self.state = None, "stopped"

@@ -47,7 +47,10 @@ class PartitionMap:
         return bisect_right(self._downstream, offset) - 1
 
     def at_upstream(self, offset: int, first: int, last: int) -> int:
-        """The same for an upstream offset, in the pass from `first` to before `last`; `first` - 1 if there is none."""
+        """The index of the last entry that begins at this upstream offset or before it, in one pass.
+
+        The pass goes from the index `first` to before `last`. `first` - 1 if it has no such entry.
+        """
         return bisect_right(self._upstream, offset, first, last) - 1
 
     @property

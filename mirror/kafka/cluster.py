@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from confluent_kafka import (
     ConsumerGroupState,
-    IsolationLevel,
     KafkaError,
     KafkaException,
     TopicCollection,
-    TopicPartition,
 )
 from confluent_kafka.admin import (
     AdminClient,
     ConfigResource,
     ConfigSource,
-    ListOffsetsResultInfo,
     NewPartitions,
     NewTopic,
     OffsetSpec,
@@ -31,19 +26,18 @@ from mirror.errors import ClusterAway
 from mirror.kafka import clients
 from mirror.kafka.clients import is_away
 from mirror.kafka.librdkafka_log import without_elapsed_time
+from mirror.kafka.listed_offsets import list_offsets, list_results, refresh_metadata
 from mirror.kafka.renewed import Renewed
 from mirror.model import Partition
 from mirror.settings import Cluster
 
 TIMEOUT = 5.0  # seconds for an answer; less than the drain timeout
-OFFSETS_TIMEOUT = 10.0  # seconds
 # Most topics in one request: a topic's configuration has up to 4 kB, and all of it has to arrive within TIMEOUT.
 NAMES = 200
 # Most metadata records (topics, partitions, configuration keys) that one request creates: KRaft refuses over 10,000.
 RECORDS = 2_000
 NO_MEMBERS = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
 ACTIVE = frozenset(ConsumerGroupState) - {*NO_MEMBERS, ConsumerGroupState.UNKNOWN}
-NO_OFFSET = -1  # the answer for a timestamp after the newest record
 
 T = TypeVar("T")
 Refusals = dict[str, KafkaError]  # by topic
@@ -170,7 +164,7 @@ class ClusterAdmin:
         The answer may come from a broker that does not know yet that it was deposed. The epoch is -1 if the brokers do
         not report it. Raises ClusterAway.
         """
-        found = _results(self._admin, {partition: OffsetSpec.latest()}, stable=False).get(partition)
+        found = list_results(self._admin, {partition: OffsetSpec.latest()}, stable=False).get(partition)
         if found is None:
             self.partitions()  # raises ClusterAway with the reason
             return None
@@ -240,64 +234,3 @@ def chunks(items: Iterable[T], most: int, size: Callable[[T], int] = lambda _: 1
         room -= size(item)
     if some:
         yield some
-
-
-def list_offsets(
-    admin: AdminClient,
-    asked: Mapping[Partition, OffsetSpec],
-    stable: bool = True,
-    refused: dict[Partition, KafkaError] | None = None,
-) -> dict[Partition, int]:
-    """The offsets, without partitions whose leader gives none now: these are added to `refused`, with the reason.
-
-    With `stable`, latest is the last stable offset.
-    """
-    return {partition: int(found.offset) for partition, found in _results(admin, asked, stable, refused).items()}
-
-
-def _results(
-    admin: AdminClient,
-    asked: Mapping[Partition, OffsetSpec],
-    stable: bool,
-    refused: dict[Partition, KafkaError] | None = None,
-) -> dict[Partition, ListOffsetsResultInfo]:
-    if not asked:
-        return {}
-    refresh_metadata(admin, OFFSETS_TIMEOUT)
-    specs = {TopicPartition(*partition): spec for partition, spec in asked.items()}
-    isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
-    futures = admin.list_offsets(specs, isolation_level=isolation, request_timeout=OFFSETS_TIMEOUT)
-    found, deadline = {}, time.monotonic() + 2 * OFFSETS_TIMEOUT  # one limit for all: librdkafka can forget a request
-    why = {} if refused is None else refused
-    for tp, future in futures.items():
-        partition = Partition(tp.topic, tp.partition)
-        try:
-            result = future.result(max(0.0, deadline - time.monotonic()))
-            checked_offset(result)
-            found[partition] = result
-        except KafkaException as error:
-            why[partition] = error.args[0]
-        except TimeoutError:
-            why[partition] = KafkaError(KafkaError._TIMED_OUT)
-    return found
-
-
-def refresh_metadata(admin: AdminClient, timeout: float) -> None:
-    """Refresh what librdkafka knows of leaders and controller, waiting `timeout` seconds at most.
-
-    Without it librdkafka keeps asking the leaders that it knows, even if they answer that they are no longer leaders,
-    and a controller that is down. It also takes minutes to learn of a partition that was just added.
-    """
-    with contextlib.suppress(KafkaException):
-        admin.list_topics(timeout=timeout)
-
-
-def checked_offset(result: ListOffsetsResultInfo) -> int:
-    """The offset in a broker's answer; -1 if no record is as new as the timestamp that was asked for.
-
-    Raises KafkaException if the answer has no offset. librdkafka reports success with OFFSET_INVALID when the leader is
-    away.
-    """
-    if result.offset < NO_OFFSET:
-        raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
-    return int(result.offset)

@@ -25,6 +25,16 @@ _CREATION = re.compile(rf"^{NOT_CREATED}\w+: ")
 _ELAPSED = re.compile(r" \(after \d+ms.*\)$")
 
 
+def unchecked(version: str) -> str:
+    """What to know about an installed librdkafka that is not in CHECKED, and what to do; "" for one that is."""
+    if version in CHECKED:
+        return ""
+    return (
+        f"librdkafka {version} is installed, and mirror was not tested with its log lines, from which it learns of "
+        f"recreated topics and cut logs; install a confluent-kafka with librdkafka {' or '.join(sorted(CHECKED))}"
+    )
+
+
 def changed_topic(call: LogCall) -> tuple[str, str] | None:
     """The topic and its new id, from the line that says that a topic's id has changed (`debug=metadata`).
 

@@ -70,15 +70,15 @@ class Screen:
         if headers.count(None) == len(headers):
             return messages, [plain] * len(headers)
         kept: list[Message] = []
-        given: list[Any] = []
+        with_headers: list[Any] = []
         for message, found in zip(messages, headers, strict=True):
-            new = plain if found is None else found if found is UNREADABLE else self._given(found)
+            new = plain if found is None else found if found is UNREADABLE else self._headers_of_copy(found)
             if new is not None:
                 kept.append(message)
-                given.append(new)
-        return kept, given
+                with_headers.append(new)
+        return kept, with_headers
 
-    def _given(self, found: Sequence[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]] | None:
+    def _headers_of_copy(self, found: Sequence[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]] | None:
         """The headers of a copy, or None if the record was on the target before."""
         values = [value for name, value in found if name == NAME]
         if not values:

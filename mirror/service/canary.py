@@ -46,7 +46,7 @@ class Canary(LeaderPart):
         self._topics = topics
         self._tell = tell
         self._lacking = threading.Event()  # set when the source has a topic that the plan lacks
-        self._since: float | None = None  # the time that was told last; None before the first one after a stop
+        self._since: float | None = None  # the time in the last status; None before the first one after a stop
 
     @property
     def wanted(self) -> bool:
@@ -71,7 +71,7 @@ class Canary(LeaderPart):
         # canary that has just begun.
         with closing(_Watch(self._flow, self._since or time.time())) as watch:
             while not stopping.is_set():
-                self._thread.tell(partial(self._told, watch.status))
+                self._thread.tell(partial(self._publish, watch.status))
                 now = time.monotonic()
                 if now >= due:
                     due = now + interval
@@ -82,7 +82,7 @@ class Canary(LeaderPart):
                         self._lacking.set()
                 watch.read(stopping, min(POLL, max(0.0, due - time.monotonic())))
 
-    def _told(self, found: CanaryStatus) -> None:
+    def _publish(self, found: CanaryStatus) -> None:
         self._since = found.at
         self._tell(found)
 
@@ -93,7 +93,7 @@ class _Watch:
     def __init__(self, flow: Flow, since: float) -> None:
         """`since` stands for the time of the last canary, in seconds since the Unix epoch, until one arrives."""
         self.is_planned = False  # True if the plan has the topic
-        self.is_new = False  # True if the topic was created here, and nobody was told to look for it yet
+        self.is_new = False  # True if the topic was created here, and the flow was not asked yet to look for it
         self._flow = flow
         self._key = flow.name.encode()
         self._flights = CanaryFlights(time.time, time.monotonic)

@@ -7,13 +7,14 @@ import time
 
 from mirror.control.flow_leader import FlowLeader
 from mirror.errors import FlowError
+from mirror.logs import OnChange
 from mirror.service.flow_query import FlowQuery
 from mirror.service.hung_tasks import HungTasks
 from mirror.service.topic_monitor import TopicMonitor
 from mirror.settings import Flow
 from mirror.status.flow_status import FlowStatus
 from mirror.target import timestamps
-from mirror.text import plural
+from mirror.text import duration, plural
 from mirror.timing import SILENCE
 
 log = logging.getLogger(__name__)
@@ -31,6 +32,7 @@ class FlowHealth:
         self._monitor = monitor
         self._query = query
         self._silent = 0  # partitions without a task at the last check
+        self._is_silent = OnChange()
         self._failed = ""  # what Spark says of attempts at their tasks that have failed
         self._hung = HungTasks()
         self._where = {"flow": flow.name}
@@ -61,14 +63,14 @@ class FlowHealth:
 
     def _look(self) -> None:
         """Find partitions that nobody reports: Spark does not report tasks that cannot start. And refused topics."""
-        before, self._silent = self._silent, self._status.silent_partitions()
+        self._silent = self._status.silent_partitions()
         # The first reason is kept while they are silent. With each attempt its number changes, and each change would be
         # an event.
         self._failed = (self._failed or self._query.failure_reason()) if self._silent else ""
-        silent = f"{plural(self._silent, 'partition')} without a task for {SILENCE:.0f} s" if self._silent else ""
+        silent = f"{plural(self._silent, 'partition')} without a task for {duration(SILENCE)}" if self._silent else ""
         if self._failed:
             silent = f"{silent} ({self._failed})"
-        if self._silent and not before:
+        if self._is_silent.is_new(bool(self._silent)) and self._silent:
             where = {**self._where, "partitions": self._silent}
             log.warning("partitions without a task", extra={**where, "reason": self._failed or "not known"})
         nothing_runs = self._silent == self._status.size

@@ -6,29 +6,30 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+
+from confluent_kafka import libversion
 
 from mirror import __version__
-from mirror.errors import SetupError
 from mirror.kafka import clients
+from mirror.kafka.librdkafka_log import unchecked
 from mirror.service.cluster_watch import ClusterWatch
 from mirror.settings import Settings
 from mirror.status.cluster_status import ClusterStatus
 from mirror.status.configuration import ConfigurationStatus
 from mirror.status.flow_status import FlowStatus
 from mirror.status.overview import overview
+from mirror.web.extras import Pusher, otlp_pusher
 from mirror.web.metrics.collector import Metrics
 from mirror.web.page import files, page
 from mirror.web.server import Answer, Health, Route, WebServer, health, metrics
-
-if TYPE_CHECKING:
-    from mirror.web.otlp import OtlpPusher
 
 log = logging.getLogger(__name__)
 
 
 def log_warnings(settings: Settings) -> None:
-    """Log what is allowed in the configuration, but is ignored or looks like a mistake."""
+    """Log what is allowed in the configuration, but is ignored or looks like a mistake; and an untested librdkafka."""
+    if said := unchecked(libversion()[0]):
+        log.warning(said)
     for flow in settings.flows:
         for line in (*clients.overridden(flow), *map(str, settings.warned(flow))):
             log.warning(line, extra={"flow": flow.name})
@@ -54,7 +55,7 @@ class Front:
         self._closing = threading.Event()
         clusters = {cluster.alias: cluster for flow in settings.flows for cluster in (flow.source, flow.target)}
         self._watches = [ClusterWatch(cluster, self._closing) for cluster in clusters.values()]
-        self._pusher: OtlpPusher | None = None
+        self._pusher: Pusher | None = None
         self._web: WebServer | None = None
 
     @property
@@ -93,17 +94,10 @@ class Front:
             **files(),
         }
 
-    def _made_pusher(self) -> OtlpPusher | None:
+    def _made_pusher(self) -> Pusher | None:
         """The thread that pushes the metrics; None if the configuration does not want it. Raises SetupError."""
-        wanted = self._settings.metrics
-        if wanted.otlp.endpoint is None:
-            return None
-        try:
-            from mirror.web.otlp import OtlpPusher  # noqa: PLC0415  its libraries are an extra
-        except ImportError as error:
-            said = "metrics.otlp needs more packages: pip install 'kafka-mirror-spark[otlp]'"
-            raise SetupError(said) from error
-        return OtlpPusher(wanted.otlp, self._metrics().registry)
+        wanted = self._settings.metrics.otlp
+        return None if wanted.endpoint is None else otlp_pusher(wanted, self._metrics().registry)
 
     def _metrics(self) -> Metrics:
         labels, clusters = self._settings.metrics.labels, list(self.clusters.values())

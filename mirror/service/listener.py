@@ -85,7 +85,7 @@ class Listener(threading.Thread):
         self._vigil = Vigil()
         self._admin = ClusterAdmin(flow.target)
         self._reader = ControlReader(flow)
-        self._told = OnChange()
+        self._logged = OnChange()
         status.stand_by(self.deaf)
 
     @property
@@ -194,5 +194,5 @@ class Listener(threading.Thread):
         with self._telling:
             if not self._finished.is_set():
                 self._status.stand_by(said)
-        if self._told.is_new(said):
+        if self._logged.is_new(said):
             log.info("standby waits", extra={"flow": self.flow, "reason": said})

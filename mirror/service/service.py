@@ -23,7 +23,7 @@ from mirror.spark import shipping
 from mirror.spark.java import java
 from mirror.spark.session import SparkDriver, starting
 from mirror.status.configuration import ConfigurationStatus
-from mirror.text import plural
+from mirror.text import duration, plural
 
 log = logging.getLogger(__name__)
 
@@ -156,7 +156,7 @@ class Service:
     def _live(self) -> list[str]:
         # A flow that has ended does not count: another service leads it, and the other flows must run on.
         since = {r.name: time.monotonic() - r.beat for r in self._runners if r.is_alive()}
-        return [f"{name}: loop has not run for {last:.0f} s" for name, last in since.items() if last > LIVE_WITHIN]
+        return [f"{name}: loop has not run for {duration(last)}" for name, last in since.items() if last > LIVE_WITHIN]
 
     def _ready(self) -> list[str]:
         problems = [f"{r.name}: {r.status.problem}" for r in self._runners if r.status.problem]

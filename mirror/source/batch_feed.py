@@ -103,7 +103,7 @@ class Feed:
 
     @property
     def head_timestamp(self) -> int | None:
-        """That of the first record that waits, ms since the Unix epoch; None: none waits, or it has none. As above."""
+        """The first waiting record's timestamp, ms since the Unix epoch; None if there is none. Any thread may ask."""
         with contextlib.suppress(IndexError):  # the loop may take it meanwhile
             timestamp = self._spans[0].batches[0].base_timestamp
             return timestamp if timestamp > 0 else None

@@ -20,7 +20,7 @@ from mirror.wire.metadata import Leader
 
 log = logging.getLogger(__name__)
 
-LANE = "fetch"
+PURPOSE = "fetch"
 WAIT = 0.5  # seconds that a broker may wait for records
 WAIT_BESIDE_FULL = 0.02  # the same while a partition waits for room, so that it is asked for soon after
 RETRY = 0.05  # seconds before a partition is looked for again after an error
@@ -190,7 +190,7 @@ class _Broker:
 
     async def _fetch(self, wanted: Mapping[Key, Feed], full: bool) -> None:
         fetcher, memory = self._fetcher, self._fetcher.memory
-        connection = await fetcher.cluster.connection(self._node, LANE)
+        connection = await fetcher.cluster.connection(self._node, PURPOSE)
         if connection.version(FETCH) < _TOPIC_IDS:
             raise Unsupported("fetching by topic id needs Kafka 3.1")
         asked: dict[TopicKey, list[Wanted]] = {}

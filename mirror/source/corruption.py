@@ -16,6 +16,7 @@ from mirror.kafka.renewed import close_apart
 from mirror.model import Partition, Position
 from mirror.settings import Flow
 from mirror.source.loss_detection import Loss
+from mirror.text import duration
 
 # The checksum does not match, the batch can't be decompressed, or its format is not known.
 CORRUPT = frozenset({KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError._NOT_IMPLEMENTED})
@@ -103,7 +104,7 @@ class _Reader:
                     return _judged(message)
         finally:
             close_apart(consumer)  # to close it may never return after such a batch
-        raise ClusterAway(self._flow.source.alias, f"no answer for {self._partition} within {TIMEOUT:.0f} s")
+        raise ClusterAway(self._flow.source.alias, f"no answer for {self._partition} within {duration(TIMEOUT)}")
 
 
 def _is_away(message: Message) -> bool:

@@ -6,15 +6,15 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from mirror.kafka.cluster import checked_offset, refresh_metadata
+from mirror.kafka.listed_offsets import checked_offset, refresh_metadata
 from mirror.kafka.renewed import Renewed
 from mirror.model import Partition
+from mirror.text import moment, plural
 
 REFRESH_TIMEOUT = 0.2  # seconds
 FORGOTTEN_AFTER = 30.0  # seconds after which a request counts as lost; its own time-out is 5 s
@@ -42,9 +42,8 @@ class Hold:
     @property
     def reason(self) -> str:
         """For people."""
-        since = datetime.fromtimestamp(self.since, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-        verb = "offset is" if self.offsets == 1 else "offsets are"
-        return f"{self.offsets:,} {verb} held back by an open transaction on the source since {since}"
+        held = plural(self.offsets, "offset is", "offsets are")
+        return f"{held} held back by an open transaction on the source since {moment(self.since)}"
 
 
 class SourceEnds:

@@ -134,7 +134,7 @@ class Fetcher(Generic[F]):
             self._dispatch(messages)
 
     def close(self) -> None:
-        """Have the consumer closed in another thread, without waiting for that."""
+        """Close the consumer in another thread, without waiting for that."""
         close_apart(self._consumer)
 
     def _open(self) -> Consumer:

@@ -12,7 +12,7 @@ class CanaryStatus:
     """What the flow leader knows of the canaries that it writes. `at` is in seconds since the Unix epoch."""
 
     topic: str
-    at: float  # when the last one that arrived was written; before the first one: when the leader began with them
+    at: float  # when the last one that arrived was written; before the first one: when the flow leader began with them
     seconds: float | None  # from writing it until it was read on the target; None before the first one
     problem: str  # why none can be written or read now; "" if that is not known, or nothing is wrong
 

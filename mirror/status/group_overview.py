@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mirror.groups.group_choice import Outcome
 from mirror.groups.group_rounds import Round
-from mirror.groups.group_sync import GroupOffset, Outcome
+from mirror.groups.group_sync import GroupOffset
 
 REASONS = 3  # of a group that are shown
-OUTCOMES = tuple(outcome.value for outcome in Outcome)
+GROUP_OUTCOMES = tuple(outcome.value for outcome in Outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,4 +51,4 @@ def _group(name: str, offsets: Sequence[GroupOffset], refused: str | None) -> Gr
         counts[Outcome.DENIED.value] += 1
         reasons.insert(0, refused)
     lag = sum(known) if len(known) == len(offsets) and refused is None else None
-    return GroupView(name, lag, {outcome: counts[outcome] for outcome in OUTCOMES}, reasons[:REASONS])
+    return GroupView(name, lag, {outcome: counts[outcome] for outcome in GROUP_OUTCOMES}, reasons[:REASONS])

@@ -8,9 +8,6 @@ from __future__ import annotations
 from mirror.control.reports import Report
 from mirror.timing import SILENCE
 
-# A task reports each of its partitions every ten seconds, and those that change every second.
-NO_SERVICE = 15.0  # seconds in which a running service has certainly reported something
-
 UNASSIGNED = "unassigned"  # the state of a partition that no task reports
 RELEASED = "released"  # the last report of a task that has let go of the partition
 

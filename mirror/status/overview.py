@@ -97,7 +97,7 @@ class FlowView:
     state: str
     problem: str
     lacking: str
-    leader: bool
+    leader: bool  # True if this service is the flow leader; this name is in the JSON
     generation: int
     tasks: int
     partitions_by_state: dict[str, int]
@@ -158,15 +158,7 @@ def _flow(status: FlowStatus) -> FlowView:
     for partition, age in status.unreported().items():
         by_topic.setdefault(partition.topic, []).append(_unreported(partition, age))
     topics = [
-        TopicView(
-            topic=topic,
-            remote=remotes.get(topic),
-            partitions_by_state=_states(partitions),
-            lag=_lag(partitions),
-            pace=_pace(windows.get(topic, [])),
-            rates=list(status.history.rates.get(topic, ())),
-            partitions=sorted(partitions, key=lambda p: p.partition),
-        )
+        _topic(topic, remotes.get(topic), partitions, windows.get(topic, []), status.history.rates.get(topic, ()))
         for topic, partitions in sorted(by_topic.items())
     ]
     everything = [partition for topic in topics for partition in topic.partitions]
@@ -191,6 +183,24 @@ def _flow(status: FlowStatus) -> FlowView:
         configs=None if status.configs is None else configs_view(status.configs),
         acls=None if status.acls is None else acls_view(status.acls),
         events=[_event(event) for event in status.events()],
+    )
+
+
+def _topic(
+    name: str,
+    remote: str | None,
+    partitions: Sequence[PartitionView],
+    windows: Sequence[Window],
+    rates: Iterable[float],
+) -> TopicView:
+    return TopicView(
+        topic=name,
+        remote=remote,
+        partitions_by_state=_states(partitions),
+        lag=_lag(partitions),
+        pace=_pace(windows),
+        rates=list(rates),
+        partitions=sorted(partitions, key=lambda p: p.partition),
     )
 
 

@@ -20,7 +20,7 @@ from mirror.target.batch_transaction import BatchTransaction, Content, Made, Pla
 from mirror.target.beside import Beside, beside
 from mirror.target.coordination import ask
 from mirror.target.runs import Runs
-from mirror.target.session_marks import Due, SessionMarks, Told
+from mirror.target.session_marks import Due, Marks, SessionMarks
 from mirror.target.written import Span, Written
 from mirror.wire.cluster import Cluster
 from mirror.wire.metadata import TRANSACTION
@@ -91,7 +91,7 @@ class BatchSession:
 
         async def write(transaction: BatchTransaction) -> None:
             if tail:
-                await transaction.write_beside(self._dated(Told([tail], (), position)))
+                await transaction.write_beside(self._dated(Marks([tail], (), position)))
             await transaction.commit_position(position)
 
         await self._run(write)
@@ -104,12 +104,12 @@ class BatchSession:
 
     def _made(self, due: Due, places: Places) -> Made:
         """The offset syncs and map entries as batches, now that the downstream offsets are known."""
-        told = self._marks.told(due, places.of(due.needed))
-        return Made(self._dated(told), told.position)
+        marks = self._marks.marks(due, places.of(due.needed))
+        return Made(self._dated(marks), marks.position)
 
-    def _dated(self, told: Told) -> list[Beside]:
+    def _dated(self, marks: Marks) -> list[Beside]:
         """Their batches, with the time now as timestamp."""
-        return beside(self._flow, told, int(self._clock.now() * 1000))
+        return beside(self._flow, marks, int(self._clock.now() * 1000))
 
     async def _run(self, write: Callable[[BatchTransaction], Coroutine[Any, Any, T]]) -> T:
         """Run one transaction, which `write` fills."""

@@ -12,7 +12,7 @@ from mirror.errors import OutcomeUnknown, PositionUnstable, Unavailable, Unsuppo
 from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Position, Topic
 from mirror.settings import Flow
-from mirror.target.coordination import LANE, PATIENCE, STABLE, ask, refusal
+from mirror.target.coordination import PATIENCE, PURPOSE, STABLE, ask, refusal
 from mirror.target.loading import LOOK_INTERVAL, Tokens, doubtful, held
 from mirror.target.position_metadata import decoded, terminated
 from mirror.wire.cluster import Cluster
@@ -84,7 +84,7 @@ async def _check_version(target: Cluster, owner: Owner) -> None:
 
     Without it, brokers of the same release add no partition by Produce, and keep the epoch after a transaction.
     """
-    connection = await target.connection(await target.coordinator(TRANSACTION, owner.name), LANE)
+    connection = await target.connection(await target.coordinator(TRANSACTION, owner.name), PURPOSE)
     connection.version(END_TXN)
     finalized = connection.abilities.features.finalized
     if not finalized:  # it has just started, for a cluster of such a release uses some
@@ -126,9 +126,9 @@ async def _loaded(target: Cluster, owner: Owner, tokens: Tokens) -> Position | N
         answer = await ask(
             target, GROUP, owner.group, offset_fetch(owner.group, wanted), lambda found: _errors(found, owner), STABLE
         )
-        _, told = answer.found.get(token_at, (0, Offset(-1, "")))
+        _, seen = answer.found.get(token_at, (0, Offset(-1, "")))
         _, found = answer.found[owner.where]
-        if tokens.is_since(began, told.metadata):
+        if tokens.is_since(began, seen.metadata):
             return decoded(found.offset, found.epoch, found.metadata)
         target.forget_coordinator(GROUP, owner.group)  # perhaps it is another one
         await asyncio.sleep(backoff.next())  # another task's token may have been in between

@@ -44,8 +44,9 @@ from mirror.wire.transactional import Identity, txn_offset_commit
 
 T = TypeVar("T")
 
-# A request that adds waits in a lane of its own, inside the broker, until the last transaction's markers are written.
-FIRST_LANE, LANE = "first", "produce"
+# A request that adds waits inside the broker until the last transaction's markers are written, so it has connections
+# of its own.
+FIRST_PURPOSE, PURPOSE = "first", "produce"
 # So does the first Produce, which is added before anything is appended. The broker says the last one when that fails
 # (ReplicaManager.handleProduceAppend).
 _AGAIN = AGAIN | codes("NETWORK_EXCEPTION", "NOT_ENOUGH_REPLICAS")
@@ -136,7 +137,7 @@ class BatchTransaction:
         return expected, made.position
 
     async def write_carefully(self, content: Content) -> tuple[Places, Position]:
-        """The same, wherever the batches will be."""
+        """Write the batches and what goes beside them, when nobody knows beforehand where the batches will be."""
         batches = await self._stamped(content.batches)
         leader = await self._target.leader(*self._owner.where)
         bases = [self._base(await self._add(leader.node, batches[:1]), batches)]
@@ -216,7 +217,7 @@ class BatchTransaction:
         """
         deadline, backoff = time.monotonic() + PATIENCE, Backoff(0.002, 0.1)
         while True:
-            connection = await self._target.connection(node, FIRST_LANE)
+            connection = await self._target.connection(node, FIRST_PURPOSE)
             answer = await connection.ask(produce(self._by.name, batches, ALL))
             errors = [each.error for _, each in answer.partitions]
             if len(errors) != len(batches):
@@ -232,7 +233,7 @@ class BatchTransaction:
         if not batches:
             return []
         leader = await self._target.leader(*self._owner.where)
-        connection = await self._target.connection(leader.node, LANE)
+        connection = await self._target.connection(leader.node, PURPOSE)
         each_acks = [acks] * (len(batches) - 1) + [ALL]
         return [
             connection.send(produce(self._by.name, [batch], each))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mirror.batches.building import build
 from mirror.batches.records import Content
 from mirror.settings import Flow
-from mirror.target.session_marks import Told
+from mirror.target.session_marks import Marks
 
 BATCH_MAX = 2**18  # bytes of keys and values; a record that is larger goes alone
 
@@ -24,10 +24,10 @@ class Beside:
     data: memoryview
 
 
-def beside(flow: Flow, told: Told, now: int) -> list[Beside]:
+def beside(flow: Flow, marks: Marks, now: int) -> list[Beside]:
     """What goes beside the records, at this time (ms): offset syncs and entries of the map."""
-    syncs = ((each.key(), each.value()) for each in told.syncs)
-    return [*_batches(flow.offset_syncs_topic, syncs, now), *_batches(flow.offset_map_topic, told.entries, now)]
+    syncs = ((each.key(), each.value()) for each in marks.syncs)
+    return [*_batches(flow.offset_syncs_topic, syncs, now), *_batches(flow.offset_map_topic, marks.entries, now)]
 
 
 def _batches(topic: str, pairs: Iterable[Pair], now: int) -> Iterator[Beside]:

@@ -24,7 +24,7 @@ from mirror.wire.requests import Request
 
 T = TypeVar("T")
 
-LANE = "coordinator"
+PURPOSE = "coordinator"
 PATIENCE = TIMEOUT  # for a request that is sent again
 
 
@@ -90,7 +90,7 @@ async def ask(
     deadline, backoff = time.monotonic() + PATIENCE, Backoff(0.002, 0.2)
     while True:
         try:
-            connection = await target.connection(await target.coordinator(kind, name), LANE)
+            connection = await target.connection(await target.coordinator(kind, name), PURPOSE)
             found = await connection.ask(request)
         except Unanswered:
             target.forget_coordinator(kind, name)

@@ -94,12 +94,12 @@ class TransactionSession:
             size = self._produce(batch, due.synced, downstream)
             if due.needs_offsets:
                 self._producer.flush()
-            told = self._marks.told(due, downstream)
-            for sync in told.syncs:
+            marks = self._marks.marks(due, downstream)
+            for sync in marks.syncs:
                 self._produce_sync(sync)
-            for key, value in told.entries:
+            for key, value in marks.entries:
                 self._produce_own(self._flow.offset_map_topic, key=key, value=value)
-            after = told.position
+            after = marks.position
             return after
 
         try:
@@ -220,8 +220,8 @@ class TransactionSession:
         messages, self._sent = batch.messages, batch.timestamps
         keys, headers = batch.keys, readable(batch.headers)
         tells: list[Callable[..., None] | None] = [None] * len(messages)
-        told = range(len(messages)) if self._marks.wants_every_offset else (0, *chosen, len(messages) - 1)
-        for index in told:
+        known = range(len(messages)) if self._marks.wants_every_offset else (0, *chosen, len(messages) - 1)
+        for index in known:
             tells[index] = tell_offset(downstream, index, self._restamped)
         # The hot loop: with `map` the interpreter runs no bytecode for a record. Keyword arguments would double the
         # cost of produce.

@@ -1,4 +1,4 @@
-"""What a session tells the target of where its records are: offset syncs and entries of the offset map. Pure."""
+"""What a session writes beside its records: offset syncs and entries of the offset map. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Downstream = Mapping[int, int]  # offsets in the remote partition, by the index 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What a transaction has to tell: `offsets` are those of its records, upstream, at least one.
+    """What goes into a transaction besides records: `offsets` are those of its records, upstream, at least one.
 
     `position` is that after the records, with the map's end before them.
     """
@@ -27,7 +27,7 @@ class Due:
 
     @property
     def needs_offsets(self) -> bool:
-        """True if it can't be told before it is known where the records are."""
+        """True if the downstream offsets must be known first."""
         return bool(self.synced) or self.mapped
 
     @property
@@ -37,7 +37,7 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Marks:
     """What goes beside the records, and the position that is committed with them."""
 
     syncs: Sequence[OffsetSync]
@@ -46,7 +46,7 @@ class Told:
 
 
 class SessionMarks:
-    """What one session of a partition has told so far. It is discarded together with the session."""
+    """What a partition's session has written beside its records. It is discarded together with the session."""
 
     def __init__(self, flow: Flow, partition: Partition, topic: Topic) -> None:
         self._partition = partition
@@ -73,19 +73,19 @@ class SessionMarks:
         return self._shared and self._map is not None
 
     def due(self, offsets: Sequence[int], position: Position) -> Due:
-        """What has to be told with the records at these upstream offsets. Nothing is remembered."""
+        """What has to be written with the records at these upstream offsets. Nothing is remembered."""
         mapped = self._map is not None and self._map.is_due(offsets, position.map_end)
         return Due(offsets, position, self._syncs.choose(offsets), mapped)
 
-    def told(self, due: Due, downstream: Downstream) -> Told:
+    def marks(self, due: Due, downstream: Downstream) -> Marks:
         """What goes beside the records. One that is not in `downstream` was not delivered: its transaction fails."""
         syncs = [self._sync(due, index, downstream) for index in due.synced if index in downstream]
         if not due.mapped:
-            return Told(syncs, (), replace(due.position, map_end=self._without_entry(due)))
+            return Marks(syncs, (), replace(due.position, map_end=self._without_entry(due)))
         made = self._entries(due, downstream)
         end = end_after(made, len(due.offsets))
         pairs = [(entry.key(self._copied), entry.value()) for entry in made]
-        return Told(syncs, pairs, replace(due.position, map_end=end))
+        return Marks(syncs, pairs, replace(due.position, map_end=end))
 
     def _without_entry(self, due: Due) -> MapEnd | None:
         end = due.position.map_end

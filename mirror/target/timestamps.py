@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from confluent_kafka import KafkaError
 
 from mirror.kafka.cluster import NAMES, ClusterAdmin, Refusals, chunks
+from mirror.logs import OnChange
 from mirror.settings import Flow
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ class TimestampCheck:
         self._flow = flow
         self._target = target
         self._kept: list[str] = []  # topics that kept timestamps at their last look, that of the oldest look first
-        self._hidden = False
+        self._logged, self._hidden = OnChange(), OnChange()
         self.refused: Sequence[str] = ()  # topics that replace timestamps, sorted; empty if the flow accepts that
         self.compacted: set[str] = set()  # topics, as last seen or created
 
@@ -58,32 +59,31 @@ class TimestampCheck:
                 found |= {name for name, config in configs.items() if config.get(TYPE) == REPLACED}
             self.note(configs)
             self.compacted |= hidden.keys()  # they may be compacted, and then no record can be counted there
-            self._tell_hidden(hidden)
+            self._log_hidden(hidden)
             progressed()
         looked = set(asked)
         self._kept = [name for name in self._kept if name in wanted - looked]
         self._kept += [name for name in asked if name not in found]
-        self._tell(sorted(found))
+        self._refuse(sorted(found))
 
     def note(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         """Remember which topics are compacted, by their configurations."""
         self.compacted -= configs.keys()
         self.compacted |= {name for name, config in configs.items() if "compact" in config.get(CLEANUP, "")}
 
-    def _tell_hidden(self, hidden: Refusals) -> None:
-        if not self._hidden and any(e.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED for e in hidden.values()):
-            self._hidden = True
+    def _log_hidden(self, hidden: Refusals) -> None:
+        is_denied = any(e.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED for e in hidden.values())
+        if is_denied and self._hidden.is_new(True):
             log.warning(
                 "whether remote topics replace timestamps can't be read, allow DescribeConfigs on them",
                 extra={"flow": self._flow.name},
             )
 
-    def _tell(self, found: Sequence[str]) -> None:
-        before, self.refused = set(self.refused), found
-        for name in found:
-            if name not in before:
-                where = {"flow": self._flow.name, "topic": name, "reason": REASON, "remedy": remedy(self._flow, name)}
-                log.error("remote topic replaces timestamps, its partitions are not copied", extra=where)
+    def _refuse(self, found: Sequence[str]) -> None:
+        self.refused = found
+        for name in self._logged.added(found):
+            where = {"flow": self._flow.name, "topic": name, "reason": REASON, "remedy": remedy(self._flow, name)}
+            log.error("remote topic replaces timestamps, its partitions are not copied", extra=where)
 
 
 def due(wanted: Collection[str], kept: Sequence[str], max_topics: int = AT_ONCE) -> list[str]:

@@ -51,16 +51,16 @@ class BatchLoop:
             raise RuntimeError("the event loop of the batch path does not start")
 
     def start(self, copier: SupervisedBatchCopier) -> None:
-        """Have the loop run a copier."""
+        """Run a copier in the loop."""
         self.call(lambda: self._begin(copier))
 
     def call(self, callback: Callable[[], object]) -> None:
-        """Have the loop call this; nothing happens once it has ended."""
+        """Call this in the loop; nothing happens once that has ended."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback)
 
     def ask(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Have the loop run a coroutine, and get its result later."""
+        """Run a coroutine in the loop. The future gets its result."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     @property

@@ -28,6 +28,6 @@ def obstacle(flow: Flow, name: str, topic: Topic) -> str:
 
 
 def _compresses(flow: Flow) -> bool:
-    """Do the settings say how batches on the target are compressed?"""
+    """True if the settings say how batches on the target are compressed."""
     producer = {**flow.target.properties, **flow.target.producer}
     return flow.compression != "none" or any(producer.get(name, "none") != "none" for name in _COMPRESSION)

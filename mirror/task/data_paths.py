@@ -83,7 +83,7 @@ class DataPaths:
         return SupervisedBatchCopier(loop.services, loop.call, partition, topic, start)
 
     def begin(self, copier: Copier) -> None:
-        """Have a copier copy."""
+        """Start a copier."""
         if isinstance(copier, RecordCopier):
             self._moves.put(StartFetching(copier))
             memory = self._known[copier.partition].memory

@@ -43,7 +43,7 @@ from mirror.task.start_offsets import find_starts
 from mirror.task.task_services import TaskServices
 from mirror.task.thread_stack import stack_of
 from mirror.task.transaction_threads import TransactionThreads
-from mirror.text import BUG, plural
+from mirror.text import BUG, duration, plural
 from mirror.timing import REPORT_INTERVAL
 
 log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class PlanFollower(threading.Thread):
         self._reporter = Reporter(plan, services.throttles, self._ends, self._held_copiers, paths.of)
         self._backoff = Backoff(0.2, 5.0)
         self._waits_for = OnChange()
-        self._hanging: dict[Partition, str] = {}  # by partition: the hang that was last logged
+        self._hanging = OnChange()
         self._retry_at = 0.0
         self._report_at = 0.0
 
@@ -252,7 +252,7 @@ class PlanFollower(threading.Thread):
             elif lasts > hung_after:
                 # Seen with librdkafka 2.16, whose send_offsets_to_transaction can forget its time-out.
                 log.warning("a step hangs", extra={**self._where(copier), "stack": copier.stack})
-                raise TaskHung(f"{copier.partition}: a step hangs for {lasts:.0f} s; the task starts again")
+                raise TaskHung(f"{copier.partition}: a step hangs for {duration(lasts)}; the task starts again")
         self._threads.ensure_threads(slow)
         self._paths.keep(self._assigned.values())
         now = self._services.clock.monotonic()
@@ -270,8 +270,7 @@ class PlanFollower(threading.Thread):
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _log_hanging(self, copier: Copier, reason: str) -> None:
-        if self._hanging.get(copier.partition) != reason:
-            self._hanging[copier.partition] = reason
+        if self._hanging.is_new(reason, copier.partition):
             log.warning("a transform hangs", extra={**self._where(copier), "reason": reason, "stack": copier.stack})
 
     def _where(self, copier: Copier) -> dict[str, object]:

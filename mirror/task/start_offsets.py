@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from mirror.kafka.cluster import list_offsets
+from mirror.kafka.listed_offsets import list_offsets
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.target.position_reader import PositionReader
@@ -42,13 +42,9 @@ def find_starts(
         else:
             seen_first = partition.partition < topic.initial_partitions
             fresh[partition] = _spec(flow.of_topic(partition.topic)) if seen_first else OffsetSpec.earliest()
-    # A timestamp after the newest record means the end. The end is read first, so that no record that comes meanwhile
-    # is passed over.
     why: dict[Partition, KafkaError] = {}
     dated = [partition for partition in fresh if isinstance(flow.of_topic(partition.topic).start, int)]
-    ends = list_offsets(source, dict.fromkeys(dated, OffsetSpec.latest()), refused=why) if dated else {}
-    offsets = list_offsets(source, fresh, refused=why)
-    offsets |= {p: ends[p] for p, offset in offsets.items() if offset < 0 and p in ends}
+    offsets = _asked(source, fresh, dated, why)
     unread = {p for p in fresh if (joining[p].remote, p.partition) in refused}
     starts |= {
         p: StartPoint(offset, reported=reported.get(p), unread=p in unread)
@@ -58,6 +54,20 @@ def find_starts(
     if missing is not None:
         missing |= {partition: why[partition] for partition in fresh if partition not in starts}
     return starts
+
+
+def _asked(
+    source: AdminClient,
+    fresh: Mapping[Partition, OffsetSpec],
+    dated: Collection[Partition],
+    why: dict[Partition, KafkaError],
+) -> dict[Partition, int]:
+    """The offsets that the source gives for `fresh`, of which `dated` start at a timestamp. `why` gets the refusals."""
+    # A timestamp after the newest record means the end. The end is read first, so that no record that comes meanwhile
+    # is passed over.
+    ends = list_offsets(source, dict.fromkeys(dated, OffsetSpec.latest()), refused=why) if dated else {}
+    offsets = list_offsets(source, fresh, refused=why)
+    return offsets | {p: ends[p] for p, offset in offsets.items() if offset < 0 and p in ends}
 
 
 def _spec(flow: Flow) -> OffsetSpec:

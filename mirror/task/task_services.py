@@ -22,19 +22,19 @@ class Scheduler(Protocol):
     """Runs steps."""
 
     def schedule(self, item: Steppable, delay: float) -> None:
-        """Have a transaction thread call `item.step` in `delay` seconds."""
+        """Schedule `item.step` in `delay` seconds, in a transaction thread."""
 
 
 class Moves(Protocol):
     """Hands moves to the main thread, because only that one may touch the consumer."""
 
     def put(self, item: Seek[Any], /) -> None:
-        """Have the consumer seek."""
+        """Hand over a seek."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskServices:
-    """The same for all copiers of a task, except the settings of single topics."""
+    """What all copiers of a task share. Only the settings of single topics differ."""
 
     plan: PlanView
     positions: PositionReader

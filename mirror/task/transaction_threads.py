@@ -25,7 +25,7 @@ class TransactionThreads:
         self._slow_steps: AdmissionQueue[Steppable] = AdmissionQueue(max(1, flow.transaction_threads // 2))
 
     def schedule(self, item: Steppable, delay: float) -> None:
-        """Have `item.step` called in `delay` seconds."""
+        """Schedule `item.step` in `delay` seconds."""
         self._due.put(item, delay)
 
     def ensure_threads(self, slow: int) -> None:

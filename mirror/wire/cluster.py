@@ -12,14 +12,14 @@ from mirror.wire.connection import Connection
 from mirror.wire.error_codes import CODES, failure
 from mirror.wire.gathered import Gathered
 from mirror.wire.metadata import Coordinator, Leader, Topic, find_coordinators, metadata
-from mirror.wire.pool import Pool
+from mirror.wire.pool import Connections, Pool
 from mirror.wire.requests import Request
 
 T = TypeVar("T")
 
-OTHER = "other"  # the lane of requests that are in nobody's way
-# Connections to one broker, by lane: the hard bound is their sum.
-LANES: Mapping[str, int] = {OTHER: 1, "fetch": 1, "first": 4, "produce": 4, "coordinator": 4}
+OTHER_PURPOSE = "other"  # of requests that delay nothing if they wait
+# The most connections to one broker, by purpose. Their sum is the hard bound.
+MOST_CONNECTIONS: Mapping[str, int] = {OTHER_PURPOSE: 1, "fetch": 1, "first": 4, "produce": 4, "coordinator": 4}
 
 _REPLICA_NOT_AVAILABLE = CODES["REPLICA_NOT_AVAILABLE"]  # no error here (KAFKA-1609): another replica is away
 
@@ -45,11 +45,11 @@ class Cluster:
             kind: Gathered(self._finder(kind)) for kind in (described.GROUP, described.TRANSACTION)
         }
 
-    async def connection(self, node: int, lane: str = OTHER) -> Connection:
+    async def connection(self, node: int, purpose: str = OTHER_PURPOSE) -> Connection:
         """A connection to a broker. Raises Unavailable if it is not known."""
         if node not in self._brokers:
             raise Unavailable(f"broker {node} is not known")
-        return await self._pool(self._brokers[node]).lane(lane, LANES[lane]).connection()
+        return await self._connections(self._brokers[node], purpose).connection()
 
     async def any(self) -> Connection:
         """A connection to the first broker that answers. Those that have failed are asked last."""
@@ -57,7 +57,7 @@ class Cluster:
         addresses = dict.fromkeys([*self._pools, *self._brokers.values(), *self._access.servers])
         for address in sorted(addresses, key=lambda each: self._pool(each).failing):
             try:
-                return await self._pool(address).lane(OTHER, LANES[OTHER]).connection()
+                return await self._connections(address, OTHER_PURPOSE).connection()
             except Unavailable as error:
                 reasons.append(str(error))
         raise Unavailable("; ".join(reasons) or "bootstrap.servers is empty")
@@ -145,6 +145,9 @@ class Cluster:
         for pool in self._pools.values():
             pool.close()
         self._pools.clear()
+
+    def _connections(self, address: Address, purpose: str) -> Connections:
+        return self._pool(address).connections(purpose, MOST_CONNECTIONS[purpose])
 
     def _pool(self, address: Address) -> Pool:
         if self._closed:

@@ -65,7 +65,6 @@ class Fetched:
 
     partition: int
     error: int
-    high_watermark: int
     stable: int  # the last stable offset
     start: int  # the log's first offset
     aborted: Sequence[tuple[int, int]]  # producer id, first offset
@@ -151,13 +150,13 @@ def _answer(answer: Cursor) -> FetchAnswer:
 
 
 def _partition(answer: Cursor) -> Fetched:
-    number, error, high_watermark, stable, start = answer.unpack(_PARTITION)
+    number, error, _, stable, start = answer.unpack(_PARTITION)
     aborted = answer.array(_aborted, _ABORTED.size)
     preferred, records = answer.int32(), answer.bytes()
     tags = answer.tags()
     diverging = (tags[_DIVERGING].int32(), tags[_DIVERGING].int64()) if _DIVERGING in tags else None
     leader = read_leader(tags[_LEADER]) if _LEADER in tags else None
-    return Fetched(number, error, high_watermark, stable, start, aborted, records, diverging, leader, preferred)
+    return Fetched(number, error, stable, start, aborted, records, diverging, leader, preferred)
 
 
 def _aborted(answer: Cursor) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from mirror.wire.requests import Request
 from mirror.wire.stream import Stream
 
 PIECE = 2**18  # bytes of an answer that, when they come, give the rest more time; a slow link can do that
-SCRATCH = 2**16  # bytes
+BUFFER = 2**16  # bytes
 LARGE = 2**24  # bytes of an answer, from which on memory is reserved in a way that costs nothing before it is used
 
 _SIZE = struct.Struct(">i")
@@ -38,7 +38,7 @@ class Incoming:
         self._expected = expected  # the request that is answered next
         self._answered = answered  # called with an answer without its size
         self._coming = coming  # called when a large answer goes on
-        self._scratch = bytearray(SCRATCH)
+        self._buffer = bytearray(BUFFER)
         self._have = 0  # bytes in it, or of the body
         self._body: memoryview | None = None  # of a large answer
         self._mark = 0  # the bytes of it when we last said that it comes
@@ -50,29 +50,29 @@ class Incoming:
     def _read_small(self) -> bool:
         expected = self._expected()
         alone = expected is not None and expected.api.has_records and self._have < _SIZE.size
-        end = _SIZE.size if alone else SCRATCH
-        count = self._stream.read_into(memoryview(self._scratch)[self._have : end])
+        end = _SIZE.size if alone else BUFFER
+        count = self._stream.read_into(memoryview(self._buffer)[self._have : end])
         self._have += count
         at = 0
         while self._have - at >= _SIZE.size:
             size, begin = self._size(at), at + _SIZE.size
             if size <= self._have - begin:
                 at = begin + size
-                self._answered(memoryview(self._scratch[begin:at]))
-            elif alone or size > SCRATCH - _SIZE.size:
+                self._answered(memoryview(self._buffer[begin:at]))
+            elif alone or size > BUFFER - _SIZE.size:
                 body = self._body = _reserved(size)
                 self._have, self._mark = self._have - begin, 0
-                body[: self._have] = memoryview(self._scratch)[begin : begin + self._have]
+                body[: self._have] = memoryview(self._buffer)[begin : begin + self._have]
                 return count > 0
             else:
                 break
         if at:
-            self._scratch[: self._have - at] = self._scratch[at : self._have]
+            self._buffer[: self._have - at] = self._buffer[at : self._have]
             self._have -= at
         return count > 0
 
     def _size(self, at: int) -> int:
-        (size,) = _SIZE.unpack_from(self._scratch, at)
+        (size,) = _SIZE.unpack_from(self._buffer, at)
         expected = self._expected()
         if expected is None:
             raise Malformed(f"{self._name} answers a request that was not sent")

@@ -14,8 +14,8 @@ LASTING = 5.0  # seconds; a connection that breaks off sooner is one more failur
 IDLE_MAX = 540.0  # seconds; brokers close a connection after 600, perhaps just when a request is on its way
 
 
-class Lane:
-    """Some of the connections to a broker, for one kind of requests, so that others do not wait for them.
+class Connections:
+    """The connections to a broker that serve one purpose, so that requests with another one do not wait for them.
 
     A broker looks at the next request of a connection only after it has answered the last one.
     """
@@ -76,12 +76,12 @@ class Lane:
 
 
 class Pool:
-    """All connections to the broker at one address, in lanes with bounds of their own."""
+    """All connections to the broker at one address, with a bound for each purpose."""
 
     def __init__(self, address: Address, access: Access) -> None:
         self.address = address
         self._access = access
-        self._lanes: dict[str, Lane] = {}
+        self._by_purpose: dict[str, Connections] = {}
         self._backoff = Backoff(RECONNECT, RECONNECT_MAX)
         self._not_before = 0.0
         self._failure: WireError | None = None
@@ -98,11 +98,11 @@ class Pool:
         early = asyncio.get_running_loop().time() < self._not_before
         return self.failing and (self._probing or early)
 
-    def lane(self, name: str, most: int) -> Lane:
-        """The connections for one kind of requests."""
-        if name not in self._lanes:
-            self._lanes[name] = Lane(self, most)
-        return self._lanes[name]
+    def connections(self, purpose: str, most: int) -> Connections:
+        """The connections that serve one purpose."""
+        if purpose not in self._by_purpose:
+            self._by_purpose[purpose] = Connections(self, most)
+        return self._by_purpose[purpose]
 
     def permit(self) -> None:
         """Raise the last failure again while no attempt is permitted."""
@@ -135,9 +135,9 @@ class Pool:
 
     def close(self) -> None:
         """Close all connections."""
-        for lane in self._lanes.values():
-            lane.close()
-        self._lanes.clear()
+        for each in self._by_purpose.values():
+            each.close()
+        self._by_purpose.clear()
 
     def __len__(self) -> int:
-        return sum(map(len, self._lanes.values()))
+        return sum(map(len, self._by_purpose.values()))

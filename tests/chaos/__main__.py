@@ -75,8 +75,8 @@ def play(arena: Arena, rows: Sequence[Row], seed: int, total: Total, shared: boo
                 total.rounds += _round(arena, row, rng, recorder)
             histories = recorder.finish()
         for number, recorded in enumerate(histories):
-            told = arena.find(DECIDED, topic=recorder.topic, partition=number)
-            history = recorder.chosen(recorded, number, told)
+            decided = arena.find(DECIDED, topic=recorder.topic, partition=number)
+            history = recorder.chosen(recorded, number, decided)
             total.records += len(history.target)
             total.samples += len(history.samples)
             total.samples_in_faults += sum(sample.during_fault for sample in history.samples)
@@ -120,9 +120,9 @@ def _false_alarms(arena: Arena, recorder: Recorder, seed: int) -> list[str]:
     events = [event for message in (PASSED_OVER, REFUSED) for event in arena.find(message, topic=recorder.topic)]
     said = Counter(number for number, _ in {(event["partition"], event["reason"]) for event in events})
     return [
-        f"seed {seed}: told {said[number]} times of a loss, {recorder.told[number]} were there: {events}"
-        for number in said.keys() | recorder.told.keys()
-        if said[number] != recorder.told[number]
+        f"seed {seed}: told {said[number]} times of a loss, {recorder.losses[number]} were there: {events}"
+        for number in said.keys() | recorder.losses.keys()
+        if said[number] != recorder.losses[number]
     ]
 
 

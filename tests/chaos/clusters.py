@@ -48,7 +48,8 @@ def target_brokers(arena: Arena, _: random.Random, __: Recorder) -> None:
 @row("5 the target's brokers restart one by one")
 def rolling_restart(arena: Arena, rng: random.Random, _: Recorder) -> None:
     for broker in rng.sample(arena.target.brokers, len(arena.target.brokers)):
-        broker.restart()
+        broker.stop()
+        broker.start()
 
 
 @row("6 a broker of the target hangs")

@@ -50,7 +50,7 @@ class Recorder:
         self.pair = pair
         self.topic = pair.topic(uuid.uuid4().hex[:8], partitions, **config)
         self.passed_over: dict[int, set[int]] = {number: set() for number in range(partitions)}
-        self.told: Counter[int] = Counter()  # how often, by partition, mirror had to tell of what it passed over
+        self.losses: Counter[int] = Counter()  # how often, by partition, mirror had to report a loss
         self._rate = rate / partitions
         self.senders = [self._sender(number) for number in range(partitions)]
         self.watch = Watch(pair, self.topic, partitions, self.copies)
@@ -84,7 +84,7 @@ class Recorder:
         for sender in self.senders:
             with contextlib.suppress(Exception):
                 sender.stop()
-        with contextlib.suppress(Exception):  # what it failed with was told by `finish`
+        with contextlib.suppress(Exception):  # `finish` has raised what it failed with
             self.watch.stop()
         with contextlib.suppress(Exception):
             self.groups.stop()
@@ -150,10 +150,10 @@ class Recorder:
         """Nothing may be copied to this topic."""
         self._forbidden.append((bootstrap, topic))
 
-    def chosen(self, history: History, number: int, told: Sequence[Event]) -> History:
-        """With the choices that mirror has told of, in this order."""
-        anew = [int(event["offset"]) for event in told if ANOTHER_REMOTE in event["reason"]]
-        return replace(history, choices=len(told), chosen=self._bases[number] + anew[-1] if anew else None)
+    def chosen(self, history: History, number: int, decided: Sequence[Event]) -> History:
+        """With the choices that mirror has reported, in this order."""
+        anew = [int(event["offset"]) for event in decided if ANOTHER_REMOTE in event["reason"]]
+        return replace(history, choices=len(decided), chosen=self._bases[number] + anew[-1] if anew else None)
 
     def source_ends(self) -> dict[int, int]:
         """High watermarks of the source."""
@@ -180,7 +180,7 @@ class Recorder:
         self.stalls.append(time.monotonic() - begun)
 
     def await_beyond(self) -> None:
-        """As `await_progress` where no fault is behind it, such as an orderly start."""
+        """Wait until every position has moved past what the source had, where no fault was injected."""
         missing = {number: self._bases[number] + end for number, end in self.source_ends().items()}
 
         def is_beyond() -> bool:

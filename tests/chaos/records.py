@@ -34,9 +34,9 @@ def open_transaction(arena: Arena, rng: random.Random, recorder: Recorder) -> No
 @row("11 a compacted topic: gaps and tombstones", everywhere=False, recorder=CompactedRecorder)
 def compaction(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     def has_gaps() -> bool:
-        """Behind the position, compaction has left less than half of the records."""
-        behind = [r for r in oracle.read(arena.pair.source, recorder.topic)[0] if r.offset >= position]
-        return len(behind) > 100 and len(behind) < (behind[-1].offset - position) / 2
+        """After the position, compaction has left less than half of the records."""
+        after = [r for r in oracle.read(arena.pair.source, recorder.topic)[0] if r.offset >= position]
+        return len(after) > 100 and len(after) < (after[-1].offset - position) / 2
 
     position = until("positions", recorder.positions)[0]  # not later: a transaction that stands still hides it
     with arena.service.workers_stopped():
@@ -61,7 +61,7 @@ def deleted_records(arena: Arena, rng: random.Random, recorder: Recorder) -> Non
     first, last = re.findall(r"offsets (\d+) to (\d+) were deleted", said["reason"])[0]
     assert int(last) + 1 == kept, said
     recorder.passed_over[0].update(range(int(first), int(last) + 1))
-    recorder.told[0] += 1
+    recorder.losses[0] += 1
 
 
 @row("13 the topic is deleted and created again, shorter or longer than before", everywhere=False)
@@ -74,7 +74,7 @@ def recreated(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
         said = arena.service.wait_for_event(PASSED_OVER, since=since, topic=recorder.topic, partition=number)
         (last,) = re.findall(r"what followed offset (-?\d+) of the old one is lost", said["reason"])
         recorder.passed_over[number].update(offsets[int(last) + 1 :])
-        recorder.told[number] += 1
+        recorder.losses[number] += 1
 
 
 @row("14 partitions are added", everywhere=False)
@@ -112,7 +112,7 @@ def _await_refused(arena: Arena, recorder: Recorder, since: int) -> None:
     said = arena.service.wait_for_event(REFUSED, since=since, topic=recorder.topic)
     (offset,) = re.findall(r"at offset (\d+)", said["reason"])
     recorder.passed_over[0].add(int(offset))
-    recorder.told[0] += 1
+    recorder.losses[0] += 1
 
 
 @row("24 a remote topic is deleted, and perhaps a worker killed", everywhere=False, together=1)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from confluent_kafka import OFFSET_BEGINNING, Consumer, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.kafka.cluster import checked_offset, refresh_metadata
+from mirror.kafka.listed_offsets import checked_offset, refresh_metadata
 from tests.checker.history import Record, Sample
 from tests.harness import oracle, topics
 from tests.harness.pair import Pair

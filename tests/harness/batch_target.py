@@ -39,7 +39,7 @@ class Sent:
 
     kind: str
     node: int
-    lane: str
+    purpose: str
     acks: int = 0
     batches: tuple[tuple[str, int, int], ...] = ()  # topic, sequence, records
 
@@ -71,8 +71,8 @@ class Target:
     unaware: bool = False  # of the cluster's features, until the connection is closed
     delay: float = 0.0  # seconds before each answer that is waited for
     position: Offset = field(default_factory=lambda: Offset(-1, ""))
-    stable: list[int] = field(default_factory=list)  # last stable offsets that are told first
-    told: list[str] = field(default_factory=list)  # tokens that are told first
+    stable: list[int] = field(default_factory=list)  # last stable offsets that are answered first
+    tokens: list[str] = field(default_factory=list)  # that are answered first
     held: int = 0  # answers in which a transaction holds the position
     epoch: int = 3
     requests: list[Sent] = field(default_factory=list)
@@ -91,8 +91,8 @@ class Target:
     async def coordinator(self, kind: int, name: str) -> int:
         return 20 + kind
 
-    async def connection(self, node: int, lane: str = "other") -> Connected:
-        return Connected(self, node, lane)
+    async def connection(self, node: int, purpose: str = "other") -> Connected:
+        return Connected(self, node, purpose)
 
     def topic_id(self, topic: str) -> bytes:
         return ID.get(topic, NO_ID)
@@ -146,7 +146,7 @@ class Target:
     def _position(self) -> Offsets:
         self.held -= 1
         error = CODES["UNSTABLE_OFFSET_COMMIT"] if self.held >= 0 else 0
-        token = self.told.pop(0) if self.told else self._token
+        token = self.tokens.pop(0) if self.tokens else self._token
         return Offsets(0, {(BARRIER, 0): (0, Offset(0, token)), ("remote", 0): (error, self.position)})
 
     def refuse(self, kind: str, code: int, sent: Sent) -> Any:
@@ -216,7 +216,7 @@ class Connected:
 
     target: Target
     node: int
-    lane: str
+    purpose: str
 
     @property
     def abilities(self) -> Any:
@@ -265,7 +265,7 @@ class Connected:
 
     def _seen(self, kind: str, body: bytes) -> tuple[Sent, dict[str, memoryview]]:
         if kind != "Produce":
-            return Sent(kind, self.node, self.lane), {}
+            return Sent(kind, self.node, self.purpose), {}
         answer = Cursor(body, 13, True)
         answer.string()
         acks, _ = answer.int16(), answer.int32()
@@ -273,7 +273,7 @@ class Connected:
         answer.tags()
         assert len({name for name, _ in found}) == len(found), "a broker would drop one of two batches"
         seen = tuple((name, *struct.unpack_from(">ii", data, 53)) for name, data in found)
-        return Sent(kind, self.node, self.lane, acks, seen), dict(found)
+        return Sent(kind, self.node, self.purpose, acks, seen), dict(found)
 
 
 def _data(answer: Cursor) -> memoryview:

@@ -152,7 +152,7 @@ class Load:
         assert not self.failed(), self._failure
 
     def failed(self) -> bool:
-        """Has it ended by an error?"""
+        """True if it has ended by an error."""
         return self._failure is not None
 
     def stop(self) -> Counts:

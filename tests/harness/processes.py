@@ -21,7 +21,7 @@ def marked(mark: str) -> list[psutil.Process]:
 
 
 def command_holds(process: psutil.Process, *words: str) -> bool:
-    """Does the command line hold each of `words` within one of its own?"""
+    """True if each of `words` is within a word of the command line."""
     with contextlib.suppress(psutil.Error):
         line = process.cmdline()
         return all(any(word in part for part in line) for word in words)

@@ -42,7 +42,7 @@ class Socket(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Can only this machine reach it?"""
+        """True if only this machine can reach it."""
         address = ip_address(self.host)
         mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
         return (mapped or address).is_loopback
@@ -62,7 +62,7 @@ def listening(found: Iterable[psutil.Process]) -> list[Socket]:
 
 
 def given_away(sockets: Sequence[Socket], secret: str) -> tuple[bool, bool]:
-    """Does a stranger read the secret at one of them, and does one deserialize what a stranger sends?"""
+    """Whether a stranger reads the secret at one of them, and whether one deserializes what a stranger sends."""
 
     def tried(at: Socket) -> tuple[bool, bool]:
         try:
@@ -93,7 +93,7 @@ def read_block(port: int, block: str, host: str = "127.0.0.1") -> bytes:
 
 
 def deserializes(port: int, host: str = "127.0.0.1") -> bool:
-    """Does the RPC server at this port turn a stranger's bytes into Java objects?"""
+    """True if the RPC server at this port turns a stranger's bytes into Java objects."""
     nowhere = b"\x00"  # no sender's address
     receiver = struct.pack(">bH", 1, 9) + b"localhost" + struct.pack(">iH", port, 17) + b"endpoint-verifier"
     try:

@@ -256,7 +256,7 @@ def of_flows_that_start_at_once_one_of_each_two_goes_on(
         ]
 
         def won() -> list[bool]:
-            """Of each two: does the left one run?"""
+            """For each two flows: True if the left one runs."""
             running = [[e["state"] == "running" for e in flows(service)] for service in (left, right)]
             assert not any(one and two for one, two in zip(*running, strict=True)), "both run"
             return running[0] if all(one or two for one, two in zip(*running, strict=True)) else []

@@ -20,10 +20,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.waiting]
 
 BATCH, BATCHES, BAD = 10, 5, 2  # records in each batch, batches of a topic, the one that is damaged
 GOOD = range(BAD * BATCH)  # offsets before it
-BEHIND = range((BAD + 1) * BATCH, BATCHES * BATCH)
-RANGE = f"offsets {GOOD.stop} to {BEHIND.start - 1} can't be read as they were written"
+AFTER = range((BAD + 1) * BATCH, BATCHES * BATCH)
+RANGE = f"offsets {GOOD.stop} to {AFTER.start - 1} can't be read as they were written"
 
-# librdkafka reads on within a bad batch. Of text it makes a format that is not known, and goes far behind the end; of
+# librdkafka reads on within a bad batch. Of text it makes a format that is not known, and goes far past the end; of
 # ones an old format, and stays.
 TAILS = {"text": b"." * 40, "ones": b"\x01" * 40}
 
@@ -131,7 +131,7 @@ def a_damaged_batch_stops_its_partition_alone(flows: Flows, tail: str) -> None:
         flows.await_copied(pair, topic, *range(BATCHES * BATCH))
     else:
         flows.decide(pair, topic)
-        flows.await_copied(pair, topic, *GOOD, *BEHIND)
+        flows.await_copied(pair, topic, *GOOD, *AFTER)
         flows.await_counted(topic)
     service.wait_for("it goes on", lambda: not service.metric("mirror_partitions", source=pair.alias, state="blocked"))
 
@@ -140,7 +140,7 @@ def a_damaged_batch_is_passed_over(flows: Flows, tail: str) -> None:
     pair = flows.skip
     topic = flows.begin(pair, tail)
     assert RANGE in flows.service.wait_for_event(PASSED_OVER, topic=topic)["reason"]
-    flows.await_copied(pair, topic, *GOOD, *BEHIND)
+    flows.await_copied(pair, topic, *GOOD, *AFTER)
     flows.await_counted(topic)
 
 

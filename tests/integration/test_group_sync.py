@@ -19,9 +19,10 @@ from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
 from mirror.errors import ClusterAway
 from mirror.groups import group_commits
+from mirror.groups.group_choice import HAS_MEMBERS, WOULD_GO_BACK, Outcome
 from mirror.groups.group_commits import GroupCommits
 from mirror.groups.group_offsets import Committed
-from mirror.groups.group_sync import HAS_MEMBERS, NOT_MIRRORED, WOULD_GO_BACK, GroupOffset, GroupSync, Outcome
+from mirror.groups.group_sync import NOT_MIRRORED, GroupOffset, GroupSync
 from mirror.groups.translation import Unknown
 from mirror.model import Partition
 from mirror.settings import Flow

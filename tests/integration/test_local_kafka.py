@@ -74,7 +74,7 @@ def test_a_killed_broker_comes_back_with_its_data_and_port(cluster: LocalCluster
     produce(cluster, prefix, [b"before"])
     address = cluster.bootstrap
     cluster.kill()
-    cluster.restart()
+    cluster.start()
     assert cluster.bootstrap == address
     produce(cluster, prefix, [b"after"])
     assert consume(cluster, prefix, 2) == [b"before", b"after"]
@@ -92,7 +92,7 @@ def test_a_paused_broker_answers_after_it_is_resumed(cluster: LocalCluster) -> N
 def test_one_of_three_brokers_can_be_restarted(tmp_path: Path) -> None:
     with LocalCluster("three", tmp_path, brokers=3) as cluster:
         cluster.brokers[0].kill()
-        cluster.brokers[0].restart()
+        cluster.brokers[0].start()
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         assert set(admin.list_topics(timeout=30).brokers) == {1, 2, 3}
         cluster.kill()

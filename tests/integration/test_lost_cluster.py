@@ -15,9 +15,10 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
 from mirror.errors import ClusterAway, MirrorError
-from mirror.kafka import clients, renewed
+from mirror.kafka import clients, listed_offsets, renewed
 from mirror.kafka import cluster as requests
-from mirror.kafka.cluster import ClusterAdmin, list_offsets
+from mirror.kafka.cluster import ClusterAdmin
+from mirror.kafka.listed_offsets import list_offsets
 from mirror.kafka.renewed import Renewed
 from mirror.kafka.throttling import Throttle
 from mirror.model import Partition, Position, Topic
@@ -57,7 +58,7 @@ def flow(proxy: NoBrokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> F
     """Both of its clusters are the one behind the proxy. Requests are given up soon, and clients replaced soon."""
     monkeypatch.setattr(renewed, "RENEW_AFTER", 3.0)
     monkeypatch.setattr(requests, "TIMEOUT", 1.0)
-    monkeypatch.setattr(requests, "OFFSETS_TIMEOUT", 1.0)
+    monkeypatch.setattr(listed_offsets, "OFFSETS_TIMEOUT", 1.0)
     monkeypatch.setattr(reading, "TIMEOUT", 1.0)
     file = tmp_path / "mirror.yaml"
     file.write_text(yaml.safe_dump(Pair(proxy.bootstrap, "elsewhere:9092", ALIAS, f"{ALIAS}-").settings()))

@@ -139,7 +139,7 @@ def test_a_closed_connection_makes_a_producer_suspect(net: Net, tmp_path: Path) 
 
 
 def test_a_producer_that_was_fenced_says_so_and_ends(net: Net, tmp_path: Path) -> None:
-    """librdkafka logs it behind the error that it raises, and the log may be served with that one raised."""
+    """librdkafka logs it after the error that it raises, and the log may be served while that one is raised."""
     flow = flow_of(net.service, tmp_path)
     quick = {**flow.target.properties, "bootstrap.servers": net.target.bootstrap}  # past the proxy
     flow = replace(flow, target=replace(flow.target, properties=quick))

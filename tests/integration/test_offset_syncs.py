@@ -49,11 +49,11 @@ def check(source: list[Record], target: list[Record], written: list[Sync]) -> No
     marks = [sync.upstream for sync in written]
     upstream = list(exact)
     for index, offset in enumerate(upstream):
-        behind = bisect_right(marks, offset) - 1
-        assert behind >= 0, f"offset {offset} has no sync before it"
-        since = index - bisect_left(upstream, marks[behind])
+        before = bisect_right(marks, offset) - 1
+        assert before >= 0, f"offset {offset} has no sync before it"
+        since = index - bisect_left(upstream, marks[before])
         assert since <= LAG_MAX, f"offset {offset} is {since} records after its sync"
-        assert since == offset - marks[behind], f"there is a gap between offset {offset} and its sync"
+        assert since == offset - marks[before], f"there is a gap between offset {offset} and its sync"
     downstream = list(exact.values())
     for position in range(upstream[0], upstream[-1] + 2):
         translated = syncs.translate(written, position)

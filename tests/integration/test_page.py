@@ -46,8 +46,8 @@ def url(service: Service, path: str = "/") -> str:
     return f"http://127.0.0.1:{service.port}{path}"
 
 
-def failures(driver: Chrome) -> list[str]:
-    script = "return [...document.querySelectorAll('.failures li')].map(each => each.innerText)"
+def stopped_by_error(driver: Chrome) -> list[str]:
+    script = "return [...document.querySelectorAll('.stopped-by-error li')].map(each => each.innerText)"
     return [str(each) for each in driver.execute_script(script)]
 
 
@@ -69,15 +69,15 @@ def test_a_run_a_failure_and_its_recovery(shared: Pair, service: Service, chromi
     with Load(shared.source, {fine: 2}, rate=200):
         until("the page shows the flow running", lambda: "shared → backup running" in " ".join(text(chromium).split()))
         until("and its rate", lambda: copied_rate(chromium, f"{shared.flow}/{fine}") > 20)
-        assert not failures(chromium)
+        assert not stopped_by_error(chromium)
 
         # Its remote topic takes less than the source.
         topics.configure(shared.target, shared.remote(bad), max_message_bytes=LARGE // 2)
-        shared.produce(bad, Made(None, b"L" * LARGE), Made(None, b"behind it"))
-        until("the page shows the failure", lambda: failures(chromium))
+        shared.produce(bad, Made(None, b"L" * LARGE), Made(None, b"after it"))
+        until("the page shows the blocked partition", lambda: stopped_by_error(chromium))
         reason = re.compile(rf"{bad}-0 at offset 2.*the target refuses the record at offset 2 .*too large", re.DOTALL)
-        until("with its reason", lambda: any(map(reason.match, failures(chromium))))
-        assert len(failures(chromium)) == 1
+        until("with its reason", lambda: any(map(reason.match, stopped_by_error(chromium))))
+        assert len(stopped_by_error(chromium)) == 1
         assert chromium.title == "mirror: 1 partition blocked"
         first = chromium.execute_script("return document.querySelector('.topics details').id")
         assert first == key, "topics that fail come first"
@@ -87,19 +87,19 @@ def test_a_run_a_failure_and_its_recovery(shared: Pair, service: Service, chromi
         assert states[bad] == ["blocked", "running"] or states[bad] == ["blocked", "starting"]
         assert not {"blocked", "retrying"} & {*states[fine]}
 
-        behind = {"topic": bad, "partition": 0}
-        until("its lag", lambda: service.metric("mirror_source_topic_partition_lag", **behind) == 2)
+        labels = {"topic": bad, "partition": 0}
+        until("its lag", lambda: service.metric("mirror_source_topic_partition_lag", **labels) == 2)
         wait = "mirror_source_topic_partition_lag_seconds"
-        once = service.metric(wait, **behind)
-        until("its record waits longer and longer", lambda: service.metric(wait, **behind) > once + 1)
-        assert service.metric("mirror_retries_total", **behind) > 0
+        once = service.metric(wait, **labels)
+        until("its record waits longer and longer", lambda: service.metric(wait, **labels) > once + 1)
+        assert service.metric("mirror_retries_total", **labels) > 0
 
         topics.configure(shared.target, shared.remote(bad), max_message_bytes=2 * LARGE)
-        until("the page shows the recovery", lambda: not failures(chromium))
+        until("the page shows the recovery", lambda: not stopped_by_error(chromium))
     shared.await_same(bad)
     until(
         "no lag",
-        lambda: service.metric(wait, **behind) == service.metric("mirror_source_topic_partition_lag", **behind) == 0,
+        lambda: service.metric(wait, **labels) == service.metric("mirror_source_topic_partition_lag", **labels) == 0,
     )
     until("what happened is remembered", lambda: f"{bad}-0 runs again" in text(chromium))
     assert chromium.execute_script("return window.neverReloaded"), "it updates by itself"

@@ -21,7 +21,8 @@ from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceTyp
 from mirror.commands import group_status
 from mirror.config.load import load as load_settings
 from mirror.demo.brokers import LocalCluster, free_port
-from mirror.groups.group_sync import GroupSync, Outcome
+from mirror.groups.group_choice import Outcome
+from mirror.groups.group_sync import GroupSync
 from mirror.service.cluster_watch import ClusterWatch
 from mirror.settings import Cluster, Flow
 from tests.harness import configuration, load, oracle, topics

@@ -192,8 +192,8 @@ def test_high_watermarks_are_asked_only_of_what_stands_still(flow: Pair) -> None
         first = until("a hold", look)
         assert first and (first.stable, first.high, first.offsets) == (0, 3, 3)
         assert "3 offsets are held back" in first.reason
-        flow.produce(topic, Made(None, b"behind"))
-        grown = until("one more behind it", lambda: hold if (hold := look()) and hold.high == 4 else None)
+        flow.produce(topic, Made(None, b"after"))
+        grown = until("one more after it", lambda: hold if (hold := look()) and hold.high == 4 else None)
         assert grown and grown.since == first.since
         await_rounds(2)
         assert ends.hold(idle) is None and ends.hold(busy) is None

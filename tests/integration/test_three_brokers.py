@@ -18,12 +18,13 @@ from mirror.errors import ClusterAway, MirrorError, PartitionError
 from mirror.groups.group_offsets import offsets_of
 from mirror.kafka import clients
 from mirror.kafka.clients import LIBRDKAFKA
-from mirror.kafka.cluster import ClusterAdmin, list_offsets
+from mirror.kafka.cluster import ClusterAdmin
+from mirror.kafka.listed_offsets import list_offsets
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Cluster
 from mirror.source import loss_detection
 from mirror.target.position_reader import PositionReader, to_commit
-from mirror.wire.cluster import LANES
+from mirror.wire.cluster import MOST_CONNECTIONS
 from tests.harness import configuration, oracle, topics
 from tests.harness.batch_path import between
 from tests.harness.command import answer
@@ -243,14 +244,14 @@ def test_a_leader_that_was_deposed_proves_no_loss(cut_source: LocalCluster) -> N
         except ClusterAway:  # it asked one of the others
             return "away"
 
-    behind = Position(200, planned.topic_id, 1)
-    behind_markers = Position(200, planned.topic_id, epoch_before_markers=1)
+    after = Position(200, planned.topic_id, 1)
+    after_markers = Position(200, planned.topic_id, epoch_before_markers=1)
     with alone(cut_source):
         told = {Partition(topic, 0): 100}
         assert source.offsets(dict.fromkeys(told, OffsetSpec.latest())) == told
-        for position in (behind, behind_markers):
+        for position in (after, after_markers):
             until("refused", lambda at=position: "does not lead any more" in str(found(at)), PATIENCE)  # type: ignore[misc]
-    until("no loss", lambda: found(behind) is None, PATIENCE)
+    until("no loss", lambda: found(after) is None, PATIENCE)
 
 
 def test_a_controller_that_is_down_is_not_waited_for(cut_source: LocalCluster) -> None:
@@ -486,4 +487,4 @@ def test_the_batch_path_follows_leaders_and_coordinators(
     batches.copy_all()
     oracle.assert_same(source_cluster.bootstrap, bootstrap, topic, remote)
     assert batches.failures, f"nothing has happened: {batches.left}"
-    assert batches.connections <= sum(LANES.values())
+    assert batches.connections <= sum(MOST_CONNECTIONS.values())

@@ -98,7 +98,7 @@ def a_position_before_a_marker_goes_behind_it(pair: Pair, tmp_path: Path) -> Non
 
 
 def more_idle_partitions_than_producers_may_be_open(pair: Pair, tmp_path: Path) -> None:
-    """Each has to go behind the marker at its end, though the next one closes its producer."""
+    """Each has to go past the marker at its end, though the next one closes its producer."""
     topic = pair.topic("idle", 4)
     with transactional(pair.source) as to:
         for number in range(4):
@@ -108,7 +108,7 @@ def more_idle_partitions_than_producers_may_be_open(pair: Pair, tmp_path: Path) 
         known = (pair.target, pair.group, pair.remote(topic))
         service.await_plan()
         service.wait_for(
-            "positions behind the markers",
+            "positions after the markers",
             lambda: [oracle.committed_position(*known, number) for number in range(4)] == [2] * 4,
             60,
         )

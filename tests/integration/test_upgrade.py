@@ -50,7 +50,7 @@ def releases(tmp_path_factory: pytest.TempPathFactory) -> tuple[Program, Program
 
 
 def runs_from(service: Service, program: Program) -> bool:
-    """Do the service and its tasks run this installation, and not the tree's?"""
+    """True if the service and its tasks run this installation, and not the tree's."""
     ours, trees = f"{program.environment['PYTHONPATH']}/mirror/", f"{ROOT}/mirror/"
     own, *workers = (stacks.files(pid) for pid in (service.pid, *service.worker_pids()))
     tasks = {name for each in workers for name in each}

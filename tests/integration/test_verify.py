@@ -144,7 +144,7 @@ def what_is_planted_is_found(pair: Pair, tmp_path: Path) -> None:
 
 
 def what_only_one_log_has_is_never_called_equal(pair: Pair, tmp_path: Path) -> None:
-    """Both logs begin behind offset 0; what differs behind that came out as equal once."""
+    """Both logs begin after offset 0. What differs after their beginnings came out as equal once."""
     file = pair.service(tmp_path).file
     made: dict[str, tuple[Change, int, int]] = {
         "right": (lambda r: r, 1_000, 3_000),

@@ -1,4 +1,4 @@
-"""What each error says of what it stops: does that go on by itself, or wait for a person?"""
+"""Each error says whether what it stops goes on by itself or waits for a person."""
 
 from __future__ import annotations
 

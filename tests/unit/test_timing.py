@@ -6,6 +6,7 @@ from mirror.service import cluster_watch
 from mirror.service.listener import LISTEN_INTERVAL
 from mirror.timing import (
     ALIVE,
+    NO_SERVICE,
     RECENT_REPORTS,
     REPORT_ALL_INTERVAL,
     REPORT_INTERVAL,
@@ -23,6 +24,10 @@ def test_each_partition_is_among_the_recent_reports_of_two_tasks() -> None:
 
 def test_a_task_that_misses_two_rounds_of_reports_is_not_silent() -> None:
     assert SILENCE >= 2 * REPORT_ALL_INTERVAL + REPORT_INTERVAL
+
+
+def test_a_service_whose_tasks_miss_two_rounds_of_reports_still_runs() -> None:
+    assert SILENCE >= NO_SERVICE >= 2 * REPORT_ALL_INTERVAL + REPORT_INTERVAL
 
 
 def test_a_flow_whose_tasks_are_silent_is_not_gone_yet() -> None:

@@ -1,1 +1,1 @@
-"""`mirror check`: would a run work?"""
+"""`mirror check`: finds out whether a run would work."""

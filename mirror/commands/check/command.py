@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, libversion
 
 from mirror.commands.check.findings import Check
 from mirror.commands.check.flow_checks import FlowChecks
 from mirror.commands.check.inspection import Description, Inspector
 from mirror.errors import ClusterAway, SetupError, TransformUnusable
+from mirror.kafka.librdkafka_log import unchecked
 from mirror.settings import Cluster, Flow, Settings, Spark
 from mirror.spark import security
 from mirror.spark.java import java
@@ -36,6 +37,7 @@ NEEDED = {
 def check(settings: Settings, flows: Sequence[Flow]) -> Iterator[Check]:
     """Run all checks, and yield each as soon as it is done."""
     yield _java()
+    yield _librdkafka()
     yield from _spark(settings.spark)
     clusters = {cluster.alias: cluster for flow in flows for cluster in (flow.source, flow.target)}
     roles = {alias: _roles(alias, flows) for alias in clusters}
@@ -61,6 +63,14 @@ def _java() -> Check:
     except SetupError as error:
         return Check("this machine", "Java", "FAILED", str(error))
     return Check("this machine", "Java", "OK", "17 or newer")
+
+
+def _librdkafka() -> Check:
+    """Compare the installed librdkafka with those whose log mirror can read."""
+    version = libversion()[0]
+    if said := unchecked(version):
+        return Check("this machine", "librdkafka", "WARNING", *said.rsplit("; ", 1))
+    return Check("this machine", "librdkafka", "OK", f"{version}, whose log lines mirror was tested with")
 
 
 def _spark(spark: Spark) -> Iterator[Check]:

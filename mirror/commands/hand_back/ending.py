@@ -19,9 +19,10 @@ from mirror.kafka.throttling import Throttles
 from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Partition, Position
 from mirror.settings import Flow
-from mirror.status.observed import NO_SERVICE
 from mirror.target.position_reader import PositionReader
 from mirror.target.transactional_producer import TransactionalProducer
+from mirror.text import duration
+from mirror.timing import NO_SERVICE
 
 LEFTOVERS = 10.0  # seconds for which tasks may still report after their service was killed
 POLL = 0.2  # seconds
@@ -37,7 +38,7 @@ def await_silence(flow: Flow, plan: Plan, say: Say) -> None:
     """
     if plan.stop or not any(plan.slices):
         return
-    say(f"waiting until no task has reported for {NO_SERVICE:g} s: mirror was not stopped in order")
+    say(f"waiting until no task has reported for {duration(NO_SERVICE)}: mirror was not stopped in order")
     began = last = time.monotonic()
     with closing(StatusReader(flow)) as reader:
         while time.monotonic() - last < NO_SERVICE:

@@ -25,6 +25,7 @@ from mirror.commands.verify.transformed import transformed
 from mirror.errors import MirrorError, WireError
 from mirror.kafka.clients import internal_consumer, is_away
 from mirror.settings import Cluster
+from mirror.text import duration
 
 TIMEOUT = 30.0  # seconds for an answer of a cluster
 FETCH = 5_000  # records taken at once
@@ -246,7 +247,7 @@ def _messages(consumer: Consumer, stretch: Stretch, stop: int) -> Iterator[Messa
                     yield message
     finally:
         consumer.unassign()
-    raise MirrorError(f"{where} can't be read up to offset {stop}: no answer within {TIMEOUT:.0f} s")
+    raise MirrorError(f"{where} can't be read up to offset {stop}: no answer within {duration(TIMEOUT)}")
 
 
 def _metadata(consumer: Consumer, topic: str, where: str) -> None:

@@ -17,7 +17,7 @@ from mirror.model import Partition
 from mirror.naming import ReplicationPolicy
 from mirror.settings import Flow
 from mirror.target.position_reader import PositionReader
-from mirror.text import plural
+from mirror.text import duration, plural
 from mirror.topics.selected import selected
 
 STABLE_WITHIN = 60.0  # seconds in which open transactions on the target have to end
@@ -190,7 +190,7 @@ def _stable_ends(target: ClusterAdmin, partitions: list[Partition]) -> dict[Part
         if not open_:
             return stable
         if time.monotonic() > deadline:
-            reason = f"a transaction on the target has been open for {STABLE_WITHIN:.0f} s"
+            reason = f"a transaction on the target has been open for {duration(STABLE_WITHIN)}"
             raise MirrorError(f"{open_[0]} can't be compared: {reason}; wait until it has ended")
         time.sleep(0.1)
 

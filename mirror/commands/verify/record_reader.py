@@ -15,6 +15,7 @@ from mirror.backoff import Backoff
 from mirror.batches.headers import RecordBatch, committed, walk
 from mirror.batches.records import records
 from mirror.errors import Malformed, Unavailable, WireError
+from mirror.text import duration
 from mirror.wire.access import access
 from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES, failure
@@ -135,7 +136,7 @@ class _Fetches:
                 if error.code is None:  # nobody has answered; an answer has been judged already
                     self._cluster.forget_leader(*self._where)
                 await asyncio.sleep(backoff.next())
-        raise WireError(f"no record before offset {stop} within {TIMEOUT:.0f} s: {reason}")
+        raise WireError(f"no record before offset {stop} within {duration(TIMEOUT)}: {reason}")
 
     async def _ask(self, position: int) -> asyncio.Future[FetchAnswer]:
         topic, partition = self._where

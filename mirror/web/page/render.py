@@ -20,9 +20,9 @@ from mirror.web.page.configuration import configuration
 from mirror.web.page.events import events
 from mirror.web.page.groups import groups
 from mirror.web.page.markup import Child, document, table, tag
+from mirror.web.page.stopped import held_back, stopped_by_error
 
 ROWS_MAX = 300  # partitions of a flow that are all on the page; if it has more, only those of opened topics are
-LISTED_MAX = 50  # partitions in the list of stopped ones, and of those held back
 RELOAD = 10  # seconds between reloads of the page where JavaScript is off
 WORST_FIRST = ("blocked", "stopped", "unassigned", "retrying", "paused", "standby", "starting", "running")
 
@@ -110,8 +110,8 @@ def _flow(flow: FlowView, overview: Overview, opened: frozenset[str]) -> Element
         expiring(flow.retention),
         unequal(flow.verified, overview.at),
         canary(flow.canary, overview.at),
-        *(_failures(flow, state, overview.at) for state in _EXPECT),
-        _held_back(flow),
+        *stopped_by_error(flow, overview.at),
+        held_back(flow),
         _key_numbers(flow),
         _charts(flow, overview.interval),
         tag(
@@ -161,7 +161,7 @@ def _charts(flow: FlowView, interval: float) -> Element:
     latency: dict[str, Series] = {"p99": [p.p99 for p in points], "p50": [p.p50 for p in points]}
     lag: dict[str, Series] = {"lag": [p.lag for p in points]}
     records: dict[str, Series] = {"rate": [p.records_per_second for p in points]}
-    minutes = f"last {POINTS * interval / 60:.0f} min"
+    minutes = f"last {duration(POINTS * interval)}"
     return tag(
         "div",
         _chart("Latency, median and p99", latency, duration(highest(*latency.values()) or None), minutes),
@@ -179,64 +179,9 @@ def _chart(title: str, series: dict[str, Series], top: str, span: str) -> Elemen
     )
 
 
-# What an operator may expect of partitions in a state that an error led to.
-_EXPECT = {
-    "blocked": "A person has to act: decide with mirror resume, or repair what the reason names. "
-    "Nothing is skipped, and the other partitions go on.",
-    "retrying": "They try again, and go on by themselves. Nothing is skipped, and the other partitions go on.",
-}
-
-
-def _failures(flow: FlowView, state: str, now: float) -> Element | None:
-    some = [(topic, p) for topic in flow.topics for p in topic.partitions if p.state == state]
-    if not some:
-        return None
-    more = len(some) - LISTED_MAX
-    return tag(
-        "div",
-        tag("h3", f"{plural(len(some), 'partition')} {state}"),
-        tag("p", _EXPECT[state]),
-        tag("ul", *(_failed_item(topic, partition, now) for topic, partition in some[:LISTED_MAX])),
-        tag("p", f"and {count(more)} more") if more > 0 else None,
-        class_=f"failures {state}",
-    )
-
-
 def _worst_first(topic: TopicView) -> tuple[bool, bool, str]:
     """The order of topics: blocked ones, then retrying ones, then by name."""
     return not topic.partitions_by_state["blocked"], not topic.partitions_by_state["retrying"], topic.topic
-
-
-def _held_back(flow: FlowView) -> Element | None:
-    held = [(topic, p) for topic in flow.topics for p in topic.partitions if p.held_back]
-    if not held:
-        return None
-    more = len(held) - LISTED_MAX
-    return tag(
-        "div",
-        tag("h3", f"{plural(len(held), 'partition')} held back by open transactions on {flow.source}"),
-        tag("p", "No read_committed consumer gets past them. Copying continues when they end."),
-        tag("ul", *(_held_back_item(topic, partition) for topic, partition in held[:LISTED_MAX])),
-        tag("p", f"and {count(more)} more") if more > 0 else None,
-        class_="held",
-    )
-
-
-def _held_back_item(topic: TopicView, partition: PartitionView) -> Element:
-    name = tag("b", f"{topic.topic}-{partition.partition}")
-    return tag("li", name, tag("span", partition.reason, class_="reason"))
-
-
-def _failed_item(topic: TopicView, partition: PartitionView, now: float) -> Element:
-    where = f"at offset {partition.position}, " if partition.position is not None else ""
-    since = f"{where}for {duration(now - partition.since)}" if partition.since else where
-    return tag(
-        "li",
-        tag("b", f"{topic.topic}-{partition.partition}"),
-        " ",
-        tag("span", since, class_="since"),
-        tag("span", partition.reason, class_="reason"),
-    )
 
 
 _TOPIC_HEADS = ("topic", "lag", "waits", "records", "p50", "p99", "last 3 min")

@@ -183,7 +183,7 @@ def copied_to(upstream: int, downstream: int, records: int = 1) -> PartitionMap:
 
 
 THERE = Stub(80, copied_to(10, 100, 60))  # the offset 40 is in the middle of what is copied
-IDLE = Stub(None, copied_to(10, 100, 20))  # and here behind it
+IDLE = Stub(None, copied_to(10, 100, 20))  # and here it is after that
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ IDLE = Stub(None, copied_to(10, 100, 20))  # and here behind it
         (THERE, Stub(None, copied_to(70, 41), None), True, None, f"{NO_WAY_BACK}: {Unknown.NOT_COPIED.value}"),
         (THERE, Stub(None, PartitionMap()), True, None, f"{NO_WAY_BACK}: {Unknown.INCOMPLETE.value}"),
         (THERE, None, True, None, NO_WAY_BACK),
-        # Behind all that is copied: as far as the log goes, if nothing was copied meanwhile.
+        # After all that is copied: as far as the log goes, if nothing was copied meanwhile.
         (IDLE, Stub(None, copied_to(400, 41)), True, 300, ""),
         (IDLE, Stub(None, copied_to(200, 41)), True, 200, EARLIER),
         (IDLE, Stub(None, copied_to(400, 41)), False, None, "why"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mirror.groups.group_choice import Outcome, choose, is_due
 from mirror.groups.group_offsets import Committed
-from mirror.groups.group_sync import Outcome, choose, is_due
 from mirror.groups.translation import Unknown
 from mirror.groups.translator import Translation
 from mirror.model import Partition

@@ -25,6 +25,7 @@ from mirror.kafka.librdkafka_log import (
     changed_topic,
     is_connection_fault,
     truncated_at,
+    unchecked,
     why_not_created,
     without_elapsed_time,
 )
@@ -62,6 +63,12 @@ def closed_port() -> str:
 
 def test_the_installed_version_is_a_checked_one() -> None:
     assert confluent_kafka.libversion()[0] in CHECKED
+
+
+def test_an_unchecked_version_is_reported_with_what_to_do() -> None:
+    said, _, remedy = unchecked("2.99.0").rpartition("; ")
+    assert "librdkafka 2.99.0" in said and remedy.endswith(f"with librdkafka {max(CHECKED)}")
+    assert not unchecked(max(CHECKED))
 
 
 def test_a_topic_that_gets_an_id_and_the_versions_of_a_broker() -> None:

@@ -79,7 +79,7 @@ class Source:
     def hint(self, topic: str, partition: int, leader: Leader, address: Address | None) -> None:
         self.hints.append((partition, leader, address))
 
-    async def connection(self, node: int, lane: str) -> Connected:
+    async def connection(self, node: int, purpose: str) -> Connected:
         return Connected(self, node)
 
 
@@ -126,7 +126,7 @@ def fetched(partition: int, records: bytes = b"", error: int = 0, **more: Any) -
     rest = {"aborted": (), "diverging": None, "leader": None, "preferred": -1, **more}
     data = memoryview(bytearray(records))
     found = Fetched(
-        partition, error, 100, 90, 0, rest["aborted"], data, rest["diverging"], rest["leader"], rest["preferred"]
+        partition, error, 90, 0, rest["aborted"], data, rest["diverging"], rest["leader"], rest["preferred"]
     )
     return TOPIC.id, found
 

@@ -197,7 +197,7 @@ class Copying(RuleBasedStateMachine):
         super().__init__()
         self.buffer = RecordBuffer(0)
         self.fetched = 0  # the consumer's position
-        self.taken = 0  # behind the last record that it gave
+        self.taken = 0  # after the last record that it gave
         self.position = 0  # the truth, on the target
         self.seeks: deque[tuple[int, int]] = deque()  # asked for, not made yet: offset and number
 
@@ -261,7 +261,7 @@ class Copying(RuleBasedStateMachine):
 
     @rule()
     def look_for_a_cut(self) -> None:
-        """A newer leader: the consumer goes back behind the last record."""
+        """A newer leader: the consumer goes back to just after the last record."""
         if self.buffer.go_back(self.taken):
             self.fetched = self.taken
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from mirror.groups.group_choice import Outcome
 from mirror.groups.group_offsets import Committed
 from mirror.groups.group_rounds import Round
-from mirror.groups.group_sync import GroupOffset, Outcome
+from mirror.groups.group_sync import GroupOffset
 from mirror.model import Partition
-from mirror.status.group_overview import OUTCOMES, REASONS, groups_view
+from mirror.status.group_overview import GROUP_OUTCOMES, REASONS, groups_view
 
 
 def stands(group: str, number: int, outcome: Outcome = Outcome.EXACT, lag: int | None = 5) -> GroupOffset:
@@ -21,7 +22,7 @@ def test_each_group_has_its_lag_its_outcomes_and_some_reasons() -> None:
     assert (view.at, view.synced) == (1.0, True)
     billing, shipping = view.groups
     assert (billing.group, billing.lag) == ("billing", 5 * (REASONS + 2))
-    assert billing.partitions_by_outcome == dict.fromkeys(OUTCOMES, 0) | {"exact": 1, "ahead": REASONS + 1}
+    assert billing.partitions_by_outcome == dict.fromkeys(GROUP_OUTCOMES, 0) | {"exact": 1, "ahead": REASONS + 1}
     assert billing.reasons == [f"orders-{number}: it is ahead" for number in range(1, REASONS + 1)]
     assert (shipping.group, shipping.lag, shipping.reasons) == ("shipping", None, [])
 
@@ -36,7 +37,7 @@ def test_a_group_whose_offsets_the_source_does_not_give_is_named() -> None:
     view = groups_view(Round(1.0, [stands("billing", 0)], True, refused))
     billing, hidden = view.groups
     assert (hidden.group, hidden.lag, hidden.reasons) == ("hidden", None, ["not authorized"])
-    assert hidden.partitions_by_outcome == dict.fromkeys(OUTCOMES, 0) | {"denied": 1}
+    assert hidden.partitions_by_outcome == dict.fromkeys(GROUP_OUTCOMES, 0) | {"denied": 1}
     assert (
         billing.lag is None and billing.partitions_by_outcome["exact"] == billing.partitions_by_outcome["denied"] == 1
     )

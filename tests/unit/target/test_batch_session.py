@@ -83,7 +83,7 @@ def test_a_transaction() -> None:
         assert [each.batches for each in copies] == [
             (("remote", sequence, records),) for sequence, records in ((0, 3), (3, 2), (5, 4), (9, 1))
         ]
-        assert len({(each.node, each.lane) for each in copies[1:]}) == 1 and copies[0].lane != copies[1].lane
+        assert len({(each.node, each.purpose) for each in copies[1:]}) == 1 and copies[0].purpose != copies[1].purpose
         assert [target.committed["remote"][100 + n] for n in range(10)] == [
             encode(Content(b"%d" % n, None, ())) for n in range(10)
         ]

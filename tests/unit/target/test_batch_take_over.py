@@ -59,7 +59,7 @@ def test_a_partition_that_was_never_copied() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "believed"),
+    ("tokens", "believed"),
     [
         ([], True),
         (["older"], True),  # the first answer is not believed, the second one is
@@ -67,11 +67,11 @@ def test_a_partition_that_was_never_copied() -> None:
         ([f"{'9' * 32}/{n}" for n in range(1000)], False),
     ],
 )
-def test_only_a_token_of_ours_is_believed(told: list[str], believed: bool) -> None:
+def test_only_a_token_of_ours_is_believed(tokens: list[str], believed: bool) -> None:
     """A coordinator that was deposed tells what it remembers."""
 
     async def run() -> None:
-        target = Target(told=list(told), position=COMMITTED)
+        target = Target(tokens=list(tokens), position=COMMITTED)
         if believed:
             assert (await taking(target)).position == AT
         else:
@@ -88,7 +88,7 @@ def test_a_token_of_before_is_not_believed() -> None:
     async def run() -> None:
         tokens = Tokens()
         old, target = tokens.make(), Target(position=COMMITTED)
-        target.told = [old]
+        target.tokens = [old]
         assert (await taking(target, tokens)).position == AT and target.count("OffsetFetch") == 2
 
     asyncio.run(run())

@@ -61,15 +61,15 @@ def test_the_same_records_get_syncs(transactions: list[list[range]], lag: int) -
         by_runs.committed(runs, chosen)
 
 
-def marks(of: Flow | None = None, topic: Topic = TOPIC) -> SessionMarks:
+def session_marks(of: Flow | None = None, topic: Topic = TOPIC) -> SessionMarks:
     return SessionMarks(of or flow(), PARTITION, topic)
 
 
 def test_canaries_have_no_entries() -> None:
     topic = flow().canary_topic
     session = SessionMarks(flow(), Partition(topic, 0), TOPIC)
-    told = session.told(session.due(Runs([range(5)]), AT), {0: 100, 4: 104})
-    assert not told.entries and told.position.map_end is None and told.syncs
+    marks = session.marks(session.due(Runs([range(5)]), AT), {0: 100, 4: 104})
+    assert not marks.entries and marks.position.map_end is None and marks.syncs
 
 
 def downstream(count: int, first: int = 100) -> dict[int, int]:
@@ -92,14 +92,14 @@ def downstream(count: int, first: int = 100) -> dict[int, int]:
 def test_which_transactions_get_entries(
     offsets: Runs, at: Position, topic: Topic, mapped: int, end: MapEnd | None
 ) -> None:
-    session = marks(topic=topic)
+    session = session_marks(topic=topic)
     if offsets[0] >= 10:
         before = session.due(range(8, 10), AT)
         session.committed(before, downstream(2))
     due = session.due(offsets, at)
-    told = session.told(due, downstream(len(offsets)))
-    assert len(told.entries) == mapped and told.position == replace(at, map_end=end)
-    for key, value in told.entries:
+    marks = session.marks(due, downstream(len(offsets)))
+    assert len(marks.entries) == mapped and marks.position == replace(at, map_end=end)
+    for key, value in marks.entries:
         copied, place = decode_key(key)
         entry = decode_value(place, value)
         assert copied == Copied("t", 3, "id", "remote-id") and (entry.resets, entry.follows) == (2, at.map_end)
@@ -107,14 +107,14 @@ def test_which_transactions_get_entries(
 
 
 def test_records_of_others_in_between_leave_the_end_unknown() -> None:
-    session = marks()
-    told = session.told(session.due(Runs([range(5)]), AT), {0: 100, 4: 107})
-    (entry,) = [decode_value(decode_key(key)[1], value) for key, value in told.entries]
-    assert (entry.upstream, entry.downstream, entry.records) == (0, 100, 1) and told.position.map_end is None
+    session = session_marks()
+    marks = session.marks(session.due(Runs([range(5)]), AT), {0: 100, 4: 107})
+    (entry,) = [decode_value(decode_key(key)[1], value) for key, value in marks.entries]
+    assert (entry.upstream, entry.downstream, entry.records) == (0, 100, 1) and marks.position.map_end is None
 
 
 def test_the_last_record_gets_its_sync_when_the_partition_is_idle() -> None:
-    session = marks(flow(offset_lag_max=100))
+    session = session_marks(flow(offset_lag_max=100))
     due = session.due(Runs([range(5, 9)]), AT)
     assert list(due.synced) == [0] and list(due.needed) == [0, 3]
     assert session.tail is None
@@ -126,6 +126,6 @@ def test_the_last_record_gets_its_sync_when_the_partition_is_idle() -> None:
 
 
 def test_a_lone_record_needs_no_other_sync() -> None:
-    session = marks()
+    session = session_marks()
     session.committed(session.due(Runs([range(5, 6)]), AT), {0: 100})
     assert session.tail is None

@@ -13,6 +13,7 @@ import pytest
 
 from mirror.control.task_settings import TaskSettings
 from mirror.errors import TaskHung
+from mirror.logs import OnChange
 from mirror.model import Partition
 from mirror.task.copier import RecordCopier
 from mirror.task.plan_follower import HUNG_TIMEOUTS, PlanFollower
@@ -90,7 +91,7 @@ def test_a_transform_that_hangs_does_not_end_the_task(caplog: pytest.LogCaptureF
         _paths=SimpleNamespace(keep=lambda _: None),
         _assigned={},
         _services=SimpleNamespace(clock=SimpleNamespace(monotonic=lambda: 0.0)),
-        _hanging={},
+        _hanging=OnChange(),
     )
     task._where = lambda each: PlanFollower._where(task, each)
     task._log_hanging = lambda *each: PlanFollower._log_hanging(task, *each)

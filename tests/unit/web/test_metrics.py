@@ -18,8 +18,8 @@ from prometheus_client.parser import text_string_to_metric_families as text_fami
 from mirror.control.reports import Counters, Report
 from mirror.control.throttle_shares import OF_FLOW
 from mirror.control.verification import Verification
+from mirror.groups.group_choice import Outcome
 from mirror.groups.group_rounds import Round
-from mirror.groups.group_sync import Outcome
 from mirror.model import Partition
 from mirror.settings import Http
 from mirror.status.canary import CanaryStatus

@@ -13,8 +13,8 @@ import pytest
 
 from mirror.control.reports import Report
 from mirror.control.verification import Verification
+from mirror.groups.group_choice import Outcome
 from mirror.groups.group_rounds import Round
-from mirror.groups.group_sync import Outcome
 from mirror.model import Partition
 from mirror.settings import Http
 from mirror.status.canary import LATE, CanaryStatus
@@ -30,7 +30,8 @@ from mirror.web.page import FILES, files, page
 from mirror.web.page.acls import ACLS_MAX
 from mirror.web.page.configs import CONFIGS_MAX
 from mirror.web.page.groups import GROUPS_MAX
-from mirror.web.page.render import LISTED_MAX, ROWS_MAX
+from mirror.web.page.render import ROWS_MAX
+from mirror.web.page.stopped import LISTED_MAX
 from mirror.web.server import Request, WebServer
 from tests.unit.control.test_reports import report
 from tests.unit.status.test_acl_overview import acl_round
@@ -86,7 +87,7 @@ def test_a_running_flow_is_there_as_a_table() -> None:
     assert [row["scope"] for row in html.all("th")].count("row") == 2
     for word in ("orders", "1234", "running", "2 partitions", "the oldest waits 90 s"):
         assert word in html.text, word
-    assert not [a for a in html.all("div") if "failures" in (a.get("class") or "")]
+    assert not [a for a in html.all("div") if "stopped-by-error" in (a.get("class") or "")]
 
 
 def test_a_blocked_partition_comes_first_with_its_reason() -> None:
@@ -105,9 +106,9 @@ def test_blocked_and_retrying_partitions_are_told_apart() -> None:
     )
     html = shown(running(retrying, of("bee", 0), blocked))
     classes = [a.get("class") for a in html.all("div")]
-    assert [each for each in classes if (each or "").startswith("failures")] == [
-        "failures blocked",
-        "failures retrying",
+    assert [each for each in classes if (each or "").startswith("stopped-by-error")] == [
+        "stopped-by-error blocked",
+        "stopped-by-error retrying",
     ]
     assert "mirror: 1 partition blocked, 1 partition retrying" in html.text
     assert html.text.index("A person has to act") < html.text.index("They try again")
@@ -231,7 +232,7 @@ def test_thousands_of_partitions_stay_usable() -> None:
     assert [d["id"] for d in html.all("details") if "open" in d] == ["primary->backup/topic-007"]
     rows = [a for a in html.all("th") if a["scope"] == "row"]
     assert len(rows) == each < ROWS_MAX, "only of the topic that is open"
-    assert len(html.all("li")) <= LISTED_MAX + 30, "failures and events"
+    assert len(html.all("li")) <= LISTED_MAX + 30, "stopped partitions and events"
     assert "200 partitions blocked" in html.text
     links = [a["href"] for a in html.all("a")]
     assert "?open=primary-%3Ebackup/topic-008" in links, "without JavaScript a link opens a topic"
@@ -348,8 +349,9 @@ def test_what_the_last_comparison_has_found_is_there_with_its_age() -> None:
     assert (said["equal"], said["compared"], said["differences"]) == (False, 5, 1)
 
 
-def test_the_canary_is_there_with_its_age_and_says_when_none_arrives() -> None:
+def test_the_canary_is_there_with_its_age_and_says_when_none_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     status, now = running(of("a", 0)), time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
     assert "canary" not in shown(status).text
     status.canary = CanaryStatus("mirror-canary.primary.internal", now - 5, 0.25, "")
     assert "The last canary was written 5.0 s ago, and arrived after 250 ms." in shown(status).text

@@ -16,7 +16,7 @@ from mirror.commands.verify.record_reader import _Fetches
 from mirror.errors import Malformed, Unavailable, WireError
 from mirror.wire import pool
 from mirror.wire.access import access
-from mirror.wire.cluster import LANES, Cluster
+from mirror.wire.cluster import MOST_CONNECTIONS, Cluster
 from mirror.wire.connection import Connection
 from mirror.wire.error_codes import CODES
 from mirror.wire.fetch import FetchAnswer, Fetched
@@ -52,22 +52,23 @@ def test_a_broker_that_refuses_is_asked_rarely(monkeypatch: pytest.MonkeyPatch) 
     broker = Refusing()
     monkeypatch.setattr(Connection, "open", broker.open)
 
-    async def partition(lane: pool.Lane) -> None:
+    async def partition(serving: pool.Connections) -> None:
         while True:
             with contextlib.suppress(Unavailable):
-                await lane.connection()
+                await serving.connection()
             await asyncio.sleep(0.005)
 
     async def run() -> None:
         made = Pool(("a", 1), access({}))
-        lanes = [made.lane(name, most) for name, most in LANES.items()]
+        by_purpose = [made.connections(name, most) for name, most in MOST_CONNECTIONS.items()]
         tasks = [
-            asyncio.create_task(partition(lane)) for lane, _ in zip(itertools.cycle(lanes), range(100), strict=False)
+            asyncio.create_task(partition(serving))
+            for serving, _ in zip(itertools.cycle(by_purpose), range(100), strict=False)
         ]
         await asyncio.sleep(1.5)
-        assert broker.most <= sum(LANES.values()) and len(made) <= sum(LANES.values())
-        # 50 ms, 100, 200, ... less half of each: six at most, of which the first may be one for each lane.
-        assert broker.attempts <= sum(LANES.values()) + 6
+        assert broker.most <= sum(MOST_CONNECTIONS.values()) and len(made) <= sum(MOST_CONNECTIONS.values())
+        # 50 ms, 100, 200, ... less half of each: six at most, of which the first may be one for each purpose.
+        assert broker.attempts <= sum(MOST_CONNECTIONS.values()) + 6
         for task in tasks:
             task.cancel()
 
@@ -102,9 +103,9 @@ def test_connections_have_a_bound_while_they_are_opened(monkeypatch: pytest.Monk
     monkeypatch.setattr(Connection, "open", slow)
 
     async def run() -> None:
-        lane = Pool(("a", 1), access({})).lane("produce", 4)
-        found = await asyncio.gather(*(lane.connection() for _ in range(100)))
-        assert opening == 4 and len(lane) == 4 and len(set(map(id, found))) == 4
+        serving = Pool(("a", 1), access({})).connections("produce", 4)
+        found = await asyncio.gather(*(serving.connection() for _ in range(100)))
+        assert opening == 4 and len(serving) == 4 and len(set(map(id, found))) == 4
 
     asyncio.run(run())
 
@@ -118,12 +119,12 @@ def test_one_who_gives_up_does_not_take_the_connection_from_the_others(monkeypat
 
     async def run() -> None:
         made = Pool(("a", 1), access({}))
-        lane = made.lane("other", 1)
-        first, second = asyncio.create_task(lane.connection()), asyncio.create_task(lane.connection())
+        serving = made.connections("other", 1)
+        first, second = asyncio.create_task(serving.connection()), asyncio.create_task(serving.connection())
         await asyncio.sleep(0)
         first.cancel()
         assert isinstance(await second, Busy)
-        third = asyncio.create_task(made.lane("more", 1).connection())
+        third = asyncio.create_task(made.connections("more", 1).connection())
         await asyncio.sleep(0.01)
         made.close()
         with pytest.raises(Unavailable, match="were closed"):
@@ -149,16 +150,16 @@ def test_a_broker_that_takes_no_more_connections_is_asked_on_those_that_are_open
 
     async def run() -> None:
         made = Pool(("a", 1), access({}))
-        lane = made.lane("produce", 4)
-        first = await lane.connection()
+        serving = made.connections("produce", 4)
+        first = await serving.connection()
         for _ in range(20):
-            assert await lane.connection() is first
+            assert await serving.connection() is first
             await asyncio.sleep(0)
         assert attempts == 2 and made.failing
         found = []
-        for _ in range(3):  # nothing is open in another lane
+        for _ in range(3):  # nothing is open for another purpose
             with pytest.raises(Unavailable, match="refused") as refused:
-                await made.lane("fetch", 1).connection()
+                await made.connections("fetch", 1).connection()
             found.append(len(refused.traceback))
         assert found == found[:1] * 3, "an error that is raised again does not grow"
 
@@ -177,14 +178,14 @@ def test_connections_that_break_off_together_are_one_failure(monkeypatch: pytest
         monkeypatch.setattr(pool, "RECONNECT_MAX", 60.0)
         monkeypatch.setattr(pool, "RECONNECT", 1.0)
         made = Pool(("a", 1), access({}))
-        lanes = [made.lane(name, 1) for name in "abcdefgh"]
-        for connection in [await lane.connection() for lane in lanes]:
+        by_purpose = [made.connections(name, 1) for name in "abcdefgh"]
+        for connection in [await serving.connection() for serving in by_purpose]:
             connection.close()
-        for lane in lanes:
+        for serving in by_purpose:
             with pytest.raises(Unavailable):
-                await lane.connection()
+                await serving.connection()
         await asyncio.sleep(1.05)
-        assert isinstance(await lanes[0].connection(), Busy) and not made.failing
+        assert isinstance(await by_purpose[0].connection(), Busy) and not made.failing
 
     asyncio.run(run())
 
@@ -201,16 +202,16 @@ def test_a_connection_that_was_idle_for_long_is_not_used(monkeypatch: pytest.Mon
     monkeypatch.setattr(Connection, "open", at_once)
 
     async def run() -> None:
-        lane = Pool(("a", 1), access({})).lane("other", 1)
-        first = await lane.connection()
-        assert await lane.connection() is first
+        serving = Pool(("a", 1), access({})).connections("other", 1)
+        first = await serving.connection()
+        assert await serving.connection() is first
         first.used_at -= pool.IDLE_MAX + 1
         first.opened_at -= pool.IDLE_MAX + 1
-        second = await lane.connection()
+        second = await serving.connection()
         assert second is not first and first.closed
         second.opened_at -= pool.LASTING + 1
         second.close()  # as the broker may do it
-        assert await lane.connection() is not second, "no failure, and no wait"
+        assert await serving.connection() is not second, "no failure, and no wait"
 
     asyncio.run(run())
 
@@ -297,11 +298,11 @@ def test_the_newest_leader_counts() -> None:
 class Led(Scripted):
     """Broker 2 has become the leader of t-0, and broker 1 names it."""
 
-    async def connection(self, node: int, lane: str = "other") -> Any:
+    async def connection(self, node: int, purpose: str = "other") -> Any:
         self.asked.append(f"Fetch of {node}")
         new = Leader(2, 6) if node == 1 else None
         records = memoryview(b"" if new else b"records")
-        found = Fetched(0, CODES["NOT_LEADER_OR_FOLLOWER"] if new else 0, 9, 9, 0, (), records, None, new, -1)
+        found = Fetched(0, CODES["NOT_LEADER_OR_FOLLOWER"] if new else 0, 9, 0, (), records, None, new, -1)
         answered: asyncio.Future[FetchAnswer] = asyncio.get_running_loop().create_future()
         answered.set_result(FetchAnswer(0, 0, [(ID, found)], {2: ("b", 22)} if new else {}))
         return SimpleNamespace(send=lambda _: answered)

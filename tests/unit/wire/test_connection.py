@@ -182,7 +182,7 @@ def test_a_loop_that_stood_still_listens_before_it_gives_up(monkeypatch: pytest.
     ],
 )
 def test_what_is_no_answer(sent: bytes, error: type[WireError], reason: str) -> None:
-    """The request that it seemed to answer says so. For those behind it nobody knows."""
+    """The request that it seemed to answer says so. For those after it nobody knows."""
 
     async def run() -> None:
         async with opened() as (connection, theirs):

@@ -74,7 +74,7 @@ class Copy:
             kept = keep(kept, sync, (source_start, target_start))
         position = self.source[self.copied - 1].offset + 1 if self.copied else 0
         last = self.source[-1].offset + 1 if self.source and not self.ends_meet else position
-        end = self.target[-1].offset + 2 if self.target else 0  # behind a marker
+        end = self.target[-1].offset + 2 if self.target else 0  # after a marker
         ranges = PartitionRanges(
             Side("source", *SOURCE, source_start, max(source_start, last)),
             Side("target", *TARGET, target_start, max(target_start, end)),
@@ -153,7 +153,7 @@ def _end(some: Sequence[Entry]) -> int:
 
 
 def plant(draw: st.DrawFn, arrived: int, copied: int, begins: int, target_later: bool) -> tuple[list[int | None], str]:
-    """One fault behind the first record that both logs have, before what is on its way."""
+    """One fault after the first record that both logs have, before what is on its way."""
     right: list[int | None] = list(range(arrived))
     end = max(begins + 1, min(copied, arrived))
     kinds = ["altered", "lost", "doubled", "moved", "foreign"]
