@@ -44,6 +44,7 @@ class BatchLoop:
         self._clock = services.clock
         self._beat = self._clock.monotonic()
         self._copiers: set[asyncio.Task[None]] = set()
+        self._closed = False
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="batches", daemon=True)
         self._thread.start()
@@ -64,6 +65,11 @@ class BatchLoop:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     @property
+    def has_died(self) -> bool:
+        """True if it has ended without `close`, as only a defect can do: nothing on the batch path moves any more."""
+        return not self._closed and not self._thread.is_alive()
+
+    @property
     def silent_for(self) -> float:
         """Seconds for which the loop has run nothing but one and the same callback; 0 if it is well, or has ended."""
         return max(0.0, self._clock.monotonic() - self._beat - 2 * BEAT) if self._thread.is_alive() else 0.0
@@ -75,6 +81,7 @@ class BatchLoop:
 
     def close(self, timeout: float) -> None:
         """End all copiers where they are, without waiting for transactions, and close the connections."""
+        self._closed = True
         self.call(self._main.cancel)
         self._thread.join(timeout)
 
@@ -83,7 +90,7 @@ class BatchLoop:
             asyncio.run(self._keep())
         except asyncio.CancelledError:
             pass
-        except Exception:
+        except BaseException:  # also SystemExit, which a library may raise: nobody else would tell it
             log.exception(BUG, extra={"flow": self._task.flow.name})
 
     async def _keep(self) -> None:

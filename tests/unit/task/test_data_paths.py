@@ -11,7 +11,7 @@ import pytest
 
 from mirror.control.partition_state import State
 from mirror.control.reports import BATCHES, RECORDS
-from mirror.errors import TaskHung
+from mirror.errors import MirrorError, TaskHung
 from mirror.model import Partition, Topic
 from mirror.settings import Cluster, Flow
 from mirror.source.batch_feed import LeaveBatchPath
@@ -236,3 +236,27 @@ def test_an_event_loop_that_hangs_ends_the_task(make: Callable[[Flow], Task], ca
         over.set()
     (said,) = [each for each in caplog.records if each.message == "the event loop hangs"]
     assert "wait" in vars(said)["stack"]
+
+
+def test_an_event_loop_that_has_died_ends_the_task(
+    make: Callable[[Flow], Task], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever has ended it. Its partitions would wait for ever: a copier that is made now would never begin."""
+    task = make(away())
+    copier = batches(task.joins())
+    until("it runs", lambda: copier.since_progress > 0 or copier.snapshot.counters.retries > 0)
+    task.paths.keep([copier])
+    loop = task.paths._loop
+    assert loop is not None and not loop.has_died
+
+    def die() -> None:
+        raise SystemExit(3)
+
+    loop.call(die)
+    until("it has ended", lambda: not [each for each in threading.enumerate() if each.name == "batches"])
+    with pytest.raises(MirrorError, match="has ended by a defect; the task starts again"):
+        task.paths.keep([copier])
+    assert "SystemExit" in caplog.text, "what has ended it is told"
+    assert copier.snapshot.state is State.RELEASED, "the task need not wait for it when it ends"
+    task.paths.close(10.0)
+    task.paths.keep([copier])  # a loop that was closed has not died
