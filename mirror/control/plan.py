@@ -91,13 +91,13 @@ class Plan:
 
     @staticmethod
     def decode(value: bytes) -> Plan:
-        """Decode a value that `encode` made, without fields that a newer mirror has added. Raises Malformed."""
+        """Decode a value that `encode` made, without fields that a newer mirror has added. Raises DecodeError."""
         found = decode.fields(decode.parsed(value, PLAN_MAX), _REQUIRED, _ADDED_LATER)
         plan = Plan(service_id=found.pop("leader"), **found)
         if any(partition.topic not in plan.topics for each in plan.slices for partition in each):
-            raise decode.Malformed("a slice has a topic that the plan does not have")
+            raise decode.DecodeError("a slice has a topic that the plan does not have")
         if len(plan.clusters) not in (0, 2):
-            raise decode.Malformed("clusters are not two")
+            raise decode.DecodeError("clusters are not two")
         return plan
 
     @property
