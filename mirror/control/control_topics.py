@@ -19,7 +19,8 @@ from mirror.control.decisions import Decision
 from mirror.control.orders import KEY, VALUE_MAX, Order, Scope
 from mirror.control.reports import Report
 from mirror.errors import ClusterAway, FlowError
-from mirror.kafka.clients import internal_consumer, is_away, is_lasting
+from mirror.kafka.client_errors import is_away, is_lasting
+from mirror.kafka.clients import internal_consumer
 from mirror.kafka.own_topic_producer import OwnTopicProducer
 from mirror.kafka.renewed import Outage, end_later
 from mirror.model import Partition

@@ -16,11 +16,13 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import INTENT_KEY, PLAN_KEY, ControlWriter
 from mirror.control.orders import Scope
-from mirror.control.plan import Lineage, Plan, next_plan, slice_count, unmarked
+from mirror.control.plan import Lineage, Plan, next_plan, unmarked
+from mirror.control.slices import slice_count
 from mirror.control.task_settings import TaskSettings
 from mirror.control.throttle_shares import Load
 from mirror.errors import ClusterAway, FlowError, Superseded
-from mirror.kafka.clients import DEFAULTS, FENCED, INTERNAL_MAX, LIBRDKAFKA, is_lasting, transactional_properties
+from mirror.kafka.client_errors import FENCED, is_lasting
+from mirror.kafka.clients import DEFAULTS, INTERNAL_MAX, LIBRDKAFKA, transactional_properties
 from mirror.kafka.transactional_ids import leader_id
 from mirror.model import Topic
 from mirror.settings import Flow

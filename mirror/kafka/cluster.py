@@ -29,7 +29,7 @@ from confluent_kafka.admin import (
 
 from mirror.errors import ClusterAway
 from mirror.kafka import clients
-from mirror.kafka.clients import is_away
+from mirror.kafka.client_errors import is_away
 from mirror.kafka.librdkafka_log import without_elapsed_time
 from mirror.kafka.renewed import Renewed
 from mirror.model import Partition

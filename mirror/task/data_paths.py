@@ -19,7 +19,7 @@ from mirror.control.reports import BATCHES, RECORDS, DataPath
 from mirror.errors import MirrorError, TaskHung, Unsupported
 from mirror.model import Partition, Topic
 from mirror.source.batch_boundary import boundary
-from mirror.source.fetcher import Move, StartFetching, StopFetching
+from mirror.source.fetch_moves import Move, StartFetching, StopFetching
 from mirror.task.batch_copier import LET_GO
 from mirror.task.batch_loop import BatchLoop, accesses
 from mirror.task.batch_path_obstacles import DATA_PATH, obstacle

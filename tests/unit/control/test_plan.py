@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.control.plan import Lineage, Plan, Slice, assign, merge_initial_partitions, slice_count, unmarked
+from mirror.control.plan import Lineage, Plan, merge_initial_partitions, unmarked
+from mirror.control.slices import Slice, assign, slice_count
 from mirror.decode import DecodeError
 from mirror.model import Partition, Topic
 from mirror.settings import TopicSettings

@@ -15,7 +15,7 @@ from mirror.errors import MirrorError, TaskHung
 from mirror.model import Partition, Topic
 from mirror.settings import Cluster, Flow
 from mirror.source.batch_feed import LeaveBatchPath
-from mirror.source.fetcher import StartFetching, StopFetching
+from mirror.source.fetch_moves import StartFetching, StopFetching
 from mirror.target.loading import Tokens
 from mirror.task import data_paths
 from mirror.task.copier import RecordCopier
