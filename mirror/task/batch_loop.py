@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from mirror.settings import Flow
@@ -95,7 +96,7 @@ class BatchLoop:
 
     async def _keep(self) -> None:
         task, flow = self._task, self._task.flow
-        source, target = map(Cluster, self._access)
+        source, target = self._clusters()
         self.fetcher = BatchFetcher(source, rack=flow.source.consumer.get("client.rack", ""))
         tokens = task.positions.tokens
         self.services = BatchServices(task.plan, self.fetcher, target, tokens, task.limits, task.clock)
@@ -114,6 +115,15 @@ class BatchLoop:
             await self.fetcher.stop()
             source.close()
             target.close()
+
+    def _clusters(self) -> tuple[Cluster, Cluster]:
+        """Source and target. What their quotas do is reported as on the record path."""
+        source, target = self._access
+        throttles = self._task.throttles
+        return (
+            Cluster(replace(source, on_throttled=throttles.source.note)),
+            Cluster(replace(target, on_throttled=throttles.target.note)),
+        )
 
     def _begin(self, copier: SupervisedBatchCopier) -> None:
         running = self._loop.create_task(copier.run())

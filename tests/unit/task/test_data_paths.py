@@ -12,6 +12,7 @@ import pytest
 from mirror.control.partition_state import State
 from mirror.control.reports import BATCHES, RECORDS
 from mirror.errors import MirrorError, TaskHung
+from mirror.kafka.throttling import Throttles
 from mirror.model import Partition, Topic
 from mirror.settings import Cluster, Flow
 from mirror.source.batch_feed import LeaveBatchPath
@@ -48,7 +49,10 @@ class Task(World):
         super().__init__(of)
         self.tokens = Tokens()
         any_: Any = self
-        services = TaskServices(any_, any_, any_, any_, b"", self.moves, any_, ProducerBudget(1), any_, self.limits)
+        self.throttles = Throttles(of)
+        services = TaskServices(
+            any_, any_, any_, self.throttles, b"", self.moves, any_, ProducerBudget(1), any_, self.limits
+        )
         self.paths = DataPaths(services, self.moves)
 
     def joins(self, paused: bool = False) -> Copier:
@@ -136,6 +140,17 @@ def test_a_paused_partition_is_on_the_record_path(make: Callable[[Flow], Task]) 
     records(task.joins(paused=True))
     assert task.path == (RECORDS, "")
     batches(task.joins())
+
+
+def test_quotas_are_told_as_on_the_record_path(make: Callable[[Flow], Task]) -> None:
+    task = make(away())
+    batches(task.joins())
+    loop = task.paths._loop
+    assert loop is not None and task.throttles.active == []
+    loop.services.target._access.on_throttled(0.5)
+    assert task.throttles.active == ["target"]
+    loop.fetcher.cluster._access.on_throttled(0.5)
+    assert task.throttles.active == ["source", "target"]
 
 
 def test_what_does_not_fit_is_copied_by_records_for_a_while(
