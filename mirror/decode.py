@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
-Check = Callable[[Any], T]  # converts a JSON value to the value that is used; raises Malformed
+Check = Callable[[Any], T]  # converts a JSON value to the value that is used; raises DecodeError
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -23,31 +23,31 @@ _NAME = re.compile(r"[ -~]{0,100}")
 _CUT = 2_000  # most characters of a text
 
 
-class Malformed(ValueError):
+class DecodeError(ValueError):
     """A value is not what it should be. The message says where and why, and never quotes what was read."""
 
 
 def parsed(value: bytes | str, most: int) -> Any:
-    """Parse JSON of `most` bytes at most, in which every number is finite. Raises Malformed."""
+    """Parse JSON of `most` bytes at most, in which every number is finite. Raises DecodeError."""
     if len(value) > most:
-        raise Malformed(f"longer than {most:,} bytes")
+        raise DecodeError(f"longer than {most:,} bytes")
     try:
         return json.loads(value.decode() if isinstance(value, bytes) else value, parse_constant=_not_finite)
     except (ValueError, RecursionError):  # also nesting a thousand deep, and numbers of thousands of digits
-        raise Malformed("not valid JSON") from None
+        raise DecodeError("not valid JSON") from None
 
 
 def _not_finite(_: str) -> NoReturn:
-    raise Malformed("a number is not finite")
+    raise DecodeError("a number is not finite")
 
 
 def fields(raw: Any, wanted: Mapping[str, Check[Any]], optional: Mapping[str, Check[Any]] | None = None) -> Any:
     """Check an object's fields that the tables name, and return them. Missing optional fields are left out."""
     if not isinstance(raw, dict):
-        raise Malformed("not an object")
+        raise DecodeError("not an object")
     for name in wanted:
         if name not in raw:
-            raise Malformed(f"{name} is missing")
+            raise DecodeError(f"{name} is missing")
     table = {**wanted, **(optional or {})}
     return {name: _within(name, check, raw[name]) for name, check in table.items() if name in raw}
 
@@ -55,7 +55,7 @@ def fields(raw: Any, wanted: Mapping[str, Check[Any]], optional: Mapping[str, Ch
 def elements(raw: Any, wanted: Sequence[Check[Any]], optional: Sequence[Check[Any]] = ()) -> list[Any]:
     """Check a list whose elements have fixed places: first the `wanted` ones, then the `optional` ones that exist."""
     if not isinstance(raw, list) or len(raw) < len(wanted):
-        raise Malformed(f"not a list of {len(wanted)} elements")
+        raise DecodeError(f"not a list of {len(wanted)} elements")
     checks = [*wanted, *optional]
     return [_within(str(place), check, each) for place, (check, each) in enumerate(zip(checks, raw, strict=False))]
 
@@ -63,8 +63,8 @@ def elements(raw: Any, wanted: Sequence[Check[Any]], optional: Sequence[Check[An
 def _within(where: str, check: Check[T], raw: Any) -> T:
     try:
         return check(raw)
-    except Malformed as error:
-        raise Malformed(f"{where}: {error}") from None
+    except DecodeError as error:
+        raise DecodeError(f"{where}: {error}") from None
 
 
 def integer(least: int = 0, most: int = INT64_MAX) -> Check[int]:
@@ -72,7 +72,7 @@ def integer(least: int = 0, most: int = INT64_MAX) -> Check[int]:
 
     def check(raw: Any) -> int:
         if type(raw) is not int or not least <= raw <= most:
-            raise Malformed(f"not an integer from {least} to {most}")
+            raise DecodeError(f"not an integer from {least} to {most}")
         return raw
 
     return check
@@ -83,7 +83,7 @@ def number(least: float = 0.0, most: float = 1e18) -> Check[float]:
 
     def check(raw: Any) -> float:
         if type(raw) not in (int, float) or not least <= raw <= most or not math.isfinite(raw):
-            raise Malformed(f"not a number from {least:g} to {most:g}")
+            raise DecodeError(f"not a number from {least:g} to {most:g}")
         return float(raw)
 
     return check
@@ -92,7 +92,7 @@ def number(least: float = 0.0, most: float = 1e18) -> Check[float]:
 def flag(raw: Any) -> bool:
     """Check for true or false."""
     if not isinstance(raw, bool):
-        raise Malformed("neither true nor false")
+        raise DecodeError("neither true nor false")
     return raw
 
 
@@ -104,20 +104,20 @@ def name(raw: Any) -> str:
 def topic_name(raw: Any) -> str:
     """Check for a topic name that Kafka accepts."""
     if raw in (".", ".."):
-        raise Malformed("not a topic's name")
+        raise DecodeError("not a topic's name")
     return _matching(_TOPIC, raw, "not a topic's name")
 
 
 def _matching(pattern: re.Pattern[str], raw: Any, otherwise: str) -> str:
     if not isinstance(raw, str) or not pattern.fullmatch(raw):
-        raise Malformed(otherwise)
+        raise DecodeError(otherwise)
     return raw
 
 
 def text(raw: Any) -> str:
     """A text for people: shortened, and without characters that move a terminal's cursor or cannot be encoded."""
     if not isinstance(raw, str):
-        raise Malformed("not a text")
+        raise DecodeError("not a text")
     return "".join(each if each.isprintable() else " " for each in raw[:_CUT])
 
 
@@ -126,7 +126,7 @@ def listed(check: Check[T], length: int | None = None) -> Check[list[T]]:
 
     def checked(raw: Any) -> list[T]:
         if not isinstance(raw, list) or length not in (None, len(raw)):
-            raise Malformed("not a list" if length is None else f"not a list of {length} elements")
+            raise DecodeError("not a list" if length is None else f"not a list of {length} elements")
         return [check(each) for each in raw]
 
     return checked
@@ -137,7 +137,7 @@ def keyed(key: Check[str], check: Check[T]) -> Check[dict[str, T]]:
 
     def checked(raw: Any) -> dict[str, T]:
         if not isinstance(raw, dict):
-            raise Malformed("not an object")
+            raise DecodeError("not an object")
         return {key(each): check(value) for each, value in raw.items()}
 
     return checked
@@ -149,7 +149,7 @@ def among(known: Iterable[str]) -> Check[str]:
 
     def check(raw: Any) -> str:
         if not isinstance(raw, str) or raw not in words:
-            raise Malformed(f"not one of {', '.join(sorted(words))}")
+            raise DecodeError(f"not one of {', '.join(sorted(words))}")
         return raw
 
     return check
@@ -177,5 +177,5 @@ partition_number = integer(0, INT32_MAX)
 def number_of_key(digits: str) -> int:
     """Decode the number of a partition or slice in a record's key, which must be as `str` writes it."""
     if not re.fullmatch(r"0|[1-9][0-9]{0,9}", digits):
-        raise Malformed("the key has no number")
+        raise DecodeError("the key has no number")
     return partition_number(int(digits))

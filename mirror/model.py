@@ -23,7 +23,7 @@ class Partition(NamedTuple):
 
 
 def a_partition(raw: Any) -> Partition:
-    """Decode a partition from its JSON list of topic and number. Raises Malformed."""
+    """Decode a partition from its JSON list of topic and number. Raises DecodeError."""
     return Partition(*decode.elements(raw, [decode.topic_name, decode.partition_number]))
 
 

@@ -19,7 +19,8 @@ from mirror.control.decisions import Decision
 from mirror.control.orders import KEY, VALUE_MAX, Order, Scope
 from mirror.control.reports import Report
 from mirror.errors import ClusterAway, FlowError
-from mirror.kafka.clients import internal_consumer, is_away, is_lasting
+from mirror.kafka.client_errors import is_away, is_lasting
+from mirror.kafka.clients import internal_consumer
 from mirror.kafka.own_topic_producer import OwnTopicProducer
 from mirror.kafka.renewed import Outage, end_later
 from mirror.model import Partition
@@ -62,7 +63,7 @@ class Claim:
 
     @staticmethod
     def decode(key: bytes, value: bytes) -> Claim:
-        """Decode what `key` and `encode` made. Raises Malformed."""
+        """Decode what `key` and `encode` made. Raises DecodeError."""
         number = decode.number_of_key(key.removeprefix(CLAIM_KEY).decode("latin-1"))
         later = {"leader": decode.name, "epoch": decode.name}
         found = decode.fields(decode.parsed(value, VALUE_MAX), {"task": decode.name}, later)
@@ -202,7 +203,7 @@ class StatusReader:
             return None
         try:
             return Report.decode(value)
-        except decode.Malformed as error:
+        except decode.DecodeError as error:
             self.ignored += 1
             where = {"flow": self._flow.name, "topic": self._topic, "reason": str(error)}
             log.warning("report that can't be decoded is ignored", extra=where)

@@ -55,7 +55,7 @@ class Decision:
 
     @staticmethod
     def decode(key: bytes, value: bytes) -> Decision:
-        """The decision that `key` and `encode` made. Raises Malformed."""
+        """The decision that `key` and `encode` made. Raises DecodeError."""
         topic, number = key_parts(key, KEY)
         partition = Partition(topic, decode.number_of_key(number))
         said = decode.fields(decode.parsed(value, VALUE_MAX), _DECIDED)
@@ -63,7 +63,7 @@ class Decision:
 
 
 def an_incident(raw: Any) -> Incident:
-    """Decode an incident from its JSON list. Raises Malformed."""
+    """Decode an incident from its JSON list. Raises DecodeError."""
     return Incident(*decode.elements(raw, _INCIDENT))
 
 

@@ -16,11 +16,13 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import INTENT_KEY, PLAN_KEY, ControlWriter
 from mirror.control.orders import Scope
-from mirror.control.plan import Lineage, Plan, next_plan, slice_count, unmarked
+from mirror.control.plan import Lineage, Plan, next_plan, unmarked
+from mirror.control.slices import slice_count
 from mirror.control.task_settings import TaskSettings
 from mirror.control.throttle_shares import Load
 from mirror.errors import ClusterAway, FlowError, Superseded
-from mirror.kafka.clients import DEFAULTS, FENCED, INTERNAL_MAX, LIBRDKAFKA, is_lasting, transactional_properties
+from mirror.kafka.client_errors import FENCED, is_lasting
+from mirror.kafka.clients import DEFAULTS, INTERNAL_MAX, LIBRDKAFKA, transactional_properties
 from mirror.kafka.transactional_ids import leader_id
 from mirror.model import Topic
 from mirror.settings import Flow
@@ -46,6 +48,7 @@ class FlowLeader:
         self._service_id = service_id
         self._producer: Producer | None = None
         self._generation: int | None = None  # of the newest plan while we led; None if we have never led
+        self._former = ""  # the service whose plan was in force when we took the lead, until our first plan
         self._slots = 0  # cores that the newest plan was made for
         self._intent: bytes | None = None  # our announcement, until a plan follows it
         self._log_level = "info"  # of the tasks
@@ -67,9 +70,13 @@ class FlowLeader:
         """
         self.check_still_leading()
         if self._writer is None:
-            self._producer = self._open_producer()
-            self.control.read_to_end()
-        self._generation = self.control.plan.generation if self.control.plan else 0
+            producer = self._open_producer()
+            self.check_still_leading()  # another service may have published until it was fenced
+            self._producer = producer
+        plan = self.control.plan
+        if self._generation is None and plan is not None:
+            self._former = plan.service_id
+        self._generation = plan.generation if plan else 0
         self._recreations = self.control.recreations
 
     def _open_producer(self) -> Producer:
@@ -86,15 +93,28 @@ class FlowLeader:
         return producer
 
     def check_still_leading(self) -> None:
-        """Read the control topic to its end. Raises Superseded if another service leads now, ClusterAway, FlowError."""
+        """Read the control topic to its end. Raises Superseded if another service leads now, ClusterAway, FlowError.
+
+        A service that we have taken the lead from may be stopping: its order to stop leaves the flow to us.
+        """
         self.control.read_to_end()
         plan = self.control.plan
         if plan is None or self._generation is None or plan.service_id == self._service_id:
+            return
+        if plan.stop and plan.service_id == self._former:
             return
         # A recreated topic may count generations from 1 again, so a lower one may be newer.
         was_recreated = self.control.recreations != self._recreations and not self.control.awaits_plan
         if plan.generation > self._generation or was_recreated:
             raise Superseded(f"flow {self._flow.name}: another service leads it now (generation {plan.generation})")
+
+    @property
+    def lacks_plan(self) -> bool:
+        """True if our plan is not in force: the topic was recreated, or a stopping service has written over it.
+
+        The latter needs `exactly_once: false`, where a service that reads and then writes is not fenced in between.
+        """
+        return self.control.awaits_plan or self.control.plan is None or not self._is_ours_and_runs(self.control.plan)
 
     def lost_tasks(self) -> list[int]:
         """The slice of each task of this service that was replaced since the last call. A slice may appear twice.
@@ -215,7 +235,7 @@ class FlowLeader:
 
     def _write(self, plan: Plan) -> Plan:
         self._send({**self._records_to_rewrite(plan), PLAN_KEY: plan.encode()})
-        self._intent = None
+        self._intent, self._former = None, ""
         self._generation, self._recreations = plan.generation, self.control.recreations
         self.control.read_to_end()
         return plan

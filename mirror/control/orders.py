@@ -35,7 +35,7 @@ class Scope(NamedTuple):
 
     @staticmethod
     def decode(key: bytes) -> Scope:
-        """Decode a key that `key` made. Raises Malformed for any other key."""
+        """Decode a key that `key` made. Raises DecodeError for any other key."""
         if key == Scope().key():
             return Scope()
         topic, partition = key_parts(key, KEY)
@@ -59,7 +59,7 @@ class Order:
 
     @staticmethod
     def decode(value: bytes) -> Order:
-        """Decode a value that `encode` made. Raises Malformed."""
+        """Decode a value that `encode` made. Raises DecodeError."""
         return Order(**decode.fields(decode.parsed(value, VALUE_MAX), {"paused": decode.flag}))
 
 
@@ -67,9 +67,9 @@ Orders = Mapping[Scope, Order]
 
 
 def key_parts(key: bytes, kind: str) -> tuple[str, str]:
-    """Split a record key `<kind><topic>/<rest>` into topic and rest. Raises Malformed."""
+    """Split a record key `<kind><topic>/<rest>` into topic and rest. Raises DecodeError."""
     if not key.startswith(kind.encode()):
-        raise decode.Malformed(f"the key does not begin with {kind}")
+        raise decode.DecodeError(f"the key does not begin with {kind}")
     topic, _, rest = key.removeprefix(kind.encode()).decode("latin-1").rpartition("/")
     return decode.topic_name(topic), rest
 

@@ -8,12 +8,12 @@ from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 from mirror import decode
+from mirror.control.slices import Slice, assign
 from mirror.control.task_settings import TaskSettings
 from mirror.control.throttle_shares import OF_FLOW, Load, Parts, divided
 from mirror.model import Partition, Topic
 from mirror.settings import TopicSettings
 
-Slice = frozenset[Partition]
 RENEW_INTERVAL = 24 * 3600.0  # seconds; used if the target does not report how long it keeps positions
 Topics = Mapping[str, Topic]
 Origins = Mapping[str, tuple[str, ...]]  # by remote topic: ids of the clusters its records come from, over any route
@@ -91,13 +91,13 @@ class Plan:
 
     @staticmethod
     def decode(value: bytes) -> Plan:
-        """Decode a value that `encode` made, without fields that a newer mirror has added. Raises Malformed."""
+        """Decode a value that `encode` made, without fields that a newer mirror has added. Raises DecodeError."""
         found = decode.fields(decode.parsed(value, PLAN_MAX), _REQUIRED, _ADDED_LATER)
         plan = Plan(service_id=found.pop("leader"), **found)
         if any(partition.topic not in plan.topics for each in plan.slices for partition in each):
-            raise decode.Malformed("a slice has a topic that the plan does not have")
+            raise decode.DecodeError("a slice has a topic that the plan does not have")
         if len(plan.clusters) not in (0, 2):
-            raise decode.Malformed("clusters are not two")
+            raise decode.DecodeError("clusters are not two")
         return plan
 
     @property
@@ -258,45 +258,3 @@ def retire(topics: Topics, previous: Plan | None, remote_ids: Mapping[str, str])
         for name, topic in before.items()
         if name not in topics and topic.remote_id and remote_ids.get(topic.remote) == topic.remote_id
     }
-
-
-def slice_count(slots: int, tasks_max: int | None, partitions: int, current: int) -> int:
-    """How many slices to run on `slots` free cores.
-
-    A change of the count ends the Spark epoch and interrupts every partition. So while the cores stay the same, the
-    `current` count (0 if none runs) is kept unless it could at least double.
-    """
-    most = max(1, min(slots, tasks_max or slots))
-    wanted = min(most, max(partitions, 2))
-    if current and current <= most and wanted < 2 * current:
-        return current
-    return wanted
-
-
-def assign(
-    partitions: Iterable[Partition],
-    count: int,
-    previous: tuple[Slice, ...],
-    weight: Mapping[Partition, float],
-) -> tuple[Slice, ...]:
-    """Assign `partitions` to `count` slices. A partition stays in its slice (KIP-429); new ones go to the lightest.
-
-    `weight` has the bytes per second of partitions where known. Every partition weighs something, so that idle ones are
-    spread, too. If the count has changed, all partitions are assigned anew, the heaviest first.
-    """
-    wanted = set(partitions)
-    slices: list[set[Partition]] = [set() for _ in range(count)]
-    if len(previous) == count:
-        slices = [set(s & wanted) for s in previous]
-    known = [w for w in weight.values() if w > 0]
-    floor = sum(known) / len(known) / 10 if known else 1.0
-
-    def load(partition: Partition) -> float:
-        return max(weight.get(partition, 0.0), floor)
-
-    loads = [sum(map(load, s)) for s in slices]
-    for partition in sorted(wanted.difference(*slices), key=lambda p: (-load(p), p)):
-        lightest = min(range(count), key=lambda i: (loads[i], i))
-        slices[lightest].add(partition)
-        loads[lightest] += load(partition)
-    return tuple(map(frozenset, slices))

@@ -29,5 +29,5 @@ class Sign:
 
     @staticmethod
     def decode(value: bytes) -> Sign:
-        """Decode a value that `encode` made. Raises Malformed."""
+        """Decode a value that `encode` made. Raises DecodeError."""
         return Sign(**decode.fields(decode.parsed(value, VALUE_MAX), {"service_id": decode.name, "host": decode.name}))

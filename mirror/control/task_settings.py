@@ -60,7 +60,7 @@ class TaskSettings:
 
     @staticmethod
     def decoded(raw: Any) -> TaskSettings:
-        """Check what `as_json` has made. Raises Malformed."""
+        """Check what `as_json` has made. Raises DecodeError."""
         return TaskSettings(**decode.fields(raw, _CHECKS, _ADDED_LATER))
 
 

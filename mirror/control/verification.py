@@ -27,7 +27,7 @@ class Verification:
 
     @staticmethod
     def decode(value: bytes) -> Verification:
-        """Decode a value that `encode` made. Raises Malformed."""
+        """Decode a value that `encode` made. Raises DecodeError."""
         return Verification(**decode.fields(decode.parsed(value, VALUE_MAX), _FIELDS))
 
 

@@ -8,7 +8,8 @@ from functools import partial
 from confluent_kafka import KafkaError, TopicPartition
 
 from mirror.errors import ClusterAway, PartitionError
-from mirror.kafka.clients import group_committer, is_away
+from mirror.kafka.client_errors import is_away
+from mirror.kafka.clients import group_committer
 from mirror.kafka.renewed import end_later
 from mirror.settings import Cluster
 

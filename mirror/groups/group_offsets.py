@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from mirror.errors import ClusterAway, PartitionError
-from mirror.kafka.clients import group_reader, is_away
+from mirror.kafka.client_errors import is_away
+from mirror.kafka.clients import group_reader
 from mirror.kafka.committed_metadata import metadata_of
 from mirror.model import Partition
 from mirror.settings import Cluster

@@ -21,40 +21,10 @@ Properties = Mapping[str, Any]
 INTERNAL_MAX = 8 * 2**20  # most bytes of a record on mirror's own topics
 FETCH_MAX = 8 * 2**20  # most bytes in one answer of the source
 QUEUE_RECORDS = 100  # librdkafka fetches more while it holds fewer records than these
-AWAY = frozenset(
-    {
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._TIMED_OUT,
-        KafkaError._RESOLVE,
-        KafkaError._WAIT_COORD,
-    }
-)
-# What lasts until a person changes a permission, a policy or a setting.
-LASTING = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        KafkaError.POLICY_VIOLATION,
-        KafkaError.INVALID_TRANSACTION_TIMEOUT,
-    }
-)
 OnError = Callable[[KafkaError], None]
 
 # The logger for librdkafka's own lines: by default only those that the user's `log_level` or `debug` asks for.
 LIBRDKAFKA = logging.getLogger("mirror.librdkafka")
-# The errors of a producer that was fenced: another producer has opened its transactional id since. A broker reports
-# them, or librdkafka for it.
-FENCED = frozenset(
-    {
-        KafkaError._FENCED,
-        KafkaError.PRODUCER_FENCED,
-        KafkaError.INVALID_PRODUCER_EPOCH,
-    }
-)
-
 # The user's properties override these. mirror reports an unreachable cluster once, so librdkafka's log is off.
 DEFAULTS: Properties = {
     "client.id": "mirror",
@@ -97,16 +67,6 @@ PRODUCER_ONLY = frozenset({"transactional.id", "enable.idempotence"})
 # Idempotence keeps the order of records when requests are retried. Only mirror creates a deleted topic again, with the
 # configuration that it needs; a broker that creates topics itself (auto.create.topics.enable) uses its defaults.
 TARGET_PRODUCER: Properties = {"enable.idempotence": True, "acks": "all", "allow.auto.create.topics": False}
-
-
-def is_away(error: KafkaError) -> bool:
-    """True if the error means that a cluster does not answer now, and not that it refuses."""
-    return error.code() in AWAY or error.retriable()
-
-
-def is_lasting(error: KafkaError) -> bool:
-    """True if the refusal lasts until a person changes a permission, a policy or a setting of the cluster."""
-    return error.code() in LASTING
 
 
 def _base(cluster: Cluster) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
 
 from mirror.errors import ClusterAway
 from mirror.kafka import clients
-from mirror.kafka.clients import is_away
+from mirror.kafka.client_errors import is_away
 from mirror.kafka.librdkafka_log import without_elapsed_time
 from mirror.kafka.listed_offsets import list_offsets, list_results, refresh_metadata
 from mirror.kafka.renewed import Renewed

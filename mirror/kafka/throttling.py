@@ -13,14 +13,21 @@ REPORTED_FOR = 5.0  # seconds: report throttling for this long after the last th
 
 
 class Throttle:
-    """A client's `throttle_cb`. librdkafka calls it with each answer that says for how long the client is throttled."""
+    """A client's `throttle_cb`. librdkafka calls it with each answer that says for how long the client is throttled.
+
+    The batch path's clients call `note`. Any thread may.
+    """
 
     def __init__(self) -> None:
         self._until = 0.0  # monotonic
 
     def __call__(self, event: ThrottleEvent) -> None:
         if event.throttle_time > 0:  # seconds
-            self._until = max(self._until, time.monotonic() + event.throttle_time + REPORTED_FOR)
+            self.note(event.throttle_time)
+
+    def note(self, seconds: float) -> None:
+        """The cluster throttles a client for so many seconds."""
+        self._until = max(self._until, time.monotonic() + seconds + REPORTED_FOR)
 
     @property
     def active(self) -> bool:

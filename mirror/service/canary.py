@@ -14,7 +14,7 @@ from functools import partial
 
 from mirror.backoff import Backoff
 from mirror.control.leader_thread import LeaderPart
-from mirror.decode import Malformed
+from mirror.decode import DecodeError
 from mirror.kafka.source_topic import SourceTopic
 from mirror.logs import OnChange
 from mirror.service.canary_reader import CanaryReader
@@ -141,7 +141,7 @@ class _Watch:
         for value in self._reader.poll(timeout):
             try:
                 self._last = self._flights.arrived(value) or self._last
-            except Malformed as error:
+            except DecodeError as error:
                 self._ignore(str(error))
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ class CanaryRecord:
 
     @staticmethod
     def decode(value: bytes) -> CanaryRecord:
-        """Decode a value that anybody may have written. Raises Malformed."""
+        """Decode a value that anybody may have written. Raises DecodeError."""
         return CanaryRecord(**decode.fields(decode.parsed(value, VALUE_MAX), _FIELDS))
 
 
@@ -71,7 +71,7 @@ class CanaryFlights:
     def arrived(self, value: bytes) -> Arrival | None:
         """Take note of a record that was read. None if it is not ours, or if a newer one has arrived before.
 
-        Records before it are not waited for any longer: compaction may have removed them. Raises Malformed.
+        Records before it are not waited for any longer: compaction may have removed them. Raises DecodeError.
         """
         record = CanaryRecord.decode(value)
         if record.run != self._run or record.number not in self._waiting:

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from mirror.kafka import clients
 from mirror.kafka.certificates import expiries
+from mirror.kafka.client_errors import is_away
 from mirror.kafka.librdkafka_log import without_elapsed_time
 from mirror.kafka.renewed import end_later
 from mirror.logs import OnChange
@@ -88,7 +89,7 @@ def answered(client: AdminClient) -> KafkaError | None:
         client.describe_cluster(request_timeout=TIMEOUT).result(2 * TIMEOUT)
     except KafkaException as error:
         why: KafkaError = error.args[0]
-        return why if clients.is_away(why) or why.code() < 0 else None
+        return why if is_away(why) or why.code() < 0 else None
     except TimeoutError:  # librdkafka can lose a request
         return KafkaError(KafkaError._TIMED_OUT)
     return None

@@ -177,12 +177,7 @@ class FlowRunner(threading.Thread):
             slots, before = self._query.slots(), slots
             has_decided = self._flow_leader.control.decisions is not decisions
             decisions = self._flow_leader.control.decisions
-            due = (
-                slots != before
-                or has_decided
-                or self._flow_leader.control.awaits_plan
-                or self._monitor.awaits_confirmation
-            )
+            due = slots != before or has_decided or self._flow_leader.lacks_plan or self._monitor.awaits_confirmation
             if due or is_asked_for or self.beat - refreshed >= self._flow.refresh_topics_interval:
                 self._publish(self._look(), slots)
                 refreshed = time.monotonic()

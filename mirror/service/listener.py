@@ -18,6 +18,7 @@ from mirror.control.signs import SIGN_KEY
 from mirror.errors import ClusterAway, FlowError, MirrorError
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.logs import OnChange
+from mirror.service.life_signs import LifeSigns
 from mirror.service.own_topics import own_topic
 from mirror.settings import Flow
 from mirror.status.cluster_status import ClusterStatus
@@ -121,6 +122,10 @@ class Listener(threading.Thread):
         with self._telling:
             self._finished.set()
             self._status.stand_by(None)
+
+    def signs(self, service_id: str, until: threading.Event) -> LifeSigns:
+        """A thread that keeps a flow claimed which was won, from its start on."""
+        return LifeSigns(self._flow, service_id, lambda: True, self._source, until)
 
     def claim(self, sign: bytes) -> Future[Claimed]:
         """Ask the listening thread for `claimed`."""

@@ -140,21 +140,34 @@ class Standby:
     def _claim(self) -> bool:
         """Claim the flows without a living service. True if at least one was won, and none was lost.
 
-        Standbys claim in the same order, that of the flows' names. So of two, one loses the first flow, and claims no
-        other one.
+        Meanwhile those that were won get signs of life: with many flows, the first one would fall silent again before
+        the last one is claimed, and another standby could win it.
+        """
+        claimed = threading.Event()
+        try:
+            return self._claim_all(claimed)
+        finally:
+            claimed.set()
+
+    def _claim_all(self, claimed: threading.Event) -> bool:
+        """Standbys claim in the same order, that of the flows' names.
+
+        So of two, one loses the first flow, and claims no other one.
         """
         sign, won = sign_of(self._service_id), []
         for listener in sorted(self._listeners, key=lambda each: each.flow):
-            claimed = listener.claim(sign).result() if listener.is_nearly_over else None
-            if claimed is Claimed.LOST:
+            found = listener.claim(sign).result() if listener.is_nearly_over else None
+            if found is Claimed.LOST:
+                claimed.set()
                 log.info("another service has come first, the standby waits on", extra={"flow": listener.flow})
                 self._stopping.wait(TOGETHER)  # meanwhile the other service claims the other flows
                 return False
-            if claimed is Claimed.UNKNOWN:
+            if found is Claimed.UNKNOWN:
                 where = {"flow": listener.flow, "reason": listener.deaf}
                 log.warning("no living service, but the standby can't say that it takes over", extra=where)
-            if claimed is Claimed.WON:
+            if found is Claimed.WON:
                 won.append(listener.flow)
+                listener.signs(self._service_id, claimed).start()
         for flow in won:
             log.warning("no living service, the standby takes over", extra={"flow": flow})
         return bool(won)

@@ -13,7 +13,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 from mirror.control.decisions import Decision
 from mirror.control.plan import Plan
 from mirror.errors import FlowError
-from mirror.kafka.clients import is_lasting
+from mirror.kafka.client_errors import is_lasting
 from mirror.kafka.cluster import NAMES, ClusterAdmin, Refusals, chunks
 from mirror.kafka.topic_ids import KnownIds
 from mirror.logs import OnChange

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from mirror.backoff import Backoff
 from mirror.batches.fitting import misfit
 from mirror.batches.headers import RecordBatch, committed, walk
 from mirror.errors import Malformed, Unavailable, Unsupported, WireError
 from mirror.source.batch_feed import Feed, Held, LeaveBatchPath, Span
+from mirror.source.fetch_memory import BOUNDS, FetchMemory, Memory
 from mirror.wire.access import Address
 from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES, PASSING, failure
@@ -39,24 +40,13 @@ _OUTDATED = -1  # in place of a position: no feed has it
 Key = tuple[bytes, int]  # topic id, partition
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Bounds on bytes. An answer may exceed its bound by one batch."""
-
-    total: int = 64 * 2**20
-    answer: int = 8 * 2**20
-    partition: int = 8 * 2**20  # that waits, beyond which nothing more is asked for
-    partition_answer: int = 2**20
-
-
 class BatchFetcher:
     """The feeds of one source cluster. It belongs to one event loop."""
 
-    def __init__(self, cluster: Cluster, memory: Memory = Memory(), rack: str = "") -> None:
+    def __init__(self, cluster: Cluster, memory: Memory = BOUNDS, rack: str = "") -> None:
         self.cluster = cluster
-        self.memory = memory
         self.rack = rack
-        self.held = 0  # bytes of answers
+        self.memory = FetchMemory(memory, self.wake)
         self._brokers: dict[int, _Broker] = {}
         self._looking: set[asyncio.Task[None]] = set()
 
@@ -94,14 +84,10 @@ class BatchFetcher:
         for broker in self._brokers.values():
             broker.room.set()
 
-    def hold(self, size: int) -> Held:
-        """Count the memory of an answer."""
-        self.held += size
-        return Held(size, self._freed)
-
-    def _freed(self, size: int) -> None:
-        self.held -= size
-        self.wake()
+    @property
+    def answer_max(self) -> int:
+        """Bytes that an answer of one broker may have."""
+        return self.memory.answer(len(self._brokers))
 
     async def _placed(self, feed: Feed, after: float) -> None:
         backoff = Backoff(RETRY, 2.0)
@@ -182,14 +168,11 @@ class _Broker:
 
     def _wanted(self) -> tuple[dict[Key, Feed], bool]:
         """The feeds that have room, and whether some have none."""
-        memory = self._fetcher.memory
-        if self._fetcher.held + memory.answer > memory.total:
-            return {}, True
-        wanted = {key: feed for key, feed in self._feeds.items() if feed.size < memory.partition}
+        wanted = self._fetcher.memory.wanted(self._feeds, self._fetcher.answer_max)
         return wanted, len(wanted) < len(self._feeds)
 
     async def _fetch(self, wanted: Mapping[Key, Feed], full: bool) -> None:
-        fetcher, memory = self._fetcher, self._fetcher.memory
+        fetcher, memory, most = self._fetcher, self._fetcher.memory, self._fetcher.answer_max
         connection = await fetcher.cluster.connection(self._node, PURPOSE)
         if connection.version(FETCH) < _TOPIC_IDS:
             raise Unsupported("fetching by topic id needs Kafka 3.1")
@@ -197,18 +180,15 @@ class _Broker:
         for key, feed in wanted.items():
             if self._known.get(key) != feed.position:
                 epoch = fetcher.cluster.known_epoch(feed.topic.name, feed.partition)
-                ask = Wanted(feed.partition, feed.position, memory.partition_answer, epoch, feed.epoch)
+                ask = Wanted(feed.partition, feed.position, memory.bounds.partition_answer, epoch, feed.epoch)
                 asked.setdefault(feed.topic, []).append(ask)
         forgotten: dict[TopicKey, list[int]] = {}
         for topic_id, partition in self._known.keys() - wanted.keys():
             forgotten.setdefault(TopicKey("", topic_id), []).append(partition)
-        limits = Limits(WAIT_BESIDE_FULL if full else WAIT, memory.answer)
+        limits = Limits(WAIT_BESIDE_FULL if full else WAIT, most)
         positions = {key: feed.position for key, feed in wanted.items()}
-        fetcher.held += memory.answer  # until it is known how much there is
-        try:
+        with memory.reserve(most):
             answer = await connection.ask(fetch(asked, limits, self._session, forgotten, rack=fetcher.rack))
-        finally:
-            fetcher.held -= memory.answer
         if answer.error in _SESSION_LOST:
             self._begin_again()
             return
@@ -225,23 +205,40 @@ class _Broker:
         self._session, self._known = Session(0, 0), {}
 
     def _receive(self, answer: FetchAnswer, wanted: Mapping[Key, Feed]) -> None:
-        held = self._fetcher.hold(sum(len(each.records) for _, each in answer.partitions))
+        if not self._fetcher.memory.is_scarce:
+            self._keep(answer.partitions, answer.addresses, wanted)
+            return
+        for topic, fetched in answer.partitions:  # copied, so that a slow partition does not hold all of the answer
+            own = replace(fetched, records=memoryview(bytearray(fetched.records)))
+            self._keep([(topic, own)], answer.addresses, wanted)
+
+    def _keep(
+        self,
+        partitions: Sequence[tuple[bytes | str, Fetched]],
+        addresses: Mapping[int, Address],
+        wanted: Mapping[Key, Feed],
+    ) -> None:
+        held = self._fetcher.memory.hold(sum(len(each.records) for _, each in partitions))
         held.retain()
-        for topic, fetched in answer.partitions:
-            feed = wanted.get((topic, fetched.partition)) if isinstance(topic, bytes) else None
-            if feed is None or feed.ended:
-                continue
-            feed.stable = max(feed.stable, fetched.stable)
-            if fetched.error:
-                self._refused(feed, fetched, answer.addresses)
-            elif fetched.preferred >= 0:
-                self._drop(feed)
-                self._fetcher.follow(feed, fetched.preferred)
-            elif fetched.diverging:
-                feed.end(LeaveBatchPath("diverged", feed.position))
-            elif fetched.records:
-                self._read(feed, fetched, held)
-        held.release()
+        try:
+            for topic, fetched in partitions:
+                feed = wanted.get((topic, fetched.partition)) if isinstance(topic, bytes) else None
+                if feed is not None and not feed.ended:
+                    self._give(feed, fetched, addresses, held)
+        finally:
+            held.release()
+
+    def _give(self, feed: Feed, fetched: Fetched, addresses: Mapping[int, Address], held: Held) -> None:
+        feed.stable = max(feed.stable, fetched.stable)
+        if fetched.error:
+            self._refused(feed, fetched, addresses)
+        elif fetched.preferred >= 0:
+            self._drop(feed)
+            self._fetcher.follow(feed, fetched.preferred)
+        elif fetched.diverging:
+            feed.end(LeaveBatchPath("diverged", feed.position))
+        elif fetched.records:
+            self._read(feed, fetched, held)
 
     def _read(self, feed: Feed, fetched: Fetched, held: Held) -> None:
         try:

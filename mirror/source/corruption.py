@@ -10,7 +10,8 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from mirror.errors import ClusterAway, PartitionError
-from mirror.kafka.clients import batch_reader, is_away, is_lasting
+from mirror.kafka.client_errors import is_away, is_lasting
+from mirror.kafka.clients import batch_reader
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.renewed import close_apart
 from mirror.model import Partition, Position

@@ -10,20 +10,21 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from mirror.kafka import clients
+from mirror.kafka.client_errors import is_away, is_lasting
 from mirror.kafka.consumed_batch import leader_epoch
 from mirror.kafka.renewed import Outage, close_apart, end_later
 from mirror.kafka.throttling import Throttle
 from mirror.kafka.topic_ids import TopicIds
-from mirror.model import Partition, Position, Topic
+from mirror.model import Partition
 from mirror.settings import Flow
-from mirror.source.buffer import RecordBuffer
 from mirror.source.corruption import CORRUPT, believed, unreadable_batch
-from mirror.source.fetch_events import EndReached, FetchEvent, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
+from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
+from mirror.source.fetch_moves import Fetched, Move, Seek, StartFetching
 from mirror.source.full_buffers import FullBuffers
 
 log = logging.getLogger(__name__)
@@ -33,53 +34,7 @@ POLL_MAX = 5_000  # records at once; bounds by how much a buffer can exceed its 
 METADATA_TIMEOUT = 1.0  # seconds
 ARRIVED = RecordsArrived()
 
-
-class Fetched(Protocol):
-    """What the fetcher knows of a partition. The class that copies it is in task/, which this room must not import."""
-
-    partition: Partition
-    topic: Topic
-    buffer: RecordBuffer
-
-    @property
-    def begins_at(self) -> tuple[int, int]:
-        """The offset, and the leader epoch before it, at which to begin to consume."""
-
-    @property
-    def drains_slowly(self) -> bool:
-        """True if the buffer is not expected to drain soon."""
-
-    def post(self, event: FetchEvent) -> None:
-        """Put an event into the partition's inbox, for its next step."""
-
-
 F = TypeVar("F", bound=Fetched)
-
-
-@dataclass(frozen=True, slots=True)
-class StartFetching(Generic[F]):
-    """Begin to consume a partition."""
-
-    fetched: F
-
-
-@dataclass(frozen=True, slots=True)
-class Seek(Generic[F]):
-    """Consume a partition again from `position`. `seek_id` is from `RecordBuffer.resume_at`."""
-
-    fetched: F
-    position: Position
-    seek_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class StopFetching(Generic[F]):
-    """Stop consuming a partition that has been let go."""
-
-    fetched: F
-
-
-Move = StartFetching[F] | Seek[F] | StopFetching[F]
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,10 +196,10 @@ class Fetcher(Generic[F]):
             # librdkafka 2.16 does not go on where the batch ends, so what it gives from now on can't be believed.
             self._unassign(fetched.partition)
             _lost(fetched, unreadable_batch(error, message.offset()))
-        elif clients.is_away(error):  # the flow leader logs that, once for all tasks
+        elif is_away(error):  # the flow leader logs that, once for all tasks
             return
         elif fetched is not None:
-            fetched.post(SourceRefused(error.str(), clients.is_lasting(error)))
+            fetched.post(SourceRefused(error.str(), is_lasting(error)))
         elif (topic, partition, error.code()) not in self._said:
             self._said.add((topic, partition, error.code()))
             where = {"flow": self._flow.name, "topic": topic, "partition": partition}

@@ -16,12 +16,12 @@ from mirror.errors import OutcomeUnknown, RecordsRefused, Unavailable, Unsupport
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.target.batch_take_over import Owner
-from mirror.target.batch_transaction import BatchTransaction, Content, Made, Places
+from mirror.target.batch_transaction import BatchTransaction, Made, Places, TransactionContent
 from mirror.target.beside import Beside, beside
 from mirror.target.coordination import ask
 from mirror.target.runs import Runs
 from mirror.target.session_marks import Due, Marks, SessionMarks
-from mirror.target.written import Span, Written
+from mirror.target.written import AppendedOffsets, Written
 from mirror.wire.cluster import Cluster
 from mirror.wire.metadata import TRANSACTION
 from mirror.wire.transactional import Identity, end_txn
@@ -72,7 +72,7 @@ class BatchSession:
         expected = self.end
         due = self._marks.due(Runs(range(each.first, each.last + 1) for each in batches), position)
 
-        content = Content(batches, partial(self._made, due), due.needs_offsets)
+        content = TransactionContent(batches, partial(self._made, due), due.needs_offsets)
 
         async def write(transaction: BatchTransaction) -> tuple[Places, Position]:
             if self._careful:
@@ -83,7 +83,9 @@ class BatchSession:
         self._careful = False
         self.end = places.last + 2  # after the marker
         self._marks.committed(due, places.of(due.needed))
-        return Written(sum(len(each.data) for each in batches), after, Span(expected, places.bases[0], places.last))
+        return Written(
+            sum(len(each.data) for each in batches), after, AppendedOffsets(expected, places.bases[0], places.last)
+        )
 
     async def settle(self, position: Position) -> None:
         """Commit a position without records, and the sync of the last record if it has none yet."""

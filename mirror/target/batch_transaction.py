@@ -88,7 +88,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class TransactionContent:
     """What a transaction is made of: batches, at least one, and what goes beside them, once they have places.
 
     `depends` is false if `made` gives the same for any places.
@@ -118,7 +118,7 @@ class BatchTransaction:
         """True if the target has replaced the timestamps of a batch by its own clock."""
         return any(each >= 0 for each in self._append_times)
 
-    async def write(self, content: Content, predicted: int | None) -> tuple[Places, Position]:
+    async def write(self, content: TransactionContent, predicted: int | None) -> tuple[Places, Position]:
         """Write the batches, which are changed, and what goes beside them. Returns where they are, and the position.
 
         `predicted` is where the first one will be, if that is known.
@@ -136,7 +136,7 @@ class BatchTransaction:
                 raise Interleaved(f"{self._where}: a batch is at {found} instead of {wanted}")
         return expected, made.position
 
-    async def write_carefully(self, content: Content) -> tuple[Places, Position]:
+    async def write_carefully(self, content: TransactionContent) -> tuple[Places, Position]:
         """Write the batches and what goes beside them, when nobody knows beforehand where the batches will be."""
         batches = await self._stamped(content.batches)
         leader = await self._target.leader(*self._owner.where)
@@ -169,7 +169,7 @@ class BatchTransaction:
             found.append(Batch(remote, self._owner.partition, each.data))
         return found
 
-    async def _begin(self, first: Batch, content: Content, predicted: int | None) -> tuple[Places, Made]:
+    async def _begin(self, first: Batch, content: TransactionContent, predicted: int | None) -> tuple[Places, Made]:
         """Write the first batch and what is for our own topics. Returns where the batches have to be."""
         leader = await self._target.leader(*self._owner.where)
         made, requests, along = None, list[tuple[int, list[Batch]]](), list[Batch]()

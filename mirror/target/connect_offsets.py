@@ -86,7 +86,7 @@ def positions(records: Iterable[Raw], connector: str, cluster: str) -> Written:
     for record in newest.values():
         try:
             partition = _partition(record.key or b"", connector, cluster)
-        except decode.Malformed:
+        except decode.DecodeError:
             ignored += 1
             continue
         if partition is not None and record.value is not None:
@@ -96,10 +96,10 @@ def positions(records: Iterable[Raw], connector: str, cluster: str) -> Written:
 
 
 def _partition(key: bytes, connector: str, cluster: str) -> Partition | None:
-    """The partition in a key; None if it is another connector's or cluster's. Raises Malformed."""
+    """The partition in a key; None if it is another connector's or cluster's. Raises DecodeError."""
     try:
         name, of = decode.elements(decode.parsed(key, SIZE_MAX), [decode.text, _anything])
-    except decode.Malformed:  # whoever shares the topic may use keys of any form
+    except decode.DecodeError:  # whoever shares the topic may use keys of any form
         return None
     if name != connector:
         return None
@@ -114,7 +114,7 @@ def _anything(raw: Any) -> Any:
 def _recorded(value: bytes) -> Recorded:
     try:
         fields = decode.fields(decode.parsed(value, SIZE_MAX), _OFFSET)
-    except decode.Malformed as error:
+    except decode.DecodeError as error:
         return Recorded(-1, f"what MirrorMaker has recorded can't be decoded: {error}")
     return Recorded(fields["offset"] + 1)
 
@@ -141,7 +141,7 @@ def syncs(records: Iterable[Raw]) -> dict[Partition, Sync]:
         try:
             sync = OffsetSync.decode(record.key or b"", record.value or b"")
             partition = Partition(decode.topic_name(sync.topic), decode.partition_number(sync.partition))
-        except (struct.error, ValueError):  # also Malformed and UnicodeDecodeError
+        except (struct.error, ValueError):  # also DecodeError and UnicodeDecodeError
             continue
         if sync.upstream >= 0 <= sync.downstream:
             found[partition] = Sync(sync.upstream, sync.downstream)

@@ -10,7 +10,8 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from mirror.errors import OutcomeUnknown, PartitionError, RecordsRefused
-from mirror.kafka.clients import idempotent_properties, is_away, is_lasting
+from mirror.kafka.client_errors import is_away, is_lasting
+from mirror.kafka.clients import idempotent_properties
 from mirror.kafka.throttling import Throttle
 from mirror.settings import Flow
 from mirror.target.position_reader import PositionReader

@@ -59,7 +59,7 @@ def decoded(offset: int, epoch: int, metadata: str | None) -> Position | None:
         return None
     try:
         found = decode.fields(decode.parsed(without_end(metadata or ""), METADATA_MAX), _REQUIRED, _ADDED_LATER)
-    except decode.Malformed:  # committed by somebody else's tool
+    except decode.DecodeError:  # committed by somebody else's tool
         found = {"topic_id": ""}
     since = found.pop("since", -1)
     return Position(offset, epoch=max(-1, epoch), epoch_before_markers=since, **found)

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from mirror.errors import ClusterAway, PartitionError, PositionUnstable
-from mirror.kafka.clients import group_reader, is_away, is_lasting
+from mirror.kafka.client_errors import is_away, is_lasting
+from mirror.kafka.clients import group_reader
 from mirror.kafka.committed_metadata import metadata_of
 from mirror.kafka.renewed import Renewed
 from mirror.model import Position

@@ -25,7 +25,7 @@ from mirror.target.offset_syncs import OffsetSync
 from mirror.target.position_reader import to_commit
 from mirror.target.session_marks import SessionMarks
 from mirror.target.transactional_producer import TransactionalProducer
-from mirror.target.written import Written, span_of
+from mirror.target.written import Written, appended_offsets
 
 UNINTERRUPTED = 1_000  # most records that are queued before other threads of the process may run
 UNEVEN = 1.1  # margin of `_request`: records differ in size, so a request may hold more than the average says
@@ -112,11 +112,11 @@ class TransactionSession:
                 said = f"{topics} takes no record: {error}; have the target accept them"
                 raise PartitionError(said, blocked=True) from error
             raise
-        span = span_of(expected, downstream.get(0), downstream.get(len(batch.offsets) - 1))
+        appended = appended_offsets(expected, downstream.get(0), downstream.get(len(batch.offsets) - 1))
         markers = 1 if self._flow.exactly_once else 0
-        self.end = None if span is None else span.last + 1 + markers
+        self.end = None if appended is None else appended.last + 1 + markers
         self._marks.committed(due, downstream)
-        return Written(size, after, span)
+        return Written(size, after, appended)
 
     def settle(self, position: Position) -> None:
         """Commit a position without records, and the sync of the last record if it has none yet.

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
 from mirror.errors import ClusterAway, PartitionError
-from mirror.kafka.clients import internal_consumer, is_away, is_lasting
+from mirror.kafka.client_errors import is_away, is_lasting
+from mirror.kafka.clients import internal_consumer
 from mirror.kafka.renewed import close_apart
 from mirror.settings import Flow
 

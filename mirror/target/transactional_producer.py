@@ -18,7 +18,8 @@ from mirror.errors import (
     RecordsRefused,
     TransactionAborted,
 )
-from mirror.kafka.clients import FENCED, LIBRDKAFKA, is_away, is_lasting, transactional_properties
+from mirror.kafka.client_errors import FENCED, is_away, is_lasting
+from mirror.kafka.clients import LIBRDKAFKA, transactional_properties
 from mirror.kafka.librdkafka_log import is_connection_fault
 from mirror.kafka.throttling import Throttle
 from mirror.settings import Flow

@@ -8,7 +8,7 @@ from mirror.model import Position
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class AppendedOffsets:
     """Where the records of a transaction are in the remote partition."""
 
     expected: int | None  # the offset after everything that the partition had before; None if that is not known
@@ -16,9 +16,9 @@ class Span:
     last: int
 
 
-def span_of(expected: int | None, first: int | None, last: int | None) -> Span | None:
+def appended_offsets(expected: int | None, first: int | None, last: int | None) -> AppendedOffsets | None:
     """None if the client knows no offset of a record, as of one that the broker says it had already."""
-    return None if first is None or last is None else Span(expected, first, last)
+    return None if first is None or last is None else AppendedOffsets(expected, first, last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,4 +27,4 @@ class Written:
 
     size: int  # bytes of keys, values and headers
     position: Position
-    span: Span | None = None  # where its records are; None without records, or if that is not known
+    appended: AppendedOffsets | None = None  # where its records are; None without records, or if that is not known

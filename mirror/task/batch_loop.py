@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from mirror.settings import Flow
@@ -44,6 +45,7 @@ class BatchLoop:
         self._clock = services.clock
         self._beat = self._clock.monotonic()
         self._copiers: set[asyncio.Task[None]] = set()
+        self._closed = False
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="batches", daemon=True)
         self._thread.start()
@@ -64,6 +66,11 @@ class BatchLoop:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     @property
+    def has_died(self) -> bool:
+        """True if it has ended without `close`, as only a defect can do: nothing on the batch path moves any more."""
+        return not self._closed and not self._thread.is_alive()
+
+    @property
     def silent_for(self) -> float:
         """Seconds for which the loop has run nothing but one and the same callback; 0 if it is well, or has ended."""
         return max(0.0, self._clock.monotonic() - self._beat - 2 * BEAT) if self._thread.is_alive() else 0.0
@@ -75,6 +82,7 @@ class BatchLoop:
 
     def close(self, timeout: float) -> None:
         """End all copiers where they are, without waiting for transactions, and close the connections."""
+        self._closed = True
         self.call(self._main.cancel)
         self._thread.join(timeout)
 
@@ -83,12 +91,12 @@ class BatchLoop:
             asyncio.run(self._keep())
         except asyncio.CancelledError:
             pass
-        except Exception:
+        except BaseException:  # also SystemExit, which a library may raise: nobody else would tell it
             log.exception(BUG, extra={"flow": self._task.flow.name})
 
     async def _keep(self) -> None:
         task, flow = self._task, self._task.flow
-        source, target = map(Cluster, self._access)
+        source, target = self._clusters()
         self.fetcher = BatchFetcher(source, rack=flow.source.consumer.get("client.rack", ""))
         tokens = task.positions.tokens
         self.services = BatchServices(task.plan, self.fetcher, target, tokens, task.limits, task.clock)
@@ -107,6 +115,15 @@ class BatchLoop:
             await self.fetcher.stop()
             source.close()
             target.close()
+
+    def _clusters(self) -> tuple[Cluster, Cluster]:
+        """Source and target. What their quotas do is reported as on the record path."""
+        source, target = self._access
+        throttles = self._task.throttles
+        return (
+            Cluster(replace(source, on_throttled=throttles.source.note)),
+            Cluster(replace(target, on_throttled=throttles.target.note)),
+        )
 
     def _begin(self, copier: SupervisedBatchCopier) -> None:
         running = self._loop.create_task(copier.run())

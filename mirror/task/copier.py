@@ -13,7 +13,7 @@ import logging
 from mirror.control.partition_state import State
 from mirror.errors import MirrorError, OutcomeUnknown, PartitionError
 from mirror.model import Partition, Topic
-from mirror.source.fetcher import Seek
+from mirror.source.fetch_moves import Seek
 from mirror.target.record_transactions import TransactionSession
 from mirror.task.copy_action import CopyAction
 from mirror.task.error_recovery import recovery

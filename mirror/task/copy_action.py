@@ -194,8 +194,8 @@ class CopyAction:
             if sent is not None:
                 now = int(facts.ledger.last_commit * 1000)
                 facts.counters.copied(sent.timestamps, written.size, now, session.duration)
-            if written.span is not None and not self._services.flow.active_active:
-                self._foreign.committed(written.span, trying.sent)
+            if written.appended is not None and not self._services.flow.active_active:
+                self._foreign.committed(written.appended, trying.sent)
         self._poison.committed()
 
     def _note_delivered(self, trying: _Try, session: TransactionSession) -> None:

@@ -16,10 +16,10 @@ from queue import SimpleQueue
 
 from mirror.control.partition_state import State
 from mirror.control.reports import BATCHES, RECORDS, DataPath
-from mirror.errors import TaskHung, Unsupported
+from mirror.errors import MirrorError, TaskHung, Unsupported
 from mirror.model import Partition, Topic
 from mirror.source.batch_boundary import boundary
-from mirror.source.fetcher import Move, StartFetching, StopFetching
+from mirror.source.fetch_moves import Move, StartFetching, StopFetching
 from mirror.task.batch_copier import LET_GO
 from mirror.task.batch_loop import BatchLoop, accesses
 from mirror.task.batch_path_obstacles import DATA_PATH, obstacle
@@ -104,10 +104,11 @@ class DataPaths:
                 known.memory.left(copier.left.reason, copier.left.until)
 
     def keep(self, copiers: Iterable[Copier]) -> None:
-        """Now and then: have partitions leave a path that is not theirs any more. Raises TaskHung."""
-        if self._loop is not None and self._loop.silent_for > self._services.flow.transaction_timeout:
-            log.warning("the event loop hangs", extra={"flow": self._services.flow.name, "stack": self._loop.stack})
-            raise TaskHung("the event loop of the batch path hangs; the task starts again")
+        """Now and then: have partitions leave a path that is not theirs any more.
+
+        Raises TaskHung if the event loop hangs, MirrorError if it has died. Spark then starts the task again.
+        """
+        self._check_loop()
         if self._loop is None and self._services.flow.data_path == "records":
             return
         self._looks = {each: look for each, look in self._looks.items() if not look.done()}
@@ -118,6 +119,15 @@ class DataPaths:
                     copier.leave(against)
             elif not against and copier.snapshot.state in (State.RUNNING, State.STARTING):
                 self._look(copier)
+
+    def _check_loop(self) -> None:
+        if self._loop is None:
+            return
+        if self._loop.has_died:
+            raise MirrorError("the event loop of the batch path has ended by a defect; the task starts again")
+        if self._loop.silent_for > self._services.flow.transaction_timeout:
+            log.warning("the event loop hangs", extra={"flow": self._services.flow.name, "stack": self._loop.stack})
+            raise TaskHung("the event loop of the batch path hangs; the task starts again")
 
     def close(self, timeout: float) -> None:
         """End what runs on the batch path."""

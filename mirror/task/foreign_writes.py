@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException
 
 from mirror.settings import Flow
 from mirror.target.remote_records import count_between
-from mirror.target.written import Span
+from mirror.target.written import AppendedOffsets
 from mirror.task.partition_facts import PartitionFacts
 from mirror.task.task_services import TaskServices
 from mirror.text import BUG
@@ -52,10 +52,10 @@ class ForeignWrites:
         self._untold: _Gap | None = None  # all foreign offsets since the last warning
         self._warned: float | None = None  # when, monotonic
 
-    def committed(self, span: Span, records: int) -> None:
+    def committed(self, appended: AppendedOffsets, records: int) -> None:
         """Take note of a committed transaction. It raises nothing: what others write must not stop the copying."""
         try:
-            waiting = [gap for gap in (self._unseen, _gap(span, records)) if gap is not None]
+            waiting = [gap for gap in (self._unseen, _gap(appended, records)) if gap is not None]
             self._unseen = None
             for gap in waiting:
                 is_foreign = self._is_foreign(gap)
@@ -108,11 +108,11 @@ class ForeignWrites:
         log.warning("somebody else writes to the remote topic", extra=fields)
 
 
-def _gap(span: Span, records: int) -> _Gap | None:
+def _gap(appended: AppendedOffsets, records: int) -> _Gap | None:
     """The offsets that are not ours, before and between the records of a transaction; None if there are none."""
-    between = max(0, span.last + 1 - span.first - records)
-    before = 0 if span.expected is None else max(0, span.first - span.expected)
+    between = max(0, appended.last + 1 - appended.first - records)
+    before = 0 if appended.expected is None else max(0, appended.first - appended.expected)
     if not between and not before:
         return None
-    end, ours = (span.last + 1, records) if between else (span.first, 0)
-    return _Gap(span.first - before, end, ours, before + between)
+    end, ours = (appended.last + 1, records) if between else (appended.first, 0)
+    return _Gap(appended.first - before, end, ours, before + between)

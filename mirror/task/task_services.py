@@ -9,7 +9,7 @@ from mirror.clock import Clock
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.throttling import Throttles
 from mirror.settings import Flow
-from mirror.source.fetcher import Seek
+from mirror.source.fetch_moves import Seek
 from mirror.target.position_reader import PositionReader
 from mirror.task.followed_plan import PlanView
 from mirror.task.look_budget import LookBudget

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,13 +52,17 @@ _WITHOUT_EFFECT = {
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to connect to brokers. `tls` and `login` are None if they are not used."""
+    """How to connect to brokers. `tls` and `login` are None if they are not used.
+
+    `on_throttled` is called for each answer by which a broker throttles us (KIP-219), with the seconds.
+    """
 
     servers: tuple[Address, ...]
     client: str
     family: socket.AddressFamily
     tls: ssl.SSLContext | None = field(repr=False)
     login: Login | None = field(repr=False)
+    on_throttled: Callable[[float], object] = field(repr=False, default=lambda _: None)
 
 
 def access(properties: Mapping[str, str], tokens: TokenSource | None = None) -> Access:

@@ -288,5 +288,6 @@ class Connection:
         if not sent.future.done():
             sent.future.set_result(found)
         if throttled > 0:
+            self._access.on_throttled(throttled / 1000)
             self._quiet_until = self._loop.time() + min(throttled / 1000, THROTTLE_MAX)
             self._loop.call_at(self._quiet_until, self._release)

@@ -17,7 +17,8 @@ from mirror.errors import MirrorError
 from mirror.model import Partition, Topic
 from mirror.settings import Flow
 from mirror.source.batch_feed import LeaveBatchPath
-from mirror.source.batch_fetcher import BatchFetcher, Memory
+from mirror.source.batch_fetcher import BatchFetcher
+from mirror.source.fetch_memory import Memory
 from mirror.target.loading import Tokens
 from mirror.task.batch_copier import BatchCopier, BatchServices, Books, Route
 from mirror.task.position_ledger import PositionLedger, StartPoint
@@ -93,7 +94,7 @@ class BatchPath:
                         task.result()
                 for cluster in (source, target):
                     self.connections = max([self.connections, *cluster.connections().values()])
-                self.held = max(self.held, fetcher.held)
+                self.held = max(self.held, fetcher.memory.used)
                 await asyncio.sleep(0.005)
         finally:
             for task in tasks:

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import IsolationLevel
 
 from mirror.demo.kafka_jars import TOOLS, classpath
-from mirror.source.batch_fetcher import Memory
+from mirror.source.fetch_memory import Memory
 from mirror.spark.java import java
 from mirror.target.offset_map import decode_key, decode_value
 from mirror.target.offset_syncs import OffsetSync

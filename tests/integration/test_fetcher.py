@@ -11,7 +11,8 @@ from mirror.config.load import load
 from mirror.kafka.throttling import Throttle
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
-from mirror.source.fetcher import Fetcher, StartFetching, StopFetching
+from mirror.source.fetch_moves import StartFetching, StopFetching
+from mirror.source.fetcher import Fetcher
 from mirror.task.copier import RecordCopier
 from mirror.task.position_ledger import StartPoint
 from tests.harness import topics

@@ -23,7 +23,8 @@ from mirror.kafka.renewed import Renewed
 from mirror.kafka.throttling import Throttle
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
-from mirror.source.fetcher import Fetcher, StartFetching
+from mirror.source.fetch_moves import StartFetching
+from mirror.source.fetcher import Fetcher
 from mirror.target import position_reader as reading
 from mirror.target.position_reader import PositionReader
 from mirror.task.copier import RecordCopier

@@ -20,7 +20,7 @@ from mirror.control.plan import Plan
 from mirror.control.reports import Report
 from mirror.control.task_settings import TaskSettings
 from mirror.control.verification import Verification
-from mirror.decode import Malformed
+from mirror.decode import DecodeError
 from mirror.model import Partition, Position, Topic
 from mirror.status.configuration import ConfigurationView
 from mirror.status.flow_status import FlowStatus
@@ -81,7 +81,7 @@ def decoded(kind: str, value: bytes) -> object | None:
     """Decode the value; None if it was refused."""
     try:
         return DECODERS[kind][0](value)
-    except Malformed as error:
+    except DecodeError as error:
         assert len(str(error)) < 300 and str(error).isprintable(), "the log's lines are ours"
         return None
 
@@ -206,7 +206,7 @@ def test_any_key_is_decoded_or_refused(rest: bytes, kind: str) -> None:
         "decision/": lambda: Decision.decode(key, DECISION.encode()).key(),
         "claim/": lambda: Claim.decode(key, b'{"task":"a"}').key(),
     }
-    with contextlib.suppress(Malformed):
+    with contextlib.suppress(DecodeError):
         assert decoders[kind]() == key
 
 

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError
 from mirror import errors
 from mirror.control.partition_state import TRANSITIONS, State
 from mirror.errors import ClusterAway, ConfigError, Conflict, FlowError, MirrorError, OutcomeUnknown, PartitionError
-from mirror.kafka.clients import is_away, is_lasting
+from mirror.kafka.client_errors import is_away, is_lasting
 
 
 def every(kind: type[MirrorError]) -> Iterator[type[MirrorError]]:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mirror import __version__, errors
-from mirror.decode import Malformed
+from mirror.decode import DecodeError
 from mirror.model import Position
 from tests.samples import releases
 from tests.samples.files import FOLDER, Sample, means_at_least, plain, samples_in, text_of
@@ -107,7 +107,7 @@ def test_a_record_without_a_field_that_is_needed_is_malformed(name: str) -> None
     """Its reader logs that and goes on (tests of the readers show it); of plans and positions see below."""
     record, _ = samples(__version__, name)[0]
     newer = raised(__version__, name, record, lambda told: {"other": told})
-    with pytest.raises(Malformed):
+    with pytest.raises(DecodeError):
         FORMATS[name].read(newer)
 
 
@@ -134,7 +134,7 @@ def test_a_plan_with_a_policy_that_is_not_known_here_is_malformed(field: str) ->
     newer = raised(
         __version__, "plan", record, lambda told: {**told, "task_settings": {**told["task_settings"], field: "ask"}}
     )
-    with pytest.raises(Malformed, match=field):
+    with pytest.raises(DecodeError, match=field):
         FORMATS["plan"].read(newer)
 
 

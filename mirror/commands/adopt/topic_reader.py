@@ -9,7 +9,8 @@ from contextlib import closing
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from mirror.errors import ClusterAway, MirrorError
-from mirror.kafka.clients import internal_consumer, is_away
+from mirror.kafka.client_errors import is_away
+from mirror.kafka.clients import internal_consumer
 from mirror.settings import Cluster
 from mirror.target.connect_offsets import Raw
 

@@ -23,7 +23,8 @@ from mirror.commands.verify.record_reader import OldFormat, RecordReader, Remove
 from mirror.commands.verify.shared_topics import Record, Shared
 from mirror.commands.verify.transformed import transformed
 from mirror.errors import MirrorError, WireError
-from mirror.kafka.clients import internal_consumer, is_away
+from mirror.kafka.client_errors import is_away
+from mirror.kafka.clients import internal_consumer
 from mirror.settings import Cluster
 from mirror.text import duration
 

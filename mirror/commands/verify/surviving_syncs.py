@@ -11,7 +11,8 @@ from contextlib import closing
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from mirror.errors import ClusterAway
-from mirror.kafka.clients import internal_consumer, is_away
+from mirror.kafka.client_errors import is_away
+from mirror.kafka.clients import internal_consumer
 from mirror.model import Partition
 from mirror.settings import Flow
 from mirror.target.offset_syncs import OffsetSync

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.control.plan import Lineage, Plan, Slice, assign, merge_initial_partitions, slice_count, unmarked
-from mirror.decode import Malformed
+from mirror.control.plan import Lineage, Plan, merge_initial_partitions, unmarked
+from mirror.control.slices import Slice, assign, slice_count
+from mirror.decode import DecodeError
 from mirror.model import Partition, Topic
 from mirror.settings import TopicSettings
 
@@ -85,7 +86,7 @@ def test_a_plan_of_an_older_mirror_does_not_say_where_its_records_come_from(plan
 )
 def test_a_plan_without_a_required_field_is_refused(changes: dict[str, Any]) -> None:
     """Defaults would make it a plan of another generation, or partitions would begin at the flow's `start` again."""
-    with pytest.raises(Malformed):
+    with pytest.raises(DecodeError):
         Plan.decode(changed(plan({"a": topic(2)}), **changes))
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mirror.control.decisions import Incident
 from mirror.control.reports import LATENCY_BUCKETS, Counters, Report
-from mirror.decode import Malformed
+from mirror.decode import DecodeError
 from mirror.model import Partition
 from mirror.status.flow_status import FlowStatus
 from mirror.timing import SILENCE
@@ -242,19 +242,19 @@ def test_fields_of_a_newer_mirror_in_a_report_are_ignored() -> None:
 def test_a_report_without_a_required_field_is_ignored(name: str) -> None:
     raw = json.loads(report(7).encode())
     del raw[name]
-    with pytest.raises(Malformed, match=f"{name} is missing"):
+    with pytest.raises(DecodeError, match=f"{name} is missing"):
         Report.decode(json.dumps(raw).encode())
 
 
 @pytest.mark.parametrize("changes", [{"partition": ["topic"]}, {"counters": []}, {"counters": None}])
 def test_a_report_with_a_wrong_value_is_ignored(changes: dict[str, object]) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(DecodeError):
         Report.decode(json.dumps(json.loads(report(7).encode()) | changes).encode())
 
 
 @pytest.mark.parametrize("value", [b"", b"not json", b"[]", b"null", b"\xff"])
 def test_a_value_that_is_no_report_is_ignored(value: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(DecodeError):
         Report.decode(value)
 
 

@@ -13,7 +13,7 @@ import pytest
 from mirror.control.plan import Lineage, Plan, next_plan
 from mirror.control.task_settings import TaskSettings
 from mirror.control.throttle_shares import OF_FLOW, Load, Share
-from mirror.decode import Malformed
+from mirror.decode import DecodeError
 from mirror.model import Partition, Topic
 from mirror.settings import TopicSettings
 from mirror.task.slice_plan import SlicePlan
@@ -84,7 +84,7 @@ def test_a_plan_of_an_older_mirror_has_none() -> None:
 def test_what_a_stranger_has_written_is_refused(name: str, value: Any) -> None:
     raw = json.loads(plan(SETTINGS).encode())
     raw["task_settings"][name] = value
-    with pytest.raises(Malformed, match=f"task_settings: {name}: "):
+    with pytest.raises(DecodeError, match=f"task_settings: {name}: "):
         Plan.decode(json.dumps(raw).encode())
 
 

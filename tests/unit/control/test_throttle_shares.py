@@ -11,7 +11,7 @@ import pytest
 from mirror.control.plan import Lineage, Plan, next_plan
 from mirror.control.task_settings import TaskSettings
 from mirror.control.throttle_shares import LEAST, OF_FLOW, ROOM, STEADY, Load, Parts, Share, divided, shares, throttles
-from mirror.decode import Malformed
+from mirror.decode import DecodeError
 from mirror.model import Partition, Topic
 from mirror.settings import TopicSettings
 from tests.harness.seeds import seed
@@ -159,5 +159,5 @@ def test_the_plan_carries_it() -> None:
 )
 def test_what_a_stranger_has_written_is_refused(parts: object) -> None:
     raw = json.loads(plan_of(Load()).encode()) | {"throttle_parts": parts}
-    with pytest.raises(Malformed, match="throttle_parts"):
+    with pytest.raises(DecodeError, match="throttle_parts"):
         Plan.decode(json.dumps(raw).encode())

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.decode import Malformed
+from mirror.decode import DecodeError
 from mirror.service.canary_records import VALUE_MAX, WAITING_MAX, Arrival, CanaryFlights, CanaryRecord
 
 
@@ -80,7 +80,7 @@ def test_only_records_of_this_leader_count() -> None:
     ],
 )
 def test_what_is_no_canary_is_malformed(value: bytes) -> None:
-    with pytest.raises(Malformed):
+    with pytest.raises(DecodeError):
         Clocks().flights().arrived(value)
 
 
@@ -90,5 +90,5 @@ def test_whatever_stands_there_is_decoded_or_malformed(value: bytes) -> None:
     flights.next()
     try:
         assert flights.arrived(value) is None
-    except Malformed:
+    except DecodeError:
         assert flights.waits == 0, "no time has passed"

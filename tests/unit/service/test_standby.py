@@ -6,7 +6,7 @@ import pytest
 
 from mirror.control.control_reader import ControlReader
 from mirror.control.signs import SIGN_KEY, Sign
-from mirror.decode import Malformed
+from mirror.decode import DecodeError
 from mirror.service.life_signs import SourceSilence
 from mirror.service.listener import Vigil
 from mirror.settings import Flow
@@ -80,7 +80,7 @@ def test_a_sign_is_read_back_and_a_strange_one_is_refused() -> None:
     sign = Sign("1f", "mirror-0")
     assert Sign.decode(sign.encode()) == sign
     for value in (b"", b"{}", b'{"leader": "1f", "host": 3}', b'{"leader": "1f", "host": "' + b"x" * 5000 + b'"}'):
-        with pytest.raises(Malformed):
+        with pytest.raises(DecodeError):
             Sign.decode(value)
 
 

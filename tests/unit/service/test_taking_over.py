@@ -49,6 +49,8 @@ class World:
     says: dict[str, Claimed] = field(default_factory=dict)  # by flow; WON of others
     heard: list[Flow] = field(default_factory=list)  # flows that were listened to, of each time of waiting
     claims: list[str] = field(default_factory=list)
+    signs: dict[str, threading.Event] = field(default_factory=dict)  # of flows that were won: set once they end
+    kept: list[str] = field(default_factory=list)  # flows that got signs of life when the last claim was made
     led: Future[bool] = field(default_factory=Future)
 
     def __post_init__(self) -> None:
@@ -83,6 +85,7 @@ class Heard:
 
     def claim(self, _: bytes) -> Future[Claimed]:
         self.world.claims.append(self.flow)
+        self.world.kept = [flow for flow, ended in self.world.signs.items() if not ended.is_set()]
         said: Future[Claimed] = Future()
         said.set_result(self.world.says.get(self.flow, Claimed.WON))
         if said.result() is not Claimed.WON:
@@ -90,6 +93,10 @@ class Heard:
         if said.result() is Claimed.LOST:
             self.world.silent.clear()  # the other service has claimed them all
         return said
+
+    def signs(self, service_id: str, until: threading.Event) -> Any:
+        assert service_id == "us"
+        return SimpleNamespace(start=lambda: self.world.signs.update({self.flow: until}))
 
     def start(self) -> None:
         pass
@@ -205,6 +212,16 @@ def test_who_loses_one_flow_takes_over_none(world: World) -> None:
     world.file.write_text(NEW)
     until("it waits on", lambda: len(world.heard) == 4, 20)
     assert not world.led.done() and world.claims == [A_B, B_A]
+
+
+@pytest.mark.parametrize("said", [Claimed.WON, Claimed.LOST, Claimed.UNKNOWN])
+def test_flows_that_were_won_stay_claimed_until_the_last_one_is(world: World, said: Claimed) -> None:
+    """Each claim takes a while: with many flows the first one would fall silent for other standbys."""
+    world.silent, world.says = {A_B, B_A}, {B_A: said}
+    world.start()
+    until("it has claimed both", lambda: world.claims == [A_B, B_A])
+    assert world.kept == [A_B]
+    until("they end: the service gives signs of its own, or another one does", world.signs[A_B].is_set)
 
 
 def test_a_flow_that_nobody_can_claim_keeps_no_other_one(world: World) -> None:

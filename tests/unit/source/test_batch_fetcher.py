@@ -15,7 +15,8 @@ from mirror.batches.records import Content
 from mirror.errors import Refused, Unavailable, WireError
 from mirror.source import batch_fetcher
 from mirror.source.batch_feed import Feed, LeaveBatchPath, Span
-from mirror.source.batch_fetcher import BatchFetcher, Memory
+from mirror.source.batch_fetcher import BatchFetcher
+from mirror.source.fetch_memory import Memory
 from mirror.wire.access import Address
 from mirror.wire.cluster import Cluster
 from mirror.wire.cursor import Cursor
@@ -183,7 +184,7 @@ def test_a_session_asks_only_for_what_has_changed() -> None:
             future.set_result(reply())
             asked, future = await source.asked.get()
             assert (asked.positions, asked.forgotten) == ({}, [1])
-            assert fetcher.held == fetcher.memory.answer, "only what is asked for"
+            assert fetcher.memory.used == fetcher.memory.bounds.answer, "only what is asked for"
 
     asyncio.run(run())
 
@@ -245,25 +246,77 @@ def test_memory_has_a_bound_and_is_free_when_the_last_batch_is() -> None:
 
     async def run() -> None:
         data = log(10, 10, 40)
-        async with fetching(Memory(total=2700, answer=1000)) as (fetcher, source):
+        async with fetching(Memory(total=2700, answer=600)) as (fetcher, source):
             first, second = fetcher.open(TOPIC, 0, 10), fetcher.open(TOPIC, 1, 10)
             for at in (10, 20):
                 _, future = await source.asked.get()
                 future.set_result(reply(fetched(0, log(at, 10, 40)), fetched(1, log(at, 10, 40))))
-            while fetcher.held != 4 * len(data):
+            while fetcher.memory.used != 4 * len(data):
                 await asyncio.sleep(0)
             await asyncio.sleep(0.05)
             assert source.asked.empty(), "no room for another answer"
             spans = await taken(first)
             give_back(first, spans)
-            assert fetcher.held == 4 * len(data)
+            assert fetcher.memory.used == 4 * len(data)
             (span,) = await taken(second, count=1)
             second.done(span)
-            assert fetcher.held == 2 * len(data)
+            assert fetcher.memory.used == 2 * len(data)
             await source.asked.get()
-            assert fetcher.held == 2 * len(data) + 1000
+            assert fetcher.memory.used == 2 * len(data) + 600
             fetcher.close(second)
-            assert fetcher.held == 1000
+            assert fetcher.memory.used == 600
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("slow", [1, 2, 6])
+@pytest.mark.parametrize("busy", [0, 3])
+def test_slow_partitions_hold_up_no_others(slow: int, busy: int) -> None:
+    """None of the slow ones gives anything back, and the busy ones always have more. The live one gets its records."""
+
+    async def run() -> None:
+        live, batch = slow + busy, len(log(0, 1, 1000))
+        memory = Memory(total=40 * batch, answer=10 * batch, partition=20 * batch, partition_answer=2 * batch)
+        async with fetching(memory) as (fetcher, source):
+            feeds = [fetcher.open(TOPIC, number, 0) for number in range(live + 1)]
+            in_session: set[int] = set()
+            starved = False
+            for round_ in range(60):
+                asked, future = await source.asked.get()
+                in_session = (in_session | asked.positions.keys()) - (set(asked.forgotten) - asked.positions.keys())
+                assert live in in_session or (asked.wait == 20 and not starved), "what it has is being copied: soon"
+                starved = live not in in_session
+                # One slow partition after the other gets its first records, each in a large answer.
+                having = [each for each in sorted(in_session) if each >= slow or round_ >= 5 * each][-9:]
+                sizes = {each: 3000 if slow <= each < live else 1000 for each in having}
+                future.set_result(
+                    reply(*(fetched(each, log(feeds[each].position, 1, size)) for each, size in sizes.items()))
+                )
+                assert starved or await read(feeds[live])
+                for each in feeds[slow:live]:
+                    give_back(each, each.take(EVERYTHING, EVERYTHING))
+                assert fetcher.memory.used <= memory.total
+            assert all(each.size for each in feeds[:slow])
+
+    asyncio.run(run())
+
+
+def test_an_answer_that_nobody_expected_holds_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever goes wrong while it is read: others need the room."""
+
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(batch_fetcher, "committed", fails)
+
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feed = fetcher.open(TOPIC, 0, 0)
+            _, future = await source.asked.get()
+            future.set_result(reply(fetched(0, log(0, 5))))
+            with pytest.raises(LeaveBatchPath, match="defect at offset 0"):
+                await taken(feed)
+            assert fetcher.memory.used == 0
 
     asyncio.run(run())
 
@@ -277,9 +330,9 @@ def test_only_so_much_is_taken_at_once() -> None:
                 future.set_result(reply(fetched(0, log(at, 5) + log(at + 5, 5))))
             await source.asked.get()
             size = feed.size // 10
-            held = fetcher.held
+            held = fetcher.memory.used
             assert await read(feed, most=1) == [(0, 4)], "at least one batch"
-            assert fetcher.held == held, "the other one is in the same memory"
+            assert fetcher.memory.used == held, "the other one is in the same memory"
             (span,) = await taken(feed, most=3 * size // 2)
             assert (span.start, span.end, span.size) == (5, 10, len(span.batches[0].data))
             feed.done(span)
@@ -288,7 +341,7 @@ def test_only_so_much_is_taken_at_once() -> None:
             assert await read(feed, count=2) == [(25, 29), (30, 34)], "in order, and not twice"
             give_back(feed, spans)
             assert await read(feed) == [(35, 39), (40, 44), (45, 49)]
-            assert (feed.size, fetcher.held) == (0, fetcher.memory.answer), "each answer's memory is free"
+            assert (feed.size, fetcher.memory.used) == (0, fetcher.memory.bounds.answer), "each answer's memory is free"
 
     asyncio.run(run())
 
@@ -379,7 +432,7 @@ def test_what_leaves_the_batch_path(partition: tuple[bytes, Fetched], reason: st
                 await taken(feed)
             assert (left.value.reason, left.value.at) == (reason, at)
             await asyncio.sleep(0.02)
-            assert source.asked.empty() and fetcher.held == 0, "nothing more is asked for"
+            assert source.asked.empty() and fetcher.memory.used == 0, "nothing more is asked for"
 
     asyncio.run(run())
 

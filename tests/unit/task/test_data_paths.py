@@ -11,11 +11,12 @@ import pytest
 
 from mirror.control.partition_state import State
 from mirror.control.reports import BATCHES, RECORDS
-from mirror.errors import TaskHung
+from mirror.errors import MirrorError, TaskHung
+from mirror.kafka.throttling import Throttles
 from mirror.model import Partition, Topic
 from mirror.settings import Cluster, Flow
 from mirror.source.batch_feed import LeaveBatchPath
-from mirror.source.fetcher import StartFetching, StopFetching
+from mirror.source.fetch_moves import StartFetching, StopFetching
 from mirror.target.loading import Tokens
 from mirror.task import data_paths
 from mirror.task.copier import RecordCopier
@@ -48,7 +49,10 @@ class Task(World):
         super().__init__(of)
         self.tokens = Tokens()
         any_: Any = self
-        services = TaskServices(any_, any_, any_, any_, b"", self.moves, any_, ProducerBudget(1), any_, self.limits)
+        self.throttles = Throttles(of)
+        services = TaskServices(
+            any_, any_, any_, self.throttles, b"", self.moves, any_, ProducerBudget(1), any_, self.limits
+        )
         self.paths = DataPaths(services, self.moves)
 
     def joins(self, paused: bool = False) -> Copier:
@@ -136,6 +140,17 @@ def test_a_paused_partition_is_on_the_record_path(make: Callable[[Flow], Task]) 
     records(task.joins(paused=True))
     assert task.path == (RECORDS, "")
     batches(task.joins())
+
+
+def test_quotas_are_told_as_on_the_record_path(make: Callable[[Flow], Task]) -> None:
+    task = make(away())
+    batches(task.joins())
+    loop = task.paths._loop
+    assert loop is not None and task.throttles.active == []
+    loop.services.target._access.on_throttled(0.5)
+    assert task.throttles.active == ["target"]
+    loop.fetcher.cluster._access.on_throttled(0.5)
+    assert task.throttles.active == ["source", "target"]
 
 
 def test_what_does_not_fit_is_copied_by_records_for_a_while(
@@ -236,3 +251,27 @@ def test_an_event_loop_that_hangs_ends_the_task(make: Callable[[Flow], Task], ca
         over.set()
     (said,) = [each for each in caplog.records if each.message == "the event loop hangs"]
     assert "wait" in vars(said)["stack"]
+
+
+def test_an_event_loop_that_has_died_ends_the_task(
+    make: Callable[[Flow], Task], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever has ended it. Its partitions would wait for ever: a copier that is made now would never begin."""
+    task = make(away())
+    copier = batches(task.joins())
+    until("it runs", lambda: copier.since_progress > 0 or copier.snapshot.counters.retries > 0)
+    task.paths.keep([copier])
+    loop = task.paths._loop
+    assert loop is not None and not loop.has_died
+
+    def die() -> None:
+        raise SystemExit(3)
+
+    loop.call(die)
+    until("it has ended", lambda: not [each for each in threading.enumerate() if each.name == "batches"])
+    with pytest.raises(MirrorError, match="has ended by a defect; the task starts again"):
+        task.paths.keep([copier])
+    assert "SystemExit" in caplog.text, "what has ended it is told"
+    assert copier.snapshot.state is State.RELEASED, "the task need not wait for it when it ends"
+    task.paths.close(10.0)
+    task.paths.keep([copier])  # a loop that was closed has not died

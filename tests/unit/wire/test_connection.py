@@ -8,6 +8,7 @@ import socket
 import struct
 import tracemalloc
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from mirror.errors import Malformed, Unanswered, Unavailable, WireError
 from mirror.wire import connection as module
-from mirror.wire.access import access
+from mirror.wire.access import Access, access
 from mirror.wire.connection import Connection
 from mirror.wire.fetch import Limits, fetch
 from mirror.wire.greeting import Abilities, sasl_authenticate, sasl_handshake
@@ -46,12 +47,12 @@ def numbers(first: int, count: int) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def opened() -> AsyncIterator[tuple[Connection, socket.socket]]:
+async def opened(to: Access | None = None) -> AsyncIterator[tuple[Connection, socket.socket]]:
     """A connection that has been greeted, and the broker's end of it, which does not block."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     theirs.setblocking(False)
-    connection = Connection(Stream(ours), ("broker", 1), access({}))
+    connection = Connection(Stream(ours), ("broker", 1), to or access({}))
     connection.abilities = EVERYTHING
     try:
         yield connection, theirs
@@ -218,9 +219,10 @@ def test_a_throttled_connection_is_quiet() -> None:
         return int(answer.throttled)
 
     request = Request(NUMBER, lambda writer: writer.pack("i", 0), read)
+    told: list[float] = []
 
     async def run() -> None:
-        async with opened() as (connection, theirs):
+        async with opened(replace(access({}), on_throttled=told.append)) as (connection, theirs):
             loop = asyncio.get_running_loop()
             first = connection.send(request)
             await received(theirs, 1)
@@ -232,6 +234,7 @@ def test_a_throttled_connection_is_quiet() -> None:
             assert loop.time() - begun > 0.25 and [struct.unpack_from(">i", each, 4)[0] for each in requests] == [2, 3]
             theirs.send(frame(2, struct.pack(">i", 0)) + frame(3, struct.pack(">i", 0)))
             assert await outcomes(waiting) == [0, 0]
+            assert told == [0.3], "in seconds, and not for answers that do not throttle"
 
     asyncio.run(run())
 

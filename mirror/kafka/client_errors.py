@@ -1,0 +1,45 @@
+"""What an error of librdkafka means: a cluster that is away, a refusal that lasts, or a producer that was fenced."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError
+
+AWAY = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._RESOLVE,
+        KafkaError._WAIT_COORD,
+    }
+)
+# What lasts until a person changes a permission, a policy or a setting.
+LASTING = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.INVALID_TRANSACTION_TIMEOUT,
+    }
+)
+# The errors of a producer that was fenced: another producer has opened its transactional id since. A broker reports
+# them, or librdkafka for it.
+FENCED = frozenset(
+    {
+        KafkaError._FENCED,
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+    }
+)
+
+
+def is_away(error: KafkaError) -> bool:
+    """True if the error means that a cluster does not answer now, and not that it refuses."""
+    return error.code() in AWAY or error.retriable()
+
+
+def is_lasting(error: KafkaError) -> bool:
+    """True if the refusal lasts until a person changes a permission, a policy or a setting of the cluster."""
+    return error.code() in LASTING

@@ -1,0 +1,79 @@
+"""How much memory the fetcher of whole batches may use, and which partitions may have more of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from mirror.source.batch_feed import Feed, Held
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bounds on bytes. An answer may exceed its bound by one batch."""
+
+    total: int = 64 * 2**20
+    answer: int = 8 * 2**20
+    partition: int = 8 * 2**20  # that waits, beyond which nothing more is asked for
+    partition_answer: int = 2**20
+
+
+BOUNDS = Memory()
+
+
+class FetchMemory:
+    """The bytes of one fetcher. One half is for whoever is first, the other half for partitions that have nothing.
+
+    So a partition that is slow, or catches up, takes no more than the first half, and live records of the others still
+    come. The requests under way may bring a quarter together, so that no broker waits for others that are idle.
+    """
+
+    def __init__(self, bounds: Memory, on_room: Callable[[], None]) -> None:
+        """`on_room` is called when bytes are free again."""
+        self.bounds = bounds
+        self.held = 0  # bytes of answers
+        self.reserved = 0  # bytes that the requests under way may bring
+        self._on_room = on_room
+
+    @property
+    def used(self) -> int:
+        """All bytes that others can't have now."""
+        return self.held + self.reserved
+
+    def answer(self, brokers: int) -> int:
+        """Bytes that one answer may have, if so many brokers are asked at the same time."""
+        return min(self.bounds.answer, self.bounds.total // 4 // brokers)
+
+    @property
+    def is_scarce(self) -> bool:
+        """True if only partitions that have nothing may get more."""
+        return self.held > self.bounds.total // 2
+
+    def wanted(self, feeds: Mapping[K, Feed], answer: int) -> dict[K, Feed]:
+        """Those of the feeds that may get more by an answer of so many bytes."""
+        if self.used + answer > self.bounds.total:
+            return {}
+        most = 1 if self.is_scarce else self.bounds.partition
+        return {key: feed for key, feed in feeds.items() if feed.size < most}
+
+    @contextlib.contextmanager
+    def reserve(self, answer: int) -> Iterator[None]:
+        """Keep these bytes for an answer, until it is known how many it has."""
+        self.reserved += answer
+        try:
+            yield
+        finally:
+            self.reserved -= answer
+
+    def hold(self, size: int) -> Held:
+        """Count the memory of an answer."""
+        self.held += size
+        return Held(size, self._freed)
+
+    def _freed(self, size: int) -> None:
+        self.held -= size
+        self._on_room()

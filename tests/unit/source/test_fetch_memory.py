@@ -1,0 +1,61 @@
+"""How much the fetcher of whole batches asks for, and for which partitions."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirror.source.batch_feed import Feed
+from mirror.source.fetch_memory import FetchMemory, Memory
+from mirror.wire.fetch import TopicKey
+
+BOUNDS = Memory(total=100, answer=20, partition=20)
+
+
+def nothing() -> None:
+    """Nobody waits for room."""
+
+
+def feeds(*sizes: int) -> dict[int, Feed]:
+    """Feeds with so many bytes that wait."""
+    found = {}
+    for number, size in enumerate(sizes):
+        found[number] = Feed(TopicKey("t", b"t" * 16), number, 0, -1, 1000, nothing)
+        found[number].size = size
+    return found
+
+
+@pytest.mark.parametrize(
+    ("held", "reserved", "wanted"),
+    [
+        (0, 0, [0, 1, 2]),  # all but the full one
+        (50, 0, [0, 1, 2]),
+        (51, 0, [0]),  # more than half: only what has nothing
+        (30, 25, [0, 1, 2]),  # what others may get does not count there
+        (80, 0, [0]),
+        (81, 0, []),  # an answer has no room
+        (60, 21, []),
+    ],
+)
+def test_who_is_asked_for(held: int, reserved: int, wanted: list[int]) -> None:
+    memory = FetchMemory(BOUNDS, nothing)
+    memory.hold(held)
+    with memory.reserve(reserved):
+        assert list(memory.wanted(feeds(0, 1, 19, 20), memory.answer(1))) == wanted
+
+
+@pytest.mark.parametrize(("brokers", "answer"), [(1, 20), (2, 12), (5, 5), (25, 1)])
+def test_the_brokers_share_a_quarter(brokers: int, answer: int) -> None:
+    """However many are asked, each may be: nobody holds so much yet that another one has to wait."""
+    memory = FetchMemory(BOUNDS, nothing)
+    assert memory.answer(brokers) == answer
+    assert brokers * answer <= BOUNDS.total // 4
+
+
+def test_what_is_free_again_is_told() -> None:
+    told: list[int] = []
+    memory = FetchMemory(BOUNDS, lambda: told.append(memory.held))
+    held = memory.hold(70)
+    held.retain()
+    assert memory.is_scarce and not told
+    held.release()
+    assert told == [0] and not memory.is_scarce
