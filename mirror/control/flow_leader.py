@@ -20,7 +20,16 @@ from mirror.control.plan import Lineage, Plan, next_plan, slice_count, unmarked
 from mirror.control.task_settings import TaskSettings
 from mirror.control.throttle_shares import Load
 from mirror.errors import ClusterAway, FlowError, Superseded
-from mirror.kafka.clients import DEFAULTS, FENCED, INTERNAL_MAX, LIBRDKAFKA, is_lasting, transactional_properties
+from mirror.kafka.clients import (
+    DEFAULTS,
+    FENCED,
+    INTERNAL_MAX,
+    LIBRDKAFKA,
+    is_lasting,
+    target_producer,
+    transactional_properties,
+)
+from mirror.kafka.credentials import Changes
 from mirror.kafka.transactional_ids import leader_id
 from mirror.model import Topic
 from mirror.settings import Flow
@@ -45,6 +54,7 @@ class FlowLeader:
         self._flow = flow
         self._service_id = service_id
         self._producer: Producer | None = None
+        self._changes = Changes(flow.target)  # since the producer was opened
         self._generation: int | None = None  # of the newest plan while we led; None if we have never led
         self._slots = 0  # cores that the newest plan was made for
         self._intent: bytes | None = None  # our announcement, until a plan follows it
@@ -78,7 +88,8 @@ class FlowLeader:
         # A plan lists every partition, so it may be large. The usual log level is enough here: a task must notice lost
         # connections, but the flow leader reads the control topic before it publishes.
         own = {"compression.type": "gzip", "message.max.bytes": INTERNAL_MAX, "log_level": DEFAULTS["log_level"]}
-        producer = Producer({**properties, **own}, logger=LIBRDKAFKA)
+        self._changes.note()
+        producer = target_producer(self._flow.target, {**properties, **own}, LIBRDKAFKA)
         try:
             producer.init_transactions(TIMEOUT)
         except KafkaException as error:
@@ -242,7 +253,7 @@ class FlowLeader:
         return written | {decision.key(): decision.encode() for decision in decisions}
 
     def _commit(self, records: Mapping[bytes, bytes | None]) -> None:
-        if self._producer is None:
+        if self._producer is None or self._changes.any():
             self.take_lead()
         producer = self._producer
         assert producer is not None

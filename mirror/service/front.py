@@ -27,11 +27,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
 def log_warnings(settings: Settings) -> None:
     """Log what is allowed in the configuration, but is ignored or looks like a mistake."""
     for flow in settings.flows:
         for line in (*clients.overridden(flow), *map(str, settings.warned(flow))):
             log.warning(line, extra={"flow": flow.name})
+    http = settings.http
+    if http.username is not None and http.tls_certificate is None and http.host not in LOOPBACK:
+        log.warning("http: the password travels in the clear; set tls_certificate and tls_key, or a host of 127.0.0.1")
 
 
 class Front:

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from mirror.errors import OutcomeUnknown, PartitionError, RecordsRefused
-from mirror.kafka.clients import idempotent_properties, is_away, is_lasting
+from mirror.kafka.clients import idempotent_properties, is_away, is_lasting, target_producer
+from mirror.kafka.credentials import Changes
 from mirror.kafka.throttling import Throttle
 from mirror.settings import Flow
 from mirror.target.position_reader import PositionReader
@@ -63,10 +64,9 @@ class IdempotentProducer:
     was under way is copied again. Errors are OutcomeUnknown or RecordsRefused: then this producer must be discarded.
     """
 
-    suspect = False  # its retries are idempotent, whatever happens to connections
-
     def __init__(self, flow: Flow, positions: PositionReader, throttle: Throttle) -> None:
         self._timeout = flow.transaction_timeout
+        self._changes = Changes(flow.target)
         self._positions = positions
         self._deliveries = Deliveries()
         self._position: TopicPartition | None = None
@@ -77,7 +77,12 @@ class IdempotentProducer:
             "throttle_cb": throttle,
             "on_delivery": self._deliveries.note,
         }
-        self._producer = Producer({**idempotent_properties(flow), **callbacks}, logger=disturbances)
+        self._producer = target_producer(flow.target, {**idempotent_properties(flow), **callbacks}, disturbances)
+
+    @property
+    def suspect(self) -> bool:
+        """Has its password or certificate changed? Its retries are idempotent, whatever happens to connections."""
+        return self._changes.any()
 
     @property
     def delivered(self) -> int:
