@@ -93,6 +93,12 @@ def logins(cluster: SecuredCluster, tokens: TokenServer) -> dict[str, dict[str, 
 WAYS = (("certificate", "provider"), ("provider", "oidc"), ("oidc", "scram"))
 
 
+def pair_of(both: Both, name: str, prefix: str) -> Pair:
+    """A flow whose clusters have aliases of its own, so that it logs in on both sides in its own way."""
+    alias = f"{name}{prefix[-7:-1]}"
+    return Pair(*(each.bootstrap for each in both), alias, f"{name}-{prefix}", target_alias=f"to-{alias}")
+
+
 def test_each_way_to_log_in_copies_and_checks(
     both: Both, tokens: TokenServer, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,13 +106,11 @@ def test_each_way_to_log_in_copies_and_checks(
     monkeypatch.syspath_prepend(CODE)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(CODE), os.environ.get("PYTHONPATH", "")]))
     source, target = both
-    pairs = [
-        Pair(source.bootstrap, target.bootstrap, f"{ways[0]}{prefix[-7:-1]}", f"{ways[0]}-{prefix}") for ways in WAYS
-    ]
+    pairs = [pair_of(both, ways[0], prefix) for ways in WAYS]
     settings = configuration.together(*(pair.settings() for pair in pairs))
     del settings["clusters"]["backup"]
     for flow, pair, (reads, writes) in zip(settings["flows"], pairs, WAYS, strict=True):
-        flow["target"] = f"to-{pair.alias}"
+        flow["target"] = pair.target_alias
         settings["clusters"][pair.alias] = logins(source, tokens)[reads]
         settings["clusters"][flow["target"]] = logins(target, tokens)[writes]
     made = [pair.topic("t") for pair in pairs]
@@ -152,13 +156,13 @@ def test_new_passwords_and_certificates_are_taken_without_a_restart(both: Both, 
     files = {"ssl.ca.location": str(believed)}
     own = {**files, "ssl.certificate.location": str(certificate), "ssl.key.location": str(key)}
     secret = {**files, "sasl.password": f"${{file:{password}}}"}
-    pairs = [Pair(source.bootstrap, target.bootstrap, f"{name}{prefix[-7:-1]}", f"{name}-{prefix}") for name in "ab"]
+    pairs = [pair_of(both, name, prefix) for name in "ab"]
     settings = configuration.together(*(pair.settings() for pair in pairs))
     del settings["clusters"]["backup"]
     shown = {**source.with_certificate(), **own}, {**target.with_certificate(), **own}
     known = source.with_sasl("SCRAM-SHA-512", **secret), target.with_sasl("SCRAM-SHA-512", **secret)
     for flow, pair, ends in zip(settings["flows"], pairs, ((shown[0], known[1]), (known[0], shown[1])), strict=True):
-        flow["target"] = f"to-{pair.alias}"
+        flow["target"] = pair.target_alias
         settings["clusters"] |= {pair.alias: ends[0], flow["target"]: ends[1]}
     made = [pair.topic("t") for pair in pairs]
     for pair, topic in zip(pairs, made, strict=True):
