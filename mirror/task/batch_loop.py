@@ -10,6 +10,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from mirror.errors import Unsupported
+from mirror.kafka.credentials import Changes, properties_of
 from mirror.settings import Flow
 from mirror.source.batch_fetcher import BatchFetcher
 from mirror.task.batch_copier import BatchServices
@@ -30,17 +32,18 @@ STARTED_WITHIN = 30.0  # seconds; nothing is connected to meanwhile
 
 def accesses(flow: Flow) -> tuple[Access, Access]:
     """How to connect to source and target, with the properties of librdkafka's clients. Raises Unsupported."""
-    return access({**flow.source.properties, **flow.source.consumer}), access(
-        {**flow.target.properties, **flow.target.producer}
-    )
+    source, target = flow.source, flow.target
+    return access({**properties_of(source), **source.consumer}), access({**properties_of(target), **target.producer})
 
 
 class BatchLoop:
     """Runs from when it is made until `close`. Any thread may call its methods, but for those of its own thread."""
 
-    def __init__(self, services: TaskServices, source: Access, target: Access) -> None:
+    def __init__(self, services: TaskServices) -> None:
+        """Raises Unsupported."""
         self._task = services
-        self._access = source, target
+        self._changes = [Changes(services.flow.source), Changes(services.flow.target)]
+        self._access = accesses(services.flow)
         self._clock = services.clock
         self._beat = self._clock.monotonic()
         self._copiers: set[asyncio.Task[None]] = set()
@@ -99,6 +102,7 @@ class BatchLoop:
         try:
             while True:
                 self._beat = self._clock.monotonic()
+                self._renew(source, target)
                 await asyncio.sleep(BEAT)
         finally:
             for each in self._copiers:
@@ -107,6 +111,22 @@ class BatchLoop:
             await self.fetcher.stop()
             source.close()
             target.close()
+
+    def _renew(self, source: Cluster, target: Cluster) -> None:
+        """Log in with the passwords, certificates and keys that files hold now, if any of these files has changed."""
+        changed = [each for each in self._changes if each.any()]
+        for each in changed:
+            each.note()
+        if not changed:
+            return
+        try:
+            renewed = accesses(self._task.flow)
+        except Unsupported as error:  # perhaps a certificate whose key has not come yet
+            extra = {"flow": self._task.flow.name, "reason": str(error)}
+            log.warning("a client can't be made anew, the old one goes on", extra=extra)
+            return
+        for cluster, how in zip((source, target), renewed, strict=True):
+            cluster.renew(how)
 
     def _begin(self, copier: SupervisedBatchCopier) -> None:
         running = self._loop.create_task(copier.run())

@@ -146,7 +146,7 @@ def has_fetched_more(tokens: TokenServer, before: Mapping[str, int]) -> bool:
 
 
 def test_new_passwords_and_certificates_are_taken_without_a_restart(both: Both, prefix: str, tmp_path: Path) -> None:
-    """One flow reads with a certificate and writes with a password, and the other one the other way round."""
+    """Two flows read with a certificate and write with a password, and two the other way round, on each data path."""
     source, target = both
     believed, certificate, key, password = (tmp_path / name for name in ("ca.pem", "cert.pem", "key.pem", "password"))
     believed.write_bytes(source.server.certificate.read_bytes())
@@ -156,14 +156,18 @@ def test_new_passwords_and_certificates_are_taken_without_a_restart(both: Both, 
     files = {"ssl.ca.location": str(believed)}
     own = {**files, "ssl.certificate.location": str(certificate), "ssl.key.location": str(key)}
     secret = {**files, "sasl.password": f"${{file:{password}}}"}
-    pairs = [pair_of(both, name, prefix) for name in "ab"]
-    settings = configuration.together(*(pair.settings() for pair in pairs))
+    pairs = [pair_of(both, name, prefix) for name in "abcd"]
+    paths = ("records", "auto", "auto", "records")
+    settings = configuration.together(
+        *(pair.settings({"data_path": path}) for pair, path in zip(pairs, paths, strict=True))
+    )
     del settings["clusters"]["backup"]
     shown = {**source.with_certificate(), **own}, {**target.with_certificate(), **own}
     known = source.with_sasl("SCRAM-SHA-512", **secret), target.with_sasl("SCRAM-SHA-512", **secret)
-    for flow, pair, ends in zip(settings["flows"], pairs, ((shown[0], known[1]), (known[0], shown[1])), strict=True):
+    ends = ((shown[0], known[1]), (known[0], shown[1])) * 2
+    for flow, pair, (reads, writes) in zip(settings["flows"], pairs, ends, strict=True):
         flow["target"] = pair.target_alias
-        settings["clusters"] |= {pair.alias: ends[0], flow["target"]: ends[1]}
+        settings["clusters"] |= {pair.alias: reads, flow["target"]: writes}
     made = [pair.topic("t") for pair in pairs]
     for pair, topic in zip(pairs, made, strict=True):
         pair.produce(topic, Made(b"k", b"before"))
@@ -184,6 +188,8 @@ def test_new_passwords_and_certificates_are_taken_without_a_restart(both: Both, 
             pair.produce(topic, Made(b"k", b"after"))
             pair.await_same(topic)
         service.wait_for("all answer", partial(all_answer, service, settings["clusters"]))
+        taken = {topic: "records" if path == "records" else "batches" for topic, path in zip(made, paths, strict=True)}
+        service.wait_for("each path", lambda: data_paths(service) == taken)
         os.kill(service.pid, signal.SIGHUP)
         service.wait_for_event("configuration reloaded", changed="nothing")
         assert not service.find("these keys changed, and take effect at the next start"), "they are in force"
@@ -199,6 +205,12 @@ def have_changed(service: Service, aliases: Collection[str]) -> bool:
     """Both the service and a task, which is a process of its own, have seen that files of these clusters changed."""
     said = "files with passwords or certificates have changed"
     return all(len(service.find(said, cluster=alias)) >= 2 for alias in aliases)
+
+
+def data_paths(service: Service) -> dict[str, str]:
+    """By topic, how its first partition is copied."""
+    flows = json.loads(service.get("/status")[1])["flows"]
+    return {topic["topic"]: topic["partitions"][0].get("path") for flow in flows for topic in flow["topics"]}
 
 
 def all_answer(service: Service, aliases: Collection[str]) -> bool:
