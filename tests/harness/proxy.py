@@ -258,7 +258,6 @@ class NoBrokers(Forwarder):
     def __init__(self, cluster: LocalCluster) -> None:
         super().__init__(cluster)
         self.says_none = False
-        self.said_none = 0  # how often it did
 
     async def _serve(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter, inner: int) -> None:
         try:
@@ -289,34 +288,16 @@ class NoBrokers(Forwarder):
             if api != METADATA or not self.says_none:
                 broker.write(size + frame)
                 continue
-            answer = struct.pack(">i", correlation) + self._no_brokers(version, frame)
-            self.said_none += 1
+            answer = struct.pack(">i", correlation) + self._no_brokers(version)
             back.write(struct.pack(">i", len(answer)) + answer)
 
     @staticmethod
-    def _no_brokers(version: int, request: bytes) -> bytes:
-        """No brokers, no controller, and one topic without a leader; without any if the request asks for none.
-
-        In place of all topics it is one as well: an answer without any would be asked again.
-        """
+    def _no_brokers(version: int) -> bytes:
+        """No brokers, no controller, and a topic without a leader: an answer without any topic would be asked again."""
         assert 9 <= version <= 13, version
-        (client,) = struct.unpack_from(">h", request, 8)
-        begin = 10 + client + 1  # after the header: the number of topics + 1, or 0 for all
-        identified = bytes(16) if version >= 10 else b""
-        name = b"\x02a"
-        if request[begin] > 1:
-            at = begin + 1 + len(identified)
-            name = request[at : at + request[at]]
-        topic = (
-            struct.pack(">h", LEADER_NOT_AVAILABLE)
-            + name
-            + identified
-            + b"\0\x01"
-            + struct.pack(">i", -(2**31))
-            + b"\0"
-        )
-        topics = b"\x01" if request[begin] == 1 else b"\x02" + topic
-        body = b"\0" + struct.pack(">i", 0) + b"\x01\0" + struct.pack(">i", -1) + topics
+        name_and_id = b"\x02a" + (bytes(16) if version >= 10 else b"")
+        topic = struct.pack(">h", LEADER_NOT_AVAILABLE) + name_and_id + b"\0\x01" + struct.pack(">i", -(2**31)) + b"\0"
+        body = b"\0" + struct.pack(">i", 0) + b"\x01\0" + struct.pack(">i", -1) + b"\x02" + topic
         if version <= 10:
             body += struct.pack(">i", -(2**31))
         return body + (struct.pack(">h", 0) if version >= 13 else b"") + b"\0"

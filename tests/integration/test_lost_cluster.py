@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -13,7 +12,6 @@ import yaml
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from mirror.commands.check.inspection import Inspector
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
 from mirror.errors import ClusterAway, MirrorError
@@ -23,8 +21,6 @@ from mirror.kafka.cluster import ClusterAdmin, list_offsets
 from mirror.kafka.renewed import Renewed
 from mirror.kafka.throttling import Throttle
 from mirror.model import Partition, Position, Topic
-from mirror.service import cluster_watch
-from mirror.service.cluster_watch import ClusterWatch
 from mirror.settings import Flow
 from mirror.source.fetcher import Fetcher, StartFetching
 from mirror.target import position_reader as reading
@@ -36,7 +32,7 @@ from tests.harness.idle import Idle
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.proxy import NoBrokers
-from tests.harness.waiting import PATIENCE, until
+from tests.harness.waiting import until
 
 ALIAS = "lost"
 TOPIC, BARRIER = f"{ALIAS}-a", f"{ALIAS}-b"
@@ -156,26 +152,3 @@ def test_records_are_fetched_on_by_another_consumer(
     until("one more record", lambda: gets(2))
     assert not copier.buffer.sealed
     fetcher.close()
-
-
-def test_a_watch_asks_a_broker_that_knows_of_none(
-    proxy: NoBrokers, flow: Flow, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """librdkafka ends the process by an assertion if it describes a cluster, and the answer has no brokers."""
-    monkeypatch.setattr(cluster_watch, "LOOK_INTERVAL", 0.1)
-    monkeypatch.setattr(cluster_watch, "LOGIN_INTERVAL", 3.0)
-    stopping = threading.Event()
-    watch = ClusterWatch(flow.source, stopping)
-    watch.start()
-    until("an answer", lambda: watch.status.reachable)
-    before, proxy.says_none = proxy.said_none, True
-    try:
-        until("three looks", lambda: proxy.said_none >= before + 3)
-        with pytest.raises(ClusterAway):
-            Inspector(flow.source).describe()
-    finally:
-        proxy.says_none = False
-    until("an answer again", lambda: watch.status.reachable)
-    stopping.set()
-    watch.join(PATIENCE)
-    assert not watch.is_alive()

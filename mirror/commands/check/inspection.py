@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from mirror.errors import ClusterAway, WireError
+from mirror.errors import WireError
 from mirror.kafka import clients
 from mirror.kafka.cluster import TIMEOUT, ClusterAdmin
 from mirror.kafka.librdkafka_log import api_version
@@ -58,9 +58,6 @@ class Inspector(ClusterAdmin):
 
     def describe(self) -> Description:
         """The cluster's id, its brokers, and our permissions on it."""
-        # librdkafka (2.16) ends the process by an assertion if it describes a cluster that knows of no brokers yet.
-        if not self.brokers():
-            raise ClusterAway(self.alias, "it has just started, and knows of no brokers yet")
         future = self._admin.describe_cluster(include_authorized_operations=True, request_timeout=TIMEOUT)
         found = self._ask(future.result)
         nodes = sorted(found.nodes, key=lambda node: node.id)
