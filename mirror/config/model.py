@@ -21,12 +21,13 @@ from pydantic import (
     Field,
     ValidationInfo,
     WithJsonSchema,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
 from mirror import own_policy, user_code
 from mirror.naming import MIRRORMAKERS, NAME_MAX
-from mirror.settings import NO_TRANSFORM
+from mirror.settings import NO_TRANSFORM, TOKEN_PROVIDER
 from mirror.template import Template
 
 _SECONDS = {"": 1, "ms": 0.001, "s": 1, "m": 60, "h": 3600}
@@ -130,6 +131,12 @@ def _policy(value: str) -> str:
         own_policy.load(value)
     except ValueError as error:
         raise _explained("{value} can't be used: {reason}", value=f"{value:.100}", reason=f"{error!s:.300}") from None
+    return value
+
+
+def _path(value: str) -> str:
+    if not user_code.PATH.fullmatch(value) or any(map(keyword.iskeyword, value.split("."))):
+        raise ValueError(value)
     return value
 
 
@@ -245,11 +252,18 @@ class ClusterModel(_Model):
     producer: Properties = {}
     """librdkafka properties for the producers of this cluster only, where it is a flow's target. They win over the
     cluster's other properties."""
+    token_provider: Annotated[
+        Annotated[str, AfterValidator(_path)] | None,
+        _allowed("the dotted path of a callable in a Python module, e.g. shop.tokens.token, or null"),
+    ] = None
+    """A callable of your own that gives the tokens for `sasl.mechanisms: OAUTHBEARER`. It gets
+    `sasl.oauthbearer.config`, and returns the token and when it expires, in seconds since 1970."""
 
     @property
     def properties(self) -> dict[str, str]:
-        """The properties of every client of the cluster."""
-        return {"bootstrap.servers": self.bootstrap_servers, **self.__pydantic_extra__}
+        """The properties of every client of the cluster, and `token_provider` if it is set."""
+        provider = {} if self.token_provider is None else {TOKEN_PROVIDER: self.token_provider}
+        return {"bootstrap.servers": self.bootstrap_servers, **provider, **self.__pydantic_extra__}
 
 
 class EndsModel(BaseModel):
@@ -338,12 +352,6 @@ class MirrorMakerOffsetsModel(_Model):
 def _topic(value: str) -> str:
     if not NAME.fullmatch(value) or len(value) > NAME_MAX:
         raise _explained(f"a topic's name must have 1 to {NAME_MAX} letters, digits, '.', '_' and '-'")
-    return value
-
-
-def _path(value: str) -> str:
-    if not user_code.PATH.fullmatch(value) or any(map(keyword.iskeyword, value.split("."))):
-        raise ValueError(value)
     return value
 
 
@@ -535,13 +543,39 @@ class SparkModel(_Model):
     clusters' passwords."""
 
 
+def _user(value: str) -> str:
+    if ":" in value or not value.isprintable():
+        raise ValueError(value)
+    return value
+
+
 class HttpModel(_Model):
-    """Where the service's HTTP server listens."""
+    """Where the service's HTTP server listens, and who may ask it."""
 
     host: Annotated[Text, _allowed("an address to listen on, e.g. 0.0.0.0 or localhost")] = "0.0.0.0"
-    """The address on which the service listens for HTTP. There is no password, so keep it to your own network."""
+    """The address on which the service listens for HTTP."""
     port: Annotated[int, _whole(0, 65535, " (0 picks a free one)")] = 9464
     """The port of the status page, `/status`, `/metrics`, `/livez` and `/readyz`."""
+    tls_certificate: Annotated[Text | None, _allowed("the path of a PEM file, or null")] = None
+    """The certificate with which the server speaks TLS (HTTPS), and those of its authorities after it. It is read again
+    when the file changes."""
+    tls_key: Annotated[Text | None, _allowed("the path of a PEM file, or null")] = None
+    """The key of `tls_certificate`, without a password."""
+    username: Annotated[
+        Annotated[Text, AfterValidator(_user)] | None, _allowed("printable text without a colon, or null")
+    ] = None
+    """The user that everybody has to name (HTTP's basic authentication). `/livez` and `/readyz` answer without it, for
+    probes, but then give no reasons."""
+    password: Annotated[Text | None, _allowed("text, not empty, or null")] = None
+    """The password of that user. With `${file:...}` it is read again when the file changes."""
+
+    @model_validator(mode="after")
+    def _whole_pairs(self) -> HttpModel:
+        for first, second in (("tls_certificate", "tls_key"), ("username", "password")):
+            present, missing = (first, second) if getattr(self, second) is None else (second, first)
+            if getattr(self, present) is not None and getattr(self, missing) is None:
+                raise _explained("{present} is set, but {missing} is not; set both", present=present, missing=missing)
+        return self
 
 
 class OtlpModel(_Model):

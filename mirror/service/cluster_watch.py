@@ -6,12 +6,14 @@ import logging
 import threading
 import time
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from mirror.errors import ClusterAway
 from mirror.kafka import clients
 from mirror.kafka.certificates import expiries
 from mirror.kafka.client_errors import is_away
+from mirror.kafka.credentials import Changes
 from mirror.kafka.librdkafka_log import without_elapsed_time
 from mirror.kafka.renewed import end_later
 from mirror.logs import OnChange
@@ -31,7 +33,7 @@ AUTHENTICATION = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaEr
 
 
 class ClusterWatch(threading.Thread):
-    """Keeps the status of one cluster until `stopping` is set. Its request needs no permission."""
+    """Keeps the status of one cluster until `stopping` is set. Its requests need no permission."""
 
     def __init__(self, cluster: Cluster, stopping: threading.Event) -> None:
         super().__init__(daemon=True, name=f"watch {cluster.alias}")
@@ -40,6 +42,7 @@ class ClusterWatch(threading.Thread):
         self._stopping = stopping
         self._error: KafkaError | None = None  # the last one of the present client's connections
         self._refused = OnChange()
+        self._topic = ""  # the one that is asked for; "" if none is known
 
     def run(self) -> None:
         """Look again and again, also after an unexpected error."""
@@ -54,17 +57,31 @@ class ClusterWatch(threading.Thread):
         """Look with one client for LOGIN_INTERVAL. It logs in once for each broker, so then another client has to."""
         self._error = None
         self.status.certificates = expiries(self._cluster)
-        client = clients.admin(self._cluster, self._on_error)
+        changes = Changes(self._cluster)
+        client = self._client()
+        if client is None:
+            self._stopping.wait(LOOK_INTERVAL)
+            return
         began, errors = time.monotonic(), self.status.authentication_errors
-        while not self._stopping.is_set() and time.monotonic() - began < LOGIN_INTERVAL:
+        while not self._stopping.is_set() and time.monotonic() - began < LOGIN_INTERVAL and not changes.any():
             self._look(client)
             if self.status.reachable and self.status.authentication_errors == errors:
                 self._refused.clear()
             self._stopping.wait(LOOK_INTERVAL)
         end_later(client)
 
+    def _client(self) -> AdminClient | None:
+        """A new client; None if there is no token for its login, or a certificate in a file can't be used."""
+        try:
+            return clients.admin(self._cluster, self._on_error)
+        except (ClusterAway, KafkaException) as error:
+            reason = str(error) if isinstance(error, ClusterAway) else error.args[0].str()
+        self.status.reason, self.status.reachable = reason, False
+        self._count_refusal(KafkaError._AUTHENTICATION, reason)
+        return None
+
     def _look(self, client: AdminClient) -> None:
-        error = answered(client)
+        error = self._failure(client)
         client.poll(0)  # calls back
         reason = error and (self._error or error)
         if error is None:
@@ -72,24 +89,38 @@ class ClusterWatch(threading.Thread):
         self.status.reason = without_elapsed_time(reason.str()) if reason else ""
         self.status.reachable = reason is None
 
+    def _failure(self, client: AdminClient) -> KafkaError | None:
+        """Why no broker answers; None if one does, even with a refusal."""
+        try:
+            self._ask(client)
+        except KafkaException as error:
+            why: KafkaError = error.args[0]
+            away = is_away(why) or why.code() < 0
+            self._topic = self._topic if away else ""  # the topic is gone, or hidden from us
+            return why if away else None
+        except TimeoutError:  # librdkafka can lose a request
+            return KafkaError(KafkaError._TIMED_OUT)
+        return None
+
+    def _ask(self, client: AdminClient) -> None:
+        """Ask for one topic that we may see, since a listing of all can be large.
+
+        It is not `describe_cluster`: a broker that has just started may answer that there are no brokers, and without
+        any topic in that answer librdkafka (2.16) ends the process by an assertion.
+        """
+        if self._topic:
+            (asked,) = client.describe_topics(TopicCollection([self._topic]), request_timeout=TIMEOUT).values()
+            asked.result(2 * TIMEOUT)
+        else:
+            self._topic = min(client.list_topics(timeout=TIMEOUT).topics, default="")
+
     def _on_error(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._error = error
-        if error.code() not in AUTHENTICATION:
-            return
+        if error.code() in AUTHENTICATION:
+            self._count_refusal(error.code(), without_elapsed_time(error.str()))
+
+    def _count_refusal(self, code: int, reason: str) -> None:
         self.status.authentication_errors += 1
-        if self._refused.is_new(error.code()):
-            reason = without_elapsed_time(error.str())
+        if self._refused.is_new(code):
             log.warning("a login to the cluster failed", extra={"cluster": self._cluster.alias, "reason": reason})
-
-
-def answered(client: AdminClient) -> KafkaError | None:
-    """None if a broker answers, even with a refusal; else why none does."""
-    try:
-        client.describe_cluster(request_timeout=TIMEOUT).result(2 * TIMEOUT)
-    except KafkaException as error:
-        why: KafkaError = error.args[0]
-        return why if is_away(why) or why.code() < 0 else None
-    except TimeoutError:  # librdkafka can lose a request
-        return KafkaError(KafkaError._TIMED_OUT)
-    return None

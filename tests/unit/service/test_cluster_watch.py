@@ -1,0 +1,72 @@
+"""What the service knows of a cluster while its only broker starts."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from mirror.service import cluster_watch
+from mirror.service.cluster_watch import ClusterWatch
+from mirror.settings import Cluster
+from tests.harness.fake_broker import METADATA, FakeBroker, metadata, string
+from tests.harness.waiting import PATIENCE, until
+
+LEADER_NOT_AVAILABLE = 5
+
+
+class StartingBroker(FakeBroker):
+    """While `starts` is set it says that the cluster has no brokers, as one does that has just started."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.starts = False
+        self.said_none = 0
+        self.answers = self._answer
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that it is."""
+        return Cluster("one", self.properties, {}, {})
+
+    def _answer(self, api: int, body: bytes) -> bytes:
+        if api != METADATA:
+            return b""
+        if not self.starts:
+            return metadata("a", 1, {1: self.port})
+        self.said_none += 1
+        nobody = bytes(4) + struct.pack(">i", 0) + string("id") + struct.pack(">i", -1)
+        (topics,) = struct.unpack_from(">i", body)
+        if topics == 0:  # only the brokers are asked for
+            return nobody + struct.pack(">i", 0) + bytes(4)
+        return nobody + struct.pack(">ih", 1, LEADER_NOT_AVAILABLE) + string("a") + bytes(1 + 4 + 4 + 4)
+
+
+@pytest.fixture
+def broker() -> Iterator[StartingBroker]:
+    found = StartingBroker()
+    with found:
+        yield found
+
+
+def test_a_cluster_without_brokers_ends_no_process(broker: StartingBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka (2.16) aborts if it describes such a cluster."""
+    monkeypatch.setattr(cluster_watch, "LOOK_INTERVAL", 0.05)
+    monkeypatch.setattr(cluster_watch, "LOGIN_INTERVAL", 0.5)
+    monkeypatch.setattr(cluster_watch, "TIMEOUT", 1.0)
+    stopping = threading.Event()
+    watch = ClusterWatch(broker.cluster, stopping)
+    watch.start()
+    try:
+        until("an answer", lambda: watch.status.reachable)
+        broker.starts = True
+        until("it has no brokers", lambda: broker.said_none >= 3)
+        broker.starts = False
+        began = broker.count(METADATA)
+        until("an answer again", lambda: watch.status.reachable and broker.count(METADATA) > began)
+    finally:
+        stopping.set()
+        watch.join(PATIENCE)
+    assert not watch.is_alive()
