@@ -33,9 +33,9 @@ from mirror.status.acl_overview import ACL_OUTCOMES
 from mirror.status.config_overview import CONFIG_OUTCOMES
 from mirror.status.flow_status import FLOW_STATES, PARTITION_STATES
 from mirror.status.group_overview import GROUP_OUTCOMES
-from mirror.web.metrics.collector import Metrics
 from mirror.web.metrics.labels import CLUSTER, FLOW, GROUP, PARTITION, TOPIC
 from mirror.web.metrics.partitions import THROTTLE
+from mirror.web.metrics.scrape import Metrics
 
 __all__ = [
     "CLUSTER",

@@ -27,7 +27,7 @@ from mirror.settings import Flow, Suspicion
 from mirror.target.position_reader import PositionReader
 from mirror.target.remote_records import with_records
 from mirror.target.timestamps import KEEP, REASON
-from mirror.task.position_ledger import StartPoint
+from mirror.task.known_positions import StartPoint
 from mirror.task.start_offsets import find_starts
 from mirror.template import HEARTBEATS
 from mirror.text import number, plural

@@ -19,7 +19,7 @@ from mirror.status.configuration import ConfigurationStatus
 from mirror.status.flow_status import FlowStatus
 from mirror.status.overview import overview
 from mirror.web.extras import Pusher, otlp_pusher
-from mirror.web.metrics.collector import Metrics
+from mirror.web.metrics.scrape import Metrics
 from mirror.web.page import files, page
 from mirror.web.server import Answer, Health, Route, WebServer, health, metrics
 

@@ -25,7 +25,7 @@ from mirror.task.batch_path_obstacles import obstacle
 from mirror.task.batch_size import BatchSize
 from mirror.task.events import SETTLE_DELAY
 from mirror.task.followed_plan import PlanView
-from mirror.task.position_ledger import UPGRADED, PositionLedger
+from mirror.task.known_positions import UPGRADED, KnownPositions
 from mirror.task.rate_limits import RateLimits, Turns
 from mirror.wire.cluster import Cluster
 from mirror.wire.fetch import TopicKey
@@ -44,7 +44,7 @@ TAKE_OVERS_MAX = 32  # at once: each is half a dozen requests, and a task may be
 class Books:
     """What the batch copier keeps while it takes over again and again."""
 
-    ledger: PositionLedger
+    known: KnownPositions
     counters: Counters
     turns: Turns
     remote_end: int | None = None  # after all that the last session has written there, if it was closed in order
@@ -123,7 +123,7 @@ class BatchCopier:
             async with self._services.taking_over:
                 with self._working():
                     session = await self._take_over()
-            at = books.ledger.resume_from
+            at = books.known.resume_from
             topic = TopicKey(partition.topic, id_of(self._route.topic.topic_id))
             if self._against:
                 raise self._left(self._against)
@@ -159,7 +159,7 @@ class BatchCopier:
         self.working_since = self._services.clock.monotonic()
 
     def _left(self, reason: str) -> LeaveBatchPath:
-        return LeaveBatchPath(reason, self._books.ledger.offset)
+        return LeaveBatchPath(reason, self._books.known.offset)
 
     def _note_interleaved(self, error: Interleaved) -> None:
         """Be careful in the next transaction. Raises LeaveBatchPath if that is needed often."""
@@ -170,7 +170,7 @@ class BatchCopier:
 
     async def _take_over(self) -> BatchSession:
         """Fence, then load. The feed then begins at the position, which is to seek."""
-        services, route, ledger = self._services, self._route, self._books.ledger
+        services, route, known = self._services, self._route, self._books.known
         against = self._against or obstacle(self._flow, route.partition.topic, route.topic)
         if against:
             raise self._left(against)
@@ -178,14 +178,14 @@ class BatchCopier:
         if route.topic.remote_id and services.target.topic_id(route.topic.remote) != id_of(route.topic.remote_id):
             raise self._left("remote_topic")
         # Whether it has records that are visible is for the record path to find out.
-        if doubt(taken.position, ledger.newest, route.topic, lambda: taken.end > 0):
+        if doubt(taken.position, known.newest, route.topic, lambda: taken.end > 0):
             raise self._left("doubted")
-        end = self._books.remote_end if taken.position == ledger.position else None
+        end = self._books.remote_end if taken.position == known.position else None
         if taken.position is None:
-            ledger.nothing_committed()
-        elif ledger.loaded(taken.position):
+            known.nothing_committed()
+        elif known.loaded(taken.position):
             log.info(UPGRADED, extra={"topic": route.partition.topic, "partition": route.partition.partition})
-        if not ledger.position.belongs_to(route.topic.topic_id):
+        if not known.position.belongs_to(route.topic.topic_id):
             raise self._left("recreated")
         self._books.remote_end, self._drained = None, Position(-1, "")
         return BatchSession(
@@ -209,28 +209,28 @@ class BatchCopier:
 
     def _due_in(self, session: BatchSession) -> float | None:
         """Seconds until a position has to be committed without records; None if there is none."""
-        ledger, due = self._books.ledger, []
-        if ledger.must_commit_start:
+        known, due = self._books.known, []
+        if known.must_commit_start:
             return 0.0
-        if ledger.renew_at is not None:
-            due.append(ledger.renew_at)
+        if known.renew_at is not None:
+            due.append(known.renew_at)
         if self._owes(session):
             due.append(session.ended + SETTLE_DELAY)
         return min(due) - self._services.clock.monotonic() if due else None
 
     def _owes(self, session: BatchSession) -> bool:
-        return session.unsynced_tail or self._drained.offset > self._books.ledger.offset
+        return session.unsynced_tail or self._drained.offset > self._books.known.offset
 
     async def _commit_alone(self, session: BatchSession) -> None:
         """Commit the position again as it is, or what an idle partition owes: see PartitionFacts.settle."""
-        ledger = self._books.ledger
-        if ledger.is_old and not ledger.must_commit_start:
-            await session.commit_position(ledger.position)
-            ledger.renewed(self._services.plan.renew_interval)
+        known = self._books.known
+        if known.is_old and not known.must_commit_start:
+            await session.commit_position(known.position)
+            known.renewed(self._services.plan.renew_interval)
             self._copying()
             return
-        at = max(ledger.position, self._drained, key=lambda each: each.offset)
-        position = ledger.next(at.offset, at.epoch, ledger.position.newest_epoch)
+        at = max(known.position, self._drained, key=lambda each: each.offset)
+        position = known.next(at.offset, at.epoch, known.position.newest_epoch)
         await session.settle(position)
         self._committed(session, position, 0)
 
@@ -267,7 +267,7 @@ class BatchCopier:
 
     async def _take(self, session: BatchSession, spans: list[Span]) -> None:
         batches = [batch for span in spans for batch in span.batches]
-        ledger, last = self._books.ledger, spans[-1]
+        known, last = self._books.known, spans[-1]
         if not batches:
             self._drained = Position(last.end, "", last.epoch)
             self._books.turns.copied(0)
@@ -275,7 +275,7 @@ class BatchCopier:
         stamps = [(each.max_timestamp, each.records) for each in batches]
         begun = self._services.clock.monotonic()
         try:
-            written = await session.copy(batches, ledger.next(last.end, last.epoch))
+            written = await session.copy(batches, known.next(last.end, last.epoch))
         except (PartitionError, WireError):
             self._size.failed(len(batches), self._services.clock.monotonic() - begun)
             raise
@@ -291,7 +291,7 @@ class BatchCopier:
         self._committed(session, written.position, sum(records for _, records in stamps))
 
     def _committed(self, session: BatchSession, position: Position, records: int) -> None:
-        self._books.ledger.committed(position, self._services.plan.renew_interval)
+        self._books.known.committed(position, self._services.plan.renew_interval)
         self._books.counters.committed(records, session.duration)
         self._idle = True
         self._copying()

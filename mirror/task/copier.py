@@ -19,11 +19,11 @@ from mirror.task.copy_action import CopyAction
 from mirror.task.error_recovery import recovery
 from mirror.task.events import Event, delay_of
 from mirror.task.inbox import Inbox
+from mirror.task.known_positions import StartPoint
 from mirror.task.loss_policy import LossPolicy
 from mirror.task.next_action import Action, next_action, next_wake
 from mirror.task.partition_facts import OF_DELETED_TOPIC, PartitionFacts
 from mirror.task.partition_take_over import TakeOver
-from mirror.task.position_ledger import StartPoint
 from mirror.task.task_services import TaskServices
 from mirror.text import BUG
 
@@ -225,7 +225,7 @@ class RecordCopier:
         producer = self._taking_over.fence()
         session = self._taking_over.load(producer)
         self._services.producers.opened(self)
-        if facts.is_of_present_topic(facts.ledger.position):
+        if facts.is_of_present_topic(facts.known.position):
             self._seek()
         else:
             facts.reading_lost = OF_DELETED_TOPIC
@@ -250,7 +250,7 @@ class RecordCopier:
 
     def _seek(self) -> None:
         """Make the buffer continue at the position. The consumer seeks only if the position is outside the buffer."""
-        at = self._facts.ledger.resume_from
+        at = self._facts.known.resume_from
         seek_id = self.buffer.resume_at(at.offset)
         if seek_id is not None:
             self._services.moves.put(Seek(self, at, seek_id))

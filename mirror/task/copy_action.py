@@ -124,7 +124,7 @@ class CopyAction:
         return _Try(batch, batch, self._after(batch), incident, policy, passes_over)
 
     def _after(self, batch: ConsumedBatch) -> Position:
-        return self._facts.ledger.next(batch.next_offset, batch.epoch)
+        return self._facts.known.next(batch.next_offset, batch.epoch)
 
     def _transformed(self, trying: _Try, transforming: Transforming, max_bytes: int) -> _Try:
         """Transform as many of the first records of the batch as possible.
@@ -192,7 +192,7 @@ class CopyAction:
         else:
             facts.counters.dropped += len(batch.messages) - trying.sent
             if sent is not None:
-                now = int(facts.ledger.last_commit * 1000)
+                now = int(facts.known.last_commit * 1000)
                 facts.counters.copied(sent.timestamps, written.size, now, session.duration)
             if written.appended is not None and not self._services.flow.active_active:
                 self._foreign.committed(written.appended, trying.sent)
@@ -204,4 +204,4 @@ class CopyAction:
         count = 0 if batch is None else session.delivered(batch)
         if batch is not None and count:
             epoch = leader_epoch(batch.messages[count - 1])
-            self._facts.ledger.delivered = self._facts.ledger.next(batch.offsets[count - 1] + 1, epoch)
+            self._facts.known.delivered = self._facts.known.next(batch.offsets[count - 1] + 1, epoch)

@@ -25,8 +25,8 @@ from mirror.task.batch_loop import BatchLoop
 from mirror.task.batch_path_obstacles import DATA_PATH, obstacle
 from mirror.task.copier import RecordCopier
 from mirror.task.events import EndAt
+from mirror.task.known_positions import StartPoint
 from mirror.task.path_memory import PathMemory
-from mirror.task.position_ledger import StartPoint
 from mirror.task.supervised_batch_copier import LARGEST, SupervisedBatchCopier
 from mirror.task.task_services import TaskServices
 from mirror.wire.fetch import TopicKey

@@ -38,20 +38,20 @@ class LossPolicy:
         except Exception:
             facts.reading_lost = facts.reading_lost or said
             raise
-        facts.ledger.delivered = None  # it may be an offset that the source no longer has
+        facts.known.delivered = None  # it may be an offset that the source no longer has
 
     def _judge(self, said: str, session: TransactionSession, undisturbed: Sessions) -> None:
         facts, source, flow = self._facts, self._services.source, self._services.flow
-        loss = loss_detection.find_loss(source, facts.partition, facts.topic, facts.ledger.position, said)
+        loss = loss_detection.find_loss(source, facts.partition, facts.topic, facts.known.position, said)
         facts.step_lock.progressed()
-        if not loss and (loss := corruption.find_damage(flow, source, facts.partition, facts.ledger.position, said)):
+        if not loss and (loss := corruption.find_damage(flow, source, facts.partition, facts.known.position, said)):
             facts.step_lock.progressed()
             session = self._promise(session, undisturbed)
         if not loss:
             facts.back_off()  # the consumer may report the same loss again: its metadata came from another broker
-        elif not facts.ledger.may_be_committed:
+        elif not facts.known.may_be_committed:
             facts.requested_state = State.RELEASED  # the plan follower begins with it anew, as nothing is committed yet
-            raise PartitionError(f"offset {facts.ledger.offset}, where copying was to start, is not on the source")
+            raise PartitionError(f"offset {facts.known.offset}, where copying was to start, is not on the source")
         else:
             self._pass_over(loss, session)
 
@@ -60,9 +60,9 @@ class LossPolicy:
 
         The source has what follows the position. Without the commit, a later answer to `start` could pass it over.
         """
-        if self._facts.ledger.may_be_committed:
+        if self._facts.known.may_be_committed:
             return session
-        self._facts.commit_position_only(self._facts.ledger.position, session)
+        self._facts.commit_position_only(self._facts.known.position, session)
         return undisturbed()
 
     def _pass_over(self, loss: Loss, session: TransactionSession) -> None:
@@ -75,8 +75,8 @@ class LossPolicy:
         # The id tells this loss from the same loss of another topic that had the name.
         known = {"offset": loss.resume, "topic_id": facts.topic.topic_id}
         facts.log_skip("source data is lost, copying goes on after it", loss.what, **known)
-        before = -1 if loss.reason == "recreated" else facts.ledger.position.newest_epoch
-        at = facts.ledger.next(loss.resume, epoch_before_markers=before)
+        before = -1 if loss.reason == "recreated" else facts.known.position.newest_epoch
+        at = facts.known.next(loss.resume, epoch_before_markers=before)
         if loss.reason == "truncated":  # the position goes back, which only a reset may do
             at = replace(at, resets=at.resets + 1)
         facts.commit_position_only(at, session)

@@ -18,9 +18,9 @@ from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, Re
 from mirror.target.record_transactions import TransactionSession
 from mirror.task.error_recovery import Recovery
 from mirror.task.events import IDLE_AFTER, EndAt, Event, LetGo, ThrottleChanged
+from mirror.task.known_positions import KnownPositions, StartPoint
 from mirror.task.next_action import Action, View
 from mirror.task.partition_snapshot import PartitionSnapshot
-from mirror.task.position_ledger import PositionLedger, StartPoint
 from mirror.task.rate_limits import Turns
 from mirror.task.stop_log import StopLog
 from mirror.task.task_services import TaskServices
@@ -48,7 +48,7 @@ class PartitionFacts:
         self.buffer = RecordBuffer(start.offset, _screen(services, partition, topic))
         self.step_lock = StepLock(services.clock)
         early = flow.start == "earliest"
-        self.ledger = PositionLedger(start, topic, early, services.plan.renew_interval, services.clock)
+        self.known = KnownPositions(start, topic, early, services.plan.renew_interval, services.clock)
         self.counters = Counters()
         self.turns = Turns(services.clock)
         self.foreign = NOWHERE  # the last offsets at which somebody else has written to the remote partition
@@ -104,7 +104,7 @@ class PartitionFacts:
     def _doubts_hint(self) -> bool:
         """True if it is already clear, before loading, that the position can't be believed."""
         # `TakeOver.load` checks later whether the remote partition has records.
-        incident = doubt(self.ledger.start.hint, self.ledger.newest, self.topic, has_records=lambda: False)
+        incident = doubt(self.known.start.hint, self.known.newest, self.topic, has_records=lambda: False)
         return self.topic.remote_lost or incident is not None
 
     def let_go(self, next_state: State) -> None:
@@ -120,7 +120,7 @@ class PartitionFacts:
         committed there first. Compaction may have removed the last records before that offset: then the batch path
         would begin within that batch, and give the partition back for ever.
         """
-        is_settled = not 0 <= self.ledger.offset < self.settled_to
+        is_settled = not 0 <= self.known.offset < self.settled_to
         if self.requested_state is None and self.buffer.ended and is_settled:
             return State.RELEASED
         return self.requested_state
@@ -132,8 +132,8 @@ class PartitionFacts:
             requested_state=self._goes_to,
             may_transact=may_transact,
             has_producer=self.session is not None,
-            position_is_old=self.ledger.is_old,
-            must_commit_start=self.ledger.must_commit_start,
+            position_is_old=self.known.is_old,
+            must_commit_start=self.known.must_commit_start,
             hint_doubted=self._hint_doubted,
             reading_lost=bool(self.reading_lost),
             source_refuses=self.source_refusal is not None,
@@ -147,10 +147,10 @@ class PartitionFacts:
     def owes(self) -> bool:
         """True if an idle partition has to commit something: a sync of the last record, or a position past markers."""
         tail = self.session is not None and self.session.unsynced_tail
-        before = self.ledger.offset
+        before = self.known.offset
         if before < 0 and self.buffer.left_out:
             # No position yet, and all records so far were left out: commit a position, so that they are not read again.
-            before = self.ledger.start.offset
+            before = self.known.start.offset
         return tail or 0 <= before < self.settled_to
 
     @property
@@ -161,7 +161,7 @@ class PartitionFacts:
         out lie between the position and there. Otherwise it is the position. If the position stayed before markers,
         their deletion would look like a loss.
         """
-        return max(self.ledger.offset, self.buffer.drained_to or 0)
+        return max(self.known.offset, self.buffer.drained_to or 0)
 
     def snapshot(self) -> PartitionSnapshot:
         """What other threads may read."""
@@ -170,10 +170,10 @@ class PartitionFacts:
             state=self.state,
             reason=self.reason,
             incident=self.incident,
-            position=self.ledger.position,
-            position_topic_id=self.ledger.topic_id,
-            last_commit=self.ledger.last_commit,
-            renew_at=self.ledger.renew_at,
+            position=self.known.position,
+            position_topic_id=self.known.topic_id,
+            last_commit=self.known.last_commit,
+            renew_at=self.known.renew_at,
             counters=self.counters.copy(),
             foreign=self.foreign,
             has_producer=self.session is not None,
@@ -230,24 +230,24 @@ class PartitionFacts:
 
     def settle(self, session: TransactionSession) -> None:
         """Commit what an idle partition owes the target: its start, its last sync, or a position after markers."""
-        ledger, offset = self.ledger, self.settled_to
+        known, offset = self.known, self.settled_to
         idle = self._clock.monotonic() - session.ended >= IDLE_AFTER
-        if ledger.must_commit_start or (idle and self.owes):
-            epoch, since = ledger.position.epoch, ledger.position.newest_epoch
-            if offset != ledger.offset:
+        if known.must_commit_start or (idle and self.owes):
+            epoch, since = known.position.epoch, known.position.newest_epoch
+            if offset != known.offset:
                 # After markers the epoch is not known: they may have a newer one than the last record.
                 epoch, since = -1, max(since, self.buffer.screened_epoch)
-            self.commit_position_only(ledger.next(offset, epoch, since), session)
+            self.commit_position_only(known.next(offset, epoch, since), session)
 
     def renew_position(self, session: TransactionSession) -> None:
         """Commit the position as it is. A broker forgets it if it was not committed for `offsets.retention.minutes`."""
-        session.commit_position(self.ledger.position)
-        self.ledger.renewed(self._plan.renew_interval)
+        session.commit_position(self.known.position)
+        self.known.renewed(self._plan.renew_interval)
         self.step_lock.progressed()
 
     def committed(self, position: Position, session: TransactionSession, records: int = 0) -> None:
         """A transaction was committed: the next one waits as long as this one took (at most transaction_linger_max)."""
-        self.ledger.committed(position, self._plan.renew_interval)
+        self.known.committed(position, self._plan.renew_interval)
         self.counters.committed(records, session.duration)
         self.step_lock.not_before = session.ended + min(self._services.flow.transaction_linger_max, session.duration)
         self._backoff.reset()
@@ -263,7 +263,7 @@ class PartitionFacts:
         A paused partition stays paused: only its renewal is tried again after the back-off.
         """
         if follows.becomes is State.PAUSED:
-            self.ledger.renew_again(self.step_lock.not_before)
+            self.known.renew_again(self.step_lock.not_before)
         else:
             if follows.drops_buffer:
                 self.buffer.invalidate()
@@ -282,7 +282,7 @@ class PartitionFacts:
 
     def incident_of(self, kind: str) -> Incident:
         """The incident of this kind at the position: a loss on the source, or a refused record."""
-        at = self.ledger.position
+        at = self.known.position
         return Incident(kind, self.topic.topic_id, at.remote_id, at.offset, at.resets)
 
     @property

@@ -15,8 +15,8 @@ from mirror.target.idempotent_producer import IdempotentProducer
 from mirror.target.record_transactions import TargetProducer, TransactionSession
 from mirror.target.remote_records import with_records
 from mirror.target.transactional_producer import TransactionalProducer
+from mirror.task.known_positions import UPGRADED
 from mirror.task.partition_facts import PartitionFacts
-from mirror.task.position_ledger import UPGRADED
 from mirror.task.task_services import TaskServices
 
 log = logging.getLogger(__name__)
@@ -51,22 +51,22 @@ class TakeOver:
     def load(self, producer: TargetProducer) -> TransactionSession:
         """Load the committed position. Raises DecisionNeeded if it can't be believed and nobody has decided."""
         facts = self._facts
-        before, found = facts.ledger.position, self._services.positions.load(*self._remote)
+        before, found = facts.known.position, self._services.positions.load(*self._remote)
         facts.step_lock.progressed()
         # The session is set before the position is judged, so that an error discards it.
         clock, end = self._services.clock, facts.remote_end if found == before else None
         session = TransactionSession(self._services.flow, facts.partition, self._topic, producer, clock, end)
         facts.remote_end = None
         facts.session = session
-        incident = doubt(found, facts.ledger.newest, self._topic, self._has_records)
+        incident = doubt(found, facts.known.newest, self._topic, self._has_records)
         if incident is not None:
             found = self._follow_decision(incident, found, session)
         if found is None:  # the partition was never copied
-            facts.ledger.nothing_committed()
+            facts.known.nothing_committed()
             # Without transactions, commit the position before any record: a crash must not leave records without one.
             if not self._services.flow.exactly_once:
-                facts.commit_position_only(facts.ledger.position, session)
-        elif facts.ledger.loaded(found):
+                facts.commit_position_only(facts.known.position, session)
+        elif facts.known.loaded(found):
             log.info(UPGRADED, extra=facts.where)
         return session
 
@@ -95,8 +95,8 @@ class TakeOver:
             choice = "continue"
         if choice is None:
             self._need_decision(incident, found)
-        at = chosen(choice, self._chosen_offset(choice), found, facts.ledger.newest, topic)
-        at = at or facts.ledger.next(facts.ledger.start.offset)
+        at = chosen(choice, self._chosen_offset(choice), found, facts.known.newest, topic)
+        at = at or facts.known.next(facts.known.start.offset)
         what = explain(incident, found, topic, self._services.flow.group)
         facts.log_skip("position decided, copying goes on from it", what, choice=choice, offset=at.offset)
         facts.commit_position_only(at, session)
@@ -120,5 +120,5 @@ class TakeOver:
 
     def _need_decision(self, incident: Incident, found: Position | None) -> NoReturn:
         self._facts.incident = incident
-        self._facts.ledger.not_believed()
+        self._facts.known.not_believed()
         raise DecisionNeeded(explain(incident, found, self._topic, self._services.flow.group))

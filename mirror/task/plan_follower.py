@@ -35,7 +35,7 @@ from mirror.source.fetcher import Fetcher
 from mirror.task.copier import RecordCopier
 from mirror.task.data_paths import Copier, DataPaths
 from mirror.task.events import DecisionMade, LetGo, RenewalDue, ThrottleChanged
-from mirror.task.position_ledger import StartPoint
+from mirror.task.known_positions import StartPoint
 from mirror.task.reading_watch import ReadingWatch
 from mirror.task.reporter import Reporter
 from mirror.task.slice_plan import SlicePlan

@@ -11,8 +11,8 @@ from mirror.control.reports import DataPath, Report
 from mirror.kafka.throttling import Throttles
 from mirror.model import Partition, Topic
 from mirror.source.end_offsets import SourceEnds
+from mirror.task.known_positions import StartPoint
 from mirror.task.partition_snapshot import PartitionSnapshot
-from mirror.task.position_ledger import StartPoint
 from mirror.task.slice_plan import SlicePlan
 from mirror.timing import REPORT_ALL_INTERVAL
 

@@ -11,7 +11,7 @@ from mirror.kafka.listed_offsets import list_offsets
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.target.position_reader import PositionReader
-from mirror.task.position_ledger import StartPoint
+from mirror.task.known_positions import StartPoint
 
 
 def find_starts(

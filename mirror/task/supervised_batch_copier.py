@@ -18,8 +18,8 @@ from mirror.source.batch_feed import LeaveBatchPath
 from mirror.task.batch_copier import LET_GO, BatchCopier, BatchServices, Books, Route
 from mirror.task.error_recovery import recovery
 from mirror.task.events import Event, LetGo, ThrottleChanged
+from mirror.task.known_positions import KnownPositions, StartPoint
 from mirror.task.partition_snapshot import PartitionSnapshot
-from mirror.task.position_ledger import PositionLedger, StartPoint
 from mirror.task.rate_limits import Turns
 from mirror.task.stop_log import StopLog
 from mirror.text import BUG
@@ -51,10 +51,10 @@ class SupervisedBatchCopier:
         self.left: LeaveBatchPath | None = None
         flow = services.flow(partition.topic)
         interval = services.plan.renew_interval
-        ledger = PositionLedger(start, topic, flow.start == "earliest", interval, services.clock)
+        known = KnownPositions(start, topic, flow.start == "earliest", interval, services.clock)
         self._services = services
         self._call = call
-        self._books = Books(ledger, Counters(), Turns(services.clock))
+        self._books = Books(known, Counters(), Turns(services.clock))
         self._copier = BatchCopier(services, Route(partition, topic, LARGEST), self._books, self._copying)
         self._state = State.STARTING
         self._reason = ""
@@ -130,7 +130,7 @@ class SupervisedBatchCopier:
             await self._recover(error)
         except Exception:  # the record path does not have it
             log.exception(BUG, extra=self._where)
-            self.left = LeaveBatchPath(DEFECT, self._books.ledger.offset)
+            self.left = LeaveBatchPath(DEFECT, self._books.known.offset)
 
     async def _recover(self, error: MirrorError) -> None:
         """Count and tell the error, as RecordCopier._recover does. Then wait, unless the partition is let go."""
@@ -166,14 +166,14 @@ class SupervisedBatchCopier:
         self._seen = self._snapshot()
 
     def _snapshot(self) -> PartitionSnapshot:
-        ledger = self._books.ledger
+        known = self._books.known
         return PartitionSnapshot(
             state=self._state,
             reason=self._reason,
             incident=None,
-            position=ledger.position,
-            position_topic_id=ledger.topic_id,
-            last_commit=ledger.last_commit,
+            position=known.position,
+            position_topic_id=known.topic_id,
+            last_commit=known.last_commit,
             renew_at=None,
             counters=self._books.counters.copy(),
             foreign=NOWHERE,

@@ -21,7 +21,7 @@ from mirror.source.batch_fetcher import BatchFetcher
 from mirror.source.fetch_memory import Memory
 from mirror.target.loading import Tokens
 from mirror.task.batch_copier import BatchCopier, BatchServices, Books, Route
-from mirror.task.position_ledger import PositionLedger, StartPoint
+from mirror.task.known_positions import KnownPositions, StartPoint
 from mirror.task.rate_limits import RateLimits, Turns
 from mirror.wire.access import access
 from mirror.wire.cluster import Cluster
@@ -107,8 +107,8 @@ class BatchPath:
     async def _keep_on(self, services: BatchServices, topic: Topic, number: int) -> None:
         """What an owner does after an error: take over again. As a new task it has read no position and no report."""
         partition, clock = Partition(self.topic, number), services.clock
-        ledger = PositionLedger(StartPoint(0, unread=True), topic, True, services.plan.renew_interval, clock)
-        books = self.books.setdefault(number, Books(ledger, Counters(), Turns(clock)))
+        known = KnownPositions(StartPoint(0, unread=True), topic, True, services.plan.renew_interval, clock)
+        books = self.books.setdefault(number, Books(known, Counters(), Turns(clock)))
         copier = BatchCopier(services, Route(partition, topic, self.largest), books)
         while True:
             try:

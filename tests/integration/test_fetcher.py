@@ -14,7 +14,7 @@ from mirror.settings import Flow
 from mirror.source.fetch_moves import StartFetching, StopFetching
 from mirror.source.fetcher import Fetcher
 from mirror.task.copier import RecordCopier
-from mirror.task.position_ledger import StartPoint
+from mirror.task.known_positions import StartPoint
 from tests.harness import topics
 from tests.harness.idle import Idle
 from tests.harness.load import Made

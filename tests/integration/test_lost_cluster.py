@@ -28,7 +28,7 @@ from mirror.source.fetcher import Fetcher
 from mirror.target import position_reader as reading
 from mirror.target.position_reader import PositionReader
 from mirror.task.copier import RecordCopier
-from mirror.task.position_ledger import StartPoint
+from mirror.task.known_positions import StartPoint
 from tests.harness import topics
 from tests.harness.idle import Idle
 from tests.harness.load import Made

@@ -20,7 +20,7 @@ from mirror.demo.brokers import LocalCluster, free_port
 from mirror.kafka.certificates import KINDS
 from mirror.service.cluster_watch import ClusterWatch
 from mirror.settings import Cluster
-from mirror.web.metrics.collector import Metrics
+from mirror.web.metrics.scrape import Metrics
 from mirror.wire import connection as connection_module
 from mirror.wire import login
 from mirror.wire.access import access

@@ -27,7 +27,7 @@ from mirror.status.flow_status import FlowStatus
 from mirror.status.overview import overview
 from mirror.target import position_metadata
 from mirror.target.position_reader import from_committed
-from mirror.web.metrics.collector import Metrics
+from mirror.web.metrics.scrape import Metrics
 from tests.unit.control.test_reports import report
 from tests.unit.test_naming import flow
 

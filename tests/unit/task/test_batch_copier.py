@@ -27,7 +27,7 @@ from mirror.target.loading import Tokens
 from mirror.target.position_metadata import decoded, encoded
 from mirror.task import batch_copier
 from mirror.task.batch_copier import BatchCopier, BatchServices, Books, Route
-from mirror.task.position_ledger import PositionLedger, StartPoint
+from mirror.task.known_positions import KnownPositions, StartPoint
 from mirror.task.rate_limits import RateLimits, Turns
 from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES
@@ -94,8 +94,8 @@ class World:
     limits: RateLimits = field(default_factory=lambda: RateLimits(Clock()))
 
     def __post_init__(self) -> None:
-        self.ledger = PositionLedger(self.start, self.topic, self.early, 3600.0, Clock())
-        self.books = Books(self.ledger, Counters(), Turns(Clock()))
+        self.known = KnownPositions(self.start, self.topic, self.early, 3600.0, Clock())
+        self.books = Books(self.known, Counters(), Turns(Clock()))
         fetcher, target = cast(BatchFetcher, self.source), cast(Cluster, self.target)
         services = BatchServices(ConstantPlan(self.of), fetcher, target, Tokens(), self.limits, Clock())
         self.copier = BatchCopier(services, Route(PARTITION, self.topic, 2**20), self.books)
@@ -134,7 +134,7 @@ def test_what_comes_is_copied_and_counted() -> None:
         world.source.add(14, lambda: made(4, at=10))
         await world.until(lambda: world.target.position.offset == 14)
         assert committed(world) == contents(range(5, 14)) and world.source.size_held == 0
-        assert world.position == world.ledger.position == Position(14, TOPIC_ID, 3, -1, REMOTE_ID, 0, MapEnd(100, 0))
+        assert world.position == world.known.position == Position(14, TOPIC_ID, 3, -1, REMOTE_ID, 0, MapEnd(100, 0))
         counters = world.books.counters
         assert (counters.records, counters.transactions["committed"]) == (9, 1)
         assert sum(counters.latency_buckets) == 9 and counters.bytes > 0 and world.source.feeds == []
@@ -169,9 +169,7 @@ def test_a_start_that_would_move_is_committed_before_any_record_comes() -> None:
         world = World(target=Target(ends={"remote": 0}), start=StartPoint(7), early=False)
         await world.until(lambda: world.target.commits == 1)
         assert world.position == Position(7, TOPIC_ID, remote_id=REMOTE_ID, map_end=MapEnd())
-        assert (
-            not world.ledger.must_commit_start and [each.kind for each in world.target.requests].count("Produce") == 0
-        )
+        assert not world.known.must_commit_start and [each.kind for each in world.target.requests].count("Produce") == 0
 
     asyncio.run(run())
 
@@ -179,9 +177,9 @@ def test_a_start_that_would_move_is_committed_before_any_record_comes() -> None:
 def test_a_position_is_committed_again() -> None:
     async def run() -> None:
         world = World()
-        world.ledger.renew_again(0.0)
+        world.known.renew_again(0.0)
         await world.until(lambda: world.target.commits == 1)
-        assert world.position == AT and not world.ledger.is_old
+        assert world.position == AT and not world.known.is_old
 
     asyncio.run(run())
 
@@ -293,7 +291,7 @@ def test_it_is_let_go_after_the_running_transaction(when: str) -> None:
                 await running
         copied = {"copying": 6, "throttled": 3}.get(when, 0)
         assert committed(world) == contents(range(5, 5 + copied)) and world.source.size_held == 0
-        assert world.ledger.offset == (5 + copied) and not world.source.feeds
+        assert world.known.offset == (5 + copied) and not world.source.feeds
         assert world.target.count("EndTxn") == bool(copied), "no transaction is left open"
 
     asyncio.run(run())

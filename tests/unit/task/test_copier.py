@@ -26,7 +26,7 @@ from mirror.target.position_reader import from_committed
 from mirror.task import partition_take_over
 from mirror.task.copier import RecordCopier
 from mirror.task.events import EndAt, LetGo, RenewalDue, ThrottleChanged
-from mirror.task.position_ledger import StartPoint
+from mirror.task.known_positions import StartPoint
 from mirror.task.producer_budget import ProducerBudget
 from mirror.task.rate_limits import RateLimits
 from mirror.task.task_services import TaskServices

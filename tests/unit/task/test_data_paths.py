@@ -24,8 +24,8 @@ from mirror.task import batch_loop, data_paths
 from mirror.task.copier import RecordCopier
 from mirror.task.data_paths import Copier, DataPaths
 from mirror.task.events import LetGo
+from mirror.task.known_positions import StartPoint
 from mirror.task.path_memory import FIRST_STAY, WITHIN_BATCH
-from mirror.task.position_ledger import StartPoint
 from mirror.task.producer_budget import ProducerBudget
 from mirror.task.supervised_batch_copier import SupervisedBatchCopier
 from mirror.task.task_services import TaskServices

@@ -13,8 +13,8 @@ from mirror.control.reports import Counters, DataPath
 from mirror.kafka.throttling import REPORTED_FOR
 from mirror.model import Partition, Position, Topic
 from mirror.task import reporter
+from mirror.task.known_positions import StartPoint
 from mirror.task.partition_snapshot import PartitionSnapshot
-from mirror.task.position_ledger import StartPoint
 from mirror.task.reporter import Reporter
 from mirror.timing import REPORT_ALL_INTERVAL
 from tests.unit.test_naming import flow

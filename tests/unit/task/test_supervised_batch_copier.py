@@ -18,7 +18,7 @@ from mirror.target.loading import Tokens
 from mirror.task import batch_copier
 from mirror.task.batch_copier import BatchServices
 from mirror.task.events import LetGo, RenewalDue, ThrottleChanged
-from mirror.task.position_ledger import StartPoint
+from mirror.task.known_positions import StartPoint
 from mirror.task.rate_limits import RateLimits
 from mirror.task.supervised_batch_copier import DEFECT, SupervisedBatchCopier
 from mirror.text import BUG

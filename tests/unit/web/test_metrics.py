@@ -30,7 +30,7 @@ from mirror.status.flow_status import FlowStatus
 from mirror.timing import SILENCE
 from mirror.topics.acl_sync import AclOutcome
 from mirror.topics.config_sync import Outcome as ConfigOutcome
-from mirror.web.metrics.collector import Metrics
+from mirror.web.metrics.scrape import Metrics
 from mirror.web.server import WebServer, metrics
 from tests.unit.control.test_reports import NOW, report
 from tests.unit.status.test_acl_overview import acl_round

@@ -15,7 +15,7 @@ from mirror.control.decisions import doubt, explain
 from mirror.model import Partition, Position, Topic
 from mirror.target.connect_offsets import Recorded, Sync
 from mirror.target.position_reader import from_committed, to_commit
-from mirror.task.position_ledger import PositionLedger, StartPoint
+from mirror.task.known_positions import KnownPositions, StartPoint
 
 HERE, THERE = Partition("orders", 0), Partition("primary.orders", 0)
 KNOWN = Known(
@@ -108,6 +108,6 @@ def test_a_task_believes_the_position(reported: Position | None) -> None:
     assert found is not None and found.offset == 42
     start = StartPoint(42, found, reported)
     assert doubt(found, start.newest, topic, lambda: True) is None
-    ledger = PositionLedger(start, topic, True, 3600, Clock())
-    assert ledger.loaded(found) is False and ledger.offset == 42
-    assert ledger.next(50).map_end is None, "what MirrorMaker has copied has no entry in the offset map"
+    known = KnownPositions(start, topic, True, 3600, Clock())
+    assert known.loaded(found) is False and known.offset == 42
+    assert known.next(50).map_end is None, "what MirrorMaker has copied has no entry in the offset map"

@@ -44,7 +44,7 @@ class StartPoint:
         return max(ours, key=lambda each: each.progress, default=None)
 
 
-class PositionLedger:
+class KnownPositions:
     """The facts of one partition's position. Only the partition's step writes here."""
 
     def __init__(

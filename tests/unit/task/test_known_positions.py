@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mirror.clock import Clock
 from mirror.model import MapEnd, Position, Topic
-from mirror.task.position_ledger import PositionLedger, StartPoint
+from mirror.task.known_positions import KnownPositions, StartPoint
 
 TOPIC = Topic("r", "id", 1, 1, "remote-id")
 HINT = Position(5, "id", 3, remote_id="remote-id", resets=1)
@@ -25,12 +25,12 @@ class SetClock(Clock):
         return self.time
 
 
-def ledger(start: StartPoint, clock: Clock | None = None, early: bool = True) -> PositionLedger:
-    return PositionLedger(start, TOPIC, early, INTERVAL, clock or SetClock())
+def known(start: StartPoint, clock: Clock | None = None, early: bool = True) -> KnownPositions:
+    return KnownPositions(start, TOPIC, early, INTERVAL, clock or SetClock())
 
 
 def test_a_fresh_start_has_nothing_to_keep() -> None:
-    fresh = ledger(StartPoint(7))
+    fresh = known(StartPoint(7))
     assert (fresh.offset, fresh.topic_id, fresh.may_be_committed, fresh.renew_at, fresh.is_old) == (
         -1,
         "",
@@ -45,15 +45,15 @@ def test_a_fresh_start_has_nothing_to_keep() -> None:
 
 def test_what_pins_the_start() -> None:
     """`latest` or a timestamp would move it; and so would a position that the target does not tell now."""
-    assert [ledger(StartPoint(7), early=early).must_commit_start for early in (True, False)] == [False, True]
-    assert [ledger(StartPoint(5, HINT), early=early).must_commit_start for early in (True, False)] == [False, False]
-    unread = ledger(StartPoint(7, unread=True))
+    assert [known(StartPoint(7), early=early).must_commit_start for early in (True, False)] == [False, True]
+    assert [known(StartPoint(5, HINT), early=early).must_commit_start for early in (True, False)] == [False, False]
+    unread = known(StartPoint(7, unread=True))
     assert unread.must_commit_start and unread.may_be_committed
 
 
 def test_a_commit_ends_what_was_open() -> None:
     clock = SetClock()
-    it = ledger(StartPoint(7), clock, early=False)
+    it = known(StartPoint(7), clock, early=False)
     it.delivered = it.next(9)
     assert it.resume_from.offset == 9
     it.committed(it.next(10, 4), INTERVAL)
@@ -65,7 +65,7 @@ def test_a_commit_ends_what_was_open() -> None:
 
 def test_a_position_grows_old_and_is_renewed() -> None:
     clock = SetClock()
-    it = ledger(StartPoint(5, HINT), clock)
+    it = known(StartPoint(5, HINT), clock)
     clock.time += INTERVAL / 10
     assert it.is_old, "soon after joining, for nobody knows when it was committed last"
     it.renewed(INTERVAL)
@@ -75,13 +75,13 @@ def test_a_position_grows_old_and_is_renewed() -> None:
 
 
 def test_a_position_without_the_remote_topics_id_is_adopted() -> None:
-    it = ledger(StartPoint(5, HINT))
+    it = known(StartPoint(5, HINT))
     assert not it.loaded(HINT) and it.position == HINT
     assert it.loaded(replace(HINT, remote_id="")) and it.position == HINT and it.is_old
 
 
 def test_what_is_not_believed_shows_the_newest_that_is_known() -> None:
     reported = Position(9, "id", remote_id="remote-id", resets=1)
-    it = ledger(StartPoint(5, HINT, reported))
+    it = known(StartPoint(5, HINT, reported))
     it.not_believed()
     assert it.position == it.newest == reported
