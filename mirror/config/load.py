@@ -119,9 +119,12 @@ def _validated(kind: type[_Model], value: Any, context: dict[str, Any]) -> tuple
 
 
 def _across(files: Files, context: dict[str, Any]) -> Iterator[Placed]:
-    """Problems between flows, from all parts of the files that are valid; at most one for each place."""
+    """Problems between flows, from all parts of the files that are valid; at most one for each place.
+
+    Flows that are too many are not compared: that there are too many is reported already.
+    """
     flows = files.tree.get("flows")
-    listed = list(enumerate(flows[: model.FLOWS_MAX] if isinstance(flows, list) else []))
+    listed = list(enumerate(flows if isinstance(flows, list) and len(flows) <= model.FLOWS_MAX else []))
     known = {
         alias: servers(str(_mapping(cluster).get("bootstrap.servers") or ""))
         for alias, cluster in _mapping(files.tree.get("clusters")).items()

@@ -17,6 +17,8 @@ import pytest
 from tests.harness import processes
 from tests.harness.waiting import until
 
+pytestmark = pytest.mark.waiting
+
 LONGEST = 240.0  # seconds for all of it on busy cores
 
 
