@@ -14,7 +14,7 @@ from mirror.control.throttle_shares import OF_FLOW, Load, Parts, divided
 from mirror.model import Partition, Topic
 from mirror.settings import TopicSettings
 
-RENEW_INTERVAL = 24 * 3600.0  # seconds; used if the target does not report how long it keeps positions
+RENEW_INTERVAL = 24 * 3600.0  # seconds, at most, between two commits of a position; used if the target reports none
 Topics = Mapping[str, Topic]
 Origins = Mapping[str, tuple[str, ...]]  # by remote topic: ids of the clusters its records come from, over any route
 
@@ -62,7 +62,7 @@ class Plan:
     throttle_parts: Mapping[str, Parts] = field(default_factory=dict)  # how throttles are divided, by their names
     active_active: bool = False  # the mark: records get a header that keeps them from coming back
     unmarked: Mapping[str, str] = field(default_factory=dict)
-    group: str = ""  # of the positions; only with the mark, for the flow back
+    group: str = ""  # that holds the positions; only with the mark, since the flow in the other direction reads it
 
     def encode(self) -> bytes:
         """The record value, compact JSON: a plan of 10,000 partitions has about 50 kB."""
@@ -91,7 +91,7 @@ class Plan:
 
     @staticmethod
     def decode(value: bytes) -> Plan:
-        """Decode a value that `encode` made, without fields that a newer mirror has added. Raises DecodeError."""
+        """Decode a value that `encode` made. Fields that a newer mirror has added are ignored. Raises DecodeError."""
         found = decode.fields(decode.parsed(value, PLAN_MAX), _REQUIRED, _ADDED_LATER)
         plan = Plan(service_id=found.pop("leader"), **found)
         if any(partition.topic not in plan.topics for each in plan.slices for partition in each):
@@ -116,11 +116,11 @@ class Plan:
         return Lineage(self.clusters, self.origins)
 
     def stopped(self) -> Plan:
-        """This plan with the order to finish."""
+        """A copy of this plan that says stop."""
         return replace(self, stop=True)
 
 
-PLAN_MAX = 2**26  # bytes; no broker accepts a record as large as this
+PLAN_MAX = 2**26  # bytes; far more than a record on mirror's own topics may have (INTERNAL_MAX)
 _TOPIC: Sequence[decode.Check[Any]] = [
     decode.topic_name,
     decode.name,
@@ -218,7 +218,7 @@ def next_plan(
 def unmarked(previous: Plan | None, remote_ids: Mapping[str, str]) -> dict[str, str]:
     """The remote topics, with their ids, to which `previous` or a plan before it has copied without the mark.
 
-    A topic leaves the list only when another one has its name: a look that does not show it proves nothing.
+    A topic leaves the list only when a topic with its name and another id is seen. One that is not seen stays.
     """
     if previous is None:
         return {}
@@ -230,10 +230,11 @@ def unmarked(previous: Plan | None, remote_ids: Mapping[str, str]) -> dict[str, 
 def merge_initial_partitions(
     topics: Topics, previous: Plan | None, own: Mapping[str, TopicSettings]
 ) -> dict[str, Topic]:
-    """`topics` with `initial_partitions` carried over from the previous plan; a flow's first plan keeps its own values.
+    """Carry `initial_partitions`, how many partitions begin at the flow's `start`, over from the previous plan.
 
-    So does a topic that comes with a `start` of its `own`. Other new topics get 0, and so does a source topic whose id
-    or remote topic has changed: with `start: latest` the copy would begin with a gap.
+    Without a previous plan, the values in `topics` stay; so does that of a new topic with a `start` in `own`. A known
+    topic keeps its previous value. Every other new topic gets 0, and so does a topic whose id or remote topic has
+    changed: otherwise, with `start: latest`, its copy would begin with a gap.
     """
     if previous is None:
         return dict(topics)
@@ -248,7 +249,7 @@ def merge_initial_partitions(
 
 
 def retire(topics: Topics, previous: Plan | None, remote_ids: Mapping[str, str]) -> dict[str, Topic]:
-    """The topics that `previous` had or had retired and `topics` lacks, if their remote topics still exist.
+    """All topics that `previous` knew, active or retired, and that `topics` lacks, if their remote topics still exist.
 
     A remote topic with another id than in the plan is another topic. `remote_ids` has the target's topic ids by name.
     """

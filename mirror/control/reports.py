@@ -199,7 +199,7 @@ class Report:
 
     @staticmethod
     def decode(value: bytes) -> Report:
-        """Decode a value that `encode` made, without fields that a newer mirror has added. Raises DecodeError."""
+        """Decode a value that `encode` made. Fields that a newer mirror has added are ignored. Raises DecodeError."""
         found = decode.fields(decode.parsed(value, REPORT_MAX), _REQUIRED, _ADDED_LATER)
         report = Report(service_id=found.pop("leader"), **found)
         return report if report.state != _FAILED else replace(report, state=_state_of_failed(report).value)

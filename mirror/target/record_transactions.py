@@ -47,7 +47,7 @@ class TransactionSession:
         clock: Clock,
         end: int | None = None,
     ) -> None:
-        """`end` is the offset after the last transaction of the previous session, if nothing of ours came after it."""
+        """`end` is the remote offset after the last session's last transaction; None if we may have written since."""
         # The offset after the last transaction's records and marker. None if it is not known, as after one that failed.
         self.end = end
         self._flow = flow
@@ -62,7 +62,7 @@ class TransactionSession:
         self._restamped: list[int] | None = [] if flow.exactly_once and not flow.accept_log_append_time else None
         self._sent: Sequence[int] = ()  # the source's timestamps of this transaction's records
         self._own_topic = ""  # the topic of mirror's own to which a record is being queued; "": none
-        self._missing: dict[str, str] = {}  # by own topic that did not take a record: why
+        self._missing: dict[str, str] = {}  # why a topic of mirror's own did not take a record, by that topic's name
         self.duration = 0.0  # seconds that the last transaction took
         # When the last transaction ended, monotonic. 0 before the first transaction, so a new session counts as idle
         # and settles at once.
@@ -136,11 +136,11 @@ class TransactionSession:
             self._marks.settled()
 
     def commit_position(self, position: Position) -> None:
-        """Commit only the position, as it is. It needs nothing of the source. Raises the same errors as `copy`."""
+        """Commit only the position, as it is, even if the source can't be read. Raises the same errors as `copy`."""
         self._run(lambda: position)
 
     def pass_over(self, batch: ConsumedBatch, position: Position, reason: str, letter: bool, whole: bool) -> None:
-        """Commit the position after a record that the target refuses.
+        """Commit the position after a record that can't be copied.
 
         With `letter`, the transaction also has a dead letter. Unless `whole`, the dead letter has neither key, value
         nor headers of the record. Raises the same errors as `copy`.
@@ -191,10 +191,11 @@ class TransactionSession:
         raise self._naming(producer.failed(failure))  # outside of `except`: kafka/clients.py says why
 
     def _check_timestamps(self) -> None:
-        """Raise PartitionError if the target replaced the timestamp of the first, the last or a synced record.
+        """Raise PartitionError if the target replaced the timestamp of a record whose delivery report mirror looks at.
 
-        A broker that gets a batch a second time answers with the batch's newest timestamp, in the same way as if it had
-        set that time. So a time that equals one that we sent proves nothing. Then mirror copies the batch again.
+        If a broker gets a batch twice, its second answer gives the batch's newest timestamp as if the broker had set
+        it. So a timestamp that we sent ourselves is no proof. If there are only such ones, mirror copies the batch
+        again.
         """
         if not self._restamped:
             return
@@ -204,7 +205,7 @@ class TransactionSession:
         raise PartitionError(f"{self._topic.remote}: {timestamps.REASON}; {remedy}", blocked=True)
 
     def _naming(self, error: PartitionError) -> PartitionError:
-        """The error, with the own topic that did not take a record: librdkafka does not say which topic failed."""
+        """Add to the error the name of mirror's own topic that failed, because librdkafka does not name it."""
         topic = self._own_topic or next(iter(self._missing), "")
         if topic and not isinstance(error, RecordsRefused):
             reason = self._missing.get(topic, error)
@@ -215,13 +216,13 @@ class TransactionSession:
         """Queue the batch. Returns the bytes of its keys, values and headers.
 
         Once delivered, the first record, the last one and those `chosen` have their offsets in `downstream`, by index;
-        with `active_active` all of them.
+        with `active_active` all of them, if they get entries in the offset map.
         """
         messages, self._sent = batch.messages, batch.timestamps
         keys, headers = batch.keys, readable(batch.headers)
         tells: list[Callable[..., None] | None] = [None] * len(messages)
-        known = range(len(messages)) if self._marks.wants_every_offset else (0, *chosen, len(messages) - 1)
-        for index in known:
+        reported = range(len(messages)) if self._marks.wants_every_offset else (0, *chosen, len(messages) - 1)
+        for index in reported:
             tells[index] = tell_offset(downstream, index, self._restamped)
         # The hot loop: with `map` the interpreter runs no bytecode for a record. Keyword arguments would double the
         # cost of produce.

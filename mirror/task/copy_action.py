@@ -64,10 +64,10 @@ class CopyAction:
         return "" if self._transforming is None else self._transforming.hangs(since_progress)
 
     def ask_for_turn(self) -> None:
-        """Reserve a turn for waiting records. If it comes later, the next step is due then: pacing includes it.
+        """Reserve a turn for the waiting records. If the turn is not due yet, the next step waits until it is.
 
-        Call this before a producer is opened. Otherwise a partition far back in the queue would open one, and lose it
-        again as idle before its turn.
+        Call this before a producer is opened. Otherwise a partition whose turn is far off would open a producer,
+        and it would be closed as idle before the turn.
         """
         facts = self._facts
         buckets = self._services.limits.of(facts.partition.topic)
@@ -129,8 +129,9 @@ class CopyAction:
     def _transformed(self, trying: _Try, transforming: Transforming, max_bytes: int) -> _Try:
         """Transform as many of the first records of the batch as possible.
 
-        If the transform fails for the first one, return that record alone, to be passed over, or raise PoisonRecord.
-        The time after which a step counts as hung begins anew before and after the transform. Raises TransformUnusable.
+        If the transform fails for the first record, return that record alone if the policy passes it over; otherwise
+        raise PoisonRecord. The clock that finds hung steps restarts before the transform, and again after it. Raises
+        TransformUnusable.
         """
         facts = self._facts
         try:
@@ -167,8 +168,9 @@ class CopyAction:
     def _refused(self, trying: _Try, reason: str, session: TransactionSession) -> None:
         """Discard the producer, and narrow the next batch.
 
-        Once the record is alone, raise PoisonRecord if the policy is to wait, or if passing it over was refused twice.
-        Only with `on_poison_record: fail` can a person decide by `mirror resume`, so only then there is an incident.
+        Once the record is alone, raise PoisonRecord if the policy is `fail`, or if the target has refused twice to let
+        it be passed over. A person can decide with `mirror resume` only under `on_poison_record: fail`. So only then an
+        incident is set.
         """
         facts, poison, batch = self._facts, self._poison, trying.batch
         self._note_delivered(trying, session)
