@@ -33,8 +33,8 @@ FENCE = re.compile(r"^(```|~~~).*?^\1|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Fill the navigation: `folder/` stands for all pages in it; pages that are optional and missing go."""
-    config.nav = _entries(config.nav or [], Path(config.docs_dir), set(config.extra["optional"]))
+    """Fill the navigation: `folder/` stands for all pages in it."""
+    config.nav = _entries(config.nav or [], Path(config.docs_dir))
     return config
 
 
@@ -59,24 +59,18 @@ def _table(name: str, page: Page) -> str:
     return ""
 
 
-def _entries(nav: list[Any], docs: Path, optional: set[str]) -> list[Any]:
+def _entries(nav: list[Any], docs: Path) -> list[Any]:
     filled: list[Any] = []
     for entry in nav:
         ((title, value),) = entry.items()
         if isinstance(value, list):
-            value = _entries(value, docs, optional)
+            value = _entries(value, docs)
         elif value.endswith("/"):
             pages = sorted(docs.glob(f"{value}*.md"), key=lambda path: (path.name != "README.md", path.name))
             value = [path.relative_to(docs).as_posix() for path in pages]
-        elif value in optional and not (docs / value).exists() and not _elsewhere(value):
-            continue
         if value:
             filled.append({title: value})
     return filled
-
-
-def _elsewhere(uri: str) -> bool:
-    return any((ROOT / name).exists() for name, page in ELSEWHERE.items() if page == uri)
 
 
 def _outside_code(markdown: str, change: Callable[[str], str]) -> str:

@@ -95,7 +95,7 @@ class FlowLeader:
     def check_still_leading(self) -> None:
         """Read the control topic to its end. Raises Superseded if another service leads now, ClusterAway, FlowError.
 
-        A service that we have taken the lead from may be stopping: its order to stop leaves the flow to us.
+        A service that we have taken the lead from may be stopping: its plan that says stop leaves the flow to us.
         """
         self.control.read_to_end()
         plan = self.control.plan

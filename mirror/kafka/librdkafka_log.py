@@ -25,13 +25,14 @@ _CREATION = re.compile(rf"^{NOT_CREATED}\w+: ")
 _ELAPSED = re.compile(r" \(after \d+ms.*\)$")
 
 
-def unchecked(version: str) -> str:
-    """What to know about an installed librdkafka that is not in CHECKED, and what to do; "" for one that is."""
+def unchecked(version: str) -> tuple[str, str] | None:
+    """What to know about an installed librdkafka that is not in CHECKED, and what to do; None for one that is."""
     if version in CHECKED:
-        return ""
+        return None
     return (
         f"librdkafka {version} is installed, and mirror was not tested with its log lines, from which it learns of "
-        f"recreated topics and cut logs; install a confluent-kafka with librdkafka {' or '.join(sorted(CHECKED))}"
+        "recreated topics and cut logs",
+        f"install a confluent-kafka with librdkafka {' or '.join(sorted(CHECKED))}",
     )
 
 

@@ -1,4 +1,4 @@
-"""Asks a cluster where its partitions begin, end, or have a time: what librdkafka's ListOffsets needs besides."""
+"""Asks a cluster for offsets of its partitions: the first, the last, or that of a time (ListOffsets)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def list_results(
     stable: bool,
     refused: dict[Partition, KafkaError] | None = None,
 ) -> dict[Partition, ListOffsetsResultInfo]:
-    """As the leaders answer, with their epochs, what `list_offsets` makes offsets of."""
+    """What the leaders answer, with their epochs. `list_offsets` takes only the offsets out of it."""
     if not asked:
         return {}
     refresh_metadata(admin, OFFSETS_TIMEOUT)

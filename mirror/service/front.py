@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 def log_warnings(settings: Settings) -> None:
     """Log what is allowed in the configuration, but is ignored or looks like a mistake; and an untested librdkafka."""
     if said := unchecked(libversion()[0]):
-        log.warning(said)
+        log.warning("; ".join(said))
     for flow in settings.flows:
         for line in (*clients.overridden(flow), *map(str, settings.warned(flow))):
             log.warning(line, extra={"flow": flow.name})

@@ -124,7 +124,7 @@ class Listener(threading.Thread):
             self._status.stand_by(None)
 
     def signs(self, service_id: str, until: threading.Event) -> LifeSigns:
-        """A thread that keeps a flow claimed which was won, from its start on."""
+        """A thread that, once started, gives signs of life for the flow that this standby has won."""
         return LifeSigns(self._flow, service_id, lambda: True, self._source, until)
 
     def claim(self, sign: bytes) -> Future[Claimed]:

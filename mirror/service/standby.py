@@ -150,9 +150,9 @@ class Standby:
             claimed.set()
 
     def _claim_all(self, claimed: threading.Event) -> bool:
-        """Standbys claim in the same order, that of the flows' names.
+        """Claim one flow after the other. All standbys do so in the order of the flows' names.
 
-        So of two, one loses the first flow, and claims no other one.
+        So of two, one loses the first flow, and claims no other one. `claimed` ends the signs of life.
         """
         sign, won = sign_of(self._service_id), []
         for listener in sorted(self._listeners, key=lambda each: each.flow):

@@ -12,7 +12,7 @@ from mirror.batches.fitting import misfit
 from mirror.batches.headers import RecordBatch, committed, walk
 from mirror.errors import Malformed, Unavailable, Unsupported, WireError
 from mirror.source.batch_feed import Feed, Held, LeaveBatchPath, Span
-from mirror.source.fetch_memory import BOUNDS, FetchMemory, Memory
+from mirror.source.fetch_memory import BOUNDS, FetchMemory, MemoryBounds
 from mirror.wire.access import Address
 from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES, PASSING, failure
@@ -43,7 +43,7 @@ Key = tuple[bytes, int]  # topic id, partition
 class BatchFetcher:
     """The feeds of one source cluster. It belongs to one event loop."""
 
-    def __init__(self, cluster: Cluster, memory: Memory = BOUNDS, rack: str = "") -> None:
+    def __init__(self, cluster: Cluster, memory: MemoryBounds = BOUNDS, rack: str = "") -> None:
         self.cluster = cluster
         self.rack = rack
         self.memory = FetchMemory(memory, self.wake)

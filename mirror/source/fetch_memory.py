@@ -13,7 +13,7 @@ K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemoryBounds:
     """Bounds on bytes. An answer may exceed its bound by one batch."""
 
     total: int = 64 * 2**20
@@ -22,7 +22,7 @@ class Memory:
     partition_answer: int = 2**20
 
 
-BOUNDS = Memory()
+BOUNDS = MemoryBounds()
 
 
 class FetchMemory:
@@ -32,7 +32,7 @@ class FetchMemory:
     come. The requests under way may bring a quarter together, so that no broker waits for others that are idle.
     """
 
-    def __init__(self, bounds: Memory, on_room: Callable[[], None]) -> None:
+    def __init__(self, bounds: MemoryBounds, on_room: Callable[[], None]) -> None:
         """`on_room` is called when bytes are free again."""
         self.bounds = bounds
         self.held = 0  # bytes of answers
@@ -54,7 +54,7 @@ class FetchMemory:
         return self.held > self.bounds.total // 2
 
     def wanted(self, feeds: Mapping[K, Feed], answer: int) -> dict[K, Feed]:
-        """Those of the feeds that may get more by an answer of so many bytes."""
+        """The feeds that may get more by an answer of so many bytes."""
         if self.used + answer > self.bounds.total:
             return {}
         most = 1 if self.is_scarce else self.bounds.partition

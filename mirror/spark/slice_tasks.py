@@ -129,7 +129,7 @@ class WarmUp(DataSourceReader):
         return [InputPartition(number) for number in range(self._tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
-        """No rows."""
+        """Load what a task needs. There are no rows."""
         _slice_task()
         return iter(())
 

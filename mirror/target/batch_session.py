@@ -105,12 +105,12 @@ class BatchSession:
         await self._run(lambda transaction: transaction.commit_position(position))
 
     def _made(self, due: Due, places: Places) -> Made:
-        """The offset syncs and map entries as batches, now that the downstream offsets are known."""
+        """What goes beside the records, and the position, once the downstream offsets are known."""
         marks = self._marks.marks(due, places.of(due.needed))
         return Made(self._dated(marks), marks.position)
 
     def _dated(self, marks: Marks) -> list[Beside]:
-        """Their batches, with the time now as timestamp."""
+        """Batches of offset syncs and map entries, with the time now as timestamp."""
         return beside(self._flow, marks, int(self._clock.now() * 1000))
 
     async def _run(self, write: Callable[[BatchTransaction], Coroutine[Any, Any, T]]) -> T:

@@ -18,7 +18,7 @@ from mirror.model import Partition, Topic
 from mirror.settings import Flow
 from mirror.source.batch_feed import LeaveBatchPath
 from mirror.source.batch_fetcher import BatchFetcher
-from mirror.source.fetch_memory import Memory
+from mirror.source.fetch_memory import MemoryBounds
 from mirror.target.loading import Tokens
 from mirror.task.batch_copier import BatchCopier, BatchServices, Books, Route
 from mirror.task.known_positions import KnownPositions, StartPoint
@@ -40,7 +40,7 @@ class BatchPath:
     remote: str
     partitions: int = 1
     largest: int = 2**20
-    memory: Memory = field(default_factory=Memory)
+    memory: MemoryBounds = field(default_factory=MemoryBounds)
     left: dict[int, LeaveBatchPath] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     books: dict[int, Books] = field(default_factory=dict)

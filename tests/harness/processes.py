@@ -36,7 +36,7 @@ def children(parent: psutil.Process, *words: str) -> list[psutil.Process]:
 
 
 def has_thread(pid: int, name: str) -> bool:
-    """Does a process run a thread of this name? False for one that is gone."""
+    """True if a process runs a thread of this name. False for a process that is gone."""
     with contextlib.suppress(OSError):
         return any(each.read_text().strip() == name for each in Path(f"/proc/{pid}/task").glob("*/comm"))
     return False

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-INTERVAL = 0.05  # seconds between two looks, at first
-PART, LONGEST = 0.01, 0.25  # of the time waited so far, and seconds, until the next look: each look costs the cores
+INTERVAL, INTERVAL_MAX = 0.05, 0.25  # seconds between two looks
+GROWTH = 0.01  # the interval is this part of the time that was waited so far: each look costs CPU that others need
 PATIENCE = 120.0  # seconds for what takes ten on an idle machine
 
 
@@ -29,4 +29,4 @@ def until(description: str, condition: Callable[[], T | None], timeout: float = 
             return answer
         if took > timeout:
             raise TooLate(f"not within {timeout:g} s: {description} (last answer: {answer!r:.300})")
-        time.sleep(max(INTERVAL, min(LONGEST, PART * took)))
+        time.sleep(max(INTERVAL, min(INTERVAL_MAX, GROWTH * took)))

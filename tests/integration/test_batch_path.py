@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import IsolationLevel
 
 from mirror.demo.kafka_jars import TOOLS, classpath
-from mirror.source.fetch_memory import Memory
+from mirror.source.fetch_memory import MemoryBounds
 from mirror.spark.java import java
 from mirror.target.offset_map import decode_key, decode_value
 from mirror.target.offset_syncs import OffsetSync
@@ -97,7 +97,7 @@ def test_a_copier_that_is_stopped_anywhere_goes_on(batches: BatchPath, monkeypat
     monkeypatch.setattr(batch_copier, "TRANSACTION_MAX", 100_000)
     records = [Made(b"%d" % number, b"v" * 100) for number in range(50_000)]
     load.produce(batches.source, batches.topic, records, batch_size=8_000)
-    batches.memory = Memory(partition_answer=60_000)
+    batches.memory = MemoryBounds(partition_answer=60_000)
     left_open = rounds = 0
     while left_open < 3:
         rounds += 1

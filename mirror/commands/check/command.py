@@ -69,7 +69,7 @@ def _librdkafka() -> Check:
     """Compare the installed librdkafka with those whose log mirror can read."""
     version = libversion()[0]
     if said := unchecked(version):
-        return Check("this machine", "librdkafka", "WARNING", *said.rsplit("; ", 1))
+        return Check("this machine", "librdkafka", "WARNING", *said)
     return Check("this machine", "librdkafka", "OK", f"{version}, whose log lines mirror was tested with")
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from xml.etree.ElementTree import Element
 
 from mirror.status.overview import FlowView, PartitionView
-from mirror.text import duration, plural
-from mirror.web.page.markup import tag
+from mirror.text import count, duration, plural
+from mirror.web.page.markup import Child, tag
 
 LISTED_MAX = 50  # partitions of one list
 
@@ -22,47 +22,45 @@ _EXPECT = {
 def stopped_by_error(flow: FlowView, now: float) -> Iterator[Element]:
     """The partitions that an error has stopped: those that wait for a person, then those that try again."""
     for state, expect in _EXPECT.items():
-        items = [
-            tag("li", _name(topic.topic, p), " ", tag("span", _since(p, now), class_="since"), _reason(p))
-            for topic in flow.topics
-            for p in topic.partitions
-            if p.state == state
-        ]
-        if items:
-            yield _list(items, state, expect, f"stopped-by-error {state}")
+        some = [(topic.topic, p) for topic in flow.topics for p in topic.partitions if p.state == state]
+        if some:
+            yield _list(some, state, expect, f"stopped-by-error {state}", lambda p: _since(p, now))
 
 
 def held_back(flow: FlowView) -> Element | None:
     """The partitions of which an open transaction on the source holds records back; None if there are none."""
-    items = [
-        tag("li", _name(topic.topic, p), _reason(p)) for topic in flow.topics for p in topic.partitions if p.held_back
-    ]
-    if not items:
+    some = [(topic.topic, p) for topic in flow.topics for p in topic.partitions if p.held_back]
+    if not some:
         return None
     what = f"held back by open transactions on {flow.source}"
-    return _list(items, what, "No read_committed consumer gets past them. Copying continues when they end.", "held")
+    expect = "No read_committed consumer gets past them. Copying continues when they end."
+    return _list(some, what, expect, "held", lambda _: ())
 
 
-def _list(items: Sequence[Element], what: str, expect: str, kind: str) -> Element:
-    more = len(items) - LISTED_MAX
+def _list(
+    some: Sequence[tuple[str, PartitionView]],
+    what: str,
+    expect: str,
+    kind: str,
+    details: Callable[[PartitionView], Sequence[Child]],
+) -> Element:
+    """The first partitions, each with its topic, and how many there are. `details` come before a partition's reason."""
+    more = len(some) - LISTED_MAX
+    items = [
+        tag("li", tag("b", f"{topic}-{p.partition}"), *details(p), tag("span", p.reason, class_="reason"))
+        for topic, p in some[:LISTED_MAX]
+    ]
     return tag(
         "div",
-        tag("h3", f"{plural(len(items), 'partition')} {what}"),
+        tag("h3", f"{plural(len(some), 'partition')} {what}"),
         tag("p", expect),
-        tag("ul", *items[:LISTED_MAX]),
-        tag("p", f"and {more:,} more") if more > 0 else None,
+        tag("ul", *items),
+        tag("p", f"and {count(more)} more") if more > 0 else None,
         class_=kind,
     )
 
 
-def _name(topic: str, partition: PartitionView) -> Element:
-    return tag("b", f"{topic}-{partition.partition}")
-
-
-def _since(partition: PartitionView, now: float) -> str:
+def _since(partition: PartitionView, now: float) -> Sequence[Child]:
     where = f"at offset {partition.position}, " if partition.position is not None else ""
-    return f"{where}for {duration(now - partition.since)}" if partition.since else where
-
-
-def _reason(partition: PartitionView) -> Element:
-    return tag("span", partition.reason, class_="reason")
+    since = f"{where}for {duration(now - partition.since)}" if partition.since else where
+    return " ", tag("span", since, class_="since")

@@ -16,7 +16,7 @@ from mirror.errors import Refused, Unavailable, WireError
 from mirror.source import batch_fetcher
 from mirror.source.batch_feed import Feed, LeaveBatchPath, Span
 from mirror.source.batch_fetcher import BatchFetcher
-from mirror.source.fetch_memory import Memory
+from mirror.source.fetch_memory import MemoryBounds
 from mirror.wire.access import Address
 from mirror.wire.cluster import Cluster
 from mirror.wire.cursor import Cursor
@@ -137,9 +137,9 @@ def reply(*partitions: tuple[bytes, Fetched], error: int = 0, session: int = 77)
 
 
 @contextlib.asynccontextmanager
-async def fetching(memory: Memory | None = None) -> AsyncIterator[tuple[BatchFetcher, Source]]:
+async def fetching(memory: MemoryBounds | None = None) -> AsyncIterator[tuple[BatchFetcher, Source]]:
     source = Source()
-    fetcher = BatchFetcher(cast(Cluster, source), memory or Memory())
+    fetcher = BatchFetcher(cast(Cluster, source), memory or MemoryBounds())
     try:
         async with asyncio.timeout(20):
             yield fetcher, source
@@ -208,7 +208,7 @@ def test_a_lost_session_begins_again() -> None:
 
 def test_a_partition_that_is_not_taken_does_not_hold_up_others() -> None:
     async def run() -> None:
-        async with fetching(Memory(partition=200)) as (fetcher, source):
+        async with fetching(MemoryBounds(partition=200)) as (fetcher, source):
             slow, other = fetcher.open(TOPIC, 0, 0), fetcher.open(TOPIC, 1, 0)
             _, future = await source.asked.get()
             future.set_result(reply(fetched(0, log(0, 9, 40)), fetched(1, log(0, 1))))
@@ -226,7 +226,7 @@ def test_a_partition_that_has_room_again_is_asked_for() -> None:
     """Though its answer is still in memory, for another partition is not copied yet."""
 
     async def run() -> None:
-        async with fetching(Memory(partition=50)) as (fetcher, source):
+        async with fetching(MemoryBounds(partition=50)) as (fetcher, source):
             first, second = fetcher.open(TOPIC, 0, 0), fetcher.open(TOPIC, 1, 0)
             _, future = await source.asked.get()
             future.set_result(reply(fetched(0, log(0, 9)), fetched(1, log(0, 9))))
@@ -246,7 +246,7 @@ def test_memory_has_a_bound_and_is_free_when_the_last_batch_is() -> None:
 
     async def run() -> None:
         data = log(10, 10, 40)
-        async with fetching(Memory(total=2700, answer=600)) as (fetcher, source):
+        async with fetching(MemoryBounds(total=2700, answer=600)) as (fetcher, source):
             first, second = fetcher.open(TOPIC, 0, 10), fetcher.open(TOPIC, 1, 10)
             for at in (10, 20):
                 _, future = await source.asked.get()
@@ -276,7 +276,7 @@ def test_slow_partitions_hold_up_no_others(slow: int, busy: int) -> None:
 
     async def run() -> None:
         live, batch = slow + busy, len(log(0, 1, 1000))
-        memory = Memory(total=40 * batch, answer=10 * batch, partition=20 * batch, partition_answer=2 * batch)
+        memory = MemoryBounds(total=40 * batch, answer=10 * batch, partition=20 * batch, partition_answer=2 * batch)
         async with fetching(memory) as (fetcher, source):
             feeds = [fetcher.open(TOPIC, number, 0) for number in range(live + 1)]
             in_session: set[int] = set()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from mirror.source.batch_feed import Feed
-from mirror.source.fetch_memory import FetchMemory, Memory
+from mirror.source.fetch_memory import FetchMemory, MemoryBounds
 from mirror.wire.fetch import TopicKey
 
-BOUNDS = Memory(total=100, answer=20, partition=20)
+BOUNDS = MemoryBounds(total=100, answer=20, partition=20)
 
 
 def nothing() -> None:
