@@ -78,7 +78,7 @@ def prometheus(local_service: Service, tmp_path_factory: pytest.TempPathFactory)
         yield running
 
 
-def test_every_query_of_the_dashboard_has_data(shared: Pair, prometheus: Prometheus) -> None:
+def test_every_query_of_the_dashboard_has_data(shared: Pair, local_service: Service, prometheus: Prometheus) -> None:
     topic = shared.topic("watched", 3)
     queries = {
         (panel["title"], target["refId"]): without_variables(target["expr"], "10s")
@@ -98,7 +98,7 @@ def test_every_query_of_the_dashboard_has_data(shared: Pair, prometheus: Prometh
             return not empty
 
         try:
-            until("every query has data", all_have)
+            local_service.wait_for("every query has data", all_have)
         except AssertionError as error:
             raise AssertionError(f"no data: {[(key, queries[key]) for key in empty]}") from error
         # What was found so far may all be of topics that other tests have left.

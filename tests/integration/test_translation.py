@@ -286,7 +286,7 @@ def test_a_compacted_topic(running: tuple[Pair, Service]) -> None:
         return len(oracle.read(pair.source, topic)[0]) < 300
 
     overwrite(0)
-    until("the source is compacted", has_gaps)
+    service.wait_for("the source is compacted", has_gaps)
     answer("resume", "-c", service.file, "--topic", topic)
     overwrite(600)
     last = b"1199"
@@ -298,7 +298,7 @@ def test_a_compacted_topic(running: tuple[Pair, Service]) -> None:
         more()
         return len(copied - {record.offset for record in pair.copied(topic)[0]}) > 100
 
-    until("the remote topic is compacted", compacted)
+    service.wait_for("the remote topic is compacted", compacted)
     partition, pairs = Partition(topic, 0), by_value(pair, topic)
     with closing(Translator(flow_of(service))) as translator:
         translator.refresh([partition])
