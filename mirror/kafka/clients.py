@@ -47,9 +47,14 @@ SOURCE_CONSUMER: Properties = {
     "enable.partition.eof": True,
 }
 
-# A broker sends what its disk returns. Without this check a corrupt batch would get a new, valid checksum on the
-# target.
-CONSUMER_DEFAULTS: Properties = {"check.crcs": True}
+CONSUMER_DEFAULTS: Properties = {
+    # A broker sends what its disk returns. Without this check a corrupt batch would get a new, valid checksum on the
+    # target.
+    "check.crcs": True,
+    # A consumer looks for its group's coordinator all the time. While no broker is there, librdkafka (2.16) connects
+    # for that after half of this time, again and again, and never waits longer.
+    "reconnect.backoff.ms": 250,
+}
 
 # The retry back-off is short because each transaction may meet CONCURRENT_TRANSACTIONS, while the markers of the
 # previous one are being written.
@@ -69,8 +74,12 @@ PRODUCER_ONLY = frozenset({"transactional.id", "enable.idempotence"})
 TARGET_PRODUCER: Properties = {"enable.idempotence": True, "acks": "all", "allow.auto.create.topics": False}
 
 
-def _base(cluster: Cluster) -> dict[str, Any]:
-    return {**DEFAULTS, **cluster.properties}
+def _base(cluster: Cluster, defaults: Properties = DEFAULTS) -> dict[str, Any]:
+    return {**defaults, **cluster.properties}
+
+
+def _consumer_base(cluster: Cluster) -> dict[str, Any]:
+    return _base(cluster, {**DEFAULTS, **CONSUMER_DEFAULTS})
 
 
 def source_consumer(flow: Flow, logger: Any, throttle: Throttle) -> Consumer:
@@ -80,9 +89,8 @@ def source_consumer(flow: Flow, logger: Any, throttle: Throttle) -> Consumer:
     because `send_offsets_to_transaction` takes a consumer's `consumer_group_metadata()`. `logger` gets the debug lines
     about metadata: librdkafka reports a recreated topic in no other way.
     """
-    user = {**_base(flow.source), **flow.source.consumer}
+    user = {**_consumer_base(flow.source), **flow.source.consumer}
     config = {
-        **CONSUMER_DEFAULTS,
         "fetch.queue.backoff.ms": 10,
         # librdkafka repeats a request whose whole answer does not arrive within `socket.timeout.ms`. The default answer
         # of 50 MiB takes longer on a slow link. librdkafka refuses a value below `message.max.bytes`.
@@ -103,8 +111,7 @@ def source_consumer(flow: Flow, logger: Any, throttle: Throttle) -> Consumer:
 def batch_reader(flow: Flow) -> Consumer:
     """A consumer on the source with the user's properties. Each answer that it gets has at most one record batch."""
     config = {
-        **CONSUMER_DEFAULTS,
-        **_base(flow.source),
+        **_consumer_base(flow.source),
         **flow.source.consumer,
         **SOURCE_CONSUMER,
         "group.id": flow.group,
@@ -121,7 +128,7 @@ def group_reader(cluster: Cluster, group: str, isolation: str) -> Consumer:
     coordinator moves or loads, or waits for it for ever (librdkafka 2.16.1). All admin requests to a coordinator abort
     the process if they time out before it is found: see ClusterAdmin.active_groups.
     """
-    config = {**_base(cluster), **SOURCE_CONSUMER, "isolation.level": isolation, "group.id": group}
+    config = {**_consumer_base(cluster), **SOURCE_CONSUMER, "isolation.level": isolation, "group.id": group}
     return Consumer(config, logger=LIBRDKAFKA)
 
 
@@ -132,7 +139,7 @@ def group_committer(cluster: Cluster, group: str, on_commit: Callable[..., None]
     times, waiting for an answer. These limits make that less than a minute in all.
     """
     own = {"group.protocol": "classic", "session.timeout.ms": 6_000, "socket.timeout.ms": 10_000}
-    config = {**_base(cluster), **SOURCE_CONSUMER, **own, "group.id": group, "on_commit": on_commit}
+    config = {**_consumer_base(cluster), **SOURCE_CONSUMER, **own, "group.id": group, "on_commit": on_commit}
     return Consumer(config, logger=LIBRDKAFKA)
 
 
@@ -150,7 +157,7 @@ def internal_consumer(
     `fetch_wait` seconds before it answers that there is nothing to read. With `stable` False it also gets what was not
     committed.
     """
-    config = {**_base(cluster), **SOURCE_CONSUMER, "auto.offset.reset": reset, "group.id": group}
+    config = {**_consumer_base(cluster), **SOURCE_CONSUMER, "auto.offset.reset": reset, "group.id": group}
     config["fetch.wait.max.ms"] = round(1_000 * fetch_wait)
     if not stable:
         config["isolation.level"] = "read_uncommitted"

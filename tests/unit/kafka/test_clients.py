@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+import socket
+import threading
+import time
+from contextlib import closing
 from pathlib import Path
 
+import pytest
 import yaml
+from confluent_kafka import Consumer
 
 from mirror.config.load import load
 from mirror.kafka import clients
+from mirror.kafka.throttling import Throttle
+from mirror.settings import Flow
 from tests.harness.configuration import one_flow
 
 
@@ -21,3 +30,36 @@ def test_no_producer_makes_brokers_create_topics(tmp_path: Path) -> None:
     for properties in (clients.transactional_properties(flow, "id"), clients.idempotent_properties(flow)):
         assert properties["allow.auto.create.topics"] is False
     assert any("allow.auto.create.topics is ignored" in line for line in clients.overridden(flow))
+
+
+@pytest.mark.parametrize("kind", ["source", "internal"])
+def test_a_consumer_does_not_storm_a_cluster_that_is_away(tmp_path: Path, kind: str) -> None:
+    """librdkafka's own back-off does not hold there: with its default this takes half a second."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        between = (address, "target:9092") if kind == "source" else ("source:9092", address)
+        file = tmp_path / "mirror.yaml"
+        file.write_text(yaml.safe_dump(one_flow(*between, ["t"], alias="primary")))
+        stopping = threading.Event()
+        with closing(consumer(kind, load(file).flows[0])) as polled:
+            poller = threading.Thread(target=poll, args=(polled, stopping))
+            poller.start()
+            listener.settimeout(30)
+            began = time.monotonic()
+            for _ in range(10):
+                listener.accept()[0].close()
+            took = time.monotonic() - began
+            stopping.set()
+            poller.join()
+    assert took > 0.9, "at most ten times a second"
+
+
+def consumer(kind: str, flow: Flow) -> Consumer:
+    if kind == "source":
+        return clients.source_consumer(flow, logging.getLogger("tests.librdkafka"), Throttle())
+    return clients.internal_consumer(flow.target, "group")
+
+
+def poll(consumer: Consumer, stopping: threading.Event) -> None:
+    while not stopping.is_set():
+        consumer.poll(0.1)
