@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable
 
@@ -24,12 +23,6 @@ CORRUPT = frozenset({KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaErro
 
 TIMEOUT = 20.0  # seconds for all that has to be read again
 POLL_TIMEOUT = 0.1  # seconds
-UNREADABLE = re.compile(r"the batch at offset (\d+) can't be read: ")
-
-
-def unreadable_batch(error: KafkaError, offset: int) -> str:
-    """The error of a batch that begins at `offset`, for people and for `find_damage`."""
-    return f"the batch at offset {offset} can't be read: {error.str()}"
 
 
 def believed(messages: Iterable[Message]) -> list[Message]:
@@ -55,8 +48,6 @@ def find_damage(flow: Flow, source: ClusterAdmin, partition: Partition, position
     found by trying: a broker gives the batch for each of its offsets. Raises ClusterAway if the source does not answer
     in time, PartitionError if it refuses.
     """
-    if not UNREADABLE.search(said):
-        return None
     end = source.offsets({partition: OffsetSpec.latest()}).get(partition)
     if end is None:
         raise PartitionError(f"{said}; the source gives no offsets of the partition")

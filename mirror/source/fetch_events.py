@@ -38,10 +38,11 @@ class SourceRefused:
 class ReadingLost:
     """Nothing that follows the buffered records can be fetched: the offset is gone, or the topic is another one.
 
-    The fetcher has sealed the buffer.
+    The fetcher has sealed the buffer. `damaged`: there is a batch, but it can't be read.
     """
 
     reason: str
+    damaged: bool = False
 
 
 FetchEvent = ReadingBegan | RecordsArrived | EndReached | SourceRefused | ReadingLost

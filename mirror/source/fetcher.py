@@ -22,7 +22,7 @@ from mirror.kafka.throttling import Throttle
 from mirror.kafka.topic_ids import TopicIds
 from mirror.model import Partition
 from mirror.settings import Flow
-from mirror.source.corruption import CORRUPT, believed, unreadable_batch
+from mirror.source.corruption import CORRUPT, believed
 from mirror.source.fetch_events import EndReached, ReadingBegan, ReadingLost, RecordsArrived, SourceRefused
 from mirror.source.fetch_moves import Fetched, Move, Seek, StartFetching
 from mirror.source.full_buffers import FullBuffers
@@ -61,7 +61,7 @@ class Fetcher(Generic[F]):
         self._flow = flow
         self._full = FullBuffers(flow, self.held)
         self._consumed: dict[Partition, _Consumed] = {}
-        self._said: set[tuple[str | None, int, int]] = set()
+        self._warned: set[tuple[str | None, int, int]] = set()
         self._topic_ids = TopicIds()
         self._throttle = throttle
         self._outage = Outage()
@@ -195,13 +195,13 @@ class Fetcher(Generic[F]):
         elif error.code() in CORRUPT and fetched is not None:
             # librdkafka 2.16 does not go on where the batch ends, so what it gives from now on can't be believed.
             self._unassign(fetched.partition)
-            _lost(fetched, unreadable_batch(error, message.offset()))
+            _lost(fetched, f"the batch at offset {message.offset()} can't be read: {error.str()}", damaged=True)
         elif is_away(error):  # the flow leader logs that, once for all tasks
             return
         elif fetched is not None:
             fetched.post(SourceRefused(error.str(), is_lasting(error)))
-        elif (topic, partition, error.code()) not in self._said:
-            self._said.add((topic, partition, error.code()))
+        elif (topic, partition, error.code()) not in self._warned:
+            self._warned.add((topic, partition, error.code()))
             where = {"flow": self._flow.name, "topic": topic, "partition": partition}
             log.warning("source consumer error", extra={**where, "reason": error.str()})
 
@@ -251,7 +251,7 @@ class Fetcher(Generic[F]):
         self._consumer.incremental_unassign([TopicPartition(*partition)])
 
 
-def _lost(fetched: Fetched, reason: str) -> None:
+def _lost(fetched: Fetched, reason: str, damaged: bool = False) -> None:
     """Tell the next step that the consumer can't go on. The buffer is sealed first, so that it takes nothing more."""
     fetched.buffer.seal()
-    fetched.post(ReadingLost(reason))
+    fetched.post(ReadingLost(reason, damaged))

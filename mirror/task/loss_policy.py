@@ -9,6 +9,7 @@ from mirror.control.decisions import decided
 from mirror.control.partition_state import State
 from mirror.errors import PartitionError, SourceDataLost
 from mirror.source import corruption, loss_detection
+from mirror.source.fetch_events import ReadingLost
 from mirror.source.loss_detection import Loss
 from mirror.target.record_transactions import TransactionSession
 from mirror.task.partition_facts import PartitionFacts
@@ -32,21 +33,24 @@ class LossPolicy:
         """
         facts = self._facts
         facts.buffer.invalidate()
-        said, facts.reading_lost = facts.reading_lost, ""
+        lost, facts.reading_lost = facts.reading_lost, None
+        assert lost is not None
         try:
-            self._judge(said, session, undisturbed)
+            self._judge(lost, session, undisturbed)
         except Exception:
-            facts.reading_lost = facts.reading_lost or said
+            facts.reading_lost = facts.reading_lost or lost
             raise
         facts.known.delivered = None  # it may be an offset that the source no longer has
 
-    def _judge(self, said: str, session: TransactionSession, undisturbed: Sessions) -> None:
+    def _judge(self, lost: ReadingLost, session: TransactionSession, undisturbed: Sessions) -> None:
         facts, source, flow = self._facts, self._services.source, self._services.flow
-        loss = loss_detection.find_loss(source, facts.partition, facts.topic, facts.known.position, said)
+        loss = loss_detection.find_loss(source, facts.partition, facts.topic, facts.known.position, lost.reason)
         facts.step_lock.progressed()
-        if not loss and (loss := corruption.find_damage(flow, source, facts.partition, facts.known.position, said)):
+        if not loss and lost.damaged:
+            loss = corruption.find_damage(flow, source, facts.partition, facts.known.position, lost.reason)
             facts.step_lock.progressed()
-            session = self._promise(session, undisturbed)
+            if loss:
+                session = self._promise(session, undisturbed)
         if not loss:
             facts.back_off()  # the consumer may report the same loss again: its metadata came from another broker
         elif not facts.known.may_be_committed:

@@ -28,7 +28,7 @@ from mirror.task.transaction_threads import StepLock
 
 log = logging.getLogger(__name__)
 
-OF_DELETED_TOPIC = "the position belongs to a topic that was deleted"
+OF_DELETED_TOPIC = ReadingLost("the position belongs to a topic that was deleted")
 
 
 class PartitionFacts:
@@ -61,8 +61,8 @@ class PartitionFacts:
         self.incident: Incident | None = None  # what a person has to decide about with `mirror resume`
         self.requested_state: State | None = None  # RELEASED or PAUSED: entered after the running transaction
         self.source_refusal: SourceRefused | None = None  # why the source gives no records
-        # Why the consumer can't go on after the buffered records; "": it can.
-        self.reading_lost = "" if self.is_of_present_topic(start.hint) else OF_DELETED_TOPIC
+        # Why the consumer can't go on after the buffered records; None: it can.
+        self.reading_lost: ReadingLost | None = None if self.is_of_present_topic(start.hint) else OF_DELETED_TOPIC
         self._hint_doubted = False
         self._services = services
         self._clock = services.clock
@@ -84,8 +84,8 @@ class PartitionFacts:
                 self.source_refusal = None
             case SourceRefused():
                 self.source_refusal = event
-            case ReadingLost(reason):
-                self.reading_lost = reason
+            case ReadingLost():
+                self.reading_lost = event
             case LetGo(next_state):
                 self.let_go(next_state)
             case EndAt(offset):
@@ -135,7 +135,7 @@ class PartitionFacts:
             position_is_old=self.known.is_old,
             must_commit_start=self.known.must_commit_start,
             hint_doubted=self._hint_doubted,
-            reading_lost=bool(self.reading_lost),
+            reading_lost=self.reading_lost is not None,
             source_refuses=self.source_refusal is not None,
             records=len(self.buffer),
             sealed=self.buffer.sealed,
