@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 
 from mirror.commands.convert import table
 from mirror.commands.convert.setting import MEANINGS as FATES
-from mirror.config import model
+from mirror.config import flow_model, model, value_types
 from mirror.config.load import json_schema
 from mirror.config.located_yaml import SECRET
 from mirror.config.reload_effects import EFFECTS
@@ -56,12 +56,12 @@ ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yaml"
 SECTIONS: dict[str, type[BaseModel]] = {
     "": model.RootModel,
     "clusters.<alias>": model.ClusterModel,
-    "flows[]": model.FlowModel,
-    "flows[].topic_settings.<topic>": model.TopicSettingsModel,
-    "flows[].groups": model.GroupsModel,
-    "flows[].heartbeats": model.HeartbeatsModel,
-    "flows[].canary": model.CanaryModel,
-    "flows[].mirrormaker_offsets": model.MirrorMakerOffsetsModel,
+    "flows[]": flow_model.FlowModel,
+    "flows[].topic_settings.<topic>": flow_model.TopicSettingsModel,
+    "flows[].groups": flow_model.GroupsModel,
+    "flows[].heartbeats": flow_model.HeartbeatsModel,
+    "flows[].canary": flow_model.CanaryModel,
+    "flows[].mirrormaker_offsets": flow_model.MirrorMakerOffsetsModel,
     "spark": model.SparkModel,
     "http": model.HttpModel,
     "metrics": model.MetricsModel,
@@ -246,8 +246,8 @@ def _key(section: str, key: str, field: FieldInfo) -> Iterator[str]:
     yield f"### `{key}` {{#{_anchor(section, key)}}}\n"
     yield " ".join(str(field.description).split()) + "\n"
     extra = field.json_schema_extra
-    if isinstance(extra, dict) and model.ALLOWED in extra:
-        yield f"- Must be {_escaped(str(extra[model.ALLOWED]))}."
+    if isinstance(extra, dict) and value_types.ALLOWED in extra:
+        yield f"- Must be {_escaped(str(extra[value_types.ALLOWED]))}."
     if key in EFFECTS[section]:
         yield f"- A change takes effect {EFFECTS[section][key]}."
     yield "- Required." if field.is_required() else f"- Default: `{default(field)}`"
@@ -257,7 +257,7 @@ def _key(section: str, key: str, field: FieldInfo) -> Iterator[str]:
 
 
 def _type(kind: type[BaseModel], key: str, field: FieldInfo) -> str:
-    named = {model.seconds: "duration", model.size: "size", model.start: "time"}
+    named = {value_types.seconds: "duration", value_types.size: "size", value_types.start: "time"}
     for validator in _validators(field):
         if validator in named:
             return named[validator]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mirror.config.load import json_schema
-from mirror.config.model import ALLOWED
+from mirror.config.value_types import ALLOWED
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 REFERENCE = {"type": "string", "pattern": r"\$\{(env|file):[^}]+\}"}

@@ -7,8 +7,8 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Set
 from itertools import combinations
 
+from mirror.config.flow_model import EndsModel, FlowModel
 from mirror.config.located_yaml import Problem
-from mirror.config.model import EndsModel, FlowModel
 from mirror.naming import LITERAL, ReplicationPolicy
 from mirror.settings import NO_TRANSFORM
 

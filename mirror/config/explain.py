@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from mirror.config import model
+from mirror.config import flow_model, model, value_types
 from mirror.config.files import DEFAULTS, Placed
 from mirror.config.located_yaml import HEADERS, Location, Problem
 from mirror.text import printable
@@ -36,12 +36,12 @@ class Explainer:
     def _text(self, error: ErrorDetails, location: Location, shown: bool) -> str:
         if error["type"] == "extra_forbidden":
             allowed = list(self._node(location[:-1])["properties"])
-            if location[:-1] == (DEFAULTS,) and location[-1] in model.EndsModel.model_fields:
+            if location[:-1] == (DEFAULTS,) and location[-1] in flow_model.EndsModel.model_fields:
                 return f"each flow has its own {location[-1]}; allowed: {', '.join(allowed)}"
             near = get_close_matches(str(location[-1]), allowed, n=1)
             meant = f'; did you mean "{near[0]}"?' if near else ";"
             return f"unknown key{meant} allowed: {', '.join(allowed)}"
-        if error["type"] == model.EXPLAINED and not self._is_reference(location):
+        if error["type"] == value_types.EXPLAINED and not self._is_reference(location):
             return error["msg"]
         must = f"must be {self._allowed(location)}"
         if error["type"] == "missing":
@@ -56,11 +56,11 @@ class Explainer:
             if "$ref" in node:
                 target = self._schema["$defs"][node["$ref"].rpartition("/")[2]]
                 words = f"a mapping with the keys {', '.join(target['properties'])}"
-                node = {**target, model.ALLOWED: node.get(model.ALLOWED, words)}
+                node = {**target, value_types.ALLOWED: node.get(value_types.ALLOWED, words)}
         return node
 
     def _allowed(self, location: Location) -> str:
-        return str(self._node(location)[model.ALLOWED])
+        return str(self._node(location)[value_types.ALLOWED])
 
 
 def line(found: Placed) -> str:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mirror.config import located_yaml
+from mirror.config.flow_model import FlowDefaultsModel
 from mirror.config.located_yaml import Document, Location, Problem
-from mirror.config.model import FLOWS_MAX, FlowDefaultsModel, RootModel
+from mirror.config.model import FLOWS_MAX, RootModel
 from mirror.config.references import ALIASED_MAX, Budget, TooMuch
 
 FLOWS, DEFAULTS = "flows", "flow_defaults"

@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from mirror.config.located_yaml import SECRET, Location, Problem
-from mirror.config.model import SERVER
+from mirror.config.value_types import SERVER
 from mirror.kafka.clients import DEFAULTS, SOURCE_CONSUMER, TARGET_PRODUCER, TARGET_PRODUCER_DEFAULTS
 from mirror.kafka.librdkafka_log import NOT_CREATED, UNKNOWN_PROPERTY, why_not_created
 

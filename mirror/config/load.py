@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from mirror import settings
-from mirror.config import explain, model
+from mirror.config import explain, flow_model, model
 from mirror.config import files as config_files
 from mirror.config.conflicts import flow_problems
 from mirror.config.files import DEFAULTS, Files, Placed
@@ -129,8 +129,8 @@ def _across(files: Files, context: dict[str, Any]) -> Iterator[Placed]:
         alias: servers(str(_mapping(cluster).get("bootstrap.servers") or ""))
         for alias, cluster in _mapping(files.tree.get("clusters")).items()
     }
-    ends = {index: good for index, flow in listed if (good := _validated(model.EndsModel, flow, context)[0])}
-    whole = {index: good for index, flow in listed if (good := _validated(model.FlowModel, flow, context)[0])}
+    ends = {index: good for index, flow in listed if (good := _validated(flow_model.EndsModel, flow, context)[0])}
+    whole = {index: good for index, flow in listed if (good := _validated(flow_model.FlowModel, flow, context)[0])}
     reported: set[object] = set()
     for problem in flow_problems(ends, whole, known, files.flow):
         found = _placed(problem, files)
@@ -168,7 +168,7 @@ def settings_of(
     )
 
 
-def _flow(flow: model.FlowModel, clusters: Mapping[str, settings.Cluster]) -> settings.Flow:
+def _flow(flow: flow_model.FlowModel, clusters: Mapping[str, settings.Cluster]) -> settings.Flow:
     lists = {"include": tuple(flow.groups.include), "exclude": tuple(flow.groups.exclude)}
     groups = settings.Groups(**flow.groups.model_dump() | lists)
     values = flow.model_dump() | {

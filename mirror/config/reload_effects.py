@@ -11,8 +11,9 @@ from pydantic import BaseModel
 
 from mirror.config.conflicts import flow_problems
 from mirror.config.explain import key_path
+from mirror.config.flow_model import FlowModel, TopicSettingsModel
 from mirror.config.librdkafka import servers
-from mirror.config.model import FlowModel, RootModel, TopicSettingsModel
+from mirror.config.model import RootModel
 from mirror.errors import ConfigError
 from mirror.naming import ReplicationPolicy, some_of
 

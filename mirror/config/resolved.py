@@ -11,8 +11,10 @@ from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
 from mirror.config.files import DEFAULTS, FLOWS, Files
+from mirror.config.flow_model import FlowModel
 from mirror.config.located_yaml import HEADERS, SECRET, Location
-from mirror.config.model import FlowModel, RootModel, seconds, size
+from mirror.config.model import RootModel
+from mirror.config.value_types import seconds, size
 
 HIDDEN = "(hidden)"
 DEFAULT = "default"

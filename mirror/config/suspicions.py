@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 from mirror.config.explain import line
 from mirror.config.files import Files, Placed
+from mirror.config.flow_model import FlowModel
 from mirror.config.located_yaml import Location
-from mirror.config.model import NAME, FlowModel, RootModel
+from mirror.config.model import RootModel
+from mirror.config.value_types import NAME
 from mirror.naming import NAME_MAX
 from mirror.settings import Suspicion
 

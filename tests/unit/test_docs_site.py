@@ -18,7 +18,9 @@ import reference
 import yaml
 from prometheus_client import generate_latest
 from pydantic import BaseModel
-from reference import CLUSTER, EFFECTS, FLOW, GROUP, PARTITION, SECRET, Metrics, model
+from reference import CLUSTER, EFFECTS, FLOW, GROUP, PARTITION, SECRET, Metrics
+
+from mirror.config import flow_model, model, value_types
 
 ROOT = Path(__file__).parents[2]
 LOADED = {
@@ -40,7 +42,7 @@ EXAMPLES: dict[type[BaseModel], dict[str, Any]] = {
         "flows": [{"source": "a", "target": "b"}],
     },
     model.ClusterModel: {"bootstrap.servers": "a:1"},
-    model.FlowModel: {"source": "a", "target": "b"},
+    flow_model.FlowModel: {"source": "a", "target": "b"},
 }
 
 
@@ -118,9 +120,10 @@ def anchor_of(section: str, key: str) -> str:
 
 
 def test_every_model_of_the_file_is_in_the_reference() -> None:
-    named = {each for each in vars(model).values() if isinstance(each, type) and issubclass(each, BaseModel)}
-    parts = {model.EndsModel, model.FlowDefaultsModel}  # their keys are those of flows[]
-    assert named - {BaseModel, model._Model, *parts} == set(reference.SECTIONS.values())
+    defined = {**vars(model), **vars(flow_model)}
+    named = {each for each in defined.values() if isinstance(each, type) and issubclass(each, BaseModel)}
+    parts = {flow_model.EndsModel, flow_model.FlowDefaultsModel}  # their keys are those of flows[]
+    assert named - {BaseModel, value_types.Section, *parts} == set(reference.SECTIONS.values())
 
 
 def test_every_key_is_in_the_reference_with_what_it_does_its_limits_and_its_default(site: Path) -> None:
@@ -130,7 +133,7 @@ def test_every_key_is_in_the_reference_with_what_it_does_its_limits_and_its_defa
     for kind, key, anchor, field in found:
         text = " ".join(sections[anchor].split())
         assert " ".join(field.description.split()).replace("`", "") in text, anchor
-        allowed = (field.json_schema_extra or {}).get(model.ALLOWED)
+        allowed = (field.json_schema_extra or {}).get(value_types.ALLOWED)
         assert allowed is None or f"Must be {allowed}." in text, anchor
         if field.is_required():
             assert "Required." in text, anchor

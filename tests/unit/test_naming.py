@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.config.model import FlowModel
+from mirror.config.flow_model import FlowModel
 from mirror.naming import (
     ReplicationPolicy,
     groups_match_nothing,

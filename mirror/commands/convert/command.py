@@ -21,7 +21,8 @@ from mirror.commands.convert.variables import Variable, Variables
 from mirror.commands.convert.written import written
 from mirror.commands.text_table import table
 from mirror.config.load import load
-from mirror.config.model import NAME, ClusterModel
+from mirror.config.model import ClusterModel
+from mirror.config.value_types import NAME
 from mirror.errors import ConfigError
 from mirror.text import ABSENT, plural, printable
 

@@ -15,7 +15,8 @@ from mirror.commands.convert.group_settings import ONE_FACTOR, ONE_INTERVAL
 from mirror.commands.convert.setting import NAMES, Fate, Setting
 from mirror.commands.convert.table import CONNECTORS
 from mirror.commands.convert.verdict import Put, Value, Verdict, not_possible, of_table
-from mirror.config.model import ALLOWED, FlowModel
+from mirror.config.flow_model import FlowModel
+from mirror.config.value_types import ALLOWED
 
 Handler = Callable[[Setting, FlowScope, str], Verdict]
 

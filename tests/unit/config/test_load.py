@@ -19,10 +19,11 @@ import yaml
 from pydantic import BaseModel
 
 from mirror import settings
+from mirror.config import flow_model
 from mirror.config import model as config_model
 from mirror.config.librdkafka import servers
 from mirror.config.load import json_schema, load
-from mirror.config.model import seconds, size, start
+from mirror.config.value_types import seconds, size, start
 from mirror.errors import ConfigError
 from mirror.kafka.clients import transactional_properties
 from tests.harness.waiting import PATIENCE
@@ -898,24 +899,23 @@ def test_the_example_has_every_field_of_the_model() -> None:
     parts: list[tuple[type[Any], dict[str, Any]]] = [
         (config_model.RootModel, tree),
         (config_model.ClusterModel, tree["clusters"]["primary"]),
-        (config_model.FlowModel, tree["flows"][0]),
+        (flow_model.FlowModel, tree["flows"][0]),
         (config_model.SparkModel, tree["spark"]),
         (config_model.HttpModel, tree["http"]),
         (config_model.LogModel, tree["log"]),
-        (config_model.GroupsModel, flow["groups"]),
-        (config_model.HeartbeatsModel, flow["heartbeats"]),
-        (config_model.CanaryModel, flow["canary"]),
-        (config_model.MirrorMakerOffsetsModel, flow["mirrormaker_offsets"]),
+        (flow_model.GroupsModel, flow["groups"]),
+        (flow_model.HeartbeatsModel, flow["heartbeats"]),
+        (flow_model.CanaryModel, flow["canary"]),
+        (flow_model.MirrorMakerOffsetsModel, flow["mirrormaker_offsets"]),
         (config_model.MetricsModel, tree["metrics"]),
         (config_model.OtlpModel, tree["metrics"]["otlp"]),
     ]
-    models = {
-        model for model in vars(config_model).values() if isinstance(model, type) and issubclass(model, BaseModel)
-    }
+    defined = {**vars(config_model), **vars(flow_model)}
+    models = {model for model in defined.values() if isinstance(model, type) and issubclass(model, BaseModel)}
     parents = {each for model in models for each in model.__bases__}
     # Of topic_settings, the example says in a comment what they are: keys of the flow.
     left = models - parents - {model for model, _ in parts}
-    assert left == {config_model.TopicSettingsModel}
+    assert left == {flow_model.TopicSettingsModel}
     for model, written in parts:
         assert {field.alias or name for name, field in model.model_fields.items()} <= set(written), model
 

@@ -10,8 +10,9 @@ import pytest
 import reference
 from pydantic import BaseModel
 
+from mirror.config.flow_model import FlowDefaultsModel
 from mirror.config.load import checked
-from mirror.config.model import FlowDefaultsModel, RootModel
+from mirror.config.model import RootModel
 from mirror.config.reload_effects import EFFECTS, Blend, Effect, blend
 from mirror.control.task_settings import TaskSettings
 from mirror.errors import ConfigError

@@ -155,7 +155,7 @@ def test_there_are_not_more_warnings_than_anybody_reads(tmp_path: Path) -> None:
 
 
 def test_a_wildcard_that_is_no_expression_has_a_hint() -> None:
-    from mirror.config.model import FlowModel  # noqa: PLC0415
+    from mirror.config.flow_model import FlowModel  # noqa: PLC0415
 
     with pytest.raises(ValueError, match=r'nothing to repeat at position 0; for any characters write "\.\*"'):
         FlowModel.model_validate({"source": "a", "target": "b", "topics": ["*"]})

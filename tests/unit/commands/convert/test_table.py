@@ -9,7 +9,7 @@ import pytest
 from mirror.commands.convert import client_keys, flow_keys, together
 from mirror.commands.convert.setting import CARRIED, FATES, MEANINGS, look_up
 from mirror.commands.convert.table import CLIENTS, CONNECTORS, PARTS, WORKERS
-from mirror.config.model import FlowModel
+from mirror.config.flow_model import FlowModel
 
 # What MirrorMaker 2 defines itself: MirrorMakerConfig, the configurations of its three connectors and of its filters.
 OWN = """
