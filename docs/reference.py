@@ -44,7 +44,6 @@ __all__ = [
     "PARTITION",
     "SECRET",
     "Metrics",
-    "model",
     "table",
 ]  # what the tests of the site compare it with
 

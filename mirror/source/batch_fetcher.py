@@ -102,6 +102,9 @@ class BatchFetcher:
                 await asyncio.sleep(backoff.next())
             except WireError as error:
                 feed.end(error)
+            except Exception:  # as in a broker's task
+                log.exception("the leader of %s-%d was not found", feed.topic.name, feed.partition)
+                feed.end(LeaveBatchPath("defect", feed.position))
             else:
                 self._broker(leader.node).take(feed)
                 return
@@ -133,14 +136,9 @@ class _Broker:
     async def _run(self) -> None:
         backoff = Backoff(RETRY, 2.0)
         while True:
-            self._feeds = {key: feed for key, feed in self._feeds.items() if not feed.ended}
-            self._leave_followers()
-            wanted, full = self._wanted()
-            if not wanted:
-                self.room.clear()
-                await self.room.wait()
-                continue
+            wanted: Mapping[Key, Feed] = {}
             try:
+                wanted, full = await self._next_wanted()
                 await self._fetch(wanted, full)
                 backoff.reset()
             except Unsupported:
@@ -154,7 +152,18 @@ class _Broker:
             except Exception:  # a defect of ours: the record path does not have it, and nobody waits for ever
                 log.exception("fetch from broker %d failed", self._node)
                 self._begin_again()
-                self._hand_over(wanted, "defect")
+                self._hand_over(wanted or self._feeds, "defect")
+                await asyncio.sleep(backoff.next())
+
+    async def _next_wanted(self) -> tuple[Mapping[Key, Feed], bool]:
+        """The feeds that have room, as soon as there is one, and whether others have none."""
+        while True:
+            self._feeds = {key: feed for key, feed in self._feeds.items() if not feed.ended}
+            self._leave_followers()
+            if wanted := self._fetcher.memory.wanted(self._feeds, self._fetcher.answer_max):
+                return wanted, len(wanted) < len(self._feeds)
+            self.room.clear()
+            await self.room.wait()
 
     @staticmethod
     def _hand_over(feeds: Mapping[Key, Feed], reason: str) -> None:
@@ -163,13 +172,9 @@ class _Broker:
 
     def _leave_followers(self) -> None:
         now = asyncio.get_running_loop().time()
-        for feed in [each for each in self._feeds.values() if each.follows_until and each.follows_until < now]:
-            self._lose(feed)
-
-    def _wanted(self) -> tuple[dict[Key, Feed], bool]:
-        """The feeds that have room, and whether some have none."""
-        wanted = self._fetcher.memory.wanted(self._feeds, self._fetcher.answer_max)
-        return wanted, len(wanted) < len(self._feeds)
+        for feed in list(self._feeds.values()):
+            if feed.follows_until and feed.follows_until < now:
+                self._lose(feed)
 
     async def _fetch(self, wanted: Mapping[Key, Feed], full: bool) -> None:
         fetcher, memory, most = self._fetcher, self._fetcher.memory, self._fetcher.answer_max

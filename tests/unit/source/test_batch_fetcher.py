@@ -16,7 +16,7 @@ from mirror.errors import Refused, Unavailable, WireError
 from mirror.source import batch_fetcher
 from mirror.source.batch_feed import Feed, LeaveBatchPath, Span
 from mirror.source.batch_fetcher import BatchFetcher
-from mirror.source.fetch_memory import MemoryBounds
+from mirror.source.fetch_memory import FetchMemory, MemoryBounds
 from mirror.wire.access import Address
 from mirror.wire.cluster import Cluster
 from mirror.wire.cursor import Cursor
@@ -572,6 +572,26 @@ def test_a_defect_of_ours_is_no_silence(caplog: pytest.LogCaptureFixture) -> Non
             with pytest.raises(LeaveBatchPath, match="defect at offset 5"):
                 await taken(feed)
             assert "ZeroDivisionError" in caplog.text
+            fetcher.open(TOPIC, 1, 0)
+            await source.asked.get()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("where", [(FetchMemory, "wanted"), (Source, "leader")])
+def test_nor_is_one_outside_of_a_request(where: tuple[type, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a broker is asked, and before it is known which one has to be asked."""
+
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            monkeypatch.setattr(*where, broken)
+            feed = fetcher.open(TOPIC, 0, 5)
+            with pytest.raises(LeaveBatchPath, match="defect at offset 5"):
+                await taken(feed)
+            monkeypatch.undo()
             fetcher.open(TOPIC, 1, 0)
             await source.asked.get()
 
