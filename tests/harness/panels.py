@@ -9,13 +9,12 @@ from xml.etree.ElementTree import Element
 
 from mirror.text import byte_rate, duration, rate, size
 from mirror.web.page.markup import document, table, tag
-from tests.harness.prometheus import Prometheus, dashboard_panels, without_variables
+from tests.harness.prometheus import WINDOW, Prometheus, dashboard_panels, without_variables
 
 CELL = (50, 19)  # pixels of one column and one row of Grafana's grid
 COLOURS = ("#73bf69", "#f2cc0c", "#5794f2", "#ff9830", "#b877d9", "#e02f44", "#37872d", "#8ab8ff")
 MOST = 8  # series in a chart
 STEP = 2.0  # seconds between points
-RATE_WINDOW = "15s"
 
 STYLE = """
 body { margin: 0; background: #111217; color: #ccccdc; font: 12px system-ui, "DejaVu Sans", sans-serif; }
@@ -48,7 +47,7 @@ def _panel(panel: dict[str, Any], prometheus: Prometheus, begin: float, end: flo
     left, top, width, height = at["x"] * CELL[0], at["y"] * CELL[1], at["w"] * CELL[0], at["h"] * CELL[1]
     found: Found = []
     for target in panel["targets"]:
-        expression = without_variables(target["expr"], RATE_WINDOW)
+        expression = without_variables(target["expr"], WINDOW)
         for labels, points in prometheus.query_range(expression, begin, end, STEP):
             found.append((_legend(target["legendFormat"], labels), [p for p in points if not math.isnan(p[1])]))
     found = sorted((each for each in found if each[1]), key=lambda each: -each[1][-1][1])

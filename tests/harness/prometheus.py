@@ -22,15 +22,20 @@ RULES = ROOT / "deploy" / "prometheus" / "alerts.yaml"
 DASHBOARD = ROOT / "deploy" / "grafana" / "mirror.json"
 
 
+# A scrape may take as long as the interval, and a page of mirror's takes a second where two cores serve all tests.
+INTERVAL = "3s"
+WINDOW = "15s"  # for rates: four times the interval, and one more
+
+
 class Prometheus:
-    """Scrapes 127.0.0.1:`target` as job mirror each second; a context manager."""
+    """Scrapes 127.0.0.1:`target` as job mirror each INTERVAL; a context manager."""
 
     def __init__(self, directory: Path, target: int) -> None:
         self.url = f"http://127.0.0.1:{free_port()}"
         self._directory = directory
         scrape = {"job_name": "mirror", "static_configs": [{"targets": [f"127.0.0.1:{target}"]}]}
         settings = {
-            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "global": {"scrape_interval": INTERVAL, "scrape_timeout": INTERVAL, "evaluation_interval": "1s"},
             "rule_files": [str(RULES)],
             "scrape_configs": [scrape],
         }

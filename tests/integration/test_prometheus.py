@@ -17,7 +17,7 @@ import yaml
 from tests.harness.load import Load
 from tests.harness.pair import Pair
 from tests.harness.programs import program
-from tests.harness.prometheus import DASHBOARD, ROOT, RULES, Prometheus, dashboard_panels, without_variables
+from tests.harness.prometheus import DASHBOARD, ROOT, RULES, WINDOW, Prometheus, dashboard_panels, without_variables
 from tests.harness.service import Service
 from tests.harness.waiting import until
 
@@ -81,7 +81,7 @@ def prometheus(local_service: Service, tmp_path_factory: pytest.TempPathFactory)
 def test_every_query_of_the_dashboard_has_data(shared: Pair, local_service: Service, prometheus: Prometheus) -> None:
     topic = shared.topic("watched", 3)
     queries = {
-        (panel["title"], target["refId"]): without_variables(target["expr"], "10s")
+        (panel["title"], target["refId"]): without_variables(target["expr"], WINDOW)
         for panel in dashboard_panels()
         for target in panel["targets"]
         if has_series(target["expr"])
@@ -100,9 +100,10 @@ def test_every_query_of_the_dashboard_has_data(shared: Pair, local_service: Serv
         try:
             local_service.wait_for("every query has data", all_have)
         except AssertionError as error:
-            raise AssertionError(f"no data: {[(key, queries[key]) for key in empty]}") from error
+            scrapes = prometheus.query("min_over_time(up[2m])"), prometheus.query("scrape_duration_seconds")
+            raise AssertionError(f"no data: {[(key, queries[key]) for key in empty]}; {scrapes}") from error
         # What was found so far may all be of topics that other tests have left.
-        rates = f'sum by (partition) (rate(mirror_source_records_total{{topic="{topic}"}}[10s]))'
+        rates = f'sum by (partition) (rate(mirror_source_records_total{{topic="{topic}"}}[{WINDOW}]))'
         until("the topic's rates", lambda: {of["partition"] for of, _ in prometheus.query(rates)} == {"0", "1", "2"})
         (lag,) = prometheus.query(f'max(mirror_source_topic_partition_lag_seconds{{topic="{topic}"}})')
         assert lag[1] < 60
@@ -113,7 +114,7 @@ def test_every_variable_of_the_dashboard_finds_values(shared: Pair, prometheus: 
     shared.await_same(shared.topic("listed"))
     for variable in json.loads(DASHBOARD.read_text())["templating"]["list"]:
         if variable["type"] == "query":
-            definition = without_variables(variable["query"]["query"], "10s")
+            definition = without_variables(variable["query"]["query"], WINDOW)
             parts = re.fullmatch(r"label_values\((.*), (\w+)\)", definition)
             assert parts and parts[2] == variable["name"]
             count = f"count by ({parts[2]}) ({parts[1]})"
