@@ -35,7 +35,7 @@ demo: java $(VENV)/ready ## two local clusters, and records copied between them 
 	@$(VENV)/bin/mirror demo
 
 test: jars tools prepare ## the tests; ARGS=--slow: all of them, as in CI; ARGS="-k name -x" goes to pytest
-	@echo "make test leaves out the slow tests, and takes less than 50 minutes; the unit tests alone (ARGS=tests/unit) take about five; all (ARGS=--slow), as in CI, about 50" >&2
+	@echo "make test leaves out the slow tests, and takes less than 50 minutes; the unit tests alone (ARGS=tests/unit) take about five; all (ARGS=--slow), as in CI, more than an hour" >&2
 	@$(RUN) pytest $(ARGS)
 
 # Parts of `test`, which .ci/run runs beside other targets.
