@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer
@@ -47,14 +48,13 @@ SOURCE_CONSUMER: Properties = {
     "enable.partition.eof": True,
 }
 
-CONSUMER_DEFAULTS: Properties = {
-    # A broker sends what its disk returns. Without this check a corrupt batch would get a new, valid checksum on the
-    # target.
-    "check.crcs": True,
-    # A consumer looks for its group's coordinator all the time. While no broker is there, librdkafka (2.16) connects
-    # for that after half of this time, again and again, and never waits longer.
-    "reconnect.backoff.ms": 250,
-}
+# A broker sends what its disk returns. Without this check a corrupt batch would get a new, valid checksum on the
+# target.
+CONSUMER_DEFAULTS: Properties = {"check.crcs": True}
+
+# Milliseconds. A consumer always looks for its group's coordinator. However long no broker answers, librdkafka (2.16)
+# tries to connect for that once in half of this time.
+CONSUMER_BACKOFF = 250
 
 # The retry back-off is short because each transaction may meet CONCURRENT_TRANSACTIONS, while the markers of the
 # previous one are being written.
@@ -74,12 +74,16 @@ PRODUCER_ONLY = frozenset({"transactional.id", "enable.idempotence"})
 TARGET_PRODUCER: Properties = {"enable.idempotence": True, "acks": "all", "allow.auto.create.topics": False}
 
 
-def _base(cluster: Cluster, defaults: Properties = DEFAULTS) -> dict[str, Any]:
-    return {**defaults, **cluster.properties}
+def _base(cluster: Cluster) -> dict[str, Any]:
+    return {**DEFAULTS, **cluster.properties}
 
 
-def _consumer_base(cluster: Cluster) -> dict[str, Any]:
-    return _base(cluster, {**DEFAULTS, **CONSUMER_DEFAULTS})
+def _consumer_base(cluster: Cluster, section: Properties = MappingProxyType({})) -> dict[str, Any]:
+    """Our defaults for a consumer, then the user's properties of the cluster, then those of its `section` for them."""
+    user = {**cluster.properties, **section}
+    # librdkafka refuses a back-off above the longest one, which may be the user's.
+    longest = int(user.get("reconnect.backoff.max.ms", CONSUMER_BACKOFF))
+    return {**DEFAULTS, **CONSUMER_DEFAULTS, "reconnect.backoff.ms": min(CONSUMER_BACKOFF, longest), **user}
 
 
 def source_consumer(flow: Flow, logger: Any, throttle: Throttle) -> Consumer:
@@ -89,7 +93,7 @@ def source_consumer(flow: Flow, logger: Any, throttle: Throttle) -> Consumer:
     because `send_offsets_to_transaction` takes a consumer's `consumer_group_metadata()`. `logger` gets the debug lines
     about metadata: librdkafka reports a recreated topic in no other way.
     """
-    user = {**_consumer_base(flow.source), **flow.source.consumer}
+    user = _consumer_base(flow.source, flow.source.consumer)
     config = {
         "fetch.queue.backoff.ms": 10,
         # librdkafka repeats a request whose whole answer does not arrive within `socket.timeout.ms`. The default answer
@@ -111,8 +115,7 @@ def source_consumer(flow: Flow, logger: Any, throttle: Throttle) -> Consumer:
 def batch_reader(flow: Flow) -> Consumer:
     """A consumer on the source with the user's properties. Each answer that it gets has at most one record batch."""
     config = {
-        **_consumer_base(flow.source),
-        **flow.source.consumer,
+        **_consumer_base(flow.source, flow.source.consumer),
         **SOURCE_CONSUMER,
         "group.id": flow.group,
         "fetch.message.max.bytes": 1,

@@ -8,6 +8,7 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -24,9 +25,7 @@ def test_no_producer_makes_brokers_create_topics(tmp_path: Path) -> None:
     """A broker would create a deleted topic of mirror's own with its defaults, which do not compact it."""
     settings = one_flow("source:9092", "target:9092", ["t"], alias="primary")
     settings["clusters"]["backup"]["producer"] = {"allow.auto.create.topics": True}
-    file = tmp_path / "mirror.yaml"
-    file.write_text(yaml.safe_dump(settings))
-    flow = load(file).flows[0]
+    flow = loaded(tmp_path, settings)
     for properties in (clients.transactional_properties(flow, "id"), clients.idempotent_properties(flow)):
         assert properties["allow.auto.create.topics"] is False
     assert any("allow.auto.create.topics is ignored" in line for line in clients.overridden(flow))
@@ -38,10 +37,9 @@ def test_a_consumer_does_not_storm_a_cluster_that_is_away(tmp_path: Path, kind: 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         between = (address, "target:9092") if kind == "source" else ("source:9092", address)
-        file = tmp_path / "mirror.yaml"
-        file.write_text(yaml.safe_dump(one_flow(*between, ["t"], alias="primary")))
+        flow = loaded(tmp_path, one_flow(*between, ["t"], alias="primary"))
         stopping = threading.Event()
-        with closing(consumer(kind, load(file).flows[0])) as polled:
+        with closing(consumer(kind, flow)) as polled:
             poller = threading.Thread(target=poll, args=(polled, stopping))
             poller.start()
             listener.settimeout(30)
@@ -52,6 +50,21 @@ def test_a_consumer_does_not_storm_a_cluster_that_is_away(tmp_path: Path, kind: 
             stopping.set()
             poller.join()
     assert took > 0.9, "at most ten times a second"
+
+
+@pytest.mark.parametrize("section", ["cluster", "consumer"])
+def test_a_longest_back_off_of_the_users_own_holds_for_consumers(tmp_path: Path, section: str) -> None:
+    """librdkafka makes no client whose back-off is longer than that."""
+    settings = one_flow("source:9092", "target:9092", ["t"], alias="primary")
+    cluster = settings["clusters"]["primary"]
+    (cluster if section == "cluster" else cluster.setdefault("consumer", {}))["reconnect.backoff.max.ms"] = 100
+    consumer("source", loaded(tmp_path, settings)).close()
+
+
+def loaded(directory: Path, settings: dict[str, Any]) -> Flow:
+    file = directory / "mirror.yaml"
+    file.write_text(yaml.safe_dump(settings))
+    return load(file).flows[0]
 
 
 def consumer(kind: str, flow: Flow) -> Consumer:
