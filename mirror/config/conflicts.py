@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from itertools import combinations
 
 from mirror.config.flow_model import EndsModel, FlowModel
-from mirror.config.located_yaml import Location, Problem
+from mirror.config.located_yaml import Problem
 from mirror.naming import LITERAL, ReplicationPolicy
 from mirror.settings import NO_TRANSFORM
 
@@ -64,27 +64,19 @@ def _end_problems(
             yield Problem(here, "a cluster can't be mirrored onto itself; source and target must differ")
         elif clusters[end.source] == clusters[end.target]:
             yield Problem(here, "source and target are the same cluster: they share a server in bootstrap.servers")
-    told: set[Location] = set()  # one problem is enough for a place: many flows may be equal
     for (first, a), (second, b) in combinations(ends.items(), 2):
-        where: Location
         if (a.source, a.target) == (b.source, b.target):
-            where, why = (
-                ("flows", second),
-                "has the same source and target; a pair is allowed once, with all its topics",
-            )
+            text = f"{named(first)} has the same source and target; a pair is allowed once, with all its topics"
+            yield Problem(("flows", second), text)
         elif clusters[a.target] == clusters[b.target] and a.source == b.source:
-            where, why = (
-                ("flows", second, "target"),
-                f"has the same source, and its target {a.target} is the same cluster: they share a server in "
-                "bootstrap.servers; a pair is allowed once, with all its topics",
+            text = (
+                f"{named(first)} has the same source, and its target {a.target} is the same cluster: they share a "
+                "server in bootstrap.servers; a pair is allowed once, with all its topics"
             )
+            yield Problem(("flows", second, "target"), text)
         elif (clusters[a.target], a.position_group) == (clusters[b.target], b.position_group):
-            where, why = ("flows", second, "group"), "has the same group on the same target; each flow needs its own"
-        else:
-            continue
-        if where not in told:
-            told.add(where)
-            yield Problem(where, f"{named(first)} {why}")
+            text = f"{named(first)} has the same group on the same target; each flow needs its own"
+            yield Problem(("flows", second, "group"), text)
 
 
 def _never_copied(flows: Mapping[int, FlowModel]) -> Iterator[Problem]:

@@ -132,7 +132,10 @@ def _across(files: Files, context: dict[str, Any]) -> Iterator[Placed]:
     ends = {index: good for index, flow in listed if (good := _validated(flow_model.EndsModel, flow, context)[0])}
     whole = {index: good for index, flow in listed if (good := _validated(flow_model.FlowModel, flow, context)[0])}
     reported: set[object] = set()
+    problems: dict[Location, Problem] = {}  # the first of each location: a thousand equal flows have half a million
     for problem in flow_problems(ends, whole, known, files.flow):
+        problems.setdefault(problem.location, problem)
+    for problem in problems.values():
         found = _placed(problem, files)
         if _spot(found) not in reported:
             reported.add(_spot(found))

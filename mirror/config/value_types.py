@@ -1,7 +1,7 @@
 """The types of the configuration's values: how each is read, what it may be, and what its error says.
 
 What `allowed` says completes "must be ..." in error messages, in `mirror schema` and in the reference. Scalars come as
-text (see `yaml_marks`).
+text (see `located_yaml`).
 """
 
 from __future__ import annotations
@@ -202,6 +202,7 @@ Size = Annotated[
     _amount(_BYTES, "integer"),
     allowed("a size from 1 to 1GiB, such as 64KiB, 16MiB or 10MB (a bare number is bytes)", ge=1, le=2**30),
 ]
+# What `allowed` says of a Rate: each key adds what else it may be.
 RATE = "a size per second from 1KB to 100GB, such as 500KB, 10MB or 64MiB (a bare number is bytes)"
 Rate = Annotated[int, BeforeValidator(size), _amount(_BYTES, "integer"), Field(ge=1_000, le=10**11)]
 StartValue = Annotated[

@@ -172,9 +172,8 @@ class _Broker:
 
     def _leave_followers(self) -> None:
         now = asyncio.get_running_loop().time()
-        for feed in list(self._feeds.values()):
-            if feed.follows_until and feed.follows_until < now:
-                self._lose(feed)
+        for feed in [each for each in self._feeds.values() if each.follows_until and each.follows_until < now]:
+            self._lose(feed)
 
     async def _fetch(self, wanted: Mapping[Key, Feed], full: bool) -> None:
         fetcher, memory, most = self._fetcher, self._fetcher.memory, self._fetcher.answer_max

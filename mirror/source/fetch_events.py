@@ -36,9 +36,9 @@ class SourceRefused:
 
 @dataclass(frozen=True, slots=True)
 class ReadingLost:
-    """Nothing that follows the buffered records can be fetched: the offset is gone, or the topic is another one.
+    """Nothing that follows the buffered records can be fetched. The fetcher has sealed the buffer.
 
-    The fetcher has sealed the buffer. `damaged`: there is a batch, but it can't be read.
+    The next batch is `damaged`, or the offset is gone, or the topic is another one.
     """
 
     reason: str

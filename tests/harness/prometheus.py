@@ -22,9 +22,9 @@ RULES = ROOT / "deploy" / "prometheus" / "alerts.yaml"
 DASHBOARD = ROOT / "deploy" / "grafana" / "mirror.json"
 
 
-# A scrape may take as long as the interval, and a page of mirror's takes a second where two cores serve all tests.
+# A scrape may take as long as the interval. Where two cores serve all tests, half a second was seen.
 INTERVAL = "3s"
-WINDOW = "15s"  # for rates: four times the interval, and one more
+WINDOW = "15s"  # for rates: five intervals
 
 
 class Prometheus:

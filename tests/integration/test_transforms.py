@@ -227,17 +227,18 @@ def test_a_busy_one_does_not_stop_the_topics_beside_it(running: tuple[Pair, Serv
     pair, service = running
     beside, busy = pair.topic("beside", 4), pair.topic("busy", 4)
     shared = service.wait_for("they share a task", lambda: partitions_beside(pair, beside, busy))[0]
-    load, follower = Load(pair.source, {beside: 4}, rate=4 * RATE), Follower(pair.target, pair.remote(beside), shared)
+    rate = 4 * RATE  # of all partitions
+    load, follower = Load(pair.source, {beside: 4}, rate=rate), Follower(pair.target, pair.remote(beside), shared)
     with load, follower:
         service.wait_for("the load is copied", lambda: follower.arrivals)
         began = time.monotonic()
-        load.wait_for(load.counts.total + WINDOW * 4 * RATE)
+        load.wait_for(load.counts.total + WINDOW * rate)
         still = follower.largest_gap(began)
         for partition in range(4):
             pair.produce(busy, *numbers(0, 1_000), partition=partition)
         service.wait_for("it computes", lambda: oracle.count(pair.copied(busy)) > 0)
         began, done = time.monotonic(), oracle.count(pair.copied(busy))
-        load.wait_for(load.counts.total + WINDOW * 4 * RATE)
+        load.wait_for(load.counts.total + WINDOW * rate)
         gap, seconds = follower.largest_gap(began), time.monotonic() - began
         more = oracle.count(pair.copied(busy)) - done
     print(f"largest gaps, seconds: still {still}, beside a busy one {gap}; {more} records of it in {seconds}")
