@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -121,14 +121,20 @@ class BatchPath:
                 await asyncio.sleep(0.1)
 
 
-def between(pair: Pair, directory: Path, partitions: int = 1, replicas: int = -1, **flow: object) -> BatchPath:
-    """The batch path of a new topic of a pair, with the topics that it needs."""
+def between(pair: Pair, directory: Path, placed: Sequence[Sequence[int]] = (), **flow: object) -> BatchPath:
+    """The batch path of a new topic of a pair, with the topics that it needs.
+
+    placed: the nodes that have each partition of the remote topic; one partition anywhere, unless given.
+    """
     file = directory / f"{pair.prefix}mirror.yaml"
     file.write_text(yaml.safe_dump(pair.settings({"data_path": "auto", **flow})))
     read = load(file, {}).flows[0]
-    topic = pair.topic("t", partitions, retention_ms=-1)
+    topic = pair.topic("t", len(placed) or 1, retention_ms=-1)
     remote = pair.remote(topic)
-    topics.create_replicated(pair.target, remote, replicas, partitions, retention_ms=-1)
+    if placed:
+        topics.create_placed(pair.target, remote, placed, retention_ms=-1)
+    else:
+        topics.create(pair.target, remote, retention_ms=-1)
     for own in (read.control_topic, read.offset_syncs_topic, read.offset_map_topic):
-        topics.create_replicated(pair.target, own, replicas, 1, cleanup_policy="compact")
-    return BatchPath(read, topic, remote, partitions)
+        topics.create(pair.target, own, cleanup_policy="compact")
+    return BatchPath(read, topic, remote, len(placed) or 1)

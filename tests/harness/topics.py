@@ -57,6 +57,15 @@ def create_replicated(bootstrap: str, topic: str, factor: int, count: int = 1, *
     return topic
 
 
+def create_placed(bootstrap: str, topic: str, replicas: Sequence[Sequence[int]], **config: object) -> str:
+    """The same with these nodes for each partition; the first leads it, as long as it can."""
+    named = {key.replace("_", "."): str(value) for key, value in config.items()}
+    placed = NewTopic(topic, len(replicas), replica_assignment=[list(each) for each in replicas], config=named)
+    admin(bootstrap).create_topics([placed])[topic].result(PATIENCE)
+    _await(bootstrap, topic, len(replicas))
+    return topic
+
+
 def _await(bootstrap: str, topic: str, count: int) -> None:
     """The controller has it; a broker hears of it a little later."""
     until(f"{topic} is known", lambda: partitions(bootstrap, topic) == count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +57,10 @@ def cut_source(three_brokers: LocalCluster) -> Iterator[LocalCluster]:
     until("all brokers", lambda: len(topics.client_of(first).list_topics(timeout=10).brokers) == 3)
 
 
-def state(source: LocalCluster, topic: str) -> tuple[int, list[int]]:
-    """Leader and in-sync replicas, as the first broker sees them: no test stops it."""
+def state(source: LocalCluster, topic: str, number: int = 0) -> tuple[int, list[int]]:
+    """Leader and in-sync replicas of a partition, as the first broker sees them: no test stops it."""
     found = topics.client_of(source.brokers[0].bootstrap).list_topics(topic, timeout=10)
-    partition = found.topics[topic].partitions[0]
+    partition = found.topics[topic].partitions[number]
     return partition.leader, sorted(partition.isrs)
 
 
@@ -451,31 +451,43 @@ def test_a_status_topic_that_was_made_again_has_another_leader(
         assert service.terminate() == 0, service.tail()
 
 
+def disturb_leader(source: LocalCluster, topic: str, number: int, fault: Callable[[Broker], object]) -> None:
+    """The broker that leads a partition is away until another one leads it, comes back, and leads it again."""
+    node, _ = state(source, topic, number)
+    broker = source.brokers[node - 1]
+    fault(broker)
+    until("another leader", lambda: state(source, topic, number)[0] != node)
+    broker.resume()
+    if broker.process is None:
+        broker.start()
+    for each in range(topics.partitions(source.brokers[0].bootstrap, topic)):
+        until("in sync", lambda each=each: len(state(source, topic, each)[1]) == 3)  # type: ignore[misc]
+    topics.elect(source.bootstrap)
+    until("its leader again", lambda: state(source, topic, number)[0] == node)
+
+
 def test_the_batch_path_follows_leaders_and_coordinators(
     cut_source: LocalCluster, source_cluster: LocalCluster, tmp_path: Path
 ) -> None:
     """While brokers of the target are killed, hang, and come back: every record once, and few connections."""
     bootstrap, count = cut_source.bootstrap, 30_000
     pair = Pair(source_cluster.bootstrap, bootstrap, f"{ALIAS}batches", f"{ALIAS}-batches-")
-    batches = between(pair, tmp_path)
+    first, *others = cut_source.brokers
+    placed = [[broker.node, first.node, *(other.node for other in others if other != broker)] for broker in others]
+    batches = between(pair, tmp_path, placed)
     topic, remote = batches.topic, batches.remote
     stopping = threading.Event()
 
     def disturb() -> None:
-        for broker in cut_source.brokers[1:]:
+        for number, broker in enumerate(others):
             for fault in (Broker.kill, Broker.pause):
                 if stopping.wait(2.0):
                     return
-                fault(broker)
-                until("another leader", lambda node=broker.node: state(cut_source, remote)[0] != node, PATIENCE)  # type: ignore[misc]
-                broker.resume()
-                if broker.process is None:
-                    broker.start()
-                until("in sync", lambda: len(state(cut_source, remote)[1]) == 3, PATIENCE)
-                topics.elect(bootstrap)
+                assert state(cut_source, remote, number)[0] == broker.node
+                disturb_leader(cut_source, remote, number, fault)
 
     disturber = threading.Thread(target=disturb)
-    with Load(source_cluster.bootstrap, {topic: 1}, rate=2_000) as running:
+    with Load(source_cluster.bootstrap, {topic: len(placed)}, rate=2_000) as running:
         disturber.start()
         try:
             batches.run(lambda: not disturber.is_alive() and running.counts.total > count)
@@ -486,5 +498,5 @@ def test_the_batch_path_follows_leaders_and_coordinators(
     assert not batches.left
     batches.copy_all()
     oracle.assert_same(source_cluster.bootstrap, bootstrap, topic, remote)
-    assert batches.failures, f"nothing has happened: {batches.left}"
+    assert batches.failures, "the brokers that led the partitions were killed and hung, and nothing has failed"
     assert batches.connections <= sum(MOST_CONNECTIONS.values())
