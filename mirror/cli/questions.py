@@ -62,13 +62,12 @@ def plan(paths: tuple[Path, ...], flow: str | None, as_json: bool) -> None:
     Exit codes: 0 shown, 1 a cluster does not answer, 2 bad use.
     Example: mirror plan -c mirror.yaml
     """
-    from mirror.commands import plan as verb  # noqa: PLC0415
+    from mirror.commands.plan.as_text import shown  # noqa: PLC0415
+    from mirror.commands.plan.dry_run import dry_run  # noqa: PLC0415
 
     settings = load_quietly(paths)
-    found = [verb.dry_run(each, settings.warned(each)) for each in chosen_flows(settings, flow)]
-    answer(
-        as_json, lambda: {"flows": [asdict(each) for each in found]}, lambda: "\n\n".join(map(verb.shown, found)), True
-    )
+    found = [dry_run(each, settings.warned(each)) for each in chosen_flows(settings, flow)]
+    answer(as_json, lambda: {"flows": [asdict(each) for each in found]}, lambda: "\n\n".join(map(shown, found)), True)
 
 
 @click.command()

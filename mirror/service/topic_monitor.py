@@ -138,16 +138,16 @@ class TopicMonitor:
         sure = {name: topic_id for name, topic_id in remote.ids.items() if name not in remote.doubtful}
         self.remote_ids = {**sure, **self._new_ids(partitions, remote.ids)}
         ids = self._source.topic_ids(sorted({*partitions, *left}))
-        topics = {}
-        for name, topic_id in sorted(ids.items()):
-            if name in left:
-                topics[name] = replace(left[name], topic_id=topic_id, remote_lost=left[name].remote in remote.lost)
-            else:
-                target = self._policy.remote_topic(name)
-                remote_id = self.remote_ids.get(target) or (known[name].remote_id if name in known else "")
-                count, compacted = partitions[name], target in self.timestamps.compacted
-                topics[name] = Topic(target, topic_id, count, count, remote_id, compacted=compacted)
-        return topics
+        kept = {n: replace(t, topic_id=ids[n], remote_lost=n in lost) for n, t in left.items() if n in ids}
+        made = {name: self._topic(name, ids[name], count, known) for name, count in partitions.items() if name in ids}
+        return dict(sorted({**kept, **made}.items()))
+
+    def _topic(self, name: str, topic_id: str, partitions: int, known: Mapping[str, Topic]) -> Topic:
+        """A topic whose remote topic is there."""
+        remote = self._policy.remote_topic(name)
+        remote_id = self.remote_ids.get(remote) or (known[name].remote_id if name in known else "")
+        compacted = remote in self.timestamps.compacted
+        return Topic(remote, topic_id, partitions, partitions, remote_id, compacted=compacted)
 
     def _known(self, mirrored: Iterable[str], before: Mapping[str, Topic]) -> dict[str, Topic]:
         """The mirrored topics as the last plan has them, by name: those whose remote topic it knows by its id."""

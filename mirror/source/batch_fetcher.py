@@ -17,7 +17,6 @@ from mirror.wire.access import Address
 from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES, PASSING, failure
 from mirror.wire.fetch import FETCH, FetchAnswer, Fetched, Limits, Session, TopicKey, Wanted, fetch
-from mirror.wire.metadata import Leader
 
 log = logging.getLogger(__name__)
 
@@ -280,10 +279,8 @@ class _Broker:
             return
         self._lose(feed)
         if fetched.leader:
-            self._hint(feed, fetched.leader, addresses)
-
-    def _hint(self, feed: Feed, leader: Leader, addresses: Mapping[int, Address]) -> None:
-        self._fetcher.cluster.hint(feed.topic.name, feed.partition, leader, addresses.get(leader.node))
+            address = addresses.get(fetched.leader.node)
+            self._fetcher.cluster.hint(feed.topic.name, feed.partition, fetched.leader, address)
 
     def _lose(self, feed: Feed) -> None:
         """Fetch the partition from whoever leads it by then."""

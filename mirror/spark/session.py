@@ -131,20 +131,13 @@ class SparkDriver:
         self._directory = RunDirectory()
         self._stopping = False
         url = master(settings.master, len(flows), task_failures)
-        # PySpark reads only the variable. Executors get it, too: as a rule they run the driver's image.
-        python = settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
-        os.environ["PYSPARK_PYTHON"] = python
-        # Spark runs this one only to look for data sources in installed packages, and skips that if it is missing.
-        os.environ["PYSPARK_DRIVER_PYTHON"] = "none"
         self._home = home or spark_home(self._directory.path)
-        os.environ["SPARK_HOME"] = str(self._home.path)
         local = security.is_local(url)
         attempts = {"spark.task.maxFailures": str(task_failures)}
         protection = security.protection(url, settings.conf)
         hidden = security.redaction(settings.conf, settings.references)
         together = {**self._conf(local), **attempts, **protection, **settings.conf, **hidden, **FIXED}
-        if local:  # only this variable decides where Spark's own pages listen
-            os.environ["SPARK_LOCAL_IP"] = together[security.BIND]
+        self._set_environment(settings, together[security.BIND] if local else None)
         conf = SparkConf().setAll(list(together.items())).setMaster(url)
         self.session = SparkSession(SparkContext(conf=conf, gateway=self._launch(conf)))
         # Its own handler prints a stack trace to stderr when the JVM is gone.
@@ -159,6 +152,17 @@ class SparkDriver:
         self.session.dataSource.register(WarmUpDataSource)
         # Each query needs this server. PySpark starts it at the first one, and fails if two begin at the same time.
         ensure_callback_server_started(self.session.sparkContext._gateway)  # type: ignore[no-untyped-call]
+
+    def _set_environment(self, settings: SparkSettings, bind: str | None) -> None:
+        """Set what PySpark and Spark read only from environment variables."""
+        os.environ["SPARK_HOME"] = str(self._home.path)
+        # Executors get it, too: as a rule they run the driver's image.
+        python = settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+        os.environ["PYSPARK_PYTHON"] = python
+        # Spark runs this one only to look for data sources in installed packages, and skips that if it is missing.
+        os.environ["PYSPARK_DRIVER_PYTHON"] = "none"
+        if bind is not None:  # only this variable decides where Spark's own pages listen
+            os.environ["SPARK_LOCAL_IP"] = bind
 
     def _launch(self, conf: SparkConf) -> JavaGateway:
         """Start the JVM in a session of its own: a signal to our process group must not end it before the drain."""

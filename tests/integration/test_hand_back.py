@@ -13,7 +13,7 @@ import pytest
 
 from mirror.commands.adopt import stopping
 from mirror.commands.hand_back import ending
-from mirror.commands.plan import dry_run
+from mirror.commands.plan.dry_run import dry_run
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
 from mirror.errors import MirrorError

@@ -22,7 +22,8 @@ from mirror.commands import acl_status
 from mirror.commands.check.beside_checks import beside_checks
 from mirror.commands.check.canary import canary, command
 from mirror.commands.check.inspection import Inspector
-from mirror.commands.plan import dry_run, shown
+from mirror.commands.plan.as_text import shown
+from mirror.commands.plan.dry_run import dry_run
 from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster, free_port, start_together
 from mirror.kafka.acls import PREFIXED, Acl, AclAdmin

@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ConfigSource, ResourceType
 
 from mirror.commands import config_status
-from mirror.commands.plan import dry_run, shown
+from mirror.commands.plan.as_text import shown
+from mirror.commands.plan.dry_run import dry_run
 from mirror.config.load import load
 from mirror.service.topic_monitor import ANY_TIME
 from mirror.target.timestamps import KEEP

@@ -21,7 +21,7 @@ from mirror.commands.check.permissions import (
     words,
 )
 from mirror.commands.check.target import TargetChecks
-from mirror.commands.plan import dry_run
+from mirror.commands.plan.dry_run import dry_run
 from mirror.control.newest_plan import newest_plan
 from mirror.control.other_flows import OtherFlows
 from mirror.errors import ClusterAway, FlowError, PartitionError

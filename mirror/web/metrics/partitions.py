@@ -103,15 +103,12 @@ class TopicMetrics:
         self.throttled.add_metric((*labels, THROTTLE), throttled)
 
 
-class PartitionMetrics:
-    """One series for each partition, or for each topic."""
+class PartitionCounters:
+    """What partitions have done: one series for each partition, or for each topic."""
 
     def __init__(self, labels: Sequence[str]) -> None:
         def counter(name: str, help_: str, unit: str = "", more: str | None = None) -> CounterMetricFamily:
             return CounterMetricFamily(name, help_, labels=(*labels, more) if more else labels, unit=unit)
-
-        def gauge(name: str, help_: str, unit: str = "") -> GaugeMetricFamily:
-            return GaugeMetricFamily(name, help_, labels=labels, unit=unit)
 
         self.records = counter("mirror_source_records", "Records committed on the target.", "records")
         self.bytes = counter(
@@ -137,6 +134,31 @@ class PartitionMetrics:
         self.lost = counter(
             "mirror_lost_offsets", "Upstream offsets skipped without a copy, by reason.", "offsets", "reason"
         )
+
+    def add(self, labels: tuple[str, ...], group: Summed) -> None:
+        """Add the partitions of one series."""
+        sums = group.total
+        self.records.add_metric(labels, sums.records)
+        self.bytes.add_metric(labels, sums.bytes)
+        self.fenced.add_metric(labels, sums.fenced)
+        self.retries.add_metric(labels, sums.retries)
+        self.throttled.add_metric(labels, sums.throttled)
+        self.dropped.add_metric(labels, sums.dropped)
+        self.foreign.add_metric(labels, sums.foreign)
+        self.left_out.add_metric(labels, sums.left_out)
+        for outcome, count in sums.transactions.items():
+            self.transactions.add_metric((*labels, outcome), count)
+        for reason, count in sums.lost.items():
+            self.lost.add_metric((*labels, reason), count)
+
+
+class PartitionGauges:
+    """Where partitions are: one series for each partition, or for each topic."""
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        def gauge(name: str, help_: str, unit: str = "") -> GaugeMetricFamily:
+            return GaugeMetricFamily(name, help_, labels=labels, unit=unit)
+
         self.lag = gauge("mirror_source_topic_partition_lag", "Records up to the source's last stable offset.")
         self.lag_seconds = gauge(
             "mirror_source_topic_partition_lag_seconds",
@@ -162,7 +184,6 @@ class PartitionMetrics:
 
     def add(self, labels: tuple[str, ...], group: Summed) -> None:
         """Add the partitions of one series."""
-        self._count(labels, group.total)
         reports = [status.report for status in group.statuses]
         lags = [records for report in reports if (records := lag(report)) is not None]
         if lags:
@@ -177,20 +198,6 @@ class PartitionMetrics:
         if commits:
             self.commit.add_metric(labels, max(commits))
         self.age.add_metric(labels, max([*(status.age for status in group.statuses), *group.unreported]))
-
-    def _count(self, labels: tuple[str, ...], sums: Counters) -> None:
-        self.records.add_metric(labels, sums.records)
-        self.bytes.add_metric(labels, sums.bytes)
-        self.fenced.add_metric(labels, sums.fenced)
-        self.retries.add_metric(labels, sums.retries)
-        self.throttled.add_metric(labels, sums.throttled)
-        self.dropped.add_metric(labels, sums.dropped)
-        self.foreign.add_metric(labels, sums.foreign)
-        self.left_out.add_metric(labels, sums.left_out)
-        for outcome, count in sums.transactions.items():
-            self.transactions.add_metric((*labels, outcome), count)
-        for reason, count in sums.lost.items():
-            self.lost.add_metric((*labels, reason), count)
 
 
 def _cumulative(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:

@@ -14,9 +14,9 @@ from mirror.status.cluster_status import ClusterStatus
 from mirror.status.configuration import ConfigurationStatus
 from mirror.status.flow_status import FlowStatus
 from mirror.web.metrics.clusters import ClusterMetrics
-from mirror.web.metrics.flows import FlowMetrics
+from mirror.web.metrics.flows import CoverageMetrics, FlowMetrics, ProofMetrics
 from mirror.web.metrics.labels import PARTITION, TOPIC
-from mirror.web.metrics.partitions import PartitionMetrics, Summed, TopicMetrics
+from mirror.web.metrics.partitions import PartitionCounters, PartitionGauges, Summed, TopicMetrics
 from mirror.web.metrics.rounds import AclMetrics, ConfigMetrics, GroupMetrics
 from mirror.web.metrics.service import ServiceMetrics
 
@@ -48,21 +48,20 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All metrics; docs/metrics.md lists them."""
-        flows, groups, configs, acls = FlowMetrics(), GroupMetrics(), ConfigMetrics(), AclMetrics()
-        topics, partitions, clusters = TopicMetrics(), PartitionMetrics(self._fine), ClusterMetrics()
-        service = ServiceMetrics(self._configuration.view)
+        of_flows = (FlowMetrics(), CoverageMetrics(), ProofMetrics(), GroupMetrics(), ConfigMetrics(), AclMetrics())
+        topics, of_partitions = TopicMetrics(), (PartitionCounters(self._fine), PartitionGauges(self._fine))
+        clusters, service = ClusterMetrics(), ServiceMetrics(self._configuration.view)
         for cluster in self._clusters:
             clusters.add(cluster)
         for status in self._flows:
-            flows.add(status)
-            groups.add(status)
-            configs.add(status)
-            acls.add(status)
+            for of_flow in of_flows:
+                of_flow.add(status)
             for labels, group in _grouped(status, TOPIC).items():
                 topics.add(labels, group, status.throttles.get(labels[-1]))
             for labels, group in _grouped(status, self._fine).items():
-                partitions.add(labels, group)
-        for families in (service, clusters, flows, groups, configs, acls, topics, partitions):
+                for of_partition in of_partitions:
+                    of_partition.add(labels, group)
+        for families in (service, clusters, *of_flows, topics, *of_partitions):
             yield from vars(families).values()
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from mirror.commands.check.command import _transforms
-from mirror.commands.plan import _transformed
+from mirror.commands.plan.as_text import _transformed
 from mirror.settings import TopicSettings
 from tests.unit.test_naming import flow
 

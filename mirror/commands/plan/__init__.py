@@ -1,0 +1,1 @@
+"""`mirror plan`, a dry run: shows what a run would create, change and copy."""
