@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Start = Literal["earliest", "latest"] | int  # int: milliseconds since the Unix epoch
+TOKEN_PROVIDER = "token_provider"  # the key, among the properties of a cluster
 NO_TRANSFORM = "none"  # what a topic has in place of a dotted path if its records are copied as they are
 
 
@@ -27,9 +28,11 @@ class Cluster:
     """A Kafka cluster: its alias and the librdkafka properties to connect to it."""
 
     alias: str
-    properties: Mapping[str, str] = field(repr=False)  # for every client
+    properties: Mapping[str, str] = field(repr=False)  # for every client; and `token_provider`, if it is set
     consumer: Mapping[str, str] = field(repr=False)  # for source consumers, over `properties`
     producer: Mapping[str, str] = field(repr=False)  # for target producers, over `properties`
+    # The file of each of `properties` that is the whole text of one. It is read again: see kafka/credentials.py.
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,12 @@ class Flow:
         return tuple(sorted(path for path in paths if path is not None and path != NO_TRANSFORM))
 
     @property
+    def token_providers(self) -> tuple[str, ...]:
+        """The dotted paths of both clusters' token providers."""
+        paths = {cluster.properties.get(TOKEN_PROVIDER) for cluster in (self.source, self.target)}
+        return tuple(sorted(path for path in paths if path is not None))
+
+    @property
     def control_topic(self) -> str:
         """Compacted topic on the target that carries plans, claims, orders and decisions."""
         return f"mirror-control.{self.source.alias}.internal"
@@ -230,6 +239,11 @@ class Http:
 
     host: str
     port: int
+    tls_certificate: str | None = None  # a PEM file; None: no TLS
+    tls_key: str | None = None  # the PEM file of its key
+    username: str | None = None  # None: everybody may ask
+    password: str | None = field(default=None, repr=False)
+    password_file: str | None = None  # where the password comes from, if it is the whole text of a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,9 +305,9 @@ class Settings:
     warnings: tuple[Suspicion, ...] = ()
 
     @property
-    def transforms(self) -> tuple[str, ...]:
-        """The dotted paths of the transforms of all flows."""
-        return tuple(sorted({path for flow in self.flows for path in flow.transforms}))
+    def code(self) -> tuple[str, ...]:
+        """The dotted paths of what tasks import of the user's own: transforms and token providers."""
+        return tuple(sorted({path for flow in self.flows for path in (*flow.transforms, *flow.token_providers)}))
 
     def warned(self, flow: Flow) -> tuple[Suspicion, ...]:
         """What looks like a mistake in the configuration of one flow."""

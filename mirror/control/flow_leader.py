@@ -22,7 +22,8 @@ from mirror.control.task_settings import TaskSettings
 from mirror.control.throttle_shares import Load
 from mirror.errors import ClusterAway, FlowError, Superseded
 from mirror.kafka.client_errors import FENCED, is_lasting
-from mirror.kafka.clients import DEFAULTS, INTERNAL_MAX, LIBRDKAFKA, transactional_properties
+from mirror.kafka.clients import DEFAULTS, INTERNAL_MAX, LIBRDKAFKA, target_producer, transactional_properties
+from mirror.kafka.credentials import Changes
 from mirror.kafka.transactional_ids import leader_id
 from mirror.model import Topic
 from mirror.settings import Flow
@@ -47,6 +48,7 @@ class FlowLeader:
         self._flow = flow
         self._service_id = service_id
         self._producer: Producer | None = None
+        self._changes = Changes(flow.target)  # since the producer was opened
         self._generation: int | None = None  # of the newest plan while we led; None if we have never led
         self._former = ""  # the service whose plan was in force when we took the lead, until our first plan
         self._slots = 0  # cores that the newest plan was made for
@@ -85,7 +87,8 @@ class FlowLeader:
         # A plan lists every partition, so it is compressed and may be large. The log level is librdkafka's own: a task
         # has to notice lost connections, but the flow leader reads the control topic again before it publishes.
         own = {"compression.type": "gzip", "message.max.bytes": INTERNAL_MAX, "log_level": DEFAULTS["log_level"]}
-        producer = Producer({**properties, **own}, logger=LIBRDKAFKA)
+        self._changes.note()
+        producer = target_producer(self._flow.target, {**properties, **own}, LIBRDKAFKA)
         try:
             producer.init_transactions(TIMEOUT)
         except KafkaException as error:
@@ -262,7 +265,7 @@ class FlowLeader:
         return written | {decision.key(): decision.encode() for decision in decisions}
 
     def _commit(self, records: Mapping[bytes, bytes | None]) -> None:
-        if self._producer is None:
+        if self._producer is None or self._changes.any():
             self.take_lead()
         producer = self._producer
         assert producer is not None

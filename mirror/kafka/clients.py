@@ -11,11 +11,15 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from mirror.errors import ClusterAway, Unavailable
+from mirror.kafka.credentials import properties_of
 from mirror.kafka.throttling import Throttle
-from mirror.settings import Cluster, Flow
+from mirror.settings import TOKEN_PROVIDER, Cluster, Flow
+from mirror.token_provider import CONFIG as TOKEN_CONFIG
+from mirror.token_provider import oauth_callback
 
 Properties = Mapping[str, Any]
 
@@ -75,7 +79,18 @@ TARGET_PRODUCER: Properties = {"enable.idempotence": True, "acks": "all", "allow
 
 
 def _base(cluster: Cluster) -> dict[str, Any]:
-    return {**DEFAULTS, **cluster.properties}
+    """What all clients of a cluster have. Raises TokenProviderUnusable, and ClusterAway if there is no token now."""
+    config: dict[str, Any] = {**DEFAULTS, **properties_of(cluster)}
+    provider = config.pop(TOKEN_PROVIDER, None)
+    if provider is None:
+        return config
+    try:
+        config["oauth_cb"] = oauth_callback(provider, config.get(TOKEN_CONFIG, ""))
+    except Unavailable as error:
+        reason = str(error)
+    else:
+        return config
+    raise ClusterAway(cluster.alias, reason)
 
 
 def _consumer_base(cluster: Cluster, section: Properties = MappingProxyType({})) -> dict[str, Any]:
@@ -255,6 +270,15 @@ def internal_producer(cluster: Cluster) -> Producer:
     }
     config.pop("transactional.id", None)
     return Producer(config, logger=LIBRDKAFKA)
+
+
+def target_producer(cluster: Cluster, config: Properties, logger: Any) -> Producer:
+    """A producer. Raises ClusterAway if it can't be made, as while a certificate and its key are being replaced."""
+    try:
+        return Producer(dict(config), logger=logger)
+    except KafkaException as error:
+        reason = f"no producer can be made: {error.args[0].str()}"
+    raise ClusterAway(cluster.alias, reason)
 
 
 def admin(cluster: Cluster, on_error: OnError | None = None, features: logging.Logger | None = None) -> AdminClient:

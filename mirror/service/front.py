@@ -26,6 +26,9 @@ from mirror.web.server import Answer, Health, Route, WebServer, health, metrics
 log = logging.getLogger(__name__)
 
 
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
 def log_warnings(settings: Settings) -> None:
     """Log what is allowed in the configuration, but is ignored or looks like a mistake; and an untested librdkafka."""
     if said := unchecked(libversion()[0]):
@@ -33,6 +36,9 @@ def log_warnings(settings: Settings) -> None:
     for flow in settings.flows:
         for line in (*clients.overridden(flow), *map(str, settings.warned(flow))):
             log.warning(line, extra={"flow": flow.name})
+    http = settings.http
+    if http.username is not None and http.tls_certificate is None and http.host not in LOOPBACK:
+        log.warning("http: the password travels in the clear; set tls_certificate and tls_key, or a host of 127.0.0.1")
 
 
 class Front:

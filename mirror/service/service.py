@@ -101,7 +101,7 @@ class Service:
                     flows,
                     self._service_id,
                     self._settings.log,
-                    transforms=self._settings.transforms,
+                    code=self._settings.code,
                 )
         except MirrorError as error:
             self._spark.set_exception(error)

@@ -123,9 +123,9 @@ class SparkDriver:
         log: Log,
         home: SparkHome | None = None,
         task_failures: int = TASK_MAX_FAILURES,
-        transforms: Collection[str] = (),
+        code: Collection[str] = (),
     ) -> None:
-        """`transforms` are the dotted paths of callables that tasks need."""
+        """`code` has the dotted paths of callables of the user's own that tasks need."""
         for line in security.warnings(settings.master, settings.conf):
             _logger.warning(line)
         self._directory = RunDirectory()
@@ -143,7 +143,7 @@ class SparkDriver:
         # Its own handler prints a stack trace to stderr when the JVM is gone.
         self.session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
         if not local:
-            for archive in shipping.archives(transforms, self._directory.path):
+            for archive in shipping.archives(code, self._directory.path):
                 self.session.sparkContext.addPyFile(str(archive))
         # By flow: see slice_tasks.bound.
         self.formats = {name: f"mirror-{number}" for number, name in enumerate(flows)}

@@ -31,7 +31,7 @@ class SparkJobs:
     def __init__(self, settings: Settings) -> None:
         with starting():
             self._driver = SparkDriver(
-                settings.spark, {}, "", settings.log, task_failures=TASK_FAILURES, transforms=settings.transforms
+                settings.spark, {}, "", settings.log, task_failures=TASK_FAILURES, code=settings.code
             )
 
     def __enter__(self) -> SparkJobs:

@@ -90,7 +90,9 @@ def test_a_value_of_another_kind_replaces_all_before_it(tmp_path: Path) -> None:
     problems = refused(tmp_path, BASE, "log: {level: debug}", "log: nothing", "log: {format: jsn}")
     assert problems == ['4.yaml:1: log.format: must be text or json, not "jsn"']
     assert read(tmp_path, BASE, "log: {level: debug}", "log: nothing", "log: {format: json}").log.level == "info"
-    assert refused(tmp_path, BASE, "http:\n") == ["2.yaml:1: http: must be a mapping with the keys host, port"]
+    assert refused(tmp_path, BASE, "http:\n") == [
+        "2.yaml:1: http: must be a mapping with the keys host, port, tls_certificate, tls_key, username, password"
+    ]
 
 
 @pytest.mark.parametrize(
