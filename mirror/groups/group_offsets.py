@@ -19,6 +19,19 @@ REQUEST_TIMEOUT = 10.0  # seconds
 REFUSED_AFTER = 1.0  # seconds without an answer before mirror looks whether the cluster has refused it
 
 
+BLANKS = " \t\n\v\f\r"  # what librdkafka drops at the beginning of a property
+EVENTS_MAX = 100  # events of a reader that are looked at
+
+
+def is_usable(group: str) -> bool:
+    """False for a group id that librdkafka does not take as it is.
+
+    It drops blanks at the beginning, and reads up to a NUL. With an id that is empty then, the making of a consumer
+    ends the process by an assertion. Brokers accept such ids from any client.
+    """
+    return bool(group) and group[0] not in BLANKS and "\0" not in group
+
+
 @dataclass(frozen=True, slots=True)
 class Committed:
     """A committed offset, with the metadata that a consumer gave it."""
@@ -37,6 +50,8 @@ def offsets_of(
     """
     if not names:
         return {}, {}
+    if not is_usable(group):
+        raise PartitionError(f"no offsets of group {group!r:.100}: the id is empty, begins with a blank or has a NUL")
     with closing(group_reader(cluster, group, "read_uncommitted")) as reader:
         found = _asked(cluster, group, reader, [TopicPartition(*name) for name in names.values()])
     at = {(each.topic, each.partition): each for each in found}
@@ -63,8 +78,9 @@ def _refusal(reader: Consumer) -> KafkaError | None:
 
     librdkafka asks again and again then, so that the request for offsets times out. It tells the reason as an event.
     """
-    while (event := reader.poll(0)) is not None:
-        error = event.error()
-        if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            return error
+    for _ in range(EVENTS_MAX):
+        event = reader.poll(0)
+        error = event and event.error()
+        if event is None or (error and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED):
+            return error or None
     return None

@@ -219,10 +219,13 @@ class GroupSync:
 
         An offset of the old topic would pass over records of the new one, and never go back. Raises PartitionError.
         """
-        known = {self._translator.remote(each.topic): self._translator.remote_id(each) for each in partitions}
+        known: dict[str, set[str]] = {}
+        for each in partitions:
+            ids = known.setdefault(self._translator.remote(each.topic), set())
+            ids.update(filter(None, [self._translator.remote_id(each)]))  # without a position, it is not known
         now, _ = self._target.ids_now(known)
-        for name, remote_id in known.items():
-            if remote_id and now.get(name) != remote_id:
+        for name, ids in known.items():
+            if ids - {now.get(name, "")}:
                 raise PartitionError(f"{name} is gone, or another topic has its name since the group round began")
 
 

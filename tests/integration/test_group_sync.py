@@ -7,9 +7,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
@@ -21,11 +22,11 @@ from mirror.errors import ClusterAway
 from mirror.groups import group_commits
 from mirror.groups.group_choice import HAS_MEMBERS, WOULD_GO_BACK, Outcome
 from mirror.groups.group_commits import GroupCommits
-from mirror.groups.group_offsets import Committed
+from mirror.groups.group_offsets import Committed, offsets_of
 from mirror.groups.group_sync import NOT_MIRRORED, GroupOffset, GroupSync
 from mirror.groups.translation import Unknown
 from mirror.model import Partition
-from mirror.settings import Flow
+from mirror.settings import Cluster, Flow
 from tests.harness import oracle, topics
 from tests.harness.console_consumer import consume
 from tests.harness.load import Made
@@ -288,6 +289,36 @@ def test_no_offset_goes_back_and_members_are_left_alone(
         topics.delete_offsets(pair.target, back, pair.remote(topic))  # somebody wants it to go back
         one = of(sync.round(RENEW), back)
         assert (one.outcome, one.committed) == (Outcome.EXACT, there[10])
+
+
+def test_a_remote_topic_that_is_created_again_within_a_round_gets_no_offset(
+    running: tuple[Pair, Service], sync: GroupSync, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if its last partition has no record, and so no position that tells the topic's id."""
+    pair, _ = running
+    topic = pair.topic("again", 2)
+    group, remote = f"sync-{topic}", pair.remote(topic)
+    pair.produce(topic, Made(None, b"one"), Made(None, b"two"))
+    pair.await_same(topic)
+    topics.commit(pair.source, group, topic, {0: 1, 1: 0})
+    before = sync._before
+
+    def created_again(name: str, partitions: Iterable[Partition]) -> Any:
+        found = before(name, partitions)
+        if name == group:
+            topics.recreate(pair.target, remote, 2)
+        return found
+
+    monkeypatch.setattr(sync, "_before", created_again)
+    found = [each for each in sync.round(RENEW) if each.group == group]
+    assert [each.outcome for each in found] == [Outcome.DENIED] * 2
+    assert all("another topic has its name" in each.reason for each in found)
+    there, _ = offsets_of(
+        Cluster("there", {"bootstrap.servers": pair.target}, {}, {}),
+        group,
+        {p: (remote, p.partition) for p in (Partition(topic, 0), Partition(topic, 1))},
+    )
+    assert there == {}
 
 
 def test_what_cannot_be_translated_has_its_reason(running: tuple[Pair, Service], sync: GroupSync) -> None:
