@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,7 @@ from mirror.groups.group_sync import NOT_MIRRORED, GroupOffset, GroupSync
 from mirror.groups.translation import Unknown
 from mirror.model import Partition
 from mirror.settings import Cluster, Flow
-from tests.harness import oracle, topics
+from tests.harness import oracle, raw_commits, topics
 from tests.harness.console_consumer import consume
 from tests.harness.load import Made
 from tests.harness.pair import Pair
@@ -303,8 +303,8 @@ def test_a_remote_topic_that_is_created_again_within_a_round_gets_no_offset(
     topics.commit(pair.source, group, topic, {0: 1, 1: 0})
     before = sync._before
 
-    def created_again(name: str, partitions: Iterable[Partition]) -> Any:
-        found = before(name, partitions)
+    def created_again(name: str, *args: Any) -> Any:
+        found = before(name, *args)
         if name == group:
             topics.recreate(pair.target, remote, 2)
         return found
@@ -319,6 +319,37 @@ def test_a_remote_topic_that_is_created_again_within_a_round_gets_no_offset(
         {p: (remote, p.partition) for p in (Partition(topic, 0), Partition(topic, 1))},
     )
     assert there == {}
+
+
+def test_a_group_id_that_librdkafka_changes_is_left_out(running: tuple[Pair, Service], flow: Flow) -> None:
+    """Any client can commit under such an id. An empty one would end the process, a blank first would name another."""
+    pair, _ = running
+    topic, ids = pair.topic("ids"), ["", " ", " sync-ids", "\tsync-ids"]
+    with closing(GroupSync(replace(flow, groups=replace(flow.groups, include=(".*",))))) as sync:
+        try:
+            for each in ids:
+                raw_commits.commit(pair.source, each, topic, {0: 0})
+            found = sync.round(RENEW)
+            assert set(ids) <= sync.refused.keys()
+            assert all("the id is empty" in sync.refused[each] for each in ids)
+            assert not {each.group for each in found} & {*ids, "sync-ids"}
+        finally:
+            for each in ids:
+                topics.delete_group(pair.source, each)
+
+
+def test_the_metadata_of_java_s_consumer_is_kept(running: tuple[Pair, Service], sync: GroupSync) -> None:
+    """It has no NUL at its end, up to which confluent-kafka reads. Where only librdkafka can log in, it is lost."""
+    pair, _ = running
+    topic = pair.topic("metadata")
+    group, remote = f"sync-{topic}", pair.remote(topic)
+    raw_commits.commit(pair.source, group, topic, {0: 0}, "AgABCQ==")
+    until("it is exact", lambda: of(sync.round(RENEW), group).committed == 0)
+    assert of(sync.round(RENEW), group).upstream.metadata == "AgABCQ=="
+    partition, there = Partition(topic, 0), {"bootstrap.servers": pair.target}
+    for more, metadata in (({}, "AgABCQ=="), ({"broker.address.ttl": "1000"}, "")):
+        found, _ = offsets_of(Cluster("there", {**there, **more}, {}, {}), group, {partition: (remote, 0)})
+        assert found == {partition: Committed(0, metadata)}
 
 
 def test_what_cannot_be_translated_has_its_reason(running: tuple[Pair, Service], sync: GroupSync) -> None:
