@@ -25,7 +25,7 @@ from mirror.settings import Flow
 
 log = logging.getLogger(__name__)
 
-AWAY_MAX = 3  # groups of a round without an answer; after more of them, the cluster counts as away
+AWAY_MAX = 3  # groups without an answer in one part of a round; after more of them, the cluster counts as away
 NOT_MIRRORED = "the topic is not mirrored"
 
 
@@ -60,7 +60,7 @@ def taking_part(flow: Flow, groups: Iterable[str]) -> list[str]:
 
 
 class GroupSync:
-    """Makes rounds over all groups of a flow. Only the flow leader has one."""
+    """Makes rounds over all groups of a flow, in the flow leader and for `mirror status --groups`."""
 
     def __init__(self, flow: Flow, commits: bool = True) -> None:
         """Without `commits` nothing is written; otherwise `groups.sync` says whether offsets are committed."""
@@ -86,7 +86,7 @@ class GroupSync:
         An offset that stays the same is committed again after `renew_interval` seconds, before a broker removes it.
         Raises ClusterAway or PartitionError.
         """
-        # Read before the positions: so a group is rarely ahead of the copy.
+        # The groups' offsets are read first and the positions later. So a group is rarely ahead of the copy.
         offsets = self._offsets()
         used = sorted({partition for some in offsets.values() for partition in some})
         mirrored = {partition for partition in used if self._policy.is_mirrored(partition.topic)}
@@ -146,7 +146,7 @@ class GroupSync:
             raise error
 
     def _sync(self, group: str, offsets: Mapping[Partition, Committed], about: _Round) -> list[GroupOffset]:
-        """Sync one group. If a cluster refuses, that is the reason for all of its partitions; other groups go on."""
+        """Sync one group. If a cluster refuses or does not answer, all partitions of the group are DENIED."""
         translated = {partition: self._translated(partition, at.offset) for partition, at in sorted(offsets.items())}
         try:
             # Read last, so that little time is left in which somebody else could commit a higher offset.
@@ -169,7 +169,7 @@ class GroupSync:
         return found
 
     def _translated(self, partition: Partition, upstream: int) -> tuple[Translation, Translation]:
-        """The offset's translation, and that of the end of the copy, which stands for an offset that is ahead of it."""
+        """The offset's translation, and that of what stands for it: of an offset ahead of the copy, the copy's end."""
         found = self._translator.to_downstream(partition, upstream)
         ahead = found.reason == Unknown.NOT_COPIED.value
         return found, self._translator.end(partition) if ahead else found
@@ -196,8 +196,8 @@ class GroupSync:
     ) -> dict[Partition, Committed] | None:
         """Commit on the target the offsets that may be committed and are due.
 
-        Returns those of `chosen` that the target has afterwards. None if nothing was committed, because the group has
-        members.
+        Returns those of `chosen` that the target has afterwards, {} if mirror may not commit. None if the broker
+        refuses because the group has members.
         """
         if not self._commits or group in about.active:
             return {}
