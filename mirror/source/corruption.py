@@ -42,7 +42,7 @@ def believed(messages: Iterable[Message]) -> list[Message]:
 
 
 def find_damage(flow: Flow, source: ClusterAdmin, partition: Partition, position: int, said: str) -> Loss | None:
-    """The batch that can't be read at the offset `position`; None if it can be read now. `said` is the consumer's error.
+    """The batch that can't be read at the offset `position`; None if it can be read now. The consumer `said` why not.
 
     The batch's header says where it ends, but the broken checksum covers that part of the header, too. So the end is
     found by trying: a broker gives the batch for each of its offsets. Raises ClusterAway if the source does not answer
