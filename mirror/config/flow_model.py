@@ -45,8 +45,9 @@ class EndsModel(BaseModel):
     target: Reference
     """The cluster to copy to. Each pair of source and target may stand in the file once."""
     group: Annotated[
-        Annotated[str, Field(min_length=1, max_length=249)] | None,
-        allowed("text of 1 to 249 characters, or null for mirror-<source>-<target>"),
+        # librdkafka drops blanks at the beginning, and reads up to a NUL.
+        Annotated[str, Field(min_length=1, max_length=249, pattern=r"^[^\s\x00][^\x00]*$")] | None,
+        allowed("text of 1 to 249 characters without a blank at its beginning, or null for mirror-<source>-<target>"),
     ] = None
     """The consumer group on the target that holds the flow's positions. A flow with another group has no position and
     begins anew, so set this to the old name before you rename a cluster's alias."""

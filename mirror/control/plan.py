@@ -1,4 +1,7 @@
-"""The plan: which slice copies which partitions, and how the next one is made. Pure; the control topic carries it."""
+"""The plan: which slice copies which partitions, and how the next one is made. Pure; the control topic carries it.
+
+Which topics it has is decided before: service/topic_monitor.py finds them.
+"""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from mirror.control.cluster_plans import ClusterPlans, control_topic
 from mirror.control.control_topics import PLAN_KEY
 from mirror.control.newest_plan import newest_plan
+from mirror.groups.group_offsets import is_usable
 from mirror.groups.translation import End, Unknown, is_behind_all, read_before
 from mirror.groups.translator import Translation, Translator
 from mirror.model import Partition
@@ -35,7 +36,7 @@ class FlowBack:
         self._plans.read()
         for alias, topic in sorted(self._plans.control_topics.items()):
             plan = topic.statements.get(PLAN_KEY)
-            if plan is not None and plan.group and plan.clusters == ours.clusters[::-1]:
+            if plan is not None and is_usable(plan.group) and plan.clusters == ours.clusters[::-1]:
                 source = replace(self._flow.target, alias=alias)
                 return replace(self._flow, source=source, target=self._flow.source, group=plan.group)
         return None

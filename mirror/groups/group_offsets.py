@@ -1,70 +1,134 @@
-"""Reads the offsets of consumer groups that mirror is no member of."""
+"""Reads the offsets of consumer groups that mirror is no member of, with the metadata that their members gave."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import logging
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-
-from mirror.errors import ClusterAway, PartitionError
-from mirror.kafka.client_errors import is_away
-from mirror.kafka.clients import group_reader
-from mirror.kafka.committed_metadata import metadata_of
+from mirror.backoff import Backoff
+from mirror.errors import ClusterAway, PartitionError, Unavailable, Unsupported, WireError
+from mirror.groups.offsets_of_librdkafka import positions_of
 from mirror.model import Partition
 from mirror.settings import Cluster
+from mirror.wire import cluster as wire
+from mirror.wire.access import access
+from mirror.wire.error_codes import failure, name_of
+from mirror.wire.metadata import GROUP
+from mirror.wire.offsets import Offsets, offset_fetch
+from mirror.wire.requests import Request
 
-REQUEST_TIMEOUT = 10.0  # seconds
-REFUSED_AFTER = 1.0  # seconds without an answer before mirror looks whether the cluster has refused it
+log = logging.getLogger(__name__)
+
+TIMEOUT = 10.0  # seconds for the offsets of a group, also while its coordinator moves or loads
+BLANKS = " \t\n\v\f\r"  # what librdkafka drops at the beginning of a property
+UNUSABLE = "the id is empty, begins with a blank or has a NUL"
+
+
+def is_usable(group: str) -> bool:
+    """False for a group id that librdkafka does not take as it is.
+
+    It drops blanks at the beginning, and reads up to a NUL. With an id that is empty then, the making of a consumer
+    ends the process by an assertion. Brokers accept such ids from any client.
+    """
+    return bool(group) and group[0] not in BLANKS and "\0" not in group
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A committed offset, with the metadata that a consumer gave it."""
+    """A committed offset, with the metadata that a consumer gave it, up to a NUL: librdkafka writes one at the end."""
 
     offset: int
     metadata: str
 
 
-def offsets_of(
-    cluster: Cluster, group: str, names: Mapping[Partition, tuple[str, int]]
-) -> tuple[dict[Partition, Committed], dict[Partition, str]]:
-    """The committed offsets of a group, and why those of some partitions are not known.
+Found = tuple[dict[Partition, Committed], dict[Partition, str]]
 
-    `names` has the topic partitions of this cluster by source partition. It does not wait for offsets in transactions
-    that have not ended, because a transaction may hang. Raises ClusterAway or PartitionError.
+
+class GroupOffsets:
+    """Reads on one cluster, until `close`.
+
+    It uses mirror's own client. Other clients write no NUL after their metadata, and confluent-kafka reads on to the
+    next one: what it gives may end with bytes of something else. Where only librdkafka can log in, or a broker is too
+    old, librdkafka reads the offsets, and no metadata is given.
     """
-    if not names:
-        return {}, {}
-    with closing(group_reader(cluster, group, "read_uncommitted")) as reader:
-        found = _asked(cluster, group, reader, [TopicPartition(*name) for name in names.values()])
-    at = {(each.topic, each.partition): each for each in found}
-    known = {p: at[name] for p, name in names.items() if name in at}
-    failed = {p: f"no offset of group {group}: {each.error.str()}" for p, each in known.items() if each.error}
-    good = {p: each for p, each in known.items() if not each.error and each.offset >= 0}
-    return {p: Committed(each.offset, metadata_of(each) or "") for p, each in good.items()}, failed
 
-
-def _asked(cluster: Cluster, group: str, reader: Consumer, asked: list[TopicPartition]) -> Sequence[TopicPartition]:
-    for timeout in (REFUSED_AFTER, REQUEST_TIMEOUT):
+    def __init__(self, cluster: Cluster) -> None:
+        self._there = cluster
+        self._runner = asyncio.Runner()  # its loop runs while we wait for an answer
+        self._client: wire.Cluster | None = None
         try:
-            return list(reader.committed(asked, timeout))
-        except KafkaException as error:
-            cause = _refusal(reader) or error.args[0]
-        if cause.code() != KafkaError._TIMED_OUT:
-            break
-    text = f"no offsets of group {group}: {cause.str()}"
-    raise ClusterAway(cluster.alias, text) if is_away(cause) else PartitionError(text)
+            self._client = wire.Cluster(access({**cluster.properties, **cluster.consumer}))
+        except Unsupported as error:
+            self._leave_out_metadata(error)
+
+    def of(self, group: str, names: Mapping[Partition, tuple[str, int]]) -> Found:
+        """The committed offsets of a group, and why those of some partitions are not known.
+
+        `names` has the topic partitions of this cluster by source partition. It does not wait for offsets in
+        transactions that have not ended, because a transaction may hang. Raises ClusterAway or PartitionError.
+        """
+        if not names:
+            return {}, {}
+        if not is_usable(group):
+            raise PartitionError(f"no offsets of group {group!r:.100}: {UNUSABLE}")
+        if self._client is not None:
+            try:
+                return self._read(self._client, group, names)
+            except Unsupported as error:
+                self._leave_out_metadata(error)
+        found, failed = positions_of(self._there, group, names)
+        return {partition: Committed(offset, "") for partition, offset in found.items()}, failed
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._client is not None:
+            self._client.close()
+        self._runner.close()
+
+    def _leave_out_metadata(self, error: Unsupported) -> None:
+        log.info("offsets of groups have no metadata", extra={"cluster": self._there.alias, "reason": str(error)})
+        self._client = None
+
+    def _read(self, client: wire.Cluster, group: str, names: Mapping[Partition, tuple[str, int]]) -> Found:
+        try:
+            answer = self._runner.run(_asked(client, group, offset_fetch(group, list(names.values()), stable=False)))
+        except (Unavailable, TimeoutError) as error:
+            reason = str(error) or "no answer in time"
+            raise ClusterAway(self._there.alias, f"no offsets of group {group}: {reason}") from error
+        except Unsupported:
+            raise
+        except WireError as error:
+            raise PartitionError(f"no offsets of group {group}: {error}") from error
+        known = {partition: answer.found[name] for partition, name in names.items() if name in answer.found}
+        failed = {p: f"no offset of group {group}: {name_of(error)}" for p, (error, _) in known.items() if error}
+        good = {p: at for p, (error, at) in known.items() if not error and at.offset >= 0}
+        return {p: Committed(at.offset, at.metadata.partition("\0")[0]) for p, at in good.items()}, failed
 
 
-def _refusal(reader: Consumer) -> KafkaError | None:
-    """Why the cluster does not say who coordinates the group; None if it did not refuse that.
+async def _asked(client: wire.Cluster, group: str, request: Request[Offsets]) -> Offsets:
+    """Ask the group's coordinator, which may move or load meanwhile. Raises WireError, TimeoutError."""
+    backoff, reason = Backoff(0.02, 0.5), Unavailable("no broker has answered in time")
+    try:
+        async with asyncio.timeout(TIMEOUT):
+            while True:
+                try:
+                    coordinator = await client.connection(await client.coordinator(GROUP, group))
+                    answer = await coordinator.ask(request)
+                    if not answer.error:
+                        return answer
+                    raise failure(answer.error, request.api.name)
+                except Unavailable as error:
+                    reason = error
+                client.forget_coordinator(GROUP, group)
+                await asyncio.sleep(backoff.next())
+    except TimeoutError:
+        raise reason from None
 
-    librdkafka asks again and again then, so that the request for offsets times out. It tells the reason as an event.
-    """
-    while (event := reader.poll(0)) is not None:
-        error = event.error()
-        if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            return error
-    return None
+
+def offsets_of(cluster: Cluster, group: str, names: Mapping[Partition, tuple[str, int]]) -> Found:
+    """What GroupOffsets.of gives, for who asks once."""
+    with closing(GroupOffsets(cluster)) as reader:
+        return reader.of(group, names)

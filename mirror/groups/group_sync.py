@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 
 from confluent_kafka import TopicPartition
@@ -14,7 +15,7 @@ from mirror.errors import ClusterAway, PartitionError
 from mirror.groups.flow_back import SharedTranslator
 from mirror.groups.group_choice import Choice, Outcome, choose, is_due
 from mirror.groups.group_commits import GroupCommits
-from mirror.groups.group_offsets import Committed, offsets_of
+from mirror.groups.group_offsets import Committed, GroupOffsets
 from mirror.groups.translation import Unknown
 from mirror.groups.translator import Translation, Translator
 from mirror.kafka.cluster import ClusterAdmin
@@ -24,7 +25,7 @@ from mirror.settings import Flow
 
 log = logging.getLogger(__name__)
 
-AWAY_MAX = 3  # groups of a round without an answer; after more of them, the cluster counts as away
+AWAY_MAX = 3  # groups without an answer in one part of a round; after more of them, the cluster counts as away
 NOT_MIRRORED = "the topic is not mirrored"
 
 
@@ -43,11 +44,12 @@ class GroupOffset:
 
 
 @dataclass(frozen=True, slots=True)
-class _Clusters:
-    """What a round has found out about both clusters."""
+class _Round:
+    """What a round knows of both clusters."""
 
     ends: Mapping[Partition, int]  # of the source's partitions
     active: Collection[str]  # groups that have members on the target, as far as it is known
+    there: GroupOffsets  # of the target
     renew_interval: float
 
 
@@ -58,7 +60,7 @@ def taking_part(flow: Flow, groups: Iterable[str]) -> list[str]:
 
 
 class GroupSync:
-    """Makes rounds over all groups of a flow. Only the flow leader has one."""
+    """Makes rounds over all groups of a flow, in the flow leader and for `mirror status --groups`."""
 
     def __init__(self, flow: Flow, commits: bool = True) -> None:
         """Without `commits` nothing is written; otherwise `groups.sync` says whether offsets are committed."""
@@ -84,7 +86,7 @@ class GroupSync:
         An offset that stays the same is committed again after `renew_interval` seconds, before a broker removes it.
         Raises ClusterAway or PartitionError.
         """
-        # Read before the positions: so a group is rarely ahead of the copy.
+        # The groups' offsets are read first and the positions later. So a group is rarely ahead of the copy.
         offsets = self._offsets()
         used = sorted({partition for some in offsets.values() for partition in some})
         mirrored = {partition for partition in used if self._policy.is_mirrored(partition.topic)}
@@ -94,13 +96,14 @@ class GroupSync:
         if mirrored:
             self._translator.refresh(sorted(mirrored))
         active = self._target.active_groups() if self._flow.groups.sync and mirrored else set()
-        about = _Clusters(ends, active, renew_interval)
         found: list[GroupOffset] = []
         self._away = 0
-        for name, some in offsets.items():
-            found += self._sync(name, {p: at for p, at in some.items() if p in mirrored}, about)
-            others = {p: at for p, at in some.items() if p not in mirrored}
-            found += _untranslated(name, others, about, Outcome.UNTRANSLATED, NOT_MIRRORED)
+        with closing(GroupOffsets(self._flow.target)) as there:
+            about = _Round(ends, active, there, renew_interval)
+            for name, some in offsets.items():
+                found += self._sync(name, {p: at for p, at in some.items() if p in mirrored}, about)
+                others = {p: at for p, at in some.items() if p not in mirrored}
+                found += _untranslated(name, others, about, Outcome.UNTRANSLATED, NOT_MIRRORED)
         return found
 
     def _offsets(self) -> dict[str, dict[Partition, Committed]]:
@@ -117,13 +120,14 @@ class GroupSync:
         found: dict[str, dict[Partition, Committed]] = {}
         refused: dict[str, str] = {}
         self._away = 0
-        for name in names:
-            try:
-                found[name], failed = offsets_of(self._flow.source, name, partitions)
-                refused.update((name, reason) for reason in list(failed.values())[:1])
-            except (ClusterAway, PartitionError) as error:
-                self._allow(error)
-                refused[name] = str(error)
+        with closing(GroupOffsets(self._flow.source)) as here:
+            for name in names:
+                try:
+                    found[name], failed = here.of(name, partitions)
+                    refused.update((name, reason) for reason in list(failed.values())[:1])
+                except (ClusterAway, PartitionError) as error:
+                    self._allow(error)
+                    refused[name] = str(error)
         for name in refused.keys() - self.refused.keys():
             log.warning("a group is left out", extra={"flow": self._flow.name, "reason": refused[name]})
         self.refused = refused
@@ -141,12 +145,12 @@ class GroupSync:
         if self._away > AWAY_MAX:
             raise error
 
-    def _sync(self, group: str, offsets: Mapping[Partition, Committed], about: _Clusters) -> list[GroupOffset]:
-        """Sync one group. If a cluster refuses, that is the reason for all of its partitions; other groups go on."""
+    def _sync(self, group: str, offsets: Mapping[Partition, Committed], about: _Round) -> list[GroupOffset]:
+        """Sync one group. If a cluster refuses or does not answer, all partitions of the group are DENIED."""
         translated = {partition: self._translated(partition, at.offset) for partition, at in sorted(offsets.items())}
         try:
             # Read last, so that little time is left in which somebody else could commit a higher offset.
-            before, failed = self._before(group, offsets)
+            before, failed = self._before(group, offsets, about)
             chosen = _chosen(translated, before, group in about.active)
             due = self._commit(group, offsets, {p: c for p, c in chosen.items() if p not in failed}, before, about)
             if due is None:
@@ -165,18 +169,18 @@ class GroupSync:
         return found
 
     def _translated(self, partition: Partition, upstream: int) -> tuple[Translation, Translation]:
-        """The offset's translation, and that of the end of the copy, which stands for an offset that is ahead of it."""
+        """The offset's translation, and that of what stands for it: of an offset ahead of the copy, the copy's end."""
         found = self._translator.to_downstream(partition, upstream)
         ahead = found.reason == Unknown.NOT_COPIED.value
         return found, self._translator.end(partition) if ahead else found
 
     def _before(
-        self, group: str, partitions: Iterable[Partition]
+        self, group: str, partitions: Iterable[Partition], about: _Round
     ) -> tuple[dict[Partition, Committed], dict[Partition, str]]:
         """The group's offsets on the target, and why those of some partitions are not known."""
         if not self._flow.groups.sync:
             return {}, {}
-        return offsets_of(self._flow.target, group, self._remotes(partitions))
+        return about.there.of(group, self._remotes(partitions))
 
     def _remotes(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[str, int]]:
         """The remote partition of each source partition."""
@@ -188,12 +192,12 @@ class GroupSync:
         offsets: Mapping[Partition, Committed],
         chosen: Mapping[Partition, Choice],
         before: Mapping[Partition, Committed],
-        about: _Clusters,
+        about: _Round,
     ) -> dict[Partition, Committed] | None:
         """Commit on the target the offsets that may be committed and are due.
 
-        Returns those of `chosen` that the target has afterwards. None if nothing was committed, because the group has
-        members.
+        Returns those of `chosen` that the target has afterwards, {} if mirror may not commit. None if the broker
+        refuses because the group has members.
         """
         if not self._commits or group in about.active:
             return {}
@@ -219,10 +223,13 @@ class GroupSync:
 
         An offset of the old topic would pass over records of the new one, and never go back. Raises PartitionError.
         """
-        known = {self._translator.remote(each.topic): self._translator.remote_id(each) for each in partitions}
+        known: dict[str, set[str]] = {}
+        for each in partitions:
+            ids = known.setdefault(self._translator.remote(each.topic), set())
+            ids.update(filter(None, [self._translator.remote_id(each)]))  # without a position, it is not known
         now, _ = self._target.ids_now(known)
-        for name, remote_id in known.items():
-            if remote_id and now.get(name) != remote_id:
+        for name, ids in known.items():
+            if ids - {now.get(name, "")}:
                 raise PartitionError(f"{name} is gone, or another topic has its name since the group round began")
 
 
@@ -240,7 +247,7 @@ def _lag(ends: Mapping[Partition, int], partition: Partition, at: Committed) -> 
 
 
 def _untranslated(
-    group: str, offsets: Mapping[Partition, Committed], about: _Clusters, outcome: Outcome, reason: str
+    group: str, offsets: Mapping[Partition, Committed], about: _Round, outcome: Outcome, reason: str
 ) -> list[GroupOffset]:
     return [
         GroupOffset(group, p, at, _lag(about.ends, p, at), None, None, outcome, reason) for p, at in offsets.items()

@@ -1,4 +1,4 @@
-"""One flow in the service: becomes its flow leader, publishes its plans, and reads its reports."""
+"""Runs one flow in the service: takes the lead, publishes plans, and reads the reports."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from mirror.text import BUG
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 1.0  # seconds between two checks of leadership and query
-ALL_REPORTS = 2**62  # a StatusReader begins so many records before the end, that is, at the beginning
+ALL_REPORTS = 2**62  # more than any topic has: a StatusReader that goes back so far begins at the beginning
 BUG_DELAY = 10.0  # seconds until the reports are followed again after an unexpected error
 STEADY_AFTER = 60.0  # seconds without a failure after which the back-off starts again with its shortest delay
 
 
 class FlowRunner(threading.Thread):
-    """Runs one flow until `stopping` is set or `failure` is; then `drain` ends its tasks and its query."""
+    """Runs one flow until `stopping` or `failure` is set. Then `drain` ends its tasks and its query."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class FlowRunner(threading.Thread):
         self._query = FlowQuery(flow, self.status, spark, flow_count)
         self._health = FlowHealth(flow, self.status, self._flow_leader, self._monitor, self._query)
         self.drained = threading.Event()  # all tasks have ended
-        self.finished = threading.Event()  # so has the work after the tasks: MirrorMaker's positions
+        self.finished = threading.Event()  # set after `drained`, once MirrorMaker's positions are written
         self._status_was_made_again = threading.Event()
         self._logged_problem = OnChange()  # the reason of the last warning
         self._where = {"flow": flow.name}
@@ -102,11 +102,11 @@ class FlowRunner(threading.Thread):
             log.error("flow stopped", extra={**self._where, "state": self.status.state, "reason": str(self.failure)})
         follower.join()
         if isinstance(self.failure, Superseded):
-            self.status.planned(self.status.generation, [])  # the new flow leader reports its partitions
-            self._query.stop()  # our tasks have seen the new flow leader's plan
+            self.status.planned(self.status.generation, [])  # the other service shows the partitions now
+            self._query.stop()  # our tasks end when they read the new plan
 
     def drain(self) -> None:
-        """Tell the tasks to finish, end the query and set `drained`; then do what comes last, and set `finished`."""
+        """End the tasks and the query, and set `drained`; then write MirrorMaker's positions, and set `finished`."""
         self.join()  # first, so that the loop cannot publish a plan after the order to stop
         if not isinstance(self.failure, Superseded):
             self._order_stop()
@@ -117,7 +117,7 @@ class FlowRunner(threading.Thread):
         self.finished.set()
 
     def _order_stop(self) -> None:
-        """Tell the tasks to stop. Try for ever: the caller stops waiting for `drained` at its own deadline."""
+        """Tell the tasks to stop. Try for ever: the service stops waiting for `drained` at its own deadline."""
         backoff = Backoff(0.2, 2.0)
         while True:
             try:
@@ -135,7 +135,7 @@ class FlowRunner(threading.Thread):
             self._keep_lead(slots, backoff)
 
     def _take_lead(self) -> int | None:
-        """Become the flow leader and publish the first plan. Returns its slots, None if the service is stopping.
+        """Become the flow leader and publish the first plan. Returns the flow's slots, None if the service is stopping.
 
         Slots are the tasks that Spark can run at once for this flow.
         """

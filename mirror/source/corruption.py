@@ -13,7 +13,7 @@ from mirror.kafka.client_errors import is_away, is_lasting
 from mirror.kafka.clients import batch_reader
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.renewed import close_apart
-from mirror.model import Partition, Position
+from mirror.model import Partition
 from mirror.settings import Flow
 from mirror.source.loss_detection import Loss
 from mirror.text import duration
@@ -41,8 +41,8 @@ def believed(messages: Iterable[Message]) -> list[Message]:
     return records
 
 
-def find_damage(flow: Flow, source: ClusterAdmin, partition: Partition, position: Position, said: str) -> Loss | None:
-    """The batch that can't be read at `position`, given the consumer's error `said`. None if it can be read now.
+def find_damage(flow: Flow, source: ClusterAdmin, partition: Partition, position: int, said: str) -> Loss | None:
+    """The batch that can't be read at the offset `position`; None if it can be read now. The consumer `said` why not.
 
     The batch's header says where it ends, but the broken checksum covers that part of the header, too. So the end is
     found by trying: a broker gives the batch for each of its offsets. Raises ClusterAway if the source does not answer
@@ -51,7 +51,7 @@ def find_damage(flow: Flow, source: ClusterAdmin, partition: Partition, position
     end = source.offsets({partition: OffsetSpec.latest()}).get(partition)
     if end is None:
         raise PartitionError(f"{said}; the source gives no offsets of the partition")
-    return _Reader(flow, partition).loss(position.offset, end)
+    return _Reader(flow, partition).loss(position, end)
 
 
 class _Reader:

@@ -1,4 +1,4 @@
-"""The step of a partition on the record path (whole batches: batch_copier.py): takes events, asks what to do, does it.
+"""Runs the steps of a partition on the record path; batch_copier.py copies whole batches.
 
 The fetcher puts a record into the buffer and posts an event. Then a transaction thread calls `step`. The step drains
 the inbox and asks next_action.py what to do. Usually the answer is COPY: one transaction on the partition's own
@@ -176,8 +176,8 @@ class RecordCopier:
                 self._facts.note(event)
             self._copy_action.ask_for_turn()
             # A new producer is used for one transaction even if it was disturbed. While a broker is down every new
-            # producer is disturbed at once. If each of them were discarded, nothing would be copied. It is safe to
-            # use: it has ended no transaction yet, so no late request to end one can meet the next transaction.
+            # producer is disturbed at once. If each of them were discarded, nothing would be copied. The
+            # new one is safe to use: it has ended no transaction, so no late request to end one can meet the next one.
             action = next_action(self._facts.view(taken_over or self._has_good_producer))
             self._perform(action)
             self._facts.succeeded(action)
@@ -245,7 +245,7 @@ class RecordCopier:
         return session
 
     def _undisturbed_session(self) -> TransactionSession:
-        """A session for one transaction: the present one, or if its producer was disturbed, one of a new producer."""
+        """The session for the next transaction, after another take-over if its producer was disturbed."""
         return self._use_session() if self._has_good_producer else self._take_over()
 
     def _seek(self) -> None:

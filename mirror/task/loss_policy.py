@@ -32,22 +32,24 @@ class LossPolicy:
         consumer has to seek.
         """
         facts = self._facts
+        read_to = facts.buffer.drained_to  # after records that were left out, which no position has passed yet
         facts.buffer.invalidate()
         lost, facts.reading_lost = facts.reading_lost, None
         assert lost is not None
         try:
-            self._judge(lost, session, undisturbed)
+            self._judge(lost, max(facts.known.offset, read_to or 0), session, undisturbed)
         except Exception:
             facts.reading_lost = facts.reading_lost or lost
             raise
         facts.known.delivered = None  # it may be an offset that the source no longer has
 
-    def _judge(self, lost: ReadingLost, session: TransactionSession, undisturbed: Sessions) -> None:
+    def _judge(self, lost: ReadingLost, at: int, session: TransactionSession, undisturbed: Sessions) -> None:
+        """Find out what is lost. `at` is the offset at which the consumer could not go on, if it could not read."""
         facts, source, flow = self._facts, self._services.source, self._services.flow
         loss = loss_detection.find_loss(source, facts.partition, facts.topic, facts.known.position, lost.reason)
         facts.step_lock.progressed()
         if not loss and lost.damaged:
-            loss = corruption.find_damage(flow, source, facts.partition, facts.known.position, lost.reason)
+            loss = corruption.find_damage(flow, source, facts.partition, at, lost.reason)
             facts.step_lock.progressed()
             if loss:
                 session = self._promise(session, undisturbed)

@@ -73,8 +73,11 @@ class Offsets:
     found: Mapping[Where, tuple[int, Offset]]
 
 
-def offset_fetch(group: str, wanted: Sequence[Where]) -> Request[Offsets]:
-    """Ask for a group's offsets. Those that a transaction still holds have UNSTABLE_OFFSET_COMMIT (KIP-447)."""
+def offset_fetch(group: str, wanted: Sequence[Where], stable: bool = True) -> Request[Offsets]:
+    """Ask for a group's offsets.
+
+    With `stable`, those that a transaction still holds have UNSTABLE_OFFSET_COMMIT (KIP-447).
+    """
 
     def write_group(writer: Writer, name: str) -> None:
         writer.string(name)
@@ -83,7 +86,7 @@ def offset_fetch(group: str, wanted: Sequence[Where]) -> Request[Offsets]:
         writer.array(wanted, _write_where).tags()
 
     def write(writer: Writer) -> None:
-        writer.array((group,), write_group).pack("b", 1).tags()
+        writer.array((group,), write_group).pack("b", stable).tags()
 
     return Request(OFFSET_FETCH, write, _offsets)
 

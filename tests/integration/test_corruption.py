@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from mirror.demo.brokers import LocalCluster
-from tests.harness import configuration, damage, oracle
+from mirror.kafka import provenance
+from tests.harness import configuration, damage, oracle, topics
 from tests.harness.command import answer
 from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, PASSED_OVER, Service
 from tests.harness.together import together
+from tests.harness.waiting import PATIENCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.waiting]
 
@@ -34,10 +36,16 @@ class Flows:
     def __init__(self, source: LocalCluster, target: LocalCluster, directory: Path) -> None:
         self.source = source
         names = ("fail", "skip", "unchecked")
-        self.all = [Pair(source.bootstrap, target.bootstrap, f"rot{name}", f"rot{name}-") for name in names]
-        self.fail, self.skip, self.unchecked = self.all
+        self.fail, self.skip, self.unchecked = (
+            Pair(source.bootstrap, target.bootstrap, f"rot{name}", f"rot{name}-") for name in names
+        )
+        self.marked = Pair(source.bootstrap, target.bootstrap, "rotmarked", "rotmarked-", "{topic}")
+        self.all = [self.fail, self.skip, self.unchecked, self.marked]
         settings = configuration.together(
-            self.fail.settings(), self.skip.settings({"on_data_loss": "skip"}), self.unchecked.settings()
+            self.fail.settings(),
+            self.skip.settings({"on_data_loss": "skip"}),
+            self.unchecked.settings(),
+            self.marked.settings({"replication_policy": "identity", "active_active": True}),
         )
         settings["clusters"][self.unchecked.alias]["consumer"] = {"check.crcs": False}
         self.service = Service(settings, directory)
@@ -81,6 +89,10 @@ def written(number: int) -> bytes:
     return b"%012d" % number
 
 
+def _is_copied(pair: Pair, topic: str) -> bool:
+    return oracle.count(pair.copied(topic)) > 0
+
+
 @pytest.fixture(scope="module")
 def flows(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory
@@ -90,7 +102,7 @@ def flows(
         witnesses = [(pair, pair.topic("first")) for pair in running.all]
         for pair, topic in witnesses:
             pair.produce(topic, Made(b"key", b"first"))
-            pair.await_same(topic)
+            service.wait_for("it is copied", partial(_is_copied, pair, topic))
         yield running
         assert service.terminate() == 0, service.tail()
         assert not service.noise, service.tail()
@@ -108,6 +120,7 @@ def test_damaged_batches(flows: Flows) -> None:
         stops,
         *(partial(a_damaged_batch_is_passed_over, flows, tail) for tail in TAILS),
         partial(the_first_batch_ever, flows, flows.unchecked, "Decompression"),
+        partial(a_damaged_batch_after_a_record_that_is_left_out, flows),
     )
 
 
@@ -142,6 +155,22 @@ def a_damaged_batch_is_passed_over(flows: Flows, tail: str) -> None:
     assert RANGE in flows.service.wait_for_event(PASSED_OVER, topic=topic)["reason"]
     flows.await_copied(pair, topic, *GOOD, *AFTER)
     flows.await_counted(topic)
+
+
+def a_damaged_batch_after_a_record_that_is_left_out(flows: Flows) -> None:
+    """With active_active. The position is before that record, which can be read, and not at the batch."""
+    pair = flows.marked
+    topic = pair.topic("left-out")
+    there = str(topics.admin(pair.target).list_topics(timeout=PATIENCE).cluster_id)
+    came_from_there: list[tuple[str, bytes | None]] = [(provenance.NAME, provenance.encode(topic, 0, [there]))]
+    with flows.service.workers_stopped():
+        for number in range(4):
+            pair.produce(topic, Made(b"key", written(number), came_from_there if number == 1 else []))
+        damage.flip(flows.source, topic, 2, written(2))
+    reason = flows.service.wait_for_event(BLOCKED, topic=topic)["reason"]
+    assert "offsets 2 to 2 can't be read" in reason
+    flows.decide(pair, topic)
+    flows.await_copied(pair, topic, 0, 3)
 
 
 def the_first_batch_ever(flows: Flows, pair: Pair, why: str) -> None:

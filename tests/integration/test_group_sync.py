@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
@@ -21,12 +22,12 @@ from mirror.errors import ClusterAway
 from mirror.groups import group_commits
 from mirror.groups.group_choice import HAS_MEMBERS, WOULD_GO_BACK, Outcome
 from mirror.groups.group_commits import GroupCommits
-from mirror.groups.group_offsets import Committed
+from mirror.groups.group_offsets import Committed, offsets_of
 from mirror.groups.group_sync import NOT_MIRRORED, GroupOffset, GroupSync
 from mirror.groups.translation import Unknown
 from mirror.model import Partition
-from mirror.settings import Flow
-from tests.harness import oracle, topics
+from mirror.settings import Cluster, Flow
+from tests.harness import oracle, raw_commits, topics
 from tests.harness.console_consumer import consume
 from tests.harness.load import Made
 from tests.harness.pair import Pair
@@ -288,6 +289,67 @@ def test_no_offset_goes_back_and_members_are_left_alone(
         topics.delete_offsets(pair.target, back, pair.remote(topic))  # somebody wants it to go back
         one = of(sync.round(RENEW), back)
         assert (one.outcome, one.committed) == (Outcome.EXACT, there[10])
+
+
+def test_a_remote_topic_that_is_created_again_within_a_round_gets_no_offset(
+    running: tuple[Pair, Service], sync: GroupSync, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if its last partition has no record, and so no position that tells the topic's id."""
+    pair, _ = running
+    topic = pair.topic("again", 2)
+    group, remote = f"sync-{topic}", pair.remote(topic)
+    pair.produce(topic, Made(None, b"one"), Made(None, b"two"))
+    pair.await_same(topic)
+    topics.commit(pair.source, group, topic, {0: 1, 1: 0})
+    before = sync._before
+
+    def created_again(name: str, *args: Any) -> Any:
+        found = before(name, *args)
+        if name == group:
+            topics.recreate(pair.target, remote, 2)
+        return found
+
+    monkeypatch.setattr(sync, "_before", created_again)
+    found = [each for each in sync.round(RENEW) if each.group == group]
+    assert [each.outcome for each in found] == [Outcome.DENIED] * 2
+    assert all("another topic has its name" in each.reason for each in found)
+    there, _ = offsets_of(
+        Cluster("there", {"bootstrap.servers": pair.target}, {}, {}),
+        group,
+        {p: (remote, p.partition) for p in (Partition(topic, 0), Partition(topic, 1))},
+    )
+    assert there == {}
+
+
+def test_a_group_id_that_librdkafka_changes_is_left_out(running: tuple[Pair, Service], flow: Flow) -> None:
+    """Any client can commit under such an id. An empty one would end the process, a blank first would name another."""
+    pair, _ = running
+    topic, ids = pair.topic("ids"), ["", " ", " sync-ids", "\tsync-ids"]
+    with closing(GroupSync(replace(flow, groups=replace(flow.groups, include=(".*",))))) as sync:
+        try:
+            for each in ids:
+                raw_commits.commit(pair.source, each, topic, {0: 0})
+            found = sync.round(RENEW)
+            assert set(ids) <= sync.refused.keys()
+            assert all("the id is empty" in sync.refused[each] for each in ids)
+            assert not {each.group for each in found} & {*ids, "sync-ids"}
+        finally:
+            for each in ids:
+                topics.delete_group(pair.source, each)
+
+
+def test_the_metadata_of_java_s_consumer_is_kept(running: tuple[Pair, Service], sync: GroupSync) -> None:
+    """It has no NUL at its end, up to which confluent-kafka reads. Where only librdkafka can log in, it is lost."""
+    pair, _ = running
+    topic = pair.topic("metadata")
+    group, remote = f"sync-{topic}", pair.remote(topic)
+    raw_commits.commit(pair.source, group, topic, {0: 0}, "AgABCQ==")
+    until("it is exact", lambda: of(sync.round(RENEW), group).committed == 0)
+    assert of(sync.round(RENEW), group).upstream.metadata == "AgABCQ=="
+    partition, there = Partition(topic, 0), {"bootstrap.servers": pair.target}
+    for more, metadata in (({}, "AgABCQ=="), ({"broker.address.ttl": "1000"}, "")):
+        found, _ = offsets_of(Cluster("there", {**there, **more}, {}, {}), group, {partition: (remote, 0)})
+        assert found == {partition: Committed(0, metadata)}
 
 
 def test_what_cannot_be_translated_has_its_reason(running: tuple[Pair, Service], sync: GroupSync) -> None:

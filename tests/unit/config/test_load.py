@@ -632,6 +632,8 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "tasks": (GOOD + "    tasks_max: 0\n", "7: flows[0].tasks_max: ", ("from 1 to 10000, or null",)),
     "group empty": (GOOD + '    group: ""\n', "7: flows[0].group: ", ("1 to 249 characters",)),
+    "group blank": (GOOD + '    group: " g"\n', "7: flows[0].group: ", ("blank at its beginning",)),
+    "group with NUL": (GOOD + '    group: "g\\0h"\n', "7: flows[0].group: ", ("1 to 249 characters",)),
     "group too long": (GOOD + f"    group: {'g' * 250}\n", "7: flows[0].group: ", ("1 to 249 characters",)),
     "lag": (GOOD + "    offset_lag_max: -1\n", "7: flows[0].offset_lag_max: ", ("from 0 to",)),
     "refresh too often": (

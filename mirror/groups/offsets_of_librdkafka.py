@@ -1,0 +1,58 @@
+"""Reads offsets of consumer groups with librdkafka, for clusters that mirror's own client can't use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from mirror.errors import ClusterAway, PartitionError
+from mirror.kafka.client_errors import is_away
+from mirror.kafka.clients import group_reader
+from mirror.model import Partition
+from mirror.settings import Cluster
+
+REQUEST_TIMEOUT = 10.0  # seconds
+REFUSED_AFTER = 1.0  # seconds without an answer before mirror looks whether the cluster has refused it
+EVENTS_MAX = 100  # events of a reader that are looked at
+
+
+def positions_of(
+    cluster: Cluster, group: str, names: Mapping[Partition, tuple[str, int]]
+) -> tuple[dict[Partition, int], dict[Partition, str]]:
+    """The committed offsets of a group, and why those of some partitions are not known.
+
+    `names` has the topic partitions of this cluster by source partition. Raises ClusterAway or PartitionError.
+    """
+    with closing(group_reader(cluster, group, "read_uncommitted")) as reader:
+        found = _asked(cluster, group, reader, [TopicPartition(*name) for name in names.values()])
+    at = {(each.topic, each.partition): each for each in found}
+    known = {p: at[name] for p, name in names.items() if name in at}
+    failed = {p: f"no offset of group {group}: {each.error.str()}" for p, each in known.items() if each.error}
+    return {p: each.offset for p, each in known.items() if not each.error and each.offset >= 0}, failed
+
+
+def _asked(cluster: Cluster, group: str, reader: Consumer, asked: list[TopicPartition]) -> Sequence[TopicPartition]:
+    for timeout in (REFUSED_AFTER, REQUEST_TIMEOUT):
+        try:
+            return list(reader.committed(asked, timeout))
+        except KafkaException as error:
+            cause = _refusal(reader) or error.args[0]
+        if cause.code() != KafkaError._TIMED_OUT:
+            break
+    text = f"no offsets of group {group}: {cause.str()}"
+    raise ClusterAway(cluster.alias, text) if is_away(cause) else PartitionError(text)
+
+
+def _refusal(reader: Consumer) -> KafkaError | None:
+    """Why the cluster does not say who coordinates the group; None if it did not refuse that.
+
+    librdkafka asks again and again then, so that the request for offsets times out. It tells the reason as an event.
+    """
+    for _ in range(EVENTS_MAX):
+        event = reader.poll(0)
+        error = event and event.error()
+        if event is None or (error and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED):
+            return error or None
+    return None
