@@ -281,7 +281,7 @@ def the_source_refuses_a_groups_offsets(
             stack.enter_context(topics.allowed(pair.source, kind, name, user, (AclOperation.DESCRIBE,)))
         sync = stack.enter_context(contextlib.closing(GroupSync(flow)))
         refused = until("the group is seen", lambda: sync.round(RENEW) or sync.refused)
-        assert list(refused) == [group] and "uthorization failed" in sync.refused[group]
+        assert list(refused) == [group] and "GROUP_AUTHORIZATION_FAILED" in sync.refused[group]
         found = group_status.read_groups(flow)
         assert list(found.refused) == [group] and "denied" in group_status.shown(found)
 
