@@ -14,12 +14,10 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from mirror.errors import ClusterAway, Unavailable
-from mirror.kafka.credentials import properties_of
+from mirror.errors import ClusterAway
+from mirror.kafka.credentials import client_properties
 from mirror.kafka.throttling import Throttle
-from mirror.settings import TOKEN_PROVIDER, Cluster, Flow
-from mirror.token_provider import CONFIG as TOKEN_CONFIG
-from mirror.token_provider import oauth_callback
+from mirror.settings import Cluster, Flow
 
 Properties = Mapping[str, Any]
 
@@ -79,23 +77,16 @@ TARGET_PRODUCER: Properties = {"enable.idempotence": True, "acks": "all", "allow
 
 
 def _base(cluster: Cluster) -> dict[str, Any]:
-    """What all clients of a cluster have. Raises TokenProviderUnusable, and ClusterAway if there is no token now."""
-    config: dict[str, Any] = {**DEFAULTS, **properties_of(cluster)}
-    provider = config.pop(TOKEN_PROVIDER, None)
-    if provider is None:
-        return config
-    try:
-        config["oauth_cb"] = oauth_callback(provider, config.get(TOKEN_CONFIG, ""))
-    except Unavailable as error:
-        reason = str(error)
-    else:
-        return config
-    raise ClusterAway(cluster.alias, reason)
+    """Our defaults for any client, then the user's properties of the cluster. Raises what `client_properties` raises."""
+    return {**DEFAULTS, **client_properties(cluster)}
 
 
 def _consumer_base(cluster: Cluster, section: Properties = MappingProxyType({})) -> dict[str, Any]:
-    """Our defaults for a consumer, then the user's properties of the cluster, then those of its `section` for them."""
-    user = {**cluster.properties, **section}
+    """Our defaults for a consumer, then the user's properties of the cluster, then those of its `section` for them.
+
+    Raises what `client_properties` raises.
+    """
+    user = {**client_properties(cluster), **section}
     # librdkafka refuses a back-off above the longest one, which may be the user's.
     longest = int(user.get("reconnect.backoff.max.ms", CONSUMER_BACKOFF))
     return {**DEFAULTS, **CONSUMER_DEFAULTS, "reconnect.backoff.ms": min(CONSUMER_BACKOFF, longest), **user}

@@ -11,8 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from mirror.settings import Cluster
+from mirror.errors import ClusterAway, Unavailable
+from mirror.settings import TOKEN_PROVIDER, Cluster
+from mirror.token_provider import CONFIG as TOKEN_CONFIG
+from mirror.token_provider import oauth_callback
 from mirror.watched_files import FilesWatch, secret_of
 
 log = logging.getLogger(__name__)
@@ -94,6 +98,21 @@ def credentials_of(cluster: Cluster) -> Credentials:
 def properties_of(cluster: Cluster) -> dict[str, str]:
     """The cluster's properties, with what its files hold now."""
     return {**cluster.properties, **credentials_of(cluster).values}
+
+
+def client_properties(cluster: Cluster) -> dict[str, Any]:
+    """The same for a client of librdkafka. Raises TokenProviderUnusable, and ClusterAway if there is no token now."""
+    config: dict[str, Any] = properties_of(cluster)
+    provider = config.pop(TOKEN_PROVIDER, None)
+    if provider is None:
+        return config
+    try:
+        config["oauth_cb"] = oauth_callback(provider, config.get(TOKEN_CONFIG, ""))
+    except Unavailable as error:
+        reason = str(error)
+    else:
+        return config
+    raise ClusterAway(cluster.alias, reason)
 
 
 class Changes:
