@@ -77,7 +77,7 @@ TARGET_PRODUCER: Properties = {"enable.idempotence": True, "acks": "all", "allow
 
 
 def _base(cluster: Cluster) -> dict[str, Any]:
-    """Our defaults for any client, then the user's properties of the cluster. Raises what `client_properties` raises."""
+    """Our defaults for any client, then the user's properties of the cluster. Raises what these raise."""
     return {**DEFAULTS, **client_properties(cluster)}
 
 
