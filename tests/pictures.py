@@ -77,7 +77,7 @@ def status_page(window: Chrome, service: Service, to: Path) -> None:
     """With the topic that has a blocked partition opened."""
     emulate(window)
     window.get(f"http://127.0.0.1:{service.port}/?open=primary-%3Ebackup/payments")
-    until("the failure is shown", lambda: window.find_elements(By.CSS_SELECTOR, ".failures li"))
+    until("the failure is shown", lambda: window.find_elements(By.CSS_SELECTOR, ".blocked li"))
     height = int(window.execute_script("return document.documentElement.scrollHeight"))
     save(window, 1100, height, to)
 
