@@ -89,15 +89,17 @@ class GroupOffsets:
         self._runner.close()
 
     def _leave_out_metadata(self, error: Unsupported) -> None:
-        log.info("offsets of groups have no metadata", extra={"cluster": self._there.alias, "reason": str(error)})
+        # Not more than debug: each group round has another reader, and says it again.
+        log.debug("offsets of groups have no metadata", extra={"cluster": self._there.alias, "reason": str(error)})
+        if self._client is not None:
+            self._client.close()
         self._client = None
 
     def _read(self, client: wire.Cluster, group: str, names: Mapping[Partition, tuple[str, int]]) -> Found:
         try:
             answer = self._runner.run(_asked(client, group, offset_fetch(group, list(names.values()), stable=False)))
-        except (Unavailable, TimeoutError) as error:
-            reason = str(error) or "no answer in time"
-            raise ClusterAway(self._there.alias, f"no offsets of group {group}: {reason}") from error
+        except Unavailable as error:
+            raise ClusterAway(self._there.alias, f"no offsets of group {group}: {error}") from error
         except Unsupported:
             raise
         except WireError as error:
@@ -109,7 +111,7 @@ class GroupOffsets:
 
 
 async def _asked(client: wire.Cluster, group: str, request: Request[Offsets]) -> Offsets:
-    """Ask the group's coordinator, which may move or load meanwhile. Raises WireError, TimeoutError."""
+    """Ask the group's coordinator, which may move or load meanwhile. Raises WireError."""
     backoff, reason = Backoff(0.02, 0.5), Unavailable("no broker has answered in time")
     try:
         async with asyncio.timeout(TIMEOUT):

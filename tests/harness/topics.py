@@ -51,19 +51,24 @@ def create(bootstrap: str, topic: str, count: int = 1, **config: object) -> str:
 
 def create_replicated(bootstrap: str, topic: str, factor: int, count: int = 1, **config: object) -> str:
     """The same with so many replicas; -1: as many as is the brokers' default."""
-    named = {key.replace("_", "."): str(value) for key, value in config.items()}
-    admin(bootstrap).create_topics([NewTopic(topic, count, factor, config=named)])[topic].result(PATIENCE)
-    _await(bootstrap, topic, count)
-    return topic
+    return _created(bootstrap, NewTopic(topic, count, factor, config=_named(config)))
 
 
 def create_placed(bootstrap: str, topic: str, replicas: Sequence[Sequence[int]], **config: object) -> str:
     """The same with these nodes for each partition; the first leads it, as long as it can."""
-    named = {key.replace("_", "."): str(value) for key, value in config.items()}
-    placed = NewTopic(topic, len(replicas), replica_assignment=[list(each) for each in replicas], config=named)
-    admin(bootstrap).create_topics([placed])[topic].result(PATIENCE)
-    _await(bootstrap, topic, len(replicas))
-    return topic
+    placed = [list(each) for each in replicas]
+    return _created(bootstrap, NewTopic(topic, len(placed), replica_assignment=placed, config=_named(config)))
+
+
+def _named(config: Mapping[str, object]) -> dict[str, str]:
+    return {key.replace("_", "."): str(value) for key, value in config.items()}
+
+
+def _created(bootstrap: str, wanted: NewTopic) -> str:
+    name = str(wanted.topic)
+    admin(bootstrap).create_topics([wanted])[name].result(PATIENCE)
+    _await(bootstrap, name, wanted.num_partitions)
+    return name
 
 
 def _await(bootstrap: str, topic: str, count: int) -> None:
@@ -197,7 +202,7 @@ def configuration(bootstrap: str, topic: str) -> dict[str, str]:
 
 def configure(bootstrap: str, topic: str, **config: object) -> None:
     """Set keys of a topic's configuration, and wait until the brokers have them."""
-    wanted = {key.replace("_", "."): str(value) for key, value in config.items()}
+    wanted = _named(config)
     entries = [ConfigEntry(k, v, incremental_operation=AlterConfigOpType.SET) for k, v in wanted.items()]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     admin(bootstrap).incremental_alter_configs([resource])[resource].result(PATIENCE)
