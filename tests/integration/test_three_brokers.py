@@ -72,9 +72,7 @@ def test_a_broker_that_is_down_is_not_asked_without_end(
     properties = {"bootstrap.servers": cut_source.bootstrap, "debug": "broker", "log_level": "7"}
     client = clients.admin(Cluster(ALIAS, properties, {}, {}))
     topic, last = f"{ALIAS}-down", cut_source.brokers[-1]
-    topics.admin(cut_source.bootstrap).create_topics([NewTopic(topic, 1, replica_assignment=[[last.node]])])[
-        topic
-    ].result(30)
+    topics.create_placed(cut_source.bootstrap, topic, [[last.node]])
     asked = {Partition(topic, 0): OffsetSpec.latest()}
     until("the topic's end", lambda: list_offsets(client, asked), PATIENCE)
     last.kill()
@@ -89,8 +87,7 @@ def test_a_broker_that_is_down_is_not_asked_without_end(
 def test_a_take_over_asks_the_leader_of_now(cut_source: LocalCluster) -> None:
     """librdkafka would ask the one before until what it knows is 15 minutes old."""
     topic, last = f"{ALIAS}-moved", cut_source.brokers[-1]
-    wanted = NewTopic(topic, 1, replica_assignment=[[last.node, 1]])
-    topics.admin(cut_source.bootstrap).create_topics([wanted])[topic].result(30)
+    topics.create_placed(cut_source.bootstrap, topic, [[last.node, 1]])
     positions = PositionReader(Cluster(ALIAS, {"bootstrap.servers": cut_source.bootstrap}, {}, {}), ALIAS, topic)
 
     def settled() -> bool:
@@ -258,7 +255,7 @@ def test_a_controller_that_is_down_is_not_waited_for(cut_source: LocalCluster) -
     """Clients hear of any broker as the controller; librdkafka would wait for that one to come back."""
     client = ClusterAdmin(Cluster(ALIAS, {"bootstrap.servers": cut_source.bootstrap}, {}, {}))
     topic = f"{ALIAS}-asked"
-    topics.admin(cut_source.bootstrap).create_topics([NewTopic(topic, 1, replica_assignment=[[1]])])[topic].result(30)
+    topics.create_placed(cut_source.bootstrap, topic, [[1]])
     ids = until("the topic's id", lambda: client.topic_ids([topic]), PATIENCE)
 
     def heard_of() -> Broker | None:
