@@ -17,10 +17,11 @@ from prometheus_client.core import Metric
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
+from mirror.commands.check.permissions import needs, words
 from mirror.commands.convert import table
 from mirror.commands.convert.setting import MEANINGS as FATES
 from mirror.config import flow_model, model, value_types
-from mirror.config.load import json_schema
+from mirror.config.load import json_schema, settings_of
 from mirror.config.located_yaml import SECRET
 from mirror.config.reload_effects import EFFECTS
 from mirror.config.resolved import written
@@ -67,7 +68,8 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "metrics.otlp": model.OtlpModel,
     "log": model.LogModel,
 }
-MAY_HOLD_SECRETS = ("clusters.<alias>", "spark", "metrics.otlp")  # properties of clients and of Spark, and headers
+# Properties of clients and of Spark, headers, and the password of the HTTP server.
+MAY_HOLD_SECRETS = ("clusters.<alias>", "spark", "metrics.otlp", "http")
 
 LABEL_VALUES = {
     ("mirror_flow_state", "state"): FLOW_STATES,
@@ -158,6 +160,27 @@ def fixed_properties() -> str:
     return _table(("property", "value", "client"), written)
 
 
+def permissions() -> str:
+    """What a flow needs that uses every setting, as `mirror check --acls` declares it."""
+    every = {
+        "groups": {"sync": True},
+        **{key: {"enabled": True} for key in ("heartbeats", "canary", "mirrormaker_offsets")},
+        "sync_acls": True,
+        "active_active": True,
+        "on_poison_record": "dead_letter",
+    }
+    ends = {"source": "primary", "target": "backup"}
+    clusters = {alias: {"bootstrap.servers": alias} for alias in ends.values()}
+    root = model.RootModel.model_validate({"clusters": clusters, "flows": [{**ends, **every}]})
+    (flow,) = settings_of(root, frozenset(), {}, ()).flows
+    rows = []
+    for need in needs(flow, {"orders": "primary.orders"}, ["billing"], "mirror-backup-primary"):
+        names = ", ".join(f"`{name}{'*' * need.prefixed}`" for name in need.names)
+        role = "source" if need.cluster is flow.source else "target"
+        rows.append((role, f"{need.kind} {names}".strip(), words(need.operations), need.why, _REQUIRED[need.required]))
+    return _table(("cluster", "resource", "operations", "needed", "without it"), rows)
+
+
 def metrics() -> str:
     """Every metric with its type, unit, labels and help."""
     groups: dict[tuple[str, ...], list[str]] = {labels: [] for labels in GROUPS}
@@ -200,11 +223,13 @@ def _code(text: str) -> str:
     return f"`{text}`" if text else ""
 
 
+_REQUIRED = {True: "nothing is copied", False: "records are copied all the same"}
 TABLES: dict[str, Callable[[], str]] = {
     "keys": keys,
     "secrets": secrets,
     "fixed properties": fixed_properties,
     "metrics": metrics,
+    "permissions": permissions,
     "alerts": alerts,
     "mirrormaker fates": mirrormaker_fates,
     "mirrormaker settings": mirrormaker_settings,

@@ -8,6 +8,7 @@ partition, the function `recovery` in task/error_recovery.py says the same in co
 MirrorError
 ├── ConfigError        command, service: ends with exit code 2; a person corrects the configuration
 ├── SetupError         command, service: ends with exit code 2; a person installs what is missing
+│   └── TokenProviderUnusable   the same for a user's token provider, which a person corrects
 ├── PartitionError     partition: retrying; blocked if only a person can end it, e.g. where a permission is missing
 │   ├── TransactionAborted   retrying on the same producer: the batch left no trace
 │   ├── RecordsRefused       copied again in smaller batches, until the refused record is alone
@@ -67,6 +68,10 @@ class SetupError(MirrorError):
     """Something that must be on the machine is missing or too old: nothing is started until a person installs it."""
 
     exit_code = 2
+
+
+class TokenProviderUnusable(SetupError):
+    """A user's token provider can't be used: the command or service ends."""
 
 
 class PartitionError(MirrorError):

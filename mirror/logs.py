@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from mirror.settings import Log
+from mirror.service_settings import Log
 
 S = TypeVar("S", bound=Hashable)
 

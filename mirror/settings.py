@@ -1,4 +1,4 @@
-"""The settings of a run: frozen dataclasses, free of pydantic so that Spark tasks can carry them.
+"""The settings of a flow: frozen dataclasses, free of pydantic so that Spark tasks can carry them.
 
 mirror.config makes them from YAML and is the only place that knows defaults and limits. Client properties may contain
 secrets, so no `repr` here shows them.
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Start = Literal["earliest", "latest"] | int  # int: milliseconds since the Unix epoch
+TOKEN_PROVIDER = "token_provider"  # the key, among the properties of a cluster
 NO_TRANSFORM = "none"  # what a topic has in place of a dotted path if its records are copied as they are
 
 
@@ -27,9 +28,11 @@ class Cluster:
     """A Kafka cluster: its alias and the librdkafka properties to connect to it."""
 
     alias: str
-    properties: Mapping[str, str] = field(repr=False)  # for every client
+    properties: Mapping[str, str] = field(repr=False)  # for every client; and `token_provider`, if it is set
     consumer: Mapping[str, str] = field(repr=False)  # for source consumers, over `properties`
     producer: Mapping[str, str] = field(repr=False)  # for target producers, over `properties`
+    # The file of each of `properties` that is the whole text of one. It is read again: see kafka/credentials.py.
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,12 @@ class Flow:
         return tuple(sorted(path for path in paths if path is not None and path != NO_TRANSFORM))
 
     @property
+    def token_providers(self) -> tuple[str, ...]:
+        """The dotted paths of both clusters' token providers."""
+        paths = {cluster.properties.get(TOKEN_PROVIDER) for cluster in (self.source, self.target)}
+        return tuple(sorted(path for path in paths if path is not None))
+
+    @property
     def control_topic(self) -> str:
         """Compacted topic on the target that carries plans, claims, orders and decisions."""
         return f"mirror-control.{self.source.alias}.internal"
@@ -213,88 +222,3 @@ class Flow:
         connect_offsets = (self.connect_offsets_topic,) if self.mirrormaker_offsets.enabled else ()
         others = (*offset_map, *checkpoints, *dead_letters, *connect_offsets)
         return (self.control_topic, self.status_topic, self.offset_syncs_topic, *others)
-
-
-@dataclass(frozen=True, slots=True)
-class Spark:
-    """Where Spark runs, and its configuration."""
-
-    master: str
-    conf: Mapping[str, str] = field(repr=False)
-    references: frozenset[str] = frozenset()  # keys of `conf` whose values come from ${...}; they are never shown
-
-
-@dataclass(frozen=True, slots=True)
-class Http:
-    """The address of the status page, `/metrics`, `/livez` and `/readyz`; port 0 picks a free port."""
-
-    host: str
-    port: int
-
-
-@dataclass(frozen=True, slots=True)
-class Otlp:
-    """Where metrics are pushed to by OTLP over HTTP; nowhere without an `endpoint`."""
-
-    endpoint: str | None
-    interval: float  # seconds
-    headers: Mapping[str, str] = field(repr=False)  # may be secrets
-
-
-@dataclass(frozen=True, slots=True)
-class Metrics:
-    """The detail of `/metrics`: a series for each partition, or for each topic. And where the same is pushed to."""
-
-    labels: Literal["partition", "topic"]
-    otlp: Otlp
-
-
-@dataclass(frozen=True, slots=True)
-class Log:
-    """The level and the format of log lines."""
-
-    level: Literal["debug", "info", "warning", "error"]
-    format: Literal["text", "json"]
-
-
-@dataclass(frozen=True, slots=True)
-class Suspicion:
-    """Something in a flow's configuration that is allowed, but looks like a mistake."""
-
-    flow: str
-    said: str  # with file, line and key
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"{self.said}; {self.remedy}"
-
-
-@dataclass(frozen=True, slots=True)
-class Reloaded:
-    """What became of a configuration that was read again. Keys are named as `primary->backup: topics`."""
-
-    settings: Settings  # in force from now on
-    applied: tuple[str, ...]  # keys that were changed, and are in force now
-    waiting: tuple[str, ...]  # keys that differ from what is in force, and take effect at the next start
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """A whole configuration, of one file or several."""
-
-    flows: tuple[Flow, ...]
-    spark: Spark
-    http: Http
-    metrics: Metrics
-    log: Log
-    drain_timeout: float
-    warnings: tuple[Suspicion, ...] = ()
-
-    @property
-    def transforms(self) -> tuple[str, ...]:
-        """The dotted paths of the transforms of all flows."""
-        return tuple(sorted({path for flow in self.flows for path in flow.transforms}))
-
-    def warned(self, flow: Flow) -> tuple[Suspicion, ...]:
-        """What looks like a mistake in the configuration of one flow."""
-        return tuple(each for each in self.warnings if each.flow == flow.name)

@@ -24,7 +24,7 @@ SHOWN = 60  # characters of a text of the user's code that are shown
 _FOLDER = str(Path(__file__).parent)
 _NOT_THEIRS = (
     import_module.__code__.co_filename,
-    *(f"{_FOLDER}/{name}.py" for name in ("user_code", "own_policy", "transform")),
+    *(f"{_FOLDER}/{name}.py" for name in ("user_code", "own_policy", "transform", "token_provider")),
 )  # files of the frames that lead to the user's code
 
 

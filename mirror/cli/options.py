@@ -13,7 +13,8 @@ import click
 from mirror import logs
 from mirror.config.load import load
 from mirror.errors import ConfigError
-from mirror.settings import Flow, Log, Settings
+from mirror.service_settings import Log, Settings
+from mirror.settings import Flow
 
 CONFIG = click.option(
     "-c",

@@ -29,7 +29,7 @@ class Explainer:
         if location[-1] == "[key]":
             location = location[:-1]
         # A value is shown only where no secret is expected.
-        may_be_secret = location[0] in ("clusters", "spark") or HEADERS in location
+        may_be_secret = location[0] in ("clusters", "spark") or HEADERS in location or location[-1] == "password"
         shown = not may_be_secret and not self._is_reference(location)
         return Problem(location, self._text(error, location, shown))
 

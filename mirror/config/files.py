@@ -72,6 +72,11 @@ class Files:
         document, key = self._written(location)
         return key in document.references
 
+    def file(self, location: Location) -> Path | None:
+        """The file whose whole text the value is, by `${file:...}`; None if there is none."""
+        document, key = self._written(location)
+        return document.files.get(key)
+
     def is_default(self, location: Location) -> bool:
         """True if a flow has the value, or lacks it, because of flow_defaults."""
         return location[:1] == (FLOWS,) and self._written(location)[1][:1] == (DEFAULTS,)

@@ -14,6 +14,7 @@ from mirror.config.located_yaml import SECRET, Location, Problem
 from mirror.config.value_types import SERVER
 from mirror.kafka.clients import DEFAULTS, SOURCE_CONSUMER, TARGET_PRODUCER, TARGET_PRODUCER_DEFAULTS
 from mirror.kafka.librdkafka_log import NOT_CREATED, UNKNOWN_PROPERTY, why_not_created
+from mirror.settings import TOKEN_PROVIDER
 
 # A logger without output: if the file sets `debug`, librdkafka would print during the check.
 _SILENT = logging.Logger("mirror.config")
@@ -25,7 +26,7 @@ _BROKERS = ("bootstrap.servers", "metadata.broker.list")  # without both no clie
 # Names of Java's clients, and what to write instead.
 _JAVA = {
     "sasl.jaas.config": "sasl.username and sasl.password",
-    "sasl.login.callback.handler.class": "sasl.oauthbearer.method and its sasl.oauthbearer.* properties",
+    "sasl.login.callback.handler.class": "sasl.oauthbearer.method: oidc and sasl.oauthbearer.*, or token_provider",
     "ssl.truststore.location": "ssl.ca.location (a PEM file)",
     "ssl.truststore.password": "ssl.ca.location (a PEM file, which has no password)",
     "ssl.truststore.certificates": "ssl.ca.pem",
@@ -124,7 +125,22 @@ def client_problems(
     found = [_single(role, each) for role, each in everything if each.location not in done]
     if not any(found) and not any(location[: len(at)] == at for location in broken):
         found = [_together(at, role, properties) for role, properties in clients]
+    found.append(_token_provider(at, cluster))
     return list(dict.fromkeys(filter(None, found)))
+
+
+def _token_provider(at: Location, cluster: Mapping[str, Any]) -> Problem | None:
+    """What does not go together with a token provider."""
+    if cluster.get(TOKEN_PROVIDER) is None:
+        return None
+    mechanism = cluster.get("sasl.mechanisms") or cluster.get("sasl.mechanism")
+    if mechanism != "OAUTHBEARER" or not str(cluster.get("security.protocol", "")).lower().startswith("sasl_"):
+        said = "needs sasl.mechanisms: OAUTHBEARER, and security.protocol: SASL_SSL"
+    elif cluster.get("sasl.oauthbearer.method", "default") != "default":
+        said = "tokens come from here, or from sasl.oauthbearer.method: oidc, and not from both; remove one of them"
+    else:
+        return None
+    return Problem((*at, TOKEN_PROVIDER), said)
 
 
 def _properties(
@@ -132,7 +148,7 @@ def _properties(
 ) -> dict[str, _Property]:
     section = cluster.get(role.section)
     own = section if isinstance(section, dict) else {}
-    placed = [(*at, name) for name in cluster]
+    placed = [(*at, name) for name in cluster if name != TOKEN_PROVIDER]
     placed += [(*at, role.section, name) for name in own]
     result = {}
     for location in placed:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from mirror import settings
+from mirror import service_settings, settings
 from mirror.config import explain, flow_model, model
 from mirror.config import files as config_files
 from mirror.config.conflicts import flow_problems
@@ -25,17 +25,18 @@ from mirror.spark import security
 _Model = TypeVar("_Model", bound=BaseModel)
 
 _SPARK_CONF: Location = ("spark", "conf")
+HTTP_PASSWORD: Location = ("http", "password")
 WARNINGS_MAX = 100  # of one configuration; nobody reads more
 
 
-def load(paths: Path | Sequence[Path], environ: Mapping[str, str] = os.environ) -> settings.Settings:
+def load(paths: Path | Sequence[Path], environ: Mapping[str, str] = os.environ) -> service_settings.Settings:
     """Load the settings from one YAML file or several, and check them without touching the network.
 
     Later files win. Raises ConfigError with all problems, file by file in the order of their lines. No text of a
     problem holds a value that came from a `${...}`, or one whose key looks like a secret's.
     """
     files, root = checked(paths, environ)
-    return settings_of(root, spark_references(files), warnings_of(root, files))
+    return settings_of(root, spark_references(files), secret_files(files), warnings_of(root, files))
 
 
 def checked(paths: Path | Sequence[Path], environ: Mapping[str, str]) -> tuple[Files, model.RootModel]:
@@ -111,6 +112,13 @@ def spark_references(files: Files) -> frozenset[str]:
     return frozenset(key for key in conf if files.is_reference((*_SPARK_CONF, key)))
 
 
+def secret_files(files: Files) -> dict[Location, str]:
+    """The files that clients and the HTTP server read again when they have changed, by the key whose value they are."""
+    clusters = _mapping(files.tree.get("clusters"))
+    keys: list[Location] = [("clusters", alias, key) for alias, each in clusters.items() for key in _mapping(each)]
+    return {key: str(file.absolute()) for key in (*keys, HTTP_PASSWORD) if (file := files.file(key)) is not None}
+
+
 def _validated(kind: type[_Model], value: Any, context: dict[str, Any]) -> tuple[_Model | None, list[ErrorDetails]]:
     try:
         return kind.model_validate(value, context=context), []
@@ -147,25 +155,37 @@ def _mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def warnings_of(root: model.RootModel, files: Files) -> tuple[settings.Suspicion, ...]:
+def warnings_of(root: model.RootModel, files: Files) -> tuple[service_settings.Suspicion, ...]:
     """What is allowed in the files but looks like a mistake."""
     return tuple(islice(suspicions(root, files), WARNINGS_MAX))
 
 
 def settings_of(
-    root: model.RootModel, references: frozenset[str], warnings: tuple[settings.Suspicion, ...]
-) -> settings.Settings:
-    """A valid configuration as a run takes it. `references` are the Spark properties that were made from `${...}`."""
+    root: model.RootModel,
+    references: frozenset[str],
+    secrets: Mapping[Location, str],
+    warnings: tuple[service_settings.Suspicion, ...],
+) -> service_settings.Settings:
+    """A valid configuration as a run takes it. `references` are the Spark properties that were made from `${...}`.
+
+    `secrets` are the files of `secret_files`.
+    """
     clusters = {
-        alias: settings.Cluster(alias, cluster.properties, cluster.consumer, cluster.producer)
+        alias: settings.Cluster(
+            alias,
+            cluster.properties,
+            cluster.consumer,
+            cluster.producer,
+            {str(key[2]): file for key, file in secrets.items() if key[:2] == ("clusters", alias)},
+        )
         for alias, cluster in root.clusters.items()
     }
-    return settings.Settings(
+    return service_settings.Settings(
         flows=tuple(_flow(flow, clusters) for flow in root.flows),
-        spark=settings.Spark(root.spark.master, root.spark.conf, references),
-        http=settings.Http(**root.http.model_dump()),
-        metrics=settings.Metrics(root.metrics.labels, settings.Otlp(**root.metrics.otlp.model_dump())),
-        log=settings.Log(**root.log.model_dump()),
+        spark=service_settings.Spark(root.spark.master, root.spark.conf, references),
+        http=service_settings.Http(**root.http.model_dump(), password_file=secrets.get(HTTP_PASSWORD)),
+        metrics=service_settings.Metrics(root.metrics.labels, service_settings.Otlp(**root.metrics.otlp.model_dump())),
+        log=service_settings.Log(**root.log.model_dump()),
         drain_timeout=root.drain_timeout,
         warnings=warnings,
     )

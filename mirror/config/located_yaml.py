@@ -41,6 +41,7 @@ class Document:
     tree: Any = None
     lines: dict[Location, int] = field(default_factory=dict)
     references: set[Location] = field(default_factory=set)  # places of values made from ${...}, which are never shown
+    files: dict[Location, Path] = field(default_factory=dict)  # places of values that are the whole text of a file
     problems: list[Problem] = field(default_factory=list)
     unresolved: list[Problem] = field(default_factory=list)  # references that can't be resolved
 
@@ -169,6 +170,8 @@ class _Builder:
         if "${" not in text or self._references is None:
             return text
         self._document.references.add(at)
+        if (file := self._references.file(text)) is not None:
+            self._document.files[at] = file
 
         def complain(said: str) -> None:
             self._document.unresolved.append(Problem(at, said, node.start_mark.line + 1))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, model_validator
 
 from mirror.config.flow_model import FlowDefaultsModel, FlowModel
 from mirror.config.value_types import (
     Alias,
+    CallablePath,
     Duration,
     HeaderName,
     HeaderValue,
@@ -18,10 +19,13 @@ from mirror.config.value_types import (
     Servers,
     Text,
     Url,
+    UserName,
     allowed,
     duration_range,
+    explained,
     whole_number,
 )
+from mirror.settings import TOKEN_PROVIDER
 
 FLOWS_MAX = 1_000  # limited, since each flow is compared with every other one
 
@@ -44,10 +48,18 @@ class ClusterModel(Section):
     """librdkafka properties for the producers of this cluster only, where it is a flow's target. They win over the
     cluster's other properties."""
 
+    token_provider: Annotated[
+        CallablePath | None,
+        allowed("the dotted path of a callable in a Python module, e.g. shop.tokens.token, or null"),
+    ] = None
+    """A callable of your own that gives the tokens for `sasl.mechanisms: OAUTHBEARER`. It gets
+    `sasl.oauthbearer.config`, and returns the token and when it expires, in seconds since 1970."""
+
     @property
     def properties(self) -> dict[str, str]:
-        """The properties of every client of the cluster."""
-        return {"bootstrap.servers": self.bootstrap_servers, **self.__pydantic_extra__}
+        """The properties of every client of the cluster, and `token_provider` if it is set."""
+        provider = {} if self.token_provider is None else {TOKEN_PROVIDER: self.token_provider}
+        return {"bootstrap.servers": self.bootstrap_servers, **provider, **self.__pydantic_extra__}
 
 
 class SparkModel(Section):
@@ -61,12 +73,30 @@ class SparkModel(Section):
 
 
 class HttpModel(Section):
-    """Where the service's HTTP server listens."""
+    """Where the service's HTTP server listens, and who may ask it."""
 
     host: Annotated[Text, allowed("an address to listen on, e.g. 0.0.0.0 or localhost")] = "0.0.0.0"
-    """The address on which the service listens for HTTP. There is no password, so keep it to your own network."""
+    """The address on which the service listens for HTTP."""
     port: Annotated[int, whole_number(0, 65535, " (0 picks a free one)")] = 9464
     """The port of the status page, `/status`, `/metrics`, `/livez` and `/readyz`."""
+    tls_certificate: Annotated[Text | None, allowed("the path of a PEM file, or null")] = None
+    """The certificate with which the server speaks TLS (HTTPS), and those of its authorities after it. It is read again
+    when the file changes."""
+    tls_key: Annotated[Text | None, allowed("the path of a PEM file, or null")] = None
+    """The key of `tls_certificate`, without a password."""
+    username: Annotated[UserName | None, allowed("printable text without a colon, or null")] = None
+    """The user that everybody has to name (HTTP's basic authentication). `/livez` and `/readyz` answer without it, for
+    probes, but then give no reasons."""
+    password: Annotated[Text | None, allowed("text, not empty, or null")] = None
+    """The password of that user. With `${file:...}` it is read again when the file changes."""
+
+    @model_validator(mode="after")
+    def _whole_pairs(self) -> HttpModel:
+        for first, second in (("tls_certificate", "tls_key"), ("username", "password")):
+            present, missing = (first, second) if getattr(self, second) is None else (second, first)
+            if getattr(self, present) is not None and getattr(self, missing) is None:
+                raise explained("{present} is set, but {missing} is not; set both", present=present, missing=missing)
+        return self
 
 
 class OtlpModel(Section):

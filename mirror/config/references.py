@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-# The limit of a Kubernetes ConfigMap.
-SIZE_MAX = 2**20  # bytes of all files together, and of each file that they refer to
+from mirror.watched_files import SIZE_MAX, content_of, secret_of
+
 # Limited, since ten lines of aliases inside aliases can stand for billions of values.
 ALIASED_MAX = 100_000  # values that an alias or flow_defaults repeats
 REFERRED_MAX = 16 * 2**20  # characters of all values with references
@@ -38,7 +38,7 @@ class Budget:
 
     def text(self, path: Path) -> str:
         """A file's text. Raises OSError, UnicodeDecodeError, and ValueError for a file that is too large."""
-        found = _bytes(path, self._size, "" if self._size == SIZE_MAX else " together with the files before it")
+        found = content_of(path, self._size, "" if self._size == SIZE_MAX else " together with the files before it")
         self._size -= len(found)
         return found.decode("utf-8")
 
@@ -53,14 +53,6 @@ class Budget:
         self._referred -= characters
         if self._referred < 0:
             raise TooMuch(f"the values with ${{...}} are larger than {REFERRED_MAX:,} characters together")
-
-
-def _bytes(path: Path, limit: int, which: str = "") -> bytes:
-    with path.open("rb") as file:
-        found = file.read(limit + 1)
-    if len(found) > limit:
-        raise ValueError(f"larger than {SIZE_MAX:,} bytes{which}")
-    return found
 
 
 def reason(error: OSError | ValueError) -> str:
@@ -99,6 +91,12 @@ class References:
         self._budget.refer(len(resolved))
         return resolved
 
+    def file(self, value: str) -> Path | None:
+        """The file whose text the value is; None if the value is anything but one `${file:...}`."""
+        match = _REFERENCE.fullmatch(value)
+        provider, _, name = (match["body"] or "").partition(":") if match else ("", "", "")
+        return self._folder / name if match and match["end"] and provider == "file" and name else None
+
     def _env(self, name: str, complain: Callable[[str], None]) -> str:
         value = self._environ.get(name)
         if value is None:
@@ -107,8 +105,7 @@ class References:
 
     def _file(self, name: str, complain: Callable[[str], None]) -> str:
         try:
-            # Mounted secrets often end with a line break that is not part of them.
-            return _bytes(self._folder / name, SIZE_MAX).decode("utf-8").rstrip("\r\n")
+            return secret_of(self._folder / name)
         except (OSError, ValueError) as error:
             complain(f"file {name} can't be read: {reason(error)}")
             return ""

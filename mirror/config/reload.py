@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from mirror.config.files import Files
-from mirror.config.load import checked, settings_of, spark_references, warnings_of
+from mirror.config.load import checked, secret_files, settings_of, spark_references, warnings_of
 from mirror.config.model import RootModel
-from mirror.config.references import SIZE_MAX
 from mirror.config.reload_effects import blend, differing
 from mirror.errors import ConfigError
-from mirror.settings import Reloaded, Settings
-
-_Stat = tuple[int, int, int, int]  # device, inode, time of the last change, size
+from mirror.service_settings import Reloaded, Settings
+from mirror.watched_files import FilesWatch
 
 
 class Configuration:
@@ -25,16 +22,17 @@ class Configuration:
         """Read the files. Raises ConfigError as `load` does."""
         self._paths = tuple(paths)
         self._environ = environ
-        self._watch = _Watch(self._paths)  # first: a change while the files are read is noticed later
+        self._watch = FilesWatch(self._paths)  # first: a change while the files are read is noticed later
         files, self._root = checked(self._paths, environ)
-        self._references = spark_references(files)
-        self.settings: Settings = settings_of(self._root, self._references, warnings_of(self._root, files))
+        self._references, self._secrets = spark_references(files), secret_files(files)
+        self.settings: Settings = settings_of(
+            self._root, self._references, self._secrets, warnings_of(self._root, files)
+        )
 
     def has_changed(self) -> bool:
-        """True once after the content of a file has changed, as soon as two calls in a row find the file the same.
+        """True once after the content of a file has changed: see FilesWatch.
 
-        So a file that is being written is left alone. A symbolic link is followed, as in a ConfigMap of Kubernetes.
-        Files that `${file:...}` refers to are not looked at.
+        Files that `${file:...}` refers to are not looked at: see kafka/credentials.py for those of clients.
         """
         return self._watch.has_changed()
 
@@ -44,9 +42,11 @@ class Configuration:
         Raises ConfigError, after which the old settings are in force.
         """
         files, written = self._read_again()
-        blended = blend(self._root, written)
+        # What clients read from the same file as before, they have read again already.
+        followed = secret_files(files).items() & self._secrets.items()
+        blended = blend(self._root, written, frozenset(location for location, _ in followed))
         self._root = blended.root
-        self.settings = settings_of(blended.root, self._references, warnings_of(written, files))
+        self.settings = settings_of(blended.root, self._references, self._secrets, warnings_of(written, files))
         return Reloaded(self.settings, blended.applied, blended.waiting)
 
     def replace(self, check: Callable[[Settings], object]) -> Reloaded:
@@ -55,11 +55,11 @@ class Configuration:
         Raises ConfigError, and what `check` of the new settings raises. After that the old settings are in force.
         """
         files, written = self._read_again()
-        references = spark_references(files)
-        settings = settings_of(written, references, warnings_of(written, files))
+        references, secrets = spark_references(files), secret_files(files)
+        settings = settings_of(written, references, secrets, warnings_of(written, files))
         check(settings)
         changed = differing(self._root, written)
-        self._root, self._references, self.settings = written, references, settings
+        self._root, self._references, self._secrets, self.settings = written, references, secrets, settings
         return Reloaded(settings, changed, ())
 
     def _read_again(self) -> tuple[Files, RootModel]:
@@ -77,45 +77,3 @@ def _is_special(path: Path) -> bool:
         return path.exists() and not path.is_file()
     except OSError:  # reading it says why
         return False
-
-
-class _Watch:
-    """Compares files with what they were: first what costs little, then their content."""
-
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self._paths = paths
-        self.note()
-
-    def note(self) -> None:
-        """Take the files as they are now for known."""
-        self._known = self._last = [_stat(path) for path in self._paths]
-        self._digests = [_digest(path) for path in self._paths]
-
-    def has_changed(self) -> bool:
-        """See `Configuration.has_changed`."""
-        now = [_stat(path) for path in self._paths]
-        before, self._last = self._last, now
-        if now == self._known or now != before:
-            return False
-        self._known = now
-        before_digests, self._digests = self._digests, [_digest(path) for path in self._paths]
-        return self._digests != before_digests
-
-
-def _stat(path: Path) -> _Stat | None:
-    try:
-        found = path.stat()
-    except (OSError, ValueError):
-        return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
-
-
-def _digest(path: Path) -> bytes | None:
-    """Of the part of a regular file that can count; None if there is no such file, or it can't be read."""
-    try:
-        if not path.is_file():
-            return None
-        with path.open("rb") as file:
-            return hashlib.sha256(file.read(SIZE_MAX + 1)).digest()
-    except (OSError, ValueError):
-        return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ from mirror.config.conflicts import flow_problems
 from mirror.config.explain import key_path
 from mirror.config.flow_model import FlowModel, TopicSettingsModel
 from mirror.config.librdkafka import servers
+from mirror.config.located_yaml import Location
 from mirror.config.model import RootModel
 from mirror.errors import ConfigError
 from mirror.naming import ReplicationPolicy, some_of
@@ -32,7 +33,7 @@ class Effect(StrEnum):
 # By section, and by key as the file has it. Of a key that holds a section, the section says it.
 EFFECTS: Mapping[str, Mapping[str, Effect]] = {
     "": {"drain_timeout": Effect.RELOAD},
-    "clusters.<alias>": dict.fromkeys(("bootstrap.servers", "consumer", "producer"), Effect.START),
+    "clusters.<alias>": dict.fromkeys(("bootstrap.servers", "consumer", "producer", "token_provider"), Effect.START),
     "flows[]": {
         **dict.fromkeys(
             (
@@ -101,7 +102,7 @@ EFFECTS: Mapping[str, Mapping[str, Effect]] = {
     "flows[].canary": dict.fromkeys(("enabled", "interval"), Effect.RELOAD),
     "flows[].mirrormaker_offsets": dict.fromkeys(("enabled", "topic", "connector"), Effect.RELOAD),
     "spark": dict.fromkeys(("master", "conf"), Effect.START),
-    "http": dict.fromkeys(("host", "port"), Effect.START),
+    "http": dict.fromkeys(("host", "port", "tls_certificate", "tls_key", "username", "password"), Effect.START),
     "metrics": {"labels": Effect.START},
     "metrics.otlp": dict.fromkeys(("endpoint", "interval", "headers"), Effect.START),
     "log": {"level": Effect.PLAN, "format": Effect.START},
@@ -131,18 +132,23 @@ def differing(running: RootModel, written: RootModel) -> tuple[str, ...]:
     found = _Found()
     _blended(running, written, "", "", found)
     _flows(running, written, found)
-    return (*found.applied, *found.waiting, *_clusters(running, written))
+    return (*found.applied, *found.waiting, *_clusters(running, written, frozenset()))
 
 
-def blend(running: RootModel, written: RootModel) -> Blend:
+def blend(running: RootModel, written: RootModel, followed: Set[Location] = frozenset()) -> Blend:
     """What of `written` a service that runs with `running` can follow. Both are valid.
+
+    `followed` are keys whose values come from files that are read again by whoever needs them.
 
     Raises ConfigError if the keys that can change now do not go together with those that can't.
     """
     found = _Found()
+    if ("http", "password") in followed:
+        same = written.http.model_copy(update={"password": running.http.password})
+        written = written.model_copy(update={"http": same})
     root = _blended(running, written, "", "", found)
     flows = _flows(running, written, found)
-    found.waiting += _clusters(running, written)
+    found.waiting += _clusters(running, written, followed)
     root = root.model_copy(update={"flows": flows})
     if found.applied and found.waiting:
         _check_transforms(running, written, found)
@@ -228,14 +234,15 @@ def _topic_settings(
     return entries
 
 
-def _clusters(running: RootModel, written: RootModel) -> Iterator[str]:
+def _clusters(running: RootModel, written: RootModel, followed: Set[Location]) -> Iterator[str]:
     for alias in dict.fromkeys([*running.clusters, *written.clusters]):
         before, after = running.clusters.get(alias), written.clusters.get(alias)
         said = f"clusters.{alias}"
         if before is None or after is None:
             yield said
         else:
-            yield from _differing(before.properties, after.properties, said)
+            same = {key: before.properties.get(key) for key in after.properties if ("clusters", alias, key) in followed}
+            yield from _differing(before.properties, {**after.properties, **same}, said)
             yield from _differing(before.consumer, after.consumer, f"{said}.consumer")
             yield from _differing(before.producer, after.producer, f"{said}.producer")
 

@@ -87,7 +87,7 @@ class _Resolver:
         if isinstance(value, list):
             shown = [HIDDEN if self._hides((*at, number)) else each for number, each in enumerate(value)]
             return Setting(shown, shown, self._origin(at))
-        if self._hides(at) or _holds_secret(value):
+        if value is not None and (at[-1] == "password" or self._hides(at) or _holds_secret(value)):
             return Setting(HIDDEN, HIDDEN, self._origin(at))
         return Setting(value, written(field, value), self._origin(at))
 

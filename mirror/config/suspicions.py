@@ -16,7 +16,7 @@ from mirror.config.located_yaml import Location
 from mirror.config.model import RootModel
 from mirror.config.value_types import NAME
 from mirror.naming import NAME_MAX
-from mirror.settings import Suspicion
+from mirror.service_settings import Suspicion
 
 # The parts of an expression without brackets and groups: an escape, a number of repetitions, or one character.
 _PART = re.compile(r"\\(?P<escaped>.)|\{\d*(?:,\d*)?\}|(?P<plain>.)", re.DOTALL)

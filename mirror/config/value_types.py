@@ -43,7 +43,7 @@ NAME = re.compile(r"[a-zA-Z0-9._-]+")  # the characters of a topic's name
 ALLOWED = "allowed"  # the keyword of our JSON schema that completes "must be ..."
 
 
-def _explained(text: str, **context: Any) -> PydanticCustomError:
+def explained(text: str, **context: Any) -> PydanticCustomError:
     """An error whose own text is shown. For a ValueError "must be" and the key's description are shown instead."""
     return PydanticCustomError(EXPLAINED, text, context)
 
@@ -77,7 +77,7 @@ def start(value: Any) -> str | int:
         return int(text)
     moment = datetime.fromisoformat(text.upper())  # RFC 3339 allows a small "z", Python does not
     if moment.tzinfo is None:
-        raise _explained('"{value}" has no time zone; write e.g. 2025-01-31T12:00:00Z or ...+01:00', value=text)
+        raise explained('"{value}" has no time zone; write e.g. 2025-01-31T12:00:00Z or ...+01:00', value=text)
     milliseconds = (moment - _EPOCH) // timedelta(milliseconds=1)
     if milliseconds < 0:
         raise ValueError(value)
@@ -90,7 +90,7 @@ def _pattern(value: str) -> str:
     except (re.error, OverflowError, RecursionError) as error:
         hint = '; for any characters write ".*"' if value.startswith("*") else ""
         said = 'bad regular expression "{value}": {reason}{hint}'
-        raise _explained(said, value=value, reason=str(error), hint=hint) from None
+        raise explained(said, value=value, reason=str(error), hint=hint) from None
     return value
 
 
@@ -98,7 +98,7 @@ def _template(value: str) -> str:
     try:
         Template.parse(value)
     except ValueError as error:
-        raise _explained('bad template "{value}": {reason}', value=f"{value:.60}", reason=str(error)) from None
+        raise explained('bad template "{value}": {reason}', value=f"{value:.60}", reason=str(error)) from None
     return value
 
 
@@ -107,14 +107,14 @@ def _endpoint(value: str) -> str:
     if url.scheme not in ("http", "https") or not url.hostname:
         raise ValueError(value)
     if url.username is not None or url.query or url.fragment:
-        raise _explained("a URL must hold no user, password, query or fragment; use headers")
+        raise explained("a URL must hold no user, password, query or fragment; use headers")
     return value
 
 
 def _header(value: str) -> str:
     """A part of an HTTP header. What a library would refuse is refused here, where it is not shown."""
     if value != value.strip() or not value.isprintable() or not value.isascii():
-        raise _explained("must be printable ASCII text without blanks around it")
+        raise explained("must be printable ASCII text without blanks around it")
     return value
 
 
@@ -126,20 +126,20 @@ def _policy(value: str) -> str:
     try:
         own_policy.load(value)
     except ValueError as error:
-        raise _explained("{value} can't be used: {reason}", value=f"{value:.100}", reason=f"{error!s:.300}") from None
+        raise explained("{value} can't be used: {reason}", value=f"{value:.100}", reason=f"{error!s:.300}") from None
     return value
 
 
 def _alias(value: str) -> str:
     if not NAME.fullmatch(value):
-        raise _explained("a cluster's alias must be made of letters, digits, '.', '_' and '-' only")
+        raise explained("a cluster's alias must be made of letters, digits, '.', '_' and '-' only")
     return value
 
 
 def _defined(value: str, info: ValidationInfo) -> str:
     aliases = (info.context or {}).get("aliases", [value])
     if value not in aliases:
-        raise _explained('undefined cluster "{value}"; defined: {known}', value=value, known=", ".join(aliases))
+        raise explained('undefined cluster "{value}"; defined: {known}', value=value, known=", ".join(aliases))
     return value
 
 
@@ -181,12 +181,18 @@ def _factor(value: int) -> int:
 
 def _topic(value: str) -> str:
     if not NAME.fullmatch(value) or len(value) > NAME_MAX:
-        raise _explained(f"a topic's name must have 1 to {NAME_MAX} letters, digits, '.', '_' and '-'")
+        raise explained(f"a topic's name must have 1 to {NAME_MAX} letters, digits, '.', '_' and '-'")
     return value
 
 
 def _path(value: str) -> str:
     if not user_code.PATH.fullmatch(value) or any(map(keyword.iskeyword, value.split("."))):
+        raise ValueError(value)
+    return value
+
+
+def _user(value: str) -> str:
+    if ":" in value or not value.isprintable():
         raise ValueError(value)
     return value
 
@@ -237,6 +243,7 @@ RemoteName = Annotated[Text, AfterValidator(_topic)]
 NameTemplate = Annotated[str, AfterValidator(_template)]
 PolicyName = Annotated[str, AfterValidator(_policy)]
 CallablePath = Annotated[str, AfterValidator(_path)]
+UserName = Annotated[Text, AfterValidator(_user)]
 TopicTransform = Annotated[str, AfterValidator(_own_transform)]
 Url = Annotated[str, AfterValidator(_endpoint)]
 HeaderName = Annotated[str, AfterValidator(_header)]

@@ -21,7 +21,7 @@ from mirror.control.verification import VERIFY_KEY, Verification
 from mirror.errors import ClusterAway, ForeignPlan
 from mirror.kafka.clients import internal_consumer
 from mirror.kafka.cluster import ClusterAdmin
-from mirror.kafka.renewed import Outage, end_later
+from mirror.kafka.renewed import Outage, another
 from mirror.kafka.topic_ids import KnownIds, TopicIds
 from mirror.model import Partition
 from mirror.settings import Flow
@@ -87,7 +87,7 @@ class ControlReader:
         # A consumer that keeps fetching learns of another topic id by itself; without `follow` we ask for the id.
         self._ids = TopicIds()
         self._admin = None if follow else ClusterAdmin(flow.target)
-        self._outage = Outage()
+        self._outage = Outage(flow.target)
         self._consumer = self._open()
 
     def _open(self) -> Consumer:
@@ -131,7 +131,7 @@ class ControlReader:
         """
         with self._lock:
             failed = True
-            if self._outage.is_long():
+            if self._outage.wants_another():
                 self._renew()
             try:
                 if self._admin is not None:
@@ -153,8 +153,8 @@ class ControlReader:
 
     def _renew(self) -> None:
         """Replace the consumer by a new one."""
-        end_later(self._consumer)
-        self._consumer, self._fetches = self._open(), False
+        before, self._consumer = self._consumer, another(self._consumer, self._open)
+        self._fetches &= self._consumer is before
 
     def _rest(self) -> None:
         if self._fetches and not self._follow:

@@ -22,7 +22,7 @@ from mirror.errors import ClusterAway, FlowError
 from mirror.kafka.client_errors import is_away, is_lasting
 from mirror.kafka.clients import internal_consumer
 from mirror.kafka.own_topic_producer import OwnTopicProducer
-from mirror.kafka.renewed import Outage, end_later
+from mirror.kafka.renewed import Outage, another
 from mirror.model import Partition
 from mirror.settings import Flow
 from mirror.timing import RECENT_REPORTS
@@ -145,7 +145,7 @@ class StatusReader:
         self.ignored = 0  # number of reports that could not be decoded
         self._flow = flow
         self._cluster, self._topic = flow.target.alias, flow.status_topic
-        self._outage = Outage()
+        self._outage = Outage(flow.target)
         self._consumer: Consumer = internal_consumer(flow.target, flow.group)
         try:
             self._end = end_of(self._consumer, self._topic, self._cluster)
@@ -183,10 +183,6 @@ class StatusReader:
     def _poll(self, timeout: float) -> list[DatedReport]:
         found = []
         messages = self._consumer.consume(1000, timeout)
-        if self._outage.has_lost(self._consumer, [Partition(self._topic, 0)], not messages):
-            end_later(self._consumer)
-            self._consumer = internal_consumer(self._flow.target, self._flow.group)
-            self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
         for message in messages:
             error = message.error()
             if error is None:
@@ -196,6 +192,9 @@ class StatusReader:
                     found.append(DatedReport(report, message.timestamp()[1] / 1000))
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._next = message.offset()
+        if self._outage.has_lost(self._consumer, [Partition(self._topic, 0)], not messages):
+            self._consumer = another(self._consumer, lambda: internal_consumer(self._flow.target, self._flow.group))
+            self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
         return found
 
     def _decoded(self, value: bytes | None) -> Report | None:

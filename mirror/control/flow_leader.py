@@ -15,14 +15,14 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import INTENT_KEY, PLAN_KEY, ControlWriter
-from mirror.control.orders import Scope
 from mirror.control.plan import Lineage, Plan, next_plan, unmarked
 from mirror.control.slices import slice_count
 from mirror.control.task_settings import TaskSettings
 from mirror.control.throttle_shares import Load
 from mirror.errors import ClusterAway, FlowError, Superseded
 from mirror.kafka.client_errors import FENCED, is_lasting
-from mirror.kafka.clients import DEFAULTS, INTERNAL_MAX, LIBRDKAFKA, transactional_properties
+from mirror.kafka.clients import DEFAULTS, INTERNAL_MAX, LIBRDKAFKA, target_producer, transactional_properties
+from mirror.kafka.credentials import Changes
 from mirror.kafka.transactional_ids import leader_id
 from mirror.model import Topic
 from mirror.settings import Flow
@@ -47,6 +47,7 @@ class FlowLeader:
         self._flow = flow
         self._service_id = service_id
         self._producer: Producer | None = None
+        self._changes = Changes(flow.target)  # since the producer was opened
         self._generation: int | None = None  # of the newest plan while we led; None if we have never led
         self._former = ""  # the service whose plan was in force when we took the lead, until our first plan
         self._slots = 0  # cores that the newest plan was made for
@@ -85,7 +86,8 @@ class FlowLeader:
         # A plan lists every partition, so it is compressed and may be large. The log level is librdkafka's own: a task
         # has to notice lost connections, but the flow leader reads the control topic again before it publishes.
         own = {"compression.type": "gzip", "message.max.bytes": INTERNAL_MAX, "log_level": DEFAULTS["log_level"]}
-        producer = Producer({**properties, **own}, logger=LIBRDKAFKA)
+        self._changes.note()
+        producer = target_producer(self._flow.target, {**properties, **own}, LIBRDKAFKA)
         try:
             producer.init_transactions(TIMEOUT)
         except KafkaException as error:
@@ -255,14 +257,14 @@ class FlowLeader:
         counts = {
             "orders": len(orders),
             "decisions": len(decisions),
-            "orders_since_recreation": _listed(self.control.orders_since_recreation),
+            "orders_since_recreation": ", ".join(map(str, self.control.orders_since_recreation)) or "nothing",
         }
         log.warning("control topic was deleted: plan, orders and decisions are written again", extra=where | counts)
         written = {scope.key(): order.encode() if order else None for scope, order in orders.items()}
         return written | {decision.key(): decision.encode() for decision in decisions}
 
     def _commit(self, records: Mapping[bytes, bytes | None]) -> None:
-        if self._producer is None:
+        if self._producer is None or self._changes.any():
             self.take_lead()
         producer = self._producer
         assert producer is not None
@@ -293,7 +295,3 @@ class FlowLeader:
                 f"flow {self._flow.name}: {alias} does not let mirror lead the flow: {cause.str()}", blocked=True
             )
         return ClusterAway(self._flow.target.alias, cause.str())
-
-
-def _listed(scopes: list[Scope]) -> str:
-    return ", ".join(map(str, scopes)) or "nothing"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from mirror.backoff import Backoff
 from mirror.errors import ClusterAway, PartitionError, Unavailable, Unsupported, WireError
 from mirror.groups.offsets_of_librdkafka import positions_of
+from mirror.kafka.credentials import properties_of
 from mirror.model import Partition
 from mirror.settings import Cluster
 from mirror.wire import cluster as wire
@@ -60,7 +61,7 @@ class GroupOffsets:
         self._runner = asyncio.Runner()  # its loop runs while we wait for an answer
         self._client: wire.Cluster | None = None
         try:
-            self._client = wire.Cluster(access({**cluster.properties, **cluster.consumer}))
+            self._client = wire.Cluster(access({**properties_of(cluster), **cluster.consumer}))
         except Unsupported as error:
             self._leave_out_metadata(error)
 

@@ -48,10 +48,13 @@ class GroupRounds(LeaderPart):
     def _work(self, stopping: threading.Event) -> None:
         flow = self._flow
         with closing(GroupSync(flow)) as sync, closing(CheckpointWriter(flow)) as checkpoints:
-            outage = Outage()
-            while not stopping.is_set() and not outage.is_long():  # the thread then begins again, with new clients
+            outages = [Outage(flow.source), Outage(flow.target)]
+            # The thread then begins again, with new clients.
+            while not stopping.is_set() and not any([each.wants_another() for each in outages]):
                 began = time.monotonic()
-                outage.note(not self._round(flow.groups, sync, checkpoints))
+                failed = not self._round(flow.groups, sync, checkpoints)
+                for each in outages:
+                    each.note(failed)
                 stopping.wait(max(0.0, flow.groups.interval - (time.monotonic() - began)))
 
     def _round(self, groups: Groups, sync: GroupSync, checkpoints: CheckpointWriter) -> bool:

@@ -127,9 +127,9 @@ class MapCleaner(LeaderPart):
     def _work(self, stopping: threading.Event) -> None:
         where: dict[str, object] = {"flow": self._flow.name, "topic": self._flow.offset_map_topic}
         with closing(MapCleaning(self._flow)) as cleaning:
-            outage = Outage()
+            outage = Outage(self._flow.target)
             # After a long outage the thread begins again, with new clients.
-            while not outage.is_long() and not stopping.wait(self._interval):
+            while not outage.wants_another() and not stopping.wait(self._interval):
                 try:
                     if count := cleaning.look():
                         log.info("entries of the offset map deleted", extra={**where, "entries": count})

@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from mirror.errors import ClusterAway
+from mirror.kafka.credentials import client_properties
 from mirror.kafka.throttling import Throttle
 from mirror.settings import Cluster, Flow
 
@@ -75,12 +77,16 @@ TARGET_PRODUCER: Properties = {"enable.idempotence": True, "acks": "all", "allow
 
 
 def _base(cluster: Cluster) -> dict[str, Any]:
-    return {**DEFAULTS, **cluster.properties}
+    """Our defaults for any client, then the user's properties of the cluster. Raises what these raise."""
+    return {**DEFAULTS, **client_properties(cluster)}
 
 
 def _consumer_base(cluster: Cluster, section: Properties = MappingProxyType({})) -> dict[str, Any]:
-    """Our defaults for a consumer, then the user's properties of the cluster, then those of its `section` for them."""
-    user = {**cluster.properties, **section}
+    """Our defaults for a consumer, then the user's properties of the cluster, then those of its `section` for them.
+
+    Raises what `client_properties` raises.
+    """
+    user = {**client_properties(cluster), **section}
     # librdkafka refuses a back-off above the longest one, which may be the user's.
     longest = int(user.get("reconnect.backoff.max.ms", CONSUMER_BACKOFF))
     return {**DEFAULTS, **CONSUMER_DEFAULTS, "reconnect.backoff.ms": min(CONSUMER_BACKOFF, longest), **user}
@@ -209,7 +215,7 @@ def _target_properties(flow: Flow, transactional_id: str, linger: int) -> dict[s
         "compression.type": flow.compression,
         **_base(flow.target),
         **flow.target.producer,
-        **_fixed_producer(flow),
+        **fixed_producer(flow),
         "transactional.id": transactional_id,
     }
     # librdkafka refuses a transaction timeout that is shorter than the timeout of one request.
@@ -219,7 +225,8 @@ def _target_properties(flow: Flow, transactional_id: str, linger: int) -> dict[s
     return properties
 
 
-def _fixed_producer(flow: Flow) -> dict[str, Any]:
+def fixed_producer(flow: Flow) -> dict[str, Any]:
+    """What exactly-once requires of a target producer, whatever the user's properties say."""
     timeout = int(flow.transaction_timeout * 1000)  # a message must not outlive its transaction
     return {
         **TARGET_PRODUCER,
@@ -257,6 +264,15 @@ def internal_producer(cluster: Cluster) -> Producer:
     return Producer(config, logger=LIBRDKAFKA)
 
 
+def target_producer(cluster: Cluster, config: Properties, logger: Any) -> Producer:
+    """A producer. Raises ClusterAway if it can't be made, as while a certificate and its key are being replaced."""
+    try:
+        return Producer(dict(config), logger=logger)
+    except KafkaException as error:
+        reason = f"no producer can be made: {error.args[0].str()}"
+    raise ClusterAway(cluster.alias, reason)
+
+
 def admin(cluster: Cluster, on_error: OnError | None = None, features: logging.Logger | None = None) -> AdminClient:
     """An admin client. librdkafka builds it from a producer, which must not be transactional.
 
@@ -271,19 +287,3 @@ def admin(cluster: Cluster, on_error: OnError | None = None, features: logging.L
     if features:
         config |= {"debug": "feature", "log_level": 7}
     return AdminClient(config, logger=features or LIBRDKAFKA)
-
-
-def overridden(flow: Flow) -> list[str]:
-    """Lines for the log, one for each of the user's properties that exactly-once overrides."""
-    fixed_consumer = {**SOURCE_CONSUMER, "group.id": flow.group}
-    fixed_producer = {**_fixed_producer(flow), "transactional.id": "one per partition"}
-    pairs = [
-        (flow.source, "consumer", {**flow.source.properties, **flow.source.consumer}, fixed_consumer),
-        (flow.target, "producer", {**flow.target.properties, **flow.target.producer}, fixed_producer),
-    ]
-    return [
-        f"clusters.{cluster.alias}: {key} is ignored for the {role}: exactly-once needs {str(ours).lower()}"
-        for cluster, role, theirs, fixed in pairs
-        for key, ours in fixed.items()
-        if key in theirs and str(theirs[key]).lower() != str(ours).lower()
-    ]

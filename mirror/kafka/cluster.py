@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -50,7 +51,11 @@ class ClusterAdmin:
         self.alias = cluster.alias
         # A failed request only says "transport failure"; the error callback gets the reason why connections fail.
         self._why: deque[KafkaError] = deque(maxlen=1)
-        self._renewed = Renewed(lambda: self._client(cluster))
+        self._cluster = cluster
+
+    @cached_property
+    def _renewed(self) -> Renewed[AdminClient]:
+        return Renewed(self._cluster, lambda: self._client(self._cluster))
 
     @property
     def _admin(self) -> AdminClient:

@@ -7,13 +7,17 @@ from collections.abc import Callable
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from mirror.kafka.clients import internal_producer
+from mirror.kafka.credentials import Changes
 from mirror.settings import Cluster
 
 BY_KEY = -1  # stands for the partition that Java's producer would choose, by the record's key
 
 
 class OwnTopicProducer:
-    """Writes to one partition of topics, or BY_KEY. After a record that was not delivered, another client takes over.
+    """Writes to one partition of topics, or BY_KEY.
+
+    After a record that was not delivered, or once a file with the cluster's credentials has changed, another client
+    takes over.
 
     librdkafka ignores the leader of a topic that was created again if its epoch is lower than the old topic's was: it
     writes to the old topic's leader for ever (issue 4898 there). A new client knows nothing of the old topic.
@@ -22,6 +26,7 @@ class OwnTopicProducer:
     def __init__(self, cluster: Cluster, partition: int = 0) -> None:
         self._cluster = cluster
         self._partition = partition
+        self._changes = Changes(cluster)
         self._client = internal_producer(cluster)
         self._failed = False
 
@@ -33,7 +38,8 @@ class OwnTopicProducer:
         delivered: Callable[[KafkaError | None, Message], object] = lambda *_: None,
     ) -> None:
         """Queue a record. Raises BufferError, and KafkaException while the client believes that there is no topic."""
-        if self._failed:
+        if self._failed or (self._changes.any() and len(self._client) == 0):
+            self._changes.note()
             self._client.purge()
             self._client, self._failed = internal_producer(self._cluster), False
 

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from mirror.control.control_topics import end_of
 from mirror.errors import ClusterAway
 from mirror.kafka.clients import internal_consumer
+from mirror.kafka.credentials import Changes
 from mirror.kafka.renewed import end_later
 from mirror.settings import Flow
 
@@ -27,16 +28,18 @@ class CanaryReader:
         self.problem = ""  # why nothing can be read; "" if that is not known, or nothing is wrong
         self._flow = flow
         self._key = flow.name.encode()
+        self._changes = Changes(flow.target)
         self._consumer: Consumer | None = None
 
     @property
     def is_open(self) -> bool:
-        """True if the last `renew` has succeeded."""
-        return self._consumer is not None
+        """True if the last `renew` has succeeded, and the target's credentials have not changed since."""
+        return self._consumer is not None and not self._changes.any()
 
     def renew(self) -> None:
         """Begin to read, or begin anew. If that is not possible now, `problem` says why."""
         self.close()
+        self._changes.note()
         consumer, topic = internal_consumer(self._flow.target, self._flow.group), self._flow.canary_topic
         try:
             end = end_of(consumer, topic, self._flow.target.alias)

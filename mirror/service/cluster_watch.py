@@ -9,9 +9,11 @@ import time
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from mirror.errors import ClusterAway
 from mirror.kafka import clients
 from mirror.kafka.certificates import expiries
 from mirror.kafka.client_errors import is_away
+from mirror.kafka.credentials import Changes
 from mirror.kafka.librdkafka_log import without_elapsed_time
 from mirror.kafka.renewed import end_later
 from mirror.logs import OnChange
@@ -55,14 +57,28 @@ class ClusterWatch(threading.Thread):
         """Look with one client for LOGIN_INTERVAL. It logs in once for each broker, so then another client has to."""
         self._error = None
         self.status.certificates = expiries(self._cluster)
-        client = clients.admin(self._cluster, self._on_error)
+        changes = Changes(self._cluster)
+        client = self._client()
+        if client is None:
+            self._stopping.wait(LOOK_INTERVAL)
+            return
         began, errors = time.monotonic(), self.status.authentication_errors
-        while not self._stopping.is_set() and time.monotonic() - began < LOGIN_INTERVAL:
+        while not self._stopping.is_set() and time.monotonic() - began < LOGIN_INTERVAL and not changes.any():
             self._look(client)
             if self.status.reachable and self.status.authentication_errors == errors:
                 self._refused.clear()
             self._stopping.wait(LOOK_INTERVAL)
         end_later(client)
+
+    def _client(self) -> AdminClient | None:
+        """A new client; None if there is no token for its login, or a certificate in a file can't be used."""
+        try:
+            return clients.admin(self._cluster, self._on_error)
+        except (ClusterAway, KafkaException) as error:
+            reason = str(error) if isinstance(error, ClusterAway) else error.args[0].str()
+        self.status.reason, self.status.reachable = reason, False
+        self._count_refusal(KafkaError._AUTHENTICATION, reason)
+        return None
 
     def _look(self, client: AdminClient) -> None:
         error = self._failure(client)
@@ -101,9 +117,10 @@ class ClusterWatch(threading.Thread):
     def _on_error(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._error = error
-        if error.code() not in AUTHENTICATION:
-            return
+        if error.code() in AUTHENTICATION:
+            self._count_refusal(error.code(), without_elapsed_time(error.str()))
+
+    def _count_refusal(self, code: int, reason: str) -> None:
         self.status.authentication_errors += 1
-        if self._refused.is_new(error.code()):
-            reason = without_elapsed_time(error.str())
+        if self._refused.is_new(code):
             log.warning("a login to the cluster failed", extra={"cluster": self._cluster.alias, "reason": reason})

@@ -10,10 +10,10 @@ from types import TracebackType
 from confluent_kafka import libversion
 
 from mirror import __version__
-from mirror.kafka import clients
 from mirror.kafka.librdkafka_log import unchecked
+from mirror.kafka.overridden import overridden
 from mirror.service.cluster_watch import ClusterWatch
-from mirror.settings import Settings
+from mirror.service_settings import Settings
 from mirror.status.cluster_status import ClusterStatus
 from mirror.status.configuration import ConfigurationStatus
 from mirror.status.flow_status import FlowStatus
@@ -26,13 +26,19 @@ from mirror.web.server import Answer, Health, Route, WebServer, health, metrics
 log = logging.getLogger(__name__)
 
 
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
 def log_warnings(settings: Settings) -> None:
     """Log what is allowed in the configuration, but is ignored or looks like a mistake; and an untested librdkafka."""
     if said := unchecked(libversion()[0]):
         log.warning("; ".join(said))
     for flow in settings.flows:
-        for line in (*clients.overridden(flow), *map(str, settings.warned(flow))):
+        for line in (*overridden(flow), *map(str, settings.warned(flow))):
             log.warning(line, extra={"flow": flow.name})
+    http = settings.http
+    if http.username is not None and http.tls_certificate is None and http.host not in LOOPBACK:
+        log.warning("http: the password travels in the clear; set tls_certificate and tls_key, or a host of 127.0.0.1")
 
 
 class Front:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from mirror import logs
 from mirror.errors import ConfigError
-from mirror.settings import Reloaded, Settings
+from mirror.service_settings import Reloaded, Settings
 from mirror.status.configuration import ConfigurationStatus
 from mirror.text import BUG, listed
 

@@ -18,7 +18,7 @@ from mirror.service.front import Front
 from mirror.service.life_signs import LifeSigns
 from mirror.service.reloading import Hangups, Reloader
 from mirror.service.standby import Files, Standby
-from mirror.settings import Settings
+from mirror.service_settings import Settings
 from mirror.spark import shipping
 from mirror.spark.java import java
 from mirror.spark.session import SparkDriver, starting
@@ -101,7 +101,7 @@ class Service:
                     flows,
                     self._service_id,
                     self._settings.log,
-                    transforms=self._settings.transforms,
+                    code=self._settings.code,
                 )
         except MirrorError as error:
             self._spark.set_exception(error)

@@ -15,7 +15,7 @@ from mirror.service.front import Front
 from mirror.service.life_signs import sign_of
 from mirror.service.listener import TOGETHER, Claimed, Listener
 from mirror.service.reloading import LOOK_INTERVAL, Configuration, Hangups, Reloader
-from mirror.settings import Reloaded, Settings
+from mirror.service_settings import Reloaded, Settings
 from mirror.spark import shipping
 from mirror.status.configuration import ConfigurationStatus
 from mirror.status.flow_status import FlowStatus

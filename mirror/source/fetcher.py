@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from mirror.kafka import clients
 from mirror.kafka.client_errors import is_away, is_lasting
 from mirror.kafka.consumed_batch import leader_epoch
-from mirror.kafka.renewed import Outage, close_apart, end_later
+from mirror.kafka.renewed import Outage, another, close_apart
 from mirror.kafka.throttling import Throttle
 from mirror.kafka.topic_ids import TopicIds
 from mirror.model import Partition
@@ -64,7 +64,7 @@ class Fetcher(Generic[F]):
         self._warned: set[tuple[str | None, int, int]] = set()
         self._topic_ids = TopicIds()
         self._throttle = throttle
-        self._outage = Outage()
+        self._outage = Outage(flow.source)
         self._consumer = self._open()
         self.group_metadata: bytes = self._consumer.consumer_group_metadata()
 
@@ -80,13 +80,14 @@ class Fetcher(Generic[F]):
         # called without a time-out, for those that are there already.
         first = self._consumer.poll(POLL_TIMEOUT)
         messages = [first, *self._consumer.consume(POLL_MAX, 0)] if first is not None else []
-        if self._outage.has_lost(self._consumer, self._consumed, not messages and bool(self._consumed)):
-            self._renew()
         if self._topic_ids.changed:
             self._compare_ids([r for r in self.held.values() if r.partition.topic in self._topic_ids.changed])
             self._topic_ids.changed.clear()
         if messages:
             self._dispatch(messages)
+        # Last, for the next consumer begins after what was dispatched.
+        if self._outage.has_lost(self._consumer, self._consumed, not messages and bool(self._consumed)):
+            self._renew()
 
     def close(self) -> None:
         """Close the consumer in another thread, without waiting for that."""
@@ -97,8 +98,9 @@ class Fetcher(Generic[F]):
 
     def _renew(self) -> None:
         """Replace the consumer by a new one, which goes on after the records that were taken."""
-        end_later(self._consumer)
-        self._consumer = self._open()
+        before, self._consumer = self._consumer, another(self._consumer, self._open)
+        if self._consumer is before:
+            return
         self._consumer.incremental_assign(
             [
                 TopicPartition(*each, consumed.offset, leader_epoch=consumed.epoch)

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from mirror.errors import SetupError
-from mirror.settings import Log, Spark
+from mirror.service_settings import Log, Spark
 from mirror.spark import class_archive
 from mirror.spark.home import ARCHIVE, SparkHome, link, prepared_home
 from mirror.spark.session import SparkDriver

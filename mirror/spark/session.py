@@ -26,8 +26,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from mirror.errors import MirrorError
-from mirror.settings import Flow, Log
-from mirror.settings import Spark as SparkSettings
+from mirror.service_settings import Log
+from mirror.service_settings import Spark as SparkSettings
+from mirror.settings import Flow
 from mirror.spark import security, shipping
 from mirror.spark.home import SparkHome, spark_home
 from mirror.spark.run_directory import RunDirectory
@@ -123,9 +124,9 @@ class SparkDriver:
         log: Log,
         home: SparkHome | None = None,
         task_failures: int = TASK_MAX_FAILURES,
-        transforms: Collection[str] = (),
+        code: Collection[str] = (),
     ) -> None:
-        """`transforms` are the dotted paths of callables that tasks need."""
+        """`code` has the dotted paths of callables of the user's own that tasks need."""
         for line in security.warnings(settings.master, settings.conf):
             _logger.warning(line)
         self._directory = RunDirectory()
@@ -143,7 +144,7 @@ class SparkDriver:
         # Its own handler prints a stack trace to stderr when the JVM is gone.
         self.session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
         if not local:
-            for archive in shipping.archives(transforms, self._directory.path):
+            for archive in shipping.archives(code, self._directory.path):
                 self.session.sparkContext.addPyFile(str(archive))
         # By flow: see slice_tasks.bound.
         self.formats = {name: f"mirror-{number}" for number, name in enumerate(flows)}

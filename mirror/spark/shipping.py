@@ -1,4 +1,4 @@
-"""Ships Python code to Spark's executors: this package, and the modules of transforms.
+"""Ships Python code to Spark's executors: this package, and the modules of transforms and token providers.
 
 Packages that are installed are not shipped: they may have compiled parts, and executors have those of their own image.
 """
@@ -11,24 +11,33 @@ import zipfile
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from mirror.errors import TransformUnusable
+from mirror import token_provider
+from mirror.errors import TokenProviderUnusable, TransformUnusable
 from mirror.settings import Flow
 from mirror.transform import load
 
 
 def check(flows: Iterable[Flow]) -> None:
-    """Import the transforms of these flows. Raises TransformUnusable, with the first one that can't be."""
+    """Import the transforms and token providers of these flows.
+
+    Raises TransformUnusable or TokenProviderUnusable, with the first one that can't be.
+    """
     for flow in flows:
         for path in flow.transforms:
             try:
                 load(path)
             except TransformUnusable as error:
                 raise TransformUnusable(f"flow {flow.name}: {error}") from error
+        for path in flow.token_providers:
+            try:
+                token_provider.load(path)
+            except TokenProviderUnusable as error:
+                raise TokenProviderUnusable(f"flow {flow.name}: {error}") from error
 
 
-def archives(transforms: Collection[str], directory: Path) -> list[Path]:
-    """Zip for executors what they need of us: this package, and the modules that have these transforms."""
-    theirs = _transform_modules(transforms, directory)
+def archives(code: Collection[str], directory: Path) -> list[Path]:
+    """Zip for executors what they need of us: this package, and the modules that have these dotted paths."""
+    theirs = _modules(code, directory)
     return [package(directory)] if theirs is None else [package(directory), theirs]
 
 
@@ -37,11 +46,11 @@ def package(directory: Path) -> Path:
     return _zipped(directory / "mirror.zip", _files(Path(__file__).parents[1]))
 
 
-def _transform_modules(transforms: Collection[str], directory: Path) -> Path | None:
-    """Zip the modules and packages that have these transforms, except installed ones. None if there are none."""
-    names = sorted({path.partition(".")[0] for path in transforms})
+def _modules(code: Collection[str], directory: Path) -> Path | None:
+    """Zip the modules and packages that have these paths, except ours and installed ones. None if there are none."""
+    names = sorted({path.partition(".")[0] for path in code} - {__name__.partition(".")[0]})
     found = [each for name in names if (place := _place(name)) is not None for each in _files(place)]
-    return _zipped(directory / "transforms.zip", iter(found)) if found else None
+    return _zipped(directory / "user_code.zip", iter(found)) if found else None
 
 
 def _place(name: str) -> Path | None:

@@ -28,7 +28,8 @@ from mirror import logs
 from mirror.control.control_reader import ControlReader
 from mirror.control.plan import Plan
 from mirror.errors import ClusterAway, ForeignPlan, MirrorError
-from mirror.settings import Flow, Log
+from mirror.service_settings import Log
+from mirror.settings import Flow
 
 if TYPE_CHECKING:
     from mirror.task.task import SliceTask

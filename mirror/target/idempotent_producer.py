@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from mirror.errors import OutcomeUnknown, PartitionError, RecordsRefused
 from mirror.kafka.client_errors import is_away, is_lasting
-from mirror.kafka.clients import idempotent_properties
+from mirror.kafka.clients import idempotent_properties, target_producer
+from mirror.kafka.credentials import Changes
 from mirror.kafka.throttling import Throttle
 from mirror.settings import Flow
 from mirror.target.position_reader import PositionReader
@@ -64,10 +65,9 @@ class IdempotentProducer:
     was under way is copied again. Errors are OutcomeUnknown or RecordsRefused: then this producer must be discarded.
     """
 
-    suspect = False  # its retries are idempotent, whatever happens to connections
-
     def __init__(self, flow: Flow, positions: PositionReader, throttle: Throttle) -> None:
         self._timeout = flow.transaction_timeout
+        self._changes = Changes(flow.target)
         self._positions = positions
         self._deliveries = Deliveries()
         self._position: TopicPartition | None = None
@@ -78,7 +78,12 @@ class IdempotentProducer:
             "throttle_cb": throttle,
             "on_delivery": self._deliveries.note,
         }
-        self._producer = Producer({**idempotent_properties(flow), **callbacks}, logger=disturbances)
+        self._producer = target_producer(flow.target, {**idempotent_properties(flow), **callbacks}, disturbances)
+
+    @property
+    def suspect(self) -> bool:
+        """Has its password or certificate changed? Its retries are idempotent, whatever happens to connections."""
+        return self._changes.any()
 
     @property
     def delivered(self) -> int:

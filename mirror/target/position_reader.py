@@ -52,8 +52,8 @@ class PositionReader:
         self._lock = threading.Lock()
         self._learning = threading.Lock()
         self._learned: dict[Reader, float] = {}
-        self._stable: Reader = Renewed(lambda: group_reader(cluster, group, "read_committed"))
-        self._latest: Reader = Renewed(lambda: group_reader(cluster, group, "read_uncommitted"))
+        self._stable: Reader = Renewed(cluster, lambda: group_reader(cluster, group, "read_committed"))
+        self._latest: Reader = Renewed(cluster, lambda: group_reader(cluster, group, "read_uncommitted"))
 
     def close(self) -> None:
         """End the clients."""

@@ -19,7 +19,8 @@ from mirror.errors import (
     TransactionAborted,
 )
 from mirror.kafka.client_errors import FENCED, is_away, is_lasting
-from mirror.kafka.clients import LIBRDKAFKA, transactional_properties
+from mirror.kafka.clients import LIBRDKAFKA, target_producer, transactional_properties
+from mirror.kafka.credentials import Changes
 from mirror.kafka.librdkafka_log import is_connection_fault
 from mirror.kafka.throttling import Throttle
 from mirror.settings import Flow
@@ -76,22 +77,24 @@ class TransactionalProducer:
         self._timeout = flow.transaction_timeout
         self._group_metadata = group_metadata
         self._disturbances = Disturbances()
+        self._changes = Changes(flow.target)
         callbacks = {"error_cb": self._disturbances.append, "throttle_cb": throttle}
         properties = transactional_properties(flow, transactional_id)
-        self._producer = Producer({**properties, **callbacks}, logger=self._disturbances)
+        self._producer = target_producer(flow.target, {**properties, **callbacks}, self._disturbances)
         # The hot path calls these directly, without a wrapper for each record.
         self.produce: Callable[..., None] = self._producer.produce
         self.begin: Callable[[], None] = self._producer.begin_transaction
 
     @property
     def suspect(self) -> bool:
-        """True if this producer is disturbed: a delayed EndTxn request of it may still be on its way.
+        """True if this producer must not begin another transaction.
 
-        librdkafka does not have KIP-890, so such an EndTxn could end a *later* transaction of this producer. So the
-        producer must not begin another one.
+        That is so if it is disturbed: a delayed EndTxn request of it may still be on its way. librdkafka does not have
+        KIP-890, so such an EndTxn could end a *later* transaction of this producer. And a producer whose password or
+        certificate has changed is replaced before its connections need the new one.
         """
         self._serve(self._poll)
-        return bool(self._disturbances)
+        return bool(self._disturbances) or self._changes.any()
 
     def fence(self) -> None:
         """Fence the last instance (InitProducerId). The target first ends the transaction of that instance.

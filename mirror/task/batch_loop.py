@@ -11,6 +11,9 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from mirror.errors import Unsupported
+from mirror.kafka.credentials import Changes, properties_of
+from mirror.kafka.throttling import Throttles
 from mirror.settings import Flow
 from mirror.source.batch_fetcher import BatchFetcher
 from mirror.task.batch_copier import BatchServices
@@ -29,19 +32,27 @@ BEAT = 1.0  # seconds
 STARTED_WITHIN = 30.0  # seconds; nothing is connected to meanwhile
 
 
-def accesses(flow: Flow) -> tuple[Access, Access]:
-    """How to connect to source and target, with the properties of librdkafka's clients. Raises Unsupported."""
-    return access({**flow.source.properties, **flow.source.consumer}), access(
-        {**flow.target.properties, **flow.target.producer}
+def accesses(flow: Flow, throttles: Throttles) -> tuple[Access, Access]:
+    """How to connect to source and target, with the properties of librdkafka's clients. Raises Unsupported.
+
+    What their quotas do is reported as on the record path.
+    """
+    source = access({**properties_of(flow.source), **flow.source.consumer})
+    target = access({**properties_of(flow.target), **flow.target.producer})
+    return (
+        replace(source, on_throttled=throttles.source.note),
+        replace(target, on_throttled=throttles.target.note),
     )
 
 
 class BatchLoop:
     """Runs from when it is made until `close`. Any thread may call its methods, but for those of its own thread."""
 
-    def __init__(self, services: TaskServices, source: Access, target: Access) -> None:
+    def __init__(self, services: TaskServices) -> None:
+        """Raises Unsupported."""
         self._task = services
-        self._access = source, target
+        self._changes = [Changes(services.flow.source), Changes(services.flow.target)]
+        self._access = accesses(services.flow, services.throttles)
         self._clock = services.clock
         self._beat = self._clock.monotonic()
         self._copiers: set[asyncio.Task[None]] = set()
@@ -96,7 +107,7 @@ class BatchLoop:
 
     async def _keep(self) -> None:
         task, flow = self._task, self._task.flow
-        source, target = self._clusters()
+        source, target = map(Cluster, self._access)
         self.fetcher = BatchFetcher(source, rack=flow.source.consumer.get("client.rack", ""))
         tokens = task.positions.tokens
         self.services = BatchServices(task.plan, self.fetcher, target, tokens, task.limits, task.clock)
@@ -107,6 +118,7 @@ class BatchLoop:
         try:
             while True:
                 self._beat = self._clock.monotonic()
+                self._renew(source, target)
                 await asyncio.sleep(BEAT)
         finally:
             for each in self._copiers:
@@ -116,14 +128,21 @@ class BatchLoop:
             source.close()
             target.close()
 
-    def _clusters(self) -> tuple[Cluster, Cluster]:
-        """Source and target. What their quotas do is reported as on the record path."""
-        source, target = self._access
-        throttles = self._task.throttles
-        return (
-            Cluster(replace(source, on_throttled=throttles.source.note)),
-            Cluster(replace(target, on_throttled=throttles.target.note)),
-        )
+    def _renew(self, source: Cluster, target: Cluster) -> None:
+        """Log in with the passwords, certificates and keys that files hold now, if any of these files has changed."""
+        changed = [each for each in self._changes if each.any()]
+        for each in changed:
+            each.note()
+        if not changed:
+            return
+        try:
+            renewed = accesses(self._task.flow, self._task.throttles)
+        except Unsupported as error:  # perhaps a certificate whose key has not come yet
+            extra = {"flow": self._task.flow.name, "reason": str(error)}
+            log.warning("a client can't be made anew, the old one goes on", extra=extra)
+            return
+        for cluster, how in zip((source, target), renewed, strict=True):
+            cluster.renew(how)
 
     def _begin(self, copier: SupervisedBatchCopier) -> None:
         running = self._loop.create_task(copier.run())

@@ -21,7 +21,7 @@ from mirror.model import Partition, Topic
 from mirror.source.batch_boundary import boundary
 from mirror.source.fetch_moves import Move, StartFetching, StopFetching
 from mirror.task.batch_copier import LET_GO
-from mirror.task.batch_loop import BatchLoop, accesses
+from mirror.task.batch_loop import BatchLoop
 from mirror.task.batch_path_obstacles import DATA_PATH, obstacle
 from mirror.task.copier import RecordCopier
 from mirror.task.events import EndAt
@@ -147,7 +147,7 @@ class DataPaths:
         """The event loop; None if the clusters need what only librdkafka has."""
         if self._loop is None:
             try:
-                self._loop = BatchLoop(self._services, *accesses(self._services.flow))
+                self._loop = BatchLoop(self._services)
             except Unsupported as error:
                 self._unfit = "client"
                 where = {"flow": self._services.flow.name, "reason": str(error)}

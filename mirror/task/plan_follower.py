@@ -81,7 +81,7 @@ class PlanFollower(threading.Thread):
         self._main_thread_id = threading.get_ident()  # it creates this object, and polls the fetcher
         self._reading = ReadingWatch(lambda: fetcher.loops, services.clock)
         self._threads = threads
-        self._source = Renewed(lambda: clients.admin(services.flow.source))
+        self._source = Renewed(services.flow.source, lambda: clients.admin(services.flow.source))
         self._assigned: dict[Partition, Copier] = {}
         self._being_let_go: list[tuple[Copier, State]] = []  # each with the state that it was asked to enter
         self._paused: dict[Partition, Copier] = {}

@@ -7,7 +7,7 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry
 
 from mirror.errors import SetupError
-from mirror.settings import Otlp
+from mirror.service_settings import Otlp
 
 
 class Pusher(Protocol):

@@ -21,7 +21,7 @@ from prometheus_client.samples import Sample
 
 from mirror import __version__
 from mirror.logs import OnChange
-from mirror.settings import Otlp
+from mirror.service_settings import Otlp
 from mirror.text import BUG, printable
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
 from mirror.errors import SetupError
-from mirror.settings import Http
+from mirror.service_settings import Http
 from mirror.text import BUG
+from mirror.web.guard import Connections, Guard
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ class Request:
 
     query: Mapping[str, list[str]]
     accept: str
+    is_trusted: bool = True  # False: it lacks the password
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,11 @@ class Answer:
 
 
 Route = Callable[[Request], Answer]
+
+OPEN = ("/livez", "/readyz")  # they answer without the password, for probes, but tell no reasons
+UNAUTHORIZED = Answer(
+    TEXT, b"a user and a password are needed\n", 401, {"WWW-Authenticate": 'Basic realm="mirror", charset="UTF-8"'}
+)
 
 
 def metrics(registry: CollectorRegistry) -> Route:
@@ -60,10 +67,12 @@ def metrics(registry: CollectorRegistry) -> Route:
 
 
 def health(check: Health, well: Callable[[], str] = lambda: "ok") -> Route:
-    """A route that gives 200 and what `well` says, or 503 and the problems."""
+    """A route that gives 200 and what `well` says, or 503 and the problems, which only those see who may."""
 
-    def answer(_: Request) -> Answer:
+    def answer(request: Request) -> Answer:
         problems = check()
+        if problems and not request.is_trusted:
+            problems = ["not ok; with the password this page says why"]
         return Answer(TEXT, ("\n".join(problems or [well()]) + "\n").encode(), 503 if problems else 200)
 
     return answer
@@ -72,9 +81,32 @@ def health(check: Health, well: Callable[[], str] = lambda: "ok") -> Route:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], guard: Guard) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self._guard = guard
+        self._connections = Connections()
         super().__init__(address, handler)
+
+    def get_request(self) -> tuple[socket.socket, object]:
+        """The next connection."""
+        connection, address = super().get_request()
+        return self._guard.secured(connection), address
+
+    def verify_request(self, request: object, client_address: object) -> bool:
+        """False closes the connection: there are too many."""
+        assert isinstance(request, socket.socket)
+        return self._connections.admit(request)
+
+    def shutdown_request(self, request: object) -> None:
+        """The request was answered, or there is none."""
+        assert isinstance(request, socket.socket)
+        self._connections.leave(request)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Twice a second, and after each new connection."""
+        self._connections.end_late()
+        self._guard.look()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Log what is not just a client that has gone away."""
@@ -86,17 +118,26 @@ class WebServer:
     """Answers GET requests by their path, in threads of its own, until stopped."""
 
     def __init__(self, http: Http, routes: Mapping[str, Route]) -> None:
+        """Raises SetupError."""
+        try:
+            guard = Guard(http)
+        except (OSError, ValueError) as error:
+            said = f"http: tls_certificate and tls_key can't be used: {getattr(error, 'strerror', None) or error}"
+            raise SetupError(f"{said}; both must be PEM files, the key without a password") from None
+
         class Handler(BaseHTTPRequestHandler):
             timeout = 10  # seconds; an idle connection must not hold its thread
             server_version, sys_version = "mirror", ""
 
             def do_GET(self) -> None:  # http.server's name
                 path, _, query = self.path.partition("?")
-                route = routes.get(path)
-                if route is None:
+                is_trusted = guard.admits(self.headers.get("Authorization", ""))
+                if not is_trusted and path not in OPEN:
+                    answer = UNAUTHORIZED
+                elif (route := routes.get(path)) is None:
                     answer = Answer(TEXT, f"try {', '.join(routes)}\n".encode(), 404)
                 else:
-                    answer = route(Request(parse_qs(query), self.headers.get("Accept", "")))
+                    answer = route(Request(parse_qs(query), self.headers.get("Accept", ""), is_trusted))
                 self.send_response(answer.status)
                 for name, value in {
                     "Content-Type": answer.content_type,
@@ -113,7 +154,7 @@ class WebServer:
                 """Log nothing: scrapes and health checks are not events."""
 
         try:
-            self._server = _Server((http.host, http.port), Handler)
+            self._server = _Server((http.host, http.port), Handler, guard)
         except OSError as error:
             raise SetupError(f"http: can't listen on {http.host}:{http.port}: {error.strerror}") from error
         self.port: int = self._server.server_address[1]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import socket
 import ssl
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mirror.errors import Unsupported
+from mirror.errors import TokenProviderUnusable, Unsupported
+from mirror.settings import TOKEN_PROVIDER
+from mirror.token_provider import CONFIG, load
 from mirror.wire.auth import MECHANISMS, OAUTHBEARER, Login, TokenSource
-from mirror.wire.oidc import Oidc
+from mirror.wire.oidc import Oidc, Token
 
 Address = tuple[str, int]  # host, port
 
@@ -31,6 +34,7 @@ _KNOWN = frozenset(
         "https.ca.pem",
         "sasl.oauthbearer.client.id",
         "sasl.oauthbearer.client.secret",
+        CONFIG,
         "sasl.oauthbearer.extensions",
         "sasl.oauthbearer.scope",
         "sasl.oauthbearer.token.endpoint.url",
@@ -66,7 +70,7 @@ class Access:
 
 
 def access(properties: Mapping[str, str], tokens: TokenSource | None = None) -> Access:
-    """The access that librdkafka's properties describe. `tokens` are for OAUTHBEARER, instead of an OIDC server's.
+    """The access that a cluster's properties describe. `tokens` are for OAUTHBEARER, instead of those that they name.
 
     This is the one place that says what we lack. Raises Unsupported for a property that only librdkafka supports, and
     if a file can't be used.
@@ -108,12 +112,28 @@ def _login(properties: Mapping[str, str], tokens: TokenSource | None) -> Login:
     if mechanism not in MECHANISMS:
         raise Unsupported(f"sasl.mechanisms is {mechanism}")
     user, password = properties.get("sasl.username", ""), properties.get("sasl.password", "")
-    if mechanism == OAUTHBEARER and tokens is None:
+    if mechanism == OAUTHBEARER and tokens is None and TOKEN_PROVIDER in properties:
+        tokens = _provided(properties[TOKEN_PROVIDER], properties.get(CONFIG, ""))
+    elif mechanism == OAUTHBEARER and tokens is None:
         if properties.get("sasl.oauthbearer.method", "default") != "oidc":
             raise Unsupported("sasl.oauthbearer.method is not oidc")
         trust = _trust(properties.get("https.ca.location", "probe"), properties.get("https.ca.pem"))
         tokens = Oidc(properties, trust).token
     return Login(mechanism, user, password, tokens if mechanism == OAUTHBEARER else None)
+
+
+def _provided(path: str, config: str) -> TokenSource:
+    try:
+        provider = load(path)
+    except TokenProviderUnusable as error:
+        raise Unsupported(str(error)) from None
+
+    def token() -> Token:
+        found = provider(config)
+        now = time.monotonic()
+        return Token(found.value, now, found.extensions, now + found.expires_at - time.time())
+
+    return token
 
 
 def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:

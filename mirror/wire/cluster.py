@@ -136,6 +136,12 @@ class Cluster:
         """How many connections there are to each broker, those that are being opened included."""
         return {address: len(pool) for address, pool in self._pools.items()}
 
+    def renew(self, access: Access) -> None:
+        """Connect in this way from now on, to the same cluster. Connections that are open stay as they are."""
+        self._access = access
+        for pool in self._pools.values():
+            pool.access = access
+
     def close(self) -> None:
         """Close all connections, and fail whoever waits. No other is opened any more."""
         self._closed = True

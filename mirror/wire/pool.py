@@ -80,7 +80,7 @@ class Pool:
 
     def __init__(self, address: Address, access: Access) -> None:
         self.address = address
-        self._access = access
+        self.access = access  # of the next connection
         self._by_purpose: dict[str, Connections] = {}
         self._backoff = Backoff(RECONNECT, RECONNECT_MAX)
         self._not_before = 0.0
@@ -114,7 +114,7 @@ class Pool:
     async def open(self) -> Connection:
         """Open a connection. Raises WireError."""
         try:
-            found = await Connection.open(self.address, self._access)
+            found = await Connection.open(self.address, self.access)
         except WireError as error:
             self.failed(error)
             raise

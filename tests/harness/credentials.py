@@ -18,6 +18,7 @@ from tests.harness.waiting import PATIENCE, until
 
 MECHANISM = "SCRAM-SHA-256"
 PASSWORD = "of-no-worth"
+_MECHANISMS = {"SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256, "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512}
 
 
 def properties(user: str) -> dict[str, str]:
@@ -30,10 +31,10 @@ def properties(user: str) -> dict[str, str]:
     }
 
 
-def allow(bootstrap: str, user: str) -> None:
-    """Give the user its password."""
-    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
-    _alter(bootstrap, UserScramCredentialUpsertion(user, info, PASSWORD.encode()))
+def allow(bootstrap: str, user: str, password: str = PASSWORD, mechanism: str = MECHANISM) -> None:
+    """Give the user a password, or another one."""
+    info = ScramCredentialInfo(_MECHANISMS[mechanism], 4096)
+    _alter(bootstrap, UserScramCredentialUpsertion(user, info, password.encode()))
     until("the credentials", lambda: _is_known(bootstrap, user))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, functions
 
-from mirror.settings import Log, Spark
+from mirror.service_settings import Log, Spark
 from mirror.spark.failure_reason import failure_reason
 from mirror.spark.receipts import collected
 from mirror.spark.session import SparkDriver

@@ -23,11 +23,12 @@ class Pair:
     alias: str
     prefix: str
     template: str = "{source}.{topic}"  # of the remote topics' names; a flow's remote_topic
+    target_alias: str = "backup"
 
     @property
     def group(self) -> str:
         """The position's group."""
-        return configuration.group(self.alias)
+        return configuration.group(self.alias, self.target_alias)
 
     @property
     def flow(self) -> str:

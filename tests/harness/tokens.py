@@ -1,4 +1,7 @@
-"""An OIDC server that gives a token to whoever asks. Nobody signs it: only brokers that believe anybody take it."""
+"""An OIDC server that gives a token to whoever asks.
+
+Without a key nobody signs the tokens: only brokers that believe anybody take them.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,20 @@ import json
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from tests.harness.certificates import signature
+
+ISSUER, AUDIENCE = "https://tokens.test", "kafka"
 
 
 class TokenServer:
     """A context manager. `asked` has the credentials and the form of each request. `life` (s) is that of its tokens."""
 
-    def __init__(self, life: int) -> None:
+    def __init__(self, life: int, key: Path | None = None, subject: str = "mirror") -> None:
+        """With a `key` (RSA, PEM) its tokens are signed, as brokers want them that look."""
         self.life = life
+        self.key, self._subject = key, subject
         self.status = 200
         self.asked: list[tuple[str, str]] = []
         outer = self
@@ -25,6 +35,7 @@ class TokenServer:
                 outer.asked.append((basic, form))
                 body = json.dumps({"access_token": outer.token(), "expires_in": max(1, outer.life)}).encode()
                 self.send_response(outer.status)
+                self.send_header("Content-Type", "application/json")  # librdkafka insists on it
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -41,11 +52,14 @@ class TokenServer:
         return f"http://127.0.0.1:{self._server.server_address[1]}/token"
 
     def token(self) -> str:
-        """An unsecured JWS (RFC 7515)."""
+        """A signed or an unsecured JWS (RFC 7515)."""
         now = time.time()
-        claims = {"sub": "mirror", "scope": "kafka", "iat": now - 2000, "exp": now + self.life}
-        parts = (base64.urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=") for each in ({"alg": "none"}, claims))
-        return b".".join(parts).decode() + "."
+        header = {"alg": "none"} if self.key is None else {"alg": "RS256", "kid": "test", "typ": "JWT"}
+        claims: dict[str, object] = {"sub": self._subject, "scope": "kafka", "iss": ISSUER, "aud": AUDIENCE}
+        claims |= {"iat": int(now) - 2000, "exp": int(now) + self.life}
+        signed = b".".join(_encoded(json.dumps(each).encode()) for each in (header, claims))
+        proof = b"" if self.key is None else _encoded(signature(self.key, signed))
+        return (signed + b"." + proof).decode()
 
     def __enter__(self) -> TokenServer:
         self._thread.start()
@@ -55,3 +69,7 @@ class TokenServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def _encoded(part: bytes) -> bytes:
+    return base64.urlsafe_b64encode(part).rstrip(b"=")

@@ -89,7 +89,7 @@ def lose(proxy: NoBrokers, answers: Callable[[], bool]) -> None:
 
 
 def test_an_admin_client_is_replaced(proxy: NoBrokers, flow: Flow) -> None:
-    source = Renewed(lambda: clients.admin(flow.source))
+    source = Renewed(flow.source, lambda: clients.admin(flow.source))
     lost = source.client
 
     def offset() -> bool:

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from mirror.config.load import load
 from mirror.control.control_topics import PLAN_KEY, Claim, ControlWriter
 from mirror.control.plan import Plan
-from mirror.settings import Log
+from mirror.service_settings import Log
 from mirror.spark.slice_tasks import Offset, SliceReader
 from tests.harness import topics
 from tests.harness.pair import Pair

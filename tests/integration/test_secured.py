@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shlex
 import threading
 import time
 import urllib.error
@@ -25,7 +24,7 @@ from mirror.groups.group_choice import Outcome
 from mirror.groups.group_sync import GroupSync
 from mirror.service.cluster_watch import ClusterWatch
 from mirror.settings import Cluster, Flow
-from tests.harness import configuration, load, oracle, topics
+from tests.harness import acls, configuration, load, oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Made
 from tests.harness.pair import Pair
@@ -327,21 +326,12 @@ def what_the_readme_asks_for_is_enough(
 
 def printed_for(
     directory: Path, content: configuration.Settings, address: str, reasons: str = ", needed: "
-) -> Iterator[tuple[ResourceType, str, str, list[AclOperation], ResourcePatternType]]:
+) -> Iterator[acls.Granted]:
     """What `check --acls` prints for these reasons on this cluster, for `topics.allowed`."""
     lines = mirror("check", "-c", file_of(directory, content), "--acls").stdout.splitlines()
     for reason, command in pairwise(lines):
-        if not command.startswith(f"kafka-acls.sh --bootstrap-server {address} ") or reasons not in reason:
-            continue
-        words = shlex.split(command)[3:]
-        given = [(key[2:], value) for key, value in pairwise(words) if key.startswith("--") and value[:2] != "--"]
-        user = dict(given)["allow-principal"].removeprefix("User:")
-        prefixed = ("resource-pattern-type", "prefixed") in given
-        pattern = ResourcePatternType.PREFIXED if prefixed else ResourcePatternType.LITERAL
-        operations = [AclOperation[value.upper()] for key, value in given if key == "operation"]
-        for key, name in given:
-            if key in ("topic", "group", "transactional-id"):
-                yield ResourceType[key.upper().replace("-", "_")], name, user, operations, pattern
+        if command.startswith(f"kafka-acls.sh --bootstrap-server {address} ") and reasons in reason:
+            yield from acls.of_command(command)
 
 
 def await_not_in_step(service: Service, topic: str, lacking: AclOperation) -> None:

@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from mirror.demo.brokers import LocalCluster
 from mirror.kafka.renewed import Renewed
 from mirror.model import Partition
+from mirror.settings import Cluster
 from mirror.source.end_offsets import Hold, SourceEnds
 from tests.harness import topics
 from tests.harness.command import answer
@@ -176,7 +177,7 @@ def test_high_watermarks_are_asked_only_of_what_stands_still(flow: Pair) -> None
     """Partition 0 is held back, 1 is idle, 2 is busy."""
     topic = topics.create(flow.source, f"apart-{flow.prefix}ends", 3)
     asked = Asked(topics.admin(flow.source))
-    ends, begun = SourceEnds(Renewed(lambda: asked), ASK_AFTER), time.monotonic()
+    ends, begun = SourceEnds(Renewed(Cluster("source", {}, {}, {}), lambda: asked), ASK_AFTER), time.monotonic()
     held, idle, busy = (Partition(topic, number) for number in range(3))
 
     def look() -> Hold | None:

@@ -14,7 +14,7 @@ from typing import cast
 
 import pytest
 
-from mirror.settings import Log, Spark
+from mirror.service_settings import Log, Spark
 from mirror.spark.security import AUTHENTICATE, ENCRYPT, SECRET
 from mirror.spark.session import SparkDriver
 from tests.harness.spark_cluster import SparkCluster

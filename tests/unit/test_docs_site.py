@@ -154,6 +154,18 @@ def test_the_reference_says_for_each_key_when_a_change_takes_effect(site: Path) 
             assert f"A change takes effect {effect}." in text, (section, key)
 
 
+def test_the_permissions_are_those_of_the_declaration(site: Path) -> None:
+    text = page(site, "operations.html").sections["permissions"]
+    for part in (
+        "primary.*",
+        "mirror-backup-primary",
+        "transactional-id",
+        "sync_acls: to read the ACLs",
+        "AlterConfigs",
+    ):
+        assert part in text, part
+
+
 def test_secrets_are_marked(site: Path) -> None:
     sections = page(site, "configuration.html").sections
     marked = {anchor for _, _, anchor, _ in keys() if "May hold secrets." in sections[anchor]}

@@ -61,7 +61,16 @@ labels: {{- include "mirror.labels" . | nindent 2 }}
 
 {{- /* What the chart sets: the first of the configuration's files, so that the user's wins. */}}
 {{- define "mirror.base" -}}
-http: {port: {{ .Values.httpPort }}}
+http:
+  port: {{ .Values.httpPort }}
+  {{- if .Values.http.tlsSecret }}
+  tls_certificate: /etc/mirror-http/tls/tls.crt
+  tls_key: /etc/mirror-http/tls/tls.key
+  {{- end }}
+  {{- if .Values.http.loginSecret }}
+  username: ${file:/etc/mirror-http/login/username}
+  password: ${file:/etc/mirror-http/login/password}
+  {{- end }}
 log: {format: json}
 spark:
 {{- if eq .Values.mode "local" }}
@@ -106,6 +115,33 @@ spark:
 {{- range $number, $each := .Values.certificates }}
 - {name: certificates-{{ $number }}, mountPath: {{ $each.mountPath }}, readOnly: true}
 {{- end }}
+{{- end }}
+
+{{- /* The Secrets of the HTTP port; for the service and for the test, which reads the same configuration. */}}
+{{- define "mirror.httpVolumes" -}}
+{{- with .Values.http.tlsSecret }}
+- name: http-tls
+  secret: {secretName: {{ . }}}
+{{- end }}
+{{- with .Values.http.loginSecret }}
+- name: http-login
+  secret: {secretName: {{ . }}}
+{{- end }}
+{{- end }}
+
+{{- define "mirror.httpMounts" -}}
+{{- if .Values.http.tlsSecret }}
+- {name: http-tls, mountPath: /etc/mirror-http/tls, readOnly: true}
+{{- end }}
+{{- if .Values.http.loginSecret }}
+- {name: http-login, mountPath: /etc/mirror-http/login, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- /* /livez and /readyz need no password. */}}
+{{- define "mirror.probe" -}}
+{{- $root := index . 0 -}}
+httpGet: {path: {{ index . 1 }}, port: http{{ if $root.Values.http.tlsSecret }}, scheme: HTTPS{{ end }}}
 {{- end }}
 
 {{- /* The pod template of executors. Spark adds the image, the command, the environment and the resources. */}}
@@ -181,6 +217,7 @@ envFrom:
 - {name: config, mountPath: /etc/mirror/config, readOnly: true}
 - {name: tmp, mountPath: /tmp}
 {{- include "mirror.certificateMounts" . }}
+{{- include "mirror.httpMounts" . }}
 {{- with .Values.extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
@@ -194,6 +231,7 @@ envFrom:
 - name: tmp
   emptyDir: {sizeLimit: {{ .Values.tmpSize }}}
 {{- include "mirror.certificateVolumes" . }}
+{{- include "mirror.httpVolumes" . }}
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
@@ -234,6 +272,9 @@ metadata:
     prometheus.io/scrape: "true"
     prometheus.io/port: {{ .Values.httpPort | quote }}
     prometheus.io/path: /metrics
+    {{- if .Values.http.tlsSecret }}
+    prometheus.io/scheme: https
+    {{- end }}
     {{- end }}
     {{- with .Values.podAnnotations }}{{ toYaml . | nindent 4 }}{{- end }}
 spec:
@@ -280,13 +321,13 @@ spec:
       securityContext: {{- toYaml .Values.securityContext | nindent 8 }}
       resources: {{- toYaml .Values.resources | nindent 8 }}
       startupProbe:
-        httpGet: {path: /livez, port: http}
+        {{- include "mirror.probe" (list . "/livez") | nindent 8 }}
         {{- toYaml .Values.startupProbe | nindent 8 }}
       livenessProbe:
-        httpGet: {path: /livez, port: http}
+        {{- include "mirror.probe" (list . "/livez") | nindent 8 }}
         {{- toYaml .Values.livenessProbe | nindent 8 }}
       readinessProbe:
-        httpGet: {path: /readyz, port: http}
+        {{- include "mirror.probe" (list . "/readyz") | nindent 8 }}
         {{- toYaml .Values.readinessProbe | nindent 8 }}
       volumeMounts:
         {{- include "mirror.mounts" . | nindent 8 }}

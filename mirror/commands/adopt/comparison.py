@@ -10,6 +10,7 @@ from mirror.commands.adopt.selection import Candidate
 from mirror.commands.adopt.tail import Before, Found, Numbered, Undecided, find_position
 from mirror.commands.verify.digests import Digester, Entry, Stretch
 from mirror.commands.verify.record_reader import obstacle
+from mirror.kafka.credentials import properties_of
 from mirror.model import Partition
 from mirror.settings import Flow
 
@@ -46,7 +47,7 @@ class Comparer:
     def of(flow: Flow, most: int) -> Comparer:
         """One that reads the clusters of a flow."""
         clusters = {cluster.alias: cluster for cluster in (flow.source, flow.target)}
-        librdkafka = any(obstacle(cluster.properties) is not None for cluster in clusters.values())
+        librdkafka = any(obstacle(properties_of(cluster)) is not None for cluster in clusters.values())
         readers = (Digester(clusters, librdkafka), Digester(clusters, librdkafka, stable=False))
         return Comparer(flow.source.alias, flow.target.alias, most, *readers)
 

@@ -12,6 +12,7 @@ from confluent_kafka.admin import OffsetSpec
 from mirror.errors import MirrorError, Unsupported, WireError
 from mirror.kafka.clients import group_reader
 from mirror.kafka.cluster import ClusterAdmin
+from mirror.kafka.credentials import properties_of
 from mirror.kafka.throttling import Throttles
 from mirror.model import Partition
 from mirror.settings import Flow
@@ -62,7 +63,7 @@ def task_ids(flow: Flow, group: str, connector: str, tasks: int | None) -> TaskI
     """
     numbered = frozenset(f"{group}-{connector}-{number}" for number in range(tasks or 0))
     try:
-        listed = transactional_ids(flow.target.properties)
+        listed = transactional_ids(properties_of(flow.target))
     except WireError as error:
         if tasks is None:
             why = "" if isinstance(error, Unsupported) else "the request failed: "

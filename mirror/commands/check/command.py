@@ -9,9 +9,10 @@ from confluent_kafka import KafkaException, libversion
 from mirror.commands.check.findings import Check
 from mirror.commands.check.flow_checks import FlowChecks
 from mirror.commands.check.inspection import Description, Inspector
-from mirror.errors import ClusterAway, SetupError, TransformUnusable
+from mirror.errors import ClusterAway, SetupError, TokenProviderUnusable, TransformUnusable
 from mirror.kafka.librdkafka_log import unchecked
-from mirror.settings import Cluster, Flow, Settings, Spark
+from mirror.service_settings import Settings, Spark
+from mirror.settings import Cluster, Flow
 from mirror.spark import security
 from mirror.spark.java import java
 from mirror.text import plural
@@ -106,6 +107,9 @@ def _reach(cluster: Cluster) -> Generator[Check, None, tuple[Inspector, Descript
     inspector = Inspector(cluster)
     try:
         found = inspector.describe()
+    except TokenProviderUnusable as error:
+        yield Check(cluster.alias, "token provider", "FAILED", *str(error).rsplit("; ", 1))
+        return None
     except (ClusterAway, KafkaException) as error:
         said = str(error) if isinstance(error, ClusterAway) else error.args[0].str()
         remedy = (

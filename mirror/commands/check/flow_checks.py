@@ -11,6 +11,7 @@ from mirror.commands.check.beside_checks import beside_checks
 from mirror.commands.check.canary import canary
 from mirror.commands.check.findings import Check, Finding, Outcome
 from mirror.commands.check.inspection import Description, Inspector
+from mirror.commands.check.limits import LimitChecks
 from mirror.commands.check.permissions import (
     CHANGE_CONFIGS,
     COPY,
@@ -30,7 +31,6 @@ from mirror.settings import Flow
 from mirror.text import duration, plural
 from mirror.topics.selected import selected
 
-RETENTION = 7 * 24 * 60  # minutes: Kafka's own default
 AHEAD = 5_000  # ms that a record's timestamp may be in the future
 NAMES_MAX = 3  # names shown of a long list
 
@@ -65,7 +65,7 @@ class FlowChecks:
         for what, checks in (
             ("permissions on the source", self._source_permissions),
             ("permissions on the target", self._target_permissions),
-            ("timeouts and sizes", self._limits),
+            ("timeouts and sizes", lambda: self._checks(self._limits().all())),
             ("timestamps", lambda: self._checks(target.timestamps())),
             ("safety of the target", lambda: self._checks(target.safety())),
             ("permissions beside the copying", self._beside),
@@ -164,62 +164,9 @@ class FlowChecks:
         source = self._source, self._source_description
         return self._checks(beside_checks(self._flow, source, (self._target, self._target_description)))
 
-    def _limits(self) -> Iterator[Check]:
-        flow, broker = self._flow, self._target.broker_config(self._target_description.brokers[0])
-        if flow.exactly_once:
-            yield self._transaction_timeout(broker)
-        minutes = int(broker["offsets.retention.minutes"])
-        said = f"the target keeps positions for {minutes / 1440:g} days after the service has stopped"
-        remedy = "raise offsets.retention.minutes: a longer stop loses positions, and partitions wait for a decision"
-        short = minutes < RETENTION
-        yield self._check("positions", "WARNING" if short else "OK", said, remedy if short else "")
-        yield self._replication(broker)
-        yield from self._sizes(broker)
-
-    def _transaction_timeout(self, broker: Mapping[str, str]) -> Check:
-        longest, ours = int(broker["transaction.max.timeout.ms"]) / 1000, self._flow.transaction_timeout
-        said = f"transaction_timeout is {ours:g} s, the target allows {longest:g} s"
-        if ours > longest:
-            return self._check(
-                "transaction timeout", "FAILED", said, f"set transaction_timeout to {longest:g}s or less"
-            )
-        return self._check("transaction timeout", "OK", said)
-
-    def _replication(self, broker: Mapping[str, str]) -> Check:
-        brokers = len(self._target_description.brokers)
-        wanted = {
-            "replication_factor": self._flow.replication_factor,
-            "internal_replication_factor": self._flow.internal_replication_factor,
-            "the broker's default.replication.factor": int(broker["default.replication.factor"]),
-        }
-        if self._flow.exactly_once:
-            log_factor = "transaction.state.log.replication.factor"
-            wanted[f"the broker's {log_factor}"] = int(broker[log_factor])
-        many = [f"{name} is {factor}" for name, factor in wanted.items() if factor > brokers]
-        if many:
-            said = f"{', '.join(many)}, but the target has {plural(brokers, 'broker')}"
-            return self._check("replication factors", "FAILED", said, "lower it, or add brokers")
-        return self._check("replication factors", "OK", f"fit {plural(brokers, 'broker')}")
-
-    def _sizes(self, broker: Mapping[str, str]) -> Iterator[Check]:
-        """Find topics whose batches may be too large for the target: a record that it refuses stops its partition."""
-        theirs = int(broker["message.max.bytes"])
-        ours = int(self._source.broker_config(self._source_description.brokers[0])["message.max.bytes"])
-        own, _ = self._source.topic_configs(self._topics)
-        existing, _ = self._target.topic_configs(self._remote)
-        small = []
-        for topic in self._topics:
-            source = int(own.get(topic, {}).get("max.message.bytes", ours))
-            # A remote topic that is still to be created gets the source's own setting.
-            copied = existing.get(self._remotes[topic], own.get(topic, {}))
-            if source > int(copied.get("max.message.bytes", theirs)):
-                small.append(topic)
-        if small:
-            some = ", ".join(sorted(small)[:NAMES_MAX]) + (", ..." if len(small) > NAMES_MAX else "")
-            said = f"the source takes larger batches than the target, for {plural(len(small), 'topic')}: {some}"
-            yield self._check("message sizes", "WARNING", said, "raise max.message.bytes of the remote topics")
-        else:
-            yield self._check("message sizes", "OK", "the target takes what the source takes")
+    def _limits(self) -> LimitChecks:
+        source = self._source, self._source_description
+        return LimitChecks(self._flow, source, (self._target, self._target_description), self._remotes)
 
     def _decisions(self) -> Iterator[Check]:
         """Find partitions that would wait for a decision, because copying them could double or lose records."""

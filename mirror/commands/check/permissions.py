@@ -112,13 +112,15 @@ def for_canary(flow: Flow) -> Need:
 
 def _to_copy(flow: Flow, remotes: Mapping[str, str]) -> Iterator[Need]:
     source, target = flow.source, flow.target
+    prefixes: tuple[str, ...] = ("mirror-",)
     if remotes:
         yield Need(source, Kind.TOPIC, tuple(sorted(remotes)), READ_SOURCE, "to copy these topics")
         names, prefixed = _named(flow, remotes)
         yield Need(target, Kind.TOPIC, names, COPY | CREATE | GROW, "to create remote topics, write, commit", prefixed)
+        prefixes += names if prefixed else ()
     own = COPY | CREATE
     yield Need(target, Kind.TOPIC, ("mirror-",), own, "mirror's own topics, and those of other flows", prefixed=True)
-    others = tuple(name for name in flow.own_topics if not name.startswith("mirror-"))
+    others = tuple(name for name in flow.own_topics if not name.startswith(prefixes))
     yield Need(target, Kind.TOPIC, others, own, "topics in MirrorMaker's format")
     yield Need(target, Kind.GROUP, (flow.group,), POSITIONS, "to commit positions")
     if flow.exactly_once:
@@ -139,6 +141,8 @@ def _configurations(flow: Flow, remotes: Mapping[str, str]) -> Iterator[Need]:
         yield Need(target, Kind.TOPIC, names, operations, why, prefixed, required=False)
     why = "to see for how long the target keeps positions"
     yield Need(target, Kind.CLUSTER, (), READ_CONFIGS, why, required=False)
+    why = "only for `mirror check`: to see whether the source takes larger batches than the target"
+    yield Need(flow.source, Kind.CLUSTER, (), READ_CONFIGS, why, required=False)
 
 
 def _named(flow: Flow, remotes: Mapping[str, str]) -> tuple[tuple[str, ...], bool]:

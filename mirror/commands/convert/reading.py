@@ -10,7 +10,7 @@ from typing import Any
 from mirror.commands.convert import connectors, dedicated, properties, strimzi
 from mirror.commands.convert.entries import Entry, Plan, Unreadable, unique
 from mirror.config import located_yaml
-from mirror.config.references import SIZE_MAX
+from mirror.watched_files import SIZE_MAX
 
 _RESOURCE = re.compile(r"""^[ \t]*["']?kind["']?[ \t]*:[ \t]*["']?(\w+)""", re.MULTILINE)
 KIND = "KafkaMirrorMaker2"

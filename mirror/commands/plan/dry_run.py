@@ -21,7 +21,8 @@ from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Position, Topic
 from mirror.naming import ReplicationPolicy, groups_match_nothing, matches_nothing
 from mirror.service.topic_monitor import ANY_TIME, Changes, TopicMonitor
-from mirror.settings import Flow, Suspicion
+from mirror.service_settings import Suspicion
+from mirror.settings import Flow
 from mirror.target.position_reader import PositionReader
 from mirror.target.remote_records import with_records
 from mirror.target.timestamps import KEEP

@@ -21,8 +21,10 @@ from mirror.commands.verify.shared_topics import shared_of
 from mirror.commands.verify.spark_jobs import SparkJobs
 from mirror.commands.verify.verify import verify
 from mirror.control.verification import Verification
+from mirror.kafka.credentials import properties_of
 from mirror.model import Partition
-from mirror.settings import Flow, Settings
+from mirror.service_settings import Settings
+from mirror.settings import Flow
 from mirror.spark import shipping
 from mirror.spark.java import java
 from mirror.text import plural
@@ -106,7 +108,7 @@ def run(settings: Settings, flows: Sequence[Flow], topics: Sequence[str], progre
 def _caveat(flow: Flow) -> str | None:
     """What can't be compared if a cluster needs librdkafka, since then both sides are read through it; else None."""
     for cluster in (flow.source, flow.target):
-        if (reason := obstacle(cluster.properties)) is not None:
+        if (reason := obstacle(properties_of(cluster))) is not None:
             return f"{CUT}: {cluster.alias}: {reason}"
     return None
 

@@ -25,6 +25,7 @@ from mirror.commands.verify.transformed import transformed
 from mirror.errors import MirrorError, WireError
 from mirror.kafka.client_errors import is_away
 from mirror.kafka.clients import internal_consumer
+from mirror.kafka.credentials import properties_of
 from mirror.settings import Cluster
 from mirror.text import duration
 
@@ -162,7 +163,7 @@ class Digester:
 
     def _all(self, stretch: Stretch, stop: int) -> Iterator[Record]:
         cluster = self._clusters[stretch.cluster]
-        properties = tuple(sorted(cluster.properties.items()))
+        properties = tuple(sorted(properties_of(cluster).items()))
         if self._librdkafka:
             return _through_librdkafka(cluster.alias, properties, self._stable, stretch, stop)
         return _whole(cluster.alias, properties, self._stable, stretch, stop)

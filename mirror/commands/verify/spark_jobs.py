@@ -14,7 +14,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from mirror.errors import MirrorError
-from mirror.settings import Settings
+from mirror.service_settings import Settings
 from mirror.spark.session import SparkDriver, starting
 
 A = TypeVar("A")
@@ -31,7 +31,7 @@ class SparkJobs:
     def __init__(self, settings: Settings) -> None:
         with starting():
             self._driver = SparkDriver(
-                settings.spark, {}, "", settings.log, task_failures=TASK_FAILURES, transforms=settings.transforms
+                settings.spark, {}, "", settings.log, task_failures=TASK_FAILURES, code=settings.code
             )
 
     def __enter__(self) -> SparkJobs:

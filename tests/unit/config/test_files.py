@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mirror import settings
+from mirror import service_settings
 from mirror.config.load import load
 from mirror.errors import ConfigError
 
@@ -35,7 +35,7 @@ def written(folder: Path, *texts: str) -> list[Path]:
     return paths
 
 
-def read(folder: Path, *texts: str, **environ: str) -> settings.Settings:
+def read(folder: Path, *texts: str, **environ: str) -> service_settings.Settings:
     return load(written(folder, *texts), environ)
 
 
@@ -90,7 +90,9 @@ def test_a_value_of_another_kind_replaces_all_before_it(tmp_path: Path) -> None:
     problems = refused(tmp_path, BASE, "log: {level: debug}", "log: nothing", "log: {format: jsn}")
     assert problems == ['4.yaml:1: log.format: must be text or json, not "jsn"']
     assert read(tmp_path, BASE, "log: {level: debug}", "log: nothing", "log: {format: json}").log.level == "info"
-    assert refused(tmp_path, BASE, "http:\n") == ["2.yaml:1: http: must be a mapping with the keys host, port"]
+    assert refused(tmp_path, BASE, "http:\n") == [
+        "2.yaml:1: http: must be a mapping with the keys host, port, tls_certificate, tls_key, username, password"
+    ]
 
 
 @pytest.mark.parametrize(

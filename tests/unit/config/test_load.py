@@ -18,7 +18,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from mirror import settings
+from mirror import service_settings, settings
 from mirror.config import flow_model
 from mirror.config import model as config_model
 from mirror.config.librdkafka import servers
@@ -48,7 +48,7 @@ OPPOSITE = """\
 """
 
 
-def read(folder: Path, text: str, **environ: str) -> settings.Settings:
+def read(folder: Path, text: str, **environ: str) -> service_settings.Settings:
     path = folder / "config.yaml"
     path.write_text(text, encoding="utf-8")
     return load(path, environ)
@@ -100,6 +100,44 @@ BAD: dict[str, tuple[str, str, tuple[str, ...]]] = {
         GOOD + "    exclude_configs: ['*.ms']\n",
         "7: flows[0].exclude_configs",
         ("bad regular expression",),
+    ),
+    "a certificate without its key": (
+        GOOD + "http: {tls_certificate: a.pem}\n",
+        "7: http: ",
+        ("tls_certificate is set, but tls_key is not; set both",),
+    ),
+    "a password without a user": (
+        GOOD + "http: {password: hunter2}\n",
+        "7: http: ",
+        ("password is set, but username is not; set both",),
+    ),
+    "a user with a colon": (
+        GOOD + "http: {username: 'a:b', password: c}\n",
+        "7: http.username: ",
+        ("must be printable text without a colon",),
+    ),
+    "a token provider that is no path": (
+        cluster("security.protocol: sasl_ssl", "sasl.mechanisms: OAUTHBEARER", "token_provider: tokens"),
+        "6: clusters.primary.token_provider: ",
+        ("must be the dotted path of a callable",),
+    ),
+    "a token provider for a password": (
+        cluster("security.protocol: ssl", "token_provider: shop.tokens.token"),
+        "5: clusters.primary.token_provider: ",
+        ("needs sasl.mechanisms: OAUTHBEARER",),
+    ),
+    "a token provider besides an OIDC server": (
+        cluster(
+            "security.protocol: sasl_ssl",
+            "sasl.mechanisms: OAUTHBEARER",
+            "token_provider: shop.tokens.token",
+            "sasl.oauthbearer.method: oidc",
+            "sasl.oauthbearer.client.id: mirror",
+            "sasl.oauthbearer.client.secret: hunter2",
+            "sasl.oauthbearer.token.endpoint.url: https://tokens.example",
+        ),
+        "6: clusters.primary.token_provider: ",
+        ("from here, or from sasl.oauthbearer.method: oidc, and not from both",),
     ),
     "only comments": ("# nothing\n", "1: ", ("empty", "a mapping with the keys clusters")),
     "top level is a list": ("- a\n", "1: ", ("not a mapping", "clusters, flows, flow_defaults, spark")),
@@ -824,12 +862,14 @@ def test_defaults(tmp_path: Path) -> None:
             "properties": {"bootstrap.servers": "localhost:9092"},
             "consumer": {},
             "producer": {},
+            "files": {},
         },
         "target": {
             "alias": "backup",
             "properties": {"bootstrap.servers": "localhost:9093"},
             "consumer": {},
             "producer": {},
+            "files": {},
         },
         "group": "mirror-primary-backup",
         "topics": (".*",),
@@ -879,9 +919,9 @@ def test_defaults(tmp_path: Path) -> None:
         "canary": {"enabled": False, "interval": 10.0},
         "mirrormaker_offsets": {"enabled": False, "topic": None, "connector": "MirrorSourceConnector"},
     }
-    assert loaded.spark == settings.Spark(master="local[*]", conf={})
-    assert loaded.http == settings.Http(host="0.0.0.0", port=9464)
-    assert loaded.log == settings.Log(level="info", format="text")
+    assert loaded.spark == service_settings.Spark(master="local[*]", conf={})
+    assert loaded.http == service_settings.Http(host="0.0.0.0", port=9464)
+    assert loaded.log == service_settings.Log(level="info", format="text")
     assert loaded.drain_timeout == 10.0
 
 

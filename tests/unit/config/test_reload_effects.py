@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from mirror.config.flow_model import FlowDefaultsModel
 from mirror.config.load import checked
 from mirror.config.model import RootModel
+from mirror.config.reload import Configuration
 from mirror.config.reload_effects import EFFECTS, Blend, Effect, blend
 from mirror.control.task_settings import TaskSettings
 from mirror.errors import ConfigError
@@ -252,3 +253,29 @@ def test_flow_defaults_have_no_key_of_their_own() -> None:
         "mirrormaker_offsets",
         "topic_settings",
     }
+
+
+def test_what_is_read_again_from_its_file_waits_for_nothing(tmp_path: Path) -> None:
+    """Neither a cluster's password nor that of the HTTP server; another file is a change."""
+    before = BASE.replace("${env:PASSWORD}", "${file:one}") + "http: {username: u, password: '${file:one}'}\n"
+    (tmp_path / "one").write_text("first\n")
+    (tmp_path / "two").write_text("second\n")
+    file = tmp_path / "mirror.yaml"
+    file.write_text(before)
+    configuration = Configuration([file], {})
+    (flow,) = configuration.settings.flows
+    assert flow.source.files == {"sasl.password": str(tmp_path / "one")} and not flow.target.files
+    assert configuration.settings.http.password_file == str(tmp_path / "one")
+    (tmp_path / "one").write_text("changed\n")
+    found = configuration.reload()
+    assert (found.applied, found.waiting) == ((), ())
+    assert found.settings.flows[0].source.files == flow.source.files
+    file.write_text(before.replace("file:one", "file:two"))
+    assert configuration.reload().waiting == ("http.password", "clusters.a.sasl.password")
+
+
+def test_a_text_with_more_than_one_reference_to_a_file_is_of_no_file(tmp_path: Path) -> None:
+    (tmp_path / "one").write_text("first\n")
+    file = tmp_path / "mirror.yaml"
+    file.write_text(BASE.replace("${env:PASSWORD}", "x${file:one}"))
+    assert not Configuration([file], {}).settings.flows[0].source.files

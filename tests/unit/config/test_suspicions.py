@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mirror.config.load import WARNINGS_MAX, load
 from mirror.config.suspicions import _doubt
-from mirror.settings import Settings
+from mirror.service_settings import Settings
 
 BASE = """\
 clusters:

@@ -59,7 +59,7 @@ class Producer:
 @pytest.fixture
 def coordinator(topic: Log, monkeypatch: pytest.MonkeyPatch) -> Coordinator:  # noqa: F811
     found = Coordinator(topic)
-    monkeypatch.setattr(flow_leader, "Producer", lambda *_, **__: Producer(found))
+    monkeypatch.setattr(flow_leader, "target_producer", lambda *_: Producer(found))
     return found
 
 

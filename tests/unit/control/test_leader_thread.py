@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -26,8 +27,8 @@ from mirror.topics.trusted import Trusted
 from tests.harness.waiting import until
 from tests.unit.test_naming import flow
 
-# librdkafka refuses to make a client with it. In a configuration it is an error, so here it is a defect.
-BAD = {"no.such.property": "1"}
+# No path. In a configuration it is an error, so here it is a defect.
+BAD: dict[str, Any] = {"ssl.ca.location": 1}
 
 
 def broken() -> Flow:
@@ -203,7 +204,8 @@ def test_a_defect_of_what_a_leader_does_ends_none_for_good(name: str, caplog: py
         MapCleaner(broken(), interval=0.0),
     )
     writer = MirrorMakerOffsets(broken())
-    configs = ConfigRounds(broken(), lambda: Trusted({}, frozenset()), rounds.append)
+    trusted = Trusted({"t": Topic("primary.t", "id", 1, 0)}, frozenset())
+    configs = ConfigRounds(broken(), lambda: trusted, rounds.append)
     acls = AclRounds(replace(broken(), sync_acls=True), lambda: Trusted({}, frozenset()), rounds.append)
     canary = Canary(replace(broken(), canary=settings.Canary(True, 1.0)), list, rounds.append)
     start, stop = {

@@ -17,6 +17,7 @@ import yaml
 
 from mirror import __version__
 from mirror.config.load import load
+from mirror.web.server import OPEN
 from tests.harness import helm
 
 ROOT = Path(__file__).parents[3]
@@ -176,8 +177,16 @@ def test_mirror_reads_the_configuration_as_the_pod_would(
         source = files(values)
         if path.name != "chart.yaml":  # with a ConfigMap of one's own, any configuration will do
             source = one("ConfigMap", JOB if given.get("existingConfigMap") else values, name="rel-mirror")["data"]
-        path.write_text(source.get(path.name) or source["mirror.yaml"])
+        text = source.get(path.name) or source["mirror.yaml"]
+        path.write_text(text.replace("/etc/mirror-http/login", str(tmp_path)))
+    for key in ("username", "password"):
+        (tmp_path / key).write_text(f"{key}\n")
     settings = load(tuple(local))
+    http = given.get("http", {})
+    assert settings.http.tls_certificate == ("/etc/mirror-http/tls/tls.crt" if http.get("tlsSecret") else None)
+    assert (settings.http.password, settings.http.password_file) == (
+        ("password", str(tmp_path / "password")) if http.get("loginSecret") else (None, None)
+    )
     (port,) = container["ports"]
     assert settings.http.port == port["containerPort"]
     assert settings.log.format == "json"
@@ -328,6 +337,20 @@ def test_the_operator_scrapes_the_job_that_the_alert_asks_for(kind: str, key: st
     selector = one(kind, values)["spec"]["selector"]["matchLabels"].items()
     target = one("Service", values) if kind == "ServiceMonitor" else service_pod(values)
     assert selector <= target["metadata"]["labels"].items()
+
+
+@variants
+def test_probes_and_monitors_reach_a_port_with_tls_and_a_password(values: Path) -> None:
+    http = yaml.safe_load(values.read_text()).get("http", {})
+    (container, *_) = service_pod(values)["spec"]["containers"]
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        asked = container[probe]["httpGet"]
+        assert asked["path"] in OPEN and asked.get("scheme", "HTTP") == ("HTTPS" if http else "HTTP")
+    mounted = {each["mountPath"] for each in container["volumeMounts"]}
+    assert ({"/etc/mirror-http/tls", "/etc/mirror-http/login"} <= mounted) is bool(http)
+    for each in rendered(values):
+        for scrape in each.get("spec", {}).get("endpoints", each.get("spec", {}).get("podMetricsEndpoints", [])):
+            assert (scrape.get("scheme"), "basicAuth" in scrape) == (("https", True) if http else (None, False))
 
 
 @pytest.mark.parametrize(

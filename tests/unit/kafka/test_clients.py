@@ -16,6 +16,7 @@ from confluent_kafka import Consumer
 
 from mirror.config.load import load
 from mirror.kafka import clients
+from mirror.kafka.overridden import overridden
 from mirror.kafka.throttling import Throttle
 from mirror.settings import Flow
 from tests.harness.configuration import one_flow
@@ -28,7 +29,7 @@ def test_no_producer_makes_brokers_create_topics(tmp_path: Path) -> None:
     flow = loaded(tmp_path, settings)
     for properties in (clients.transactional_properties(flow, "id"), clients.idempotent_properties(flow)):
         assert properties["allow.auto.create.topics"] is False
-    assert any("allow.auto.create.topics is ignored" in line for line in clients.overridden(flow))
+    assert any("allow.auto.create.topics is ignored" in line for line in overridden(flow))
 
 
 @pytest.mark.parametrize("kind", ["source", "internal"])

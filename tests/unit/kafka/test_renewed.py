@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mirror.kafka.renewed import RENEW_AFTER, Renewed
+from mirror.settings import Cluster
 
 
 class Client:
@@ -11,7 +12,7 @@ class Client:
 
 def test_a_client_that_gets_no_answer_is_replaced() -> None:
     now = 0.0
-    renewed = Renewed(Client, lambda: now)
+    renewed = Renewed(Cluster("a", {}, {}, {}), Client, lambda: now)
     first = renewed.client
     renewed.note(True, "ends")
     now = RENEW_AFTER - 1

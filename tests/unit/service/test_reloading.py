@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from mirror import settings
+from mirror import service_settings
 from mirror.errors import ConfigError
 from mirror.logs import Repetitions
 from mirror.service import reloading
 from mirror.service.reloading import LISTED_MAX, Hangups, Reloader
-from mirror.settings import Reloaded, Settings
+from mirror.service_settings import Reloaded, Settings
 from mirror.status.configuration import ConfigurationStatus
 from mirror.text import BUG
 from tests.harness.waiting import until
@@ -26,10 +26,10 @@ from tests.unit.test_naming import flow
 
 IN_FORCE = Settings(
     (flow(),),
-    settings.Spark("local[*]", {}),
-    settings.Http("localhost", 0),
-    settings.Metrics("partition", settings.Otlp(None, 30.0, {})),
-    settings.Log("info", "text"),
+    service_settings.Spark("local[*]", {}),
+    service_settings.Http("localhost", 0),
+    service_settings.Metrics("partition", service_settings.Otlp(None, 30.0, {})),
+    service_settings.Log("info", "text"),
     1.0,
 )
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mirror.errors import TransformUnusable
-from mirror.settings import TopicSettings
+from mirror.errors import TokenProviderUnusable, TransformUnusable
+from mirror.settings import TOKEN_PROVIDER, Cluster, TopicSettings
 from mirror.spark import shipping
 from tests.unit.test_naming import flow
 
@@ -50,3 +50,11 @@ def test_a_run_finds_out_first_whether_they_can_be_imported(code: Path) -> None:
     for path in ("beside_of_test.f", "shop_of_test.missing.f", "alone_of_test.g"):
         with pytest.raises(TransformUnusable, match=f"flow primary->backup: the transform {path} can't be used"):
             shipping.check([flow(), flow(transform=path, topic_settings=own)])
+
+
+def test_token_providers_count_as_well(code: Path, tmp_path: Path) -> None:
+    good, bad = (Cluster("a", {TOKEN_PROVIDER: path}, {}, {}) for path in ("alone_of_test.f", "beside_of_test.f"))
+    shipping.check([flow(source=good)])
+    with pytest.raises(TokenProviderUnusable, match=r"the token provider beside_of_test\.f can't be used"):
+        shipping.check([flow(target=bad)])
+    assert shipped(["mirror.msk_iam.token"], tmp_path) == [], "it is in our own package"

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 PLANNER = """
-from mirror.settings import Log
+from mirror.service_settings import Log
 from mirror.spark.slice_tasks import SliceReader
 
 reader = SliceReader(None, "leader", Log("info", "json"))

@@ -5,20 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mirror.control.partition_state import State
 from mirror.control.reports import BATCHES, RECORDS
-from mirror.errors import MirrorError, TaskHung
+from mirror.errors import MirrorError, TaskHung, Unavailable
+from mirror.kafka import credentials
 from mirror.kafka.throttling import Throttles
 from mirror.model import Partition, Topic
 from mirror.settings import Cluster, Flow
 from mirror.source.batch_feed import LeaveBatchPath
 from mirror.source.fetch_moves import StartFetching, StopFetching
 from mirror.target.loading import Tokens
-from mirror.task import data_paths
+from mirror.task import batch_loop, data_paths
 from mirror.task.copier import RecordCopier
 from mirror.task.data_paths import Copier, DataPaths
 from mirror.task.events import LetGo
@@ -27,6 +29,9 @@ from mirror.task.path_memory import FIRST_STAY, WITHIN_BATCH
 from mirror.task.producer_budget import ProducerBudget
 from mirror.task.supervised_batch_copier import SupervisedBatchCopier
 from mirror.task.task_services import TaskServices
+from mirror.wire.access import Access
+from mirror.wire.connection import Connection
+from tests.harness.certificates import self_signed
 from tests.harness.waiting import until
 from tests.unit.task.test_batch_path_obstacles import flow
 from tests.unit.task.test_copier import World
@@ -275,3 +280,45 @@ def test_an_event_loop_that_has_died_ends_the_task(
     assert copier.snapshot.state is State.RELEASED, "the task need not wait for it when it ends"
     task.paths.close(10.0)
     task.paths.keep([copier])  # a loop that was closed has not died
+
+
+def test_the_next_connections_log_in_with_what_the_files_hold(
+    make: Callable[[Flow], Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While a certificate can't be used, those of before go on."""
+    monkeypatch.setattr(credentials, "LOOK_INTERVAL", 0.0)
+    monkeypatch.setattr(credentials, "_known", {})
+    monkeypatch.setattr(batch_loop, "BEAT", 0.05)
+    used: list[Access] = []
+
+    async def refused(_: object, access: Access) -> Connection:
+        used.append(access)
+        raise Unavailable("refused")
+
+    monkeypatch.setattr(Connection, "open", refused)
+    password, believed = tmp_path / "password", tmp_path / "ca.pem"
+    password.write_text("first")
+    believed.write_bytes(self_signed(tmp_path, "server").certificate.read_bytes())
+    properties = {**NOWHERE, "security.protocol": "sasl_ssl", "sasl.mechanisms": "PLAIN", "sasl.password": "shipped"}
+    properties["ssl.ca.location"] = str(believed)
+    target = Cluster("backup", properties, {}, {}, {"sasl.password": str(password)})
+    task = make(away(target=target))
+    copier = batches(task.joins())
+    until("the first password", lambda: passwords(used) == {"first"})
+    password.write_text("second")
+    until("the second password", lambda: "second" in passwords(used))
+    good = believed.read_bytes()
+    believed.write_text("no certificate")
+    until("it can't be used", lambda: "can't be made anew" in caplog.text)
+    password.write_text("third")
+    used.clear()
+    until("another attempt", lambda: used)
+    assert passwords(used) == {"second"}
+    believed.write_bytes(good)
+    until("the third password", lambda: "third" in passwords(used))
+    task.ends(copier)
+
+
+def passwords(used: list[Access]) -> set[str]:
+    """Of those that log in, which are the target's."""
+    return {access.login.password for access in used if access.login}

@@ -17,7 +17,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from mirror.settings import Otlp
+from mirror.service_settings import Otlp
 from mirror.web import otlp
 from tests.harness.otlp_collector import OtlpCollector
 from tests.harness.waiting import until

@@ -16,7 +16,7 @@ from mirror.control.verification import Verification
 from mirror.groups.group_choice import Outcome
 from mirror.groups.group_rounds import Round
 from mirror.model import Partition
-from mirror.settings import Http
+from mirror.service_settings import Http
 from mirror.status.canary import LATE, CanaryStatus
 from mirror.status.cluster_status import ClusterStatus
 from mirror.status.configuration import ConfigurationView

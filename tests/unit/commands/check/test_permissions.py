@@ -43,7 +43,6 @@ def test_what_is_switched_off_needs_nothing() -> None:
     assert one - other == {
         ("backup", "cluster", "", "Alter, Describe"),
         ("backup", "group", "billing", "Read"),
-        ("backup", "topic", "mm2-offset-syncs.primary.internal,primary.checkpoints.internal", READ_AND_WRITE),
         ("backup", "topic", "primary.", "AlterConfigs, DescribeConfigs"),
         ("backup", "transactional-id", f"{settings(True).group}/", "Describe, Write"),
         ("primary", "cluster", "", "Describe"),

@@ -19,7 +19,7 @@ from mirror.commands.convert.command import Conversion, convert, shown
 from mirror.commands.convert.properties import parse
 from mirror.config.load import load
 from mirror.errors import ConfigError
-from mirror.settings import Settings
+from mirror.service_settings import Settings
 from tests.unit.commands.convert.inputs import ALL, CONNECTORS, FILE, NEW_RESOURCE, OLD_RESOURCE
 
 SHORT = "clusters=a,b\na.bootstrap.servers=a:1\nb.bootstrap.servers=b:1\na->b.enabled=true\n"

@@ -1,0 +1,22 @@
+"""Says which of the user's properties have no effect, because exactly-once needs another value."""
+
+from __future__ import annotations
+
+from mirror.kafka.clients import SOURCE_CONSUMER, fixed_producer
+from mirror.settings import Flow
+
+
+def overridden(flow: Flow) -> list[str]:
+    """Lines for the log, one for each such property."""
+    fixed_consumer = {**SOURCE_CONSUMER, "group.id": flow.group}
+    fixed = {**fixed_producer(flow), "transactional.id": "one per partition"}
+    pairs = [
+        (flow.source, "consumer", {**flow.source.properties, **flow.source.consumer}, fixed_consumer),
+        (flow.target, "producer", {**flow.target.properties, **flow.target.producer}, fixed),
+    ]
+    return [
+        f"clusters.{cluster.alias}: {key} is ignored for the {role}: exactly-once needs {str(ours).lower()}"
+        for cluster, role, theirs, fixed in pairs
+        for key, ours in fixed.items()
+        if key in theirs and str(theirs[key]).lower() != str(ours).lower()
+    ]

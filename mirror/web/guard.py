@@ -1,0 +1,129 @@
+"""Who may ask the HTTP server, and how many at once: TLS, a password, and bounds on connections."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import hashlib
+import hmac
+import logging
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from mirror.service_settings import Http
+from mirror.watched_files import FilesWatch, secret_of
+
+log = logging.getLogger(__name__)
+
+CONNECTIONS_MAX = 64  # at once; a scraper, a probe and a few browsers need less than ten
+LASTS_MAX = 30.0  # seconds that a connection may take, from its begin to the last byte of the answer
+LOOK_INTERVAL = 1.0  # seconds between two looks at the files
+
+_CHANGED = {"what": "the HTTP server"}
+
+
+class Guard:
+    """The TLS and the password of the server. Both are read again once their files have changed."""
+
+    def __init__(self, http: Http, monotonic: Callable[[], float] = time.monotonic) -> None:
+        """Raises OSError or ValueError if the certificate or its key can't be used."""
+        self._http = http
+        self._monotonic = monotonic
+        self._files = FilesWatch([Path(each) for each in _files(http)])
+        self._next = 0.0
+        self._context = _context(http)
+        self._expected = _digest(http.username or "", http.password or "")
+
+    def secured(self, connection: socket.socket) -> socket.socket:
+        """The connection with TLS, if the configuration wants it. The handshake comes with the first byte read."""
+        if self._context is None:
+            return connection
+        return self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+
+    def admits(self, authorization: str) -> bool:
+        """Does a request's header have the user and the password? How long that takes does not tell what is wrong."""
+        if self._http.username is None:
+            return True
+        scheme, _, value = authorization.partition(" ")
+        if scheme.lower() != "basic":
+            return False
+        try:
+            user, _, password = base64.b64decode(value, validate=True).decode().partition(":")
+        except (binascii.Error, ValueError):
+            return False
+        return hmac.compare_digest(_digest(user, password), self._expected)
+
+    def look(self) -> None:
+        """Read what has changed. If it can't be used, what was read before stays in force."""
+        if self._monotonic() < self._next:
+            return
+        self._next = self._monotonic() + LOOK_INTERVAL
+        if not self._files.has_changed():
+            return
+        try:
+            self._context = _context(self._http)
+            if self._http.password_file is not None:
+                self._expected = _digest(self._http.username or "", secret_of(Path(self._http.password_file)))
+        except (OSError, ValueError) as error:
+            log.warning("files have changed, but can't be used", extra={**_CHANGED, "reason": _reason(error)})
+        else:
+            log.info("files with passwords or certificates have changed", extra=_CHANGED)
+
+
+def _files(http: Http) -> list[str]:
+    return [each for each in (http.tls_certificate, http.tls_key, http.password_file) if each is not None]
+
+
+def _context(http: Http) -> ssl.SSLContext | None:
+    if http.tls_certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # With None, OpenSSL would ask for the password of the key on the terminal.
+    context.load_cert_chain(http.tls_certificate, http.tls_key, "")
+    return context
+
+
+def _reason(error: OSError | ValueError) -> str:
+    """Without the text of a file."""
+    return error.strerror or "not a certificate and its key" if isinstance(error, OSError) else "not UTF-8 text"
+
+
+def _digest(user: str, password: str) -> bytes:
+    """Of equal length, so that a comparison does not tell how long the password is."""
+    parts = (hashlib.sha256(each.encode()).digest() for each in (user, password))
+    return b"".join(parts)
+
+
+class Connections:
+    """Those that are open: at most CONNECTIONS_MAX, each for LASTS_MAX at most. Any thread may use it."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._began: dict[socket.socket, float] = {}
+
+    def admit(self, connection: socket.socket) -> bool:
+        """True unless there are too many."""
+        with self._lock:
+            admitted = len(self._began) < CONNECTIONS_MAX
+            if admitted:
+                self._began[connection] = self._monotonic()
+            return admitted
+
+    def leave(self, connection: socket.socket) -> None:
+        """It is closed."""
+        with self._lock:
+            self._began.pop(connection, None)
+
+    def end_late(self) -> None:
+        """End those that have taken too long: a client may send its request byte by byte, or read nothing."""
+        with self._lock:
+            late = [each for each, began in self._began.items() if self._monotonic() - began > LASTS_MAX]
+        for each in late:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(each, socket.SHUT_RDWR)  # not TLS's own, which another thread may be using

@@ -1,0 +1,197 @@
+"""Who may ask the HTTP server: TLS, the password, bounds on connections."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import logging
+import socket
+import ssl
+import threading
+from pathlib import Path
+
+import pytest
+
+from mirror.errors import SetupError
+from mirror.service_settings import Http
+from mirror.web import guard
+from mirror.web.guard import Connections, Guard
+from mirror.web.server import Answer, WebServer, health
+from tests.harness.certificates import Certificate, self_signed
+from tests.harness.waiting import until
+
+USER, PASSWORD = "scraper", "xq7-Hunter"
+Two = tuple[Certificate, Certificate]
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Two:
+    directory = tmp_path_factory.mktemp("certificates")
+    return self_signed(directory, "first"), self_signed(directory, "second")
+
+
+class Client:
+    """Asks a server, over TLS if it is given whom to believe."""
+
+    def __init__(self, server: WebServer, believed: Path | None = None) -> None:
+        self.port, self.believed = server.port, believed
+
+    def get(self, path: str, user: str | None = None, password: str = "") -> tuple[int, str]:
+        """Status and body."""
+        connection: http.client.HTTPConnection
+        if self.believed is None:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        else:
+            context = ssl.create_default_context(cafile=self.believed)
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20, context=context)
+        basic = base64.b64encode(f"{user}:{password}".encode()).decode()
+        connection.request("GET", path, headers={} if user is None else {"Authorization": f"Basic {basic}"})
+        answer = connection.getresponse()
+        found = answer.status, answer.read().decode()
+        connection.close()
+        return found
+
+
+def serve(settings: Http, problems: list[str] | None = None) -> WebServer:
+    routes = {"/readyz": health(lambda: problems or []), "/metrics": lambda _: Answer("text/plain", b"1\n")}
+    return WebServer(settings, routes)
+
+
+def test_only_who_knows_the_password_gets_an_answer() -> None:
+    server = serve(Http("127.0.0.1", 0, username=USER, password=PASSWORD), ["orders-0 blocked: a reason"])
+    try:
+        client = Client(server)
+        assert client.get("/metrics", USER, PASSWORD) == (200, "1\n")
+        for who in ((None, ""), (USER, ""), (USER, PASSWORD + "x"), ("else", PASSWORD), ("", PASSWORD), ("ü", "ü")):
+            assert client.get("/metrics", *who)[0] == 401, who
+            assert client.get("/nothing", *who)[0] == 401, "nobody learns which pages there are"
+            status, body = client.get("/readyz", *who)
+            assert status == 503 and "orders" not in body, "a probe needs no password, and gets no reason"
+        assert client.get("/readyz", USER, PASSWORD) == (503, "orders-0 blocked: a reason\n")
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("header", ["Basic", "Basic !!!", "Bearer eA==", "Basic /w==", "", "Basic eA=="])
+def test_what_is_no_login_is_refused(header: str) -> None:
+    assert not Guard(Http("localhost", 0, username=USER, password=PASSWORD)).admits(header)
+    assert Guard(Http("localhost", 0)).admits(header)
+
+
+def test_a_changed_certificate_and_password_are_read_again(
+    certificates: Two, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "LOOK_INTERVAL", 0.0)
+    first, second = certificates
+    certificate, key, password = (tmp_path / name for name in ("certificate", "key", "password"))
+    certificate.write_bytes(first.certificate.read_bytes())
+    key.write_bytes(first.key.read_bytes())
+    password.write_text(PASSWORD + "\n")
+    server = serve(Http("127.0.0.1", 0, str(certificate), str(key), USER, PASSWORD, password_file=str(password)))
+    try:
+        assert Client(server, first.certificate).get("/metrics", USER, PASSWORD)[0] == 200
+        with pytest.raises(ssl.SSLCertVerificationError):
+            Client(server, second.certificate).get("/metrics", USER, PASSWORD)
+        with caplog.at_level(logging.WARNING):
+            certificate.write_bytes(second.certificate.read_bytes())  # not the key yet
+            until("said", lambda: [each for each in caplog.records if "can't be used" in each.message])
+        assert Client(server, first.certificate).get("/metrics", USER, PASSWORD)[0] == 200, "the old pair goes on"
+        key.write_bytes(second.key.read_bytes())
+        password.write_text("another\n")
+
+        def is_new() -> bool:
+            try:
+                return Client(server, second.certificate).get("/metrics", USER, "another")[0] == 200
+            except ssl.SSLError:
+                return False
+
+        until("the new ones", is_new)
+        assert Client(server, second.certificate).get("/metrics", USER, PASSWORD)[0] == 401
+        assert PASSWORD not in caplog.text and "another" not in caplog.text
+    finally:
+        server.stop()
+
+
+def test_a_client_without_tls_does_no_harm(certificates: Two) -> None:
+    server = serve(Http("127.0.0.1", 0, str(certificates[0].certificate), str(certificates[0].key)))
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), 20) as plain:
+            plain.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            plain.shutdown(socket.SHUT_WR)
+            assert b"200" not in plain.recv(100)
+        assert Client(server, certificates[0].certificate).get("/metrics") == (200, "1\n")
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("wrong", ["", "no pem"])
+def test_a_certificate_that_can_not_be_used_ends_the_start(wrong: str, tmp_path: Path) -> None:
+    file = tmp_path / "certificate"
+    if wrong:
+        file.write_text(wrong)
+    with pytest.raises(SetupError, match="tls_certificate and tls_key can't be used"):
+        serve(Http("127.0.0.1", 0, str(file), str(file)))
+
+
+def test_no_more_connections_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "CONNECTIONS_MAX", 2)
+    server = serve(Http("127.0.0.1", 0))
+    held = [socket.create_connection(("127.0.0.1", server.port), 20) for _ in range(2)]
+    try:
+        for each in held:
+            each.sendall(b"GET /metrics HTTP/1.0\r\n")
+        serving = "process_request_thread"
+        until("both are held", lambda: sum(serving in each.name for each in threading.enumerate()) >= 2)
+        with socket.create_connection(("127.0.0.1", server.port), 20) as third:
+            assert third.recv(10) == b"", "closed at once"
+        held[0].sendall(b"\r\n")
+        assert b"200" in held[0].recv(100)
+        until("there is room again", lambda: _answers(server))
+    finally:
+        for each in held:
+            each.close()
+        server.stop()
+
+
+def _answers(server: WebServer) -> bool:
+    try:
+        return Client(server).get("/metrics")[0] == 200
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_whoever_sends_byte_by_byte_is_ended(
+    encrypted: bool, certificates: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "LASTS_MAX", 0.5)
+    files = (str(certificates[0].certificate), str(certificates[0].key)) if encrypted else (None, None)
+    server = serve(Http("127.0.0.1", 0, *files))
+    # What comes before the end of a request, or of TLS' first message, which has 512 bytes.
+    sent = iter(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(400) if encrypted else b"GET /" + b"a" * 400)
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), 20) as slow:
+            slow.settimeout(0.05)
+
+            def is_ended() -> bool:
+                try:
+                    slow.send(bytes([next(sent)]))
+                    return slow.recv(1) == b""
+                except TimeoutError:
+                    return False
+                except OSError:
+                    return True
+
+            until("it is ended", is_ended, 20)
+    finally:
+        server.stop()
+
+
+def test_a_place_is_free_after_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "CONNECTIONS_MAX", 1)
+    connections = Connections()
+    with socket.socket() as one, socket.socket() as other:
+        assert connections.admit(one) and not connections.admit(other)
+        connections.leave(other)
+        connections.leave(one)
+        assert connections.admit(other)
