@@ -22,7 +22,7 @@ FIND_PYTHON = \
 	done; \
 	[ -n "$$python" ] || { echo "$$missing" >&2; exit 1; }
 
-.PHONY: help demo test jars tools prepare unit waiting kafka-image image-test bench chaos lint docs dist release java
+.PHONY: help demo test jars tools prepare unit kafka-image image-test bench chaos lint docs dist release java
 .NOTPARALLEL:
 
 help: ## show the targets
@@ -53,9 +53,6 @@ prepare: $(VENV)/ready
 
 unit: $(VENV)/ready
 	@$(RUN) pytest tests/unit
-
-waiting: jars prepare
-	@$(RUN) pytest --ignore=tests/unit --beside=waiting
 
 kafka-image: java $(VENV)/ready ## a stand-in for the image apache/kafka, for the tests in containers where none can be pulled
 	@$(RUN) mirror.demo.kafka_jars kafka_2.13

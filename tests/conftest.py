@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -21,6 +21,7 @@ from mirror.demo.brokers import LocalCluster, start_together
 from tests.failpoints.arm import Failpoints
 from tests.harness import containers
 from tests.harness.durations import Durations
+from tests.harness.lots import Lots
 from tests.harness.pair import Pair
 from tests.harness.programs import CANNOT_RUN
 from tests.harness.service import Service
@@ -45,9 +46,11 @@ def pytest_configure(config: pytest.Config) -> None:
             if run.name.isdigit() and not psutil.pid_exists(int(run.name)):
                 shutil.rmtree(run, ignore_errors=True)
         config.option.basetemp = str(runs / str(os.getpid()))
-    if config.option.beside is not None:
-        # A port that one of the two runs needs again, for a broker that it has stopped, is not free for the other one.
-        local_brokers.PORTS = local_brokers.PORTS[config.option.beside == "waiting" :: 2]
+    if config.option.lot is not None:
+        number, count = map(int, config.option.lot.split("/"))
+        # A port that one of the runs needs again, for a broker that it has stopped, is not free for the other ones.
+        local_brokers.PORTS = local_brokers.PORTS[number - 1 :: count]
+        config.pluginmanager.register(Lots(config.option.taken))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -66,10 +69,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "only those marked `containers`",
     )
     parser.addoption(
-        "--beside",
-        choices=["waiting", "others"],
-        help="only the tests that are marked as waiting, or only the others: for two runs at the same time",
+        "--lot",
+        metavar="NUMBER/COUNT",
+        help="this is one of so many runs at the same time, which share the modules",
     )
+    parser.addoption("--taken", type=Path, help="with --lot: a directory, empty at first, that is the same for all")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -82,21 +86,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what the run beside this one has, and without --slow what is marked so, unless it was named."""
-    if (beside := config.option.beside) is not None:
-        _leave_out(items, lambda item: (beside == "waiting") != (item.get_closest_marker("waiting") is not None))
+    """Without --slow leave out what is marked so, unless it was named."""
     named = any("::" in argument or argument.endswith(".py") for argument in config.args)
     if config.option.slow or os.environ.get("CI") == "true" or named:
         return
-    _leave_out(items, lambda item: item.get_closest_marker("slow") is not None)
-
-
-def _leave_out(items: list[pytest.Item], which: Callable[[pytest.Item], bool]) -> None:
-    """Of the items of one session."""
-    left_out = [item for item in items if which(item)]
+    left_out = [item for item in items if item.get_closest_marker("slow") is not None]
     if left_out:
-        items[:] = [item for item in items if not which(item)]
-        left_out[0].config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item.get_closest_marker("slow") is None]
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(scope="session", autouse=True)

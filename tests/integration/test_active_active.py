@@ -27,7 +27,7 @@ from tests.harness.service import BLOCKED, FLOW_BLOCKED, Service
 from tests.integration.test_circles import cluster_id, other_flows
 from tests.integration.test_crashes import kill_worker
 
-pytestmark = [pytest.mark.slow, pytest.mark.waiting]
+pytestmark = pytest.mark.slow
 
 HEADER = "mirror.provenance"
 MARK = {"replication_policy": "identity", "active_active": True}

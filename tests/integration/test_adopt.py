@@ -27,7 +27,7 @@ from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED
 from tests.harness.waiting import PATIENCE, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.waiting]
+pytestmark = pytest.mark.slow
 
 RECORDS = 1_300  # of each partition: more than are compared
 

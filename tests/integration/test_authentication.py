@@ -33,7 +33,7 @@ from tests.harness.service import BLOCKED, FLOW_BLOCKED, FLOW_RETRYING, Service
 from tests.harness.tokens import TokenServer
 from tests.harness.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.waiting]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 NEW_PASSWORD = "xq7-Hunter-changed"
 CODE = Path(__file__).parents[1] / "transforms"

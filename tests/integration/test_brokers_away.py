@@ -13,8 +13,6 @@ from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
 from tests.harness.service import FLOW_RETRYING, Service
 
-pytestmark = pytest.mark.waiting
-
 ALIAS = "away"
 TRANSACTION_TIMEOUT = 5  # seconds
 PARTITIONS = 4

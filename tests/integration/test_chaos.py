@@ -11,6 +11,8 @@ from tests.chaos.arena import Arena
 from tests.chaos.rows import ROWS
 from tests.harness.seeds import seed
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:

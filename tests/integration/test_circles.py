@@ -30,7 +30,7 @@ from tests.harness.service import FLOW_BLOCKED, Event, Service
 from tests.harness.together import in_turn, together
 from tests.harness.waiting import PATIENCE, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.waiting]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 GOES_ON, DOUBTS = "flow recovered", "another flow may conflict"
 SETTLED = 5.0  # seconds in which a circle would have copied each record some thousand times

@@ -16,7 +16,7 @@ from tests.harness.load import Load, Made, produce
 from tests.harness.pair import Pair
 from tests.harness.service import FLOW_BLOCKED, Service
 
-pytestmark = [pytest.mark.slow, pytest.mark.waiting]
+pytestmark = pytest.mark.slow
 
 IGNORED = "record that can't be decoded is ignored"
 UNHEARD = [

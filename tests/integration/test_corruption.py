@@ -18,7 +18,7 @@ from tests.harness.service import BLOCKED, PASSED_OVER, Service
 from tests.harness.together import together
 from tests.harness.waiting import PATIENCE
 
-pytestmark = [pytest.mark.slow, pytest.mark.waiting]
+pytestmark = pytest.mark.slow
 
 BATCH, BATCHES, BAD = 10, 5, 2  # records in each batch, batches of a topic, the one that is damaged
 GOOD = range(BAD * BATCH)  # offsets before it

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tests.failpoints.arm import Failpoints
 from tests.harness.load import Load, mixed
@@ -21,6 +22,8 @@ from tests.harness.pair import Pair
 from tests.harness.seeds import seed
 from tests.harness.service import Service
 from tests.harness.waiting import until
+
+pytestmark = pytest.mark.long
 
 RATE = 300  # records per second of each load
 

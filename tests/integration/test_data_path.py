@@ -18,7 +18,7 @@ from tests.harness.pair import Pair
 from tests.harness.service import Service
 from tests.harness.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.waiting]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 AUTO = {"data_path": "auto"}
 MOVES = {"batches": "partition takes the batch path", "records": "partition takes the record path"}

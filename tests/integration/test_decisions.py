@@ -27,7 +27,7 @@ from tests.harness.service import BLOCKED, DECIDED, PLANNED, Service
 from tests.harness.together import in_turn, together
 from tests.harness.waiting import PATIENCE, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.waiting]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 LOST = "mirror_lost_offsets_total"
 

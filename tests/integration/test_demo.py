@@ -17,7 +17,7 @@ import pytest
 from tests.harness import processes
 from tests.harness.waiting import until
 
-pytestmark = pytest.mark.waiting
+pytestmark = pytest.mark.long
 
 LONGEST = 240.0  # seconds for all of it on busy cores
 

@@ -7,10 +7,14 @@ import signal
 from datetime import datetime
 from pathlib import Path
 
+import pytest
+
 from tests.harness import oracle
 from tests.harness.load import Load
 from tests.harness.pair import Pair
 from tests.harness.service import Service
+
+pytestmark = pytest.mark.long
 
 DRAIN = 10.0  # seconds, the default of drain_timeout
 UNCLEAN = re.compile(r"Traceback|Exception|at org\.apache|at java\.|Error:")

@@ -34,7 +34,7 @@ from tests.harness.pair import Pair
 from tests.harness.service import Service
 from tests.harness.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 RENEW = 3600.0
 
 

@@ -23,7 +23,7 @@ from tests.harness.load import Load, mixed
 from tests.harness.moving import Moving, World
 from tests.harness.together import together
 
-pytestmark = [pytest.mark.slow, pytest.mark.waiting]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 RECORDS = 200  # of each partition and each part of the test
 

@@ -15,7 +15,7 @@ from tests.harness.pair import Pair
 from tests.harness.service import FLOW_RETRYING, Service
 from tests.harness.together import together
 
-pytestmark = [pytest.mark.slow, pytest.mark.waiting]
+pytestmark = pytest.mark.slow
 
 FIRST = [Made(b"key", b"%d" % number) for number in range(100)]
 NEXT = [Made(b"key", b"%d" % number) for number in range(100, 300)]

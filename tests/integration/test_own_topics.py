@@ -24,7 +24,7 @@ from tests.harness.service import BLOCKED, OWN_AGAIN, RETRYING, Service
 from tests.harness.together import together
 from tests.harness.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.waiting]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 WRITTEN_AGAIN = "control topic was deleted: plan, orders and decisions are written again"
 

@@ -13,7 +13,7 @@ from tests.harness.pair import Pair
 from tests.harness.service import RETRYING, Service
 from tests.harness.waiting import until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 RETENTION = 7 * 86_400  # seconds, Kafka's default
 
 

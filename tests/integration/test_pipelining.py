@@ -9,7 +9,7 @@ import pytest
 from mirror.demo.brokers import LocalCluster
 from tests.chaos.pipelining.rounds import PROPERTIES, Round
 
-pytestmark = [pytest.mark.slow, pytest.mark.waiting]
+pytestmark = pytest.mark.slow
 
 
 def test_a_lost_middle_never_commits(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.harness.pair import Pair
 from tests.harness.service import RETRYING, Service
 from tests.harness.together import together
 
-pytestmark = [pytest.mark.slow, pytest.mark.waiting]
+pytestmark = pytest.mark.slow
 
 CLIENT = "mirror"  # the default client.id
 RECORDS = 8_000  # of a kilobyte

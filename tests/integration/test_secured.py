@@ -32,7 +32,7 @@ from tests.harness.service import BLOCKED, PLANNED, Event, Service
 from tests.harness.together import in_turn, together
 from tests.harness.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 USER, PASSWORD, WRONG, UNUSED = "mirror", "xq7-Hunter-target", "xq7-Hunter-wrong", "xq7-Hunter-source"
 LIMITED, ITS_PASSWORD = "limited", "xq7-Hunter-limited"

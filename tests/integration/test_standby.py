@@ -28,7 +28,7 @@ from tests.harness.proxy import Proxy
 from tests.harness.service import Service
 from tests.harness.waiting import PATIENCE
 
-pytestmark = [pytest.mark.slow, pytest.mark.waiting]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 ALIAS = "zones"
 IMPATIENT = Program((sys.executable, "-m", "tests.harness.impatient"), os.environ)

@@ -15,7 +15,7 @@ from tests.harness.pair import Pair
 from tests.harness.together import together
 from tests.harness.waiting import PATIENCE, until
 
-pytestmark = pytest.mark.waiting
+pytestmark = pytest.mark.long
 
 SETTLED = 10.0  # seconds without another change
 

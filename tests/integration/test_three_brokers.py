@@ -33,7 +33,7 @@ from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, OWN_AGAIN, PASSED_OVER, RETRYING, Service
 from tests.harness.waiting import PATIENCE, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.waiting]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 ALIAS = "cut"
 

@@ -13,7 +13,7 @@ from tests.harness.load import Made
 from tests.harness.pair import Pair
 from tests.harness.service import PASSED_OVER, REFUSED, Service
 
-pytestmark = [pytest.mark.slow, pytest.mark.waiting]
+pytestmark = pytest.mark.slow
 
 ALIAS = "told"
 GOOD = [Made(b"key", b"%d" % number, [("number", b"%d" % number)]) for number in range(30)]

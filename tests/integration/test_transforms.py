@@ -27,7 +27,7 @@ from tests.harness.service import BLOCKED, REFUSED, Service
 from tests.harness.together import together
 from tests.harness.waiting import until
 
-pytestmark = [pytest.mark.slow, pytest.mark.waiting]
+pytestmark = pytest.mark.slow
 
 SHOP = "shop_transforms"
 CODE = Path(__file__).parents[1] / "transforms"

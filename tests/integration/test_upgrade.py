@@ -19,7 +19,7 @@ from tests.harness.pair import Pair
 from tests.harness.service import Service
 from tests.samples.formats import FORMATS
 
-pytestmark = pytest.mark.waiting
+pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
 RAISED = "99.0.0"

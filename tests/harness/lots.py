@@ -1,0 +1,34 @@
+"""Several runs of pytest at the same time, which share the modules: each module runs in the run that takes it first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+class Lots:
+    """A plugin for one of the runs. They share an empty directory, in which each module that was taken has a file."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._taken: dict[Path, bool] = {}  # by module, whether this run has it
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Begin with the long modules, so that no run is left with one at the end."""
+        items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+        """Pass over what another run has taken."""
+        return None if self._has(item.path) else True
+
+    def _has(self, module: Path) -> bool:
+        if module not in self._taken:
+            try:
+                (self._directory / "-".join(module.parts[1:])).touch(exist_ok=False)
+            except FileExistsError:
+                self._taken[module] = False
+            else:
+                self._taken[module] = True
+        return self._taken[module]
