@@ -28,13 +28,13 @@ ALIVE = 60.0
 
 SIGN_INTERVAL = 2.0  # seconds between two signs of life that a service gives of each of its flows
 
-# Seconds for which a leader's source has to be silent before the leader gives no more signs of life. At least as long
+# Seconds for which a flow leader's source has to be silent before it gives no more signs of life. At least as long
 # as the next look may take to come and to end (service/cluster_watch.py): one look without an answer proves nothing.
 SOURCE_PATIENCE = 15.0
 
-# Seconds without a sign of life after which a standby takes over. Taking over from a living leader stops the copying
-# for the time of a start. So it is at least as long as a leader may be silent after an outage of the source: the look
-# that has begun before the end of the outage fails late, the next one has to come (service/cluster_watch.py), a sign
-# may be lost, and the one after it may be read late.
+# Seconds without a sign of life after which a standby takes over. Taking over from a living flow leader stops the
+# copying for the time of a start. So it is at least as long as a flow leader may be silent after an outage of the
+# source: the look that has begun before the end of the outage fails late, the next one has to come
+# (service/cluster_watch.py), a sign may be lost, and the one after it may be read late.
 TAKE_OVER_LEAST = 20.0
 TAKE_OVER_AFTER = 30.0  # unless --standby-after says otherwise

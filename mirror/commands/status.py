@@ -66,7 +66,7 @@ class ReportedFlow:
     flow: str
     state: str  # running, stopped (in order), silent (no task reports), new (never run) or unknown
     reason: str
-    leader: str  # the id of the flow leader; this name is in --json
+    flow_leader: str  # its service id; this name is in --json
     generation: int
     orders: tuple[str, ...]
     partitions: tuple[ReportedPartition, ...]
@@ -175,7 +175,7 @@ def _rate(reports: list[DatedReport]) -> float | None:
 
 def shown(flow: ReportedFlow, by_partition: bool) -> str:
     """The flow as text: one line about it, and a table of its topics or partitions."""
-    led_by = f", generation {flow.generation} of {flow.leader[:8]}" if flow.leader else ""
+    led_by = f", generation {flow.generation} of {flow.flow_leader[:8]}" if flow.flow_leader else ""
     counts = Counter(p.state for p in flow.partitions)
     states = ", ".join(f"{count} {state}" for state, count in counts.most_common())
     head = f"{flow.flow}  {flow.state}{led_by}" + (f"  ({states})" if states else "")

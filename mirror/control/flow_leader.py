@@ -22,8 +22,8 @@ from mirror.control.throttle_shares import Load
 from mirror.errors import ClusterAway, FlowError, Superseded
 from mirror.kafka.client_errors import FENCED, is_lasting
 from mirror.kafka.clients import DEFAULTS, INTERNAL_MAX, LIBRDKAFKA, target_producer, transactional_properties
-from mirror.kafka.credentials import Changes
-from mirror.kafka.transactional_ids import leader_id
+from mirror.kafka.credentials import FileChanges
+from mirror.kafka.transactional_ids import flow_leader_id
 from mirror.model import Topic
 from mirror.settings import Flow
 
@@ -47,7 +47,7 @@ class FlowLeader:
         self._flow = flow
         self._service_id = service_id
         self._producer: Producer | None = None
-        self._changes = Changes(flow.target)  # since the producer was opened
+        self._changes = FileChanges(flow.target)  # since the producer was opened
         self._generation: int | None = None  # of the newest plan while we led; None if we have never led
         self._former = ""  # the service whose plan was in force when we took the lead, until our first plan
         self._slots = 0  # cores that the newest plan was made for
@@ -82,7 +82,7 @@ class FlowLeader:
 
     def _open_producer(self) -> Producer:
         """Open the flow leader's producer, which fences every earlier one."""
-        properties = transactional_properties(self._flow, leader_id(self._flow))
+        properties = transactional_properties(self._flow, flow_leader_id(self._flow))
         # A plan lists every partition, so it is compressed and may be large. The log level is librdkafka's own: a task
         # has to notice lost connections, but the flow leader reads the control topic again before it publishes.
         own = {"compression.type": "gzip", "message.max.bytes": INTERNAL_MAX, "log_level": DEFAULTS["log_level"]}

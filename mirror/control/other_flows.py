@@ -31,7 +31,7 @@ from mirror.control.flow_leader import FlowLeader
 from mirror.control.plan import Lineage, Plan
 from mirror.control.statement import Statement
 from mirror.errors import Conflict, FlowError
-from mirror.kafka.provenance import is_usable
+from mirror.kafka.provenance import is_usable_id
 from mirror.logs import OnChange
 from mirror.model import Topic
 from mirror.settings import Flow, Start
@@ -43,7 +43,7 @@ ROUNDS = 10  # most announcements in a row; each further one needs another flow 
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class OthersView:
     """What the other flows mean for ours."""
 
     ours: OwnFlow
@@ -79,7 +79,7 @@ class OtherFlows:
         self._target = ClusterPlans(flow.target, flow.group, "" if own else flow.control_topic, sample)
         self._siblings: set[str] = set()
 
-    def look(self, remotes: Mapping[str, str], plan: Plan | None = None, service_id: str = "") -> View:
+    def look(self, remotes: Mapping[str, str], plan: Plan | None = None, service_id: str = "") -> OthersView:
         """Find what prevents us from copying `remotes` (remote topics by source topic). Raises ClusterAway.
 
         `plan` is the newest plan on the flow's own control topic. `service_id` is our own.
@@ -102,7 +102,7 @@ class OtherFlows:
         doubts = self._source.doubts + self._target.doubts
         doubts += [] if clusters else [Note(f"the clusters of flow {ours.name} do not report their ids", UNCHECKED)]
         doubts += [_older(ours, other) for other in others if other.alive and has_unknown_origin(ours, other)]
-        return View(ours, tuple(findings), lineage(ours, others), tuple(doubts), tuple(self._old_copies(ours)))
+        return OthersView(ours, tuple(findings), lineage(ours, others), tuple(doubts), tuple(self._old_copies(ours)))
 
     def _ours(self, clusters: tuple[str, ...], remotes: Mapping[str, str], plan: Plan | None) -> OwnFlow:
         flow, known = self._flow, plan.known if plan else {}
@@ -185,7 +185,7 @@ class ConflictGuard:
         self._flow = flow
         self._flow_leader = flow_leader
         self._others = OtherFlows(flow, own=False)
-        self._view: View | None = None
+        self._view: OthersView | None = None
         self._warnings = OnChange()
 
     def reconfigure(self, flow: Flow) -> None:
@@ -222,7 +222,7 @@ class ConflictGuard:
         if ours.clusters and ours.clusters[0] == ours.clusters[1]:
             flow_leader.stop_own_tasks()
             raise Conflict(f"flow {ours.name}: source and target are the same cluster: correct bootstrap.servers", True)
-        if self._flow.active_active and not all(map(is_usable, ours.clusters or [""])):
+        if self._flow.active_active and not all(map(is_usable_id, ours.clusters or [""])):
             flow_leader.stop_own_tasks()
             said = "active_active: true needs a cluster id without a comma of both clusters, and they report none"
             raise FlowError(f"flow {ours.name}: {said}", blocked=True)
@@ -237,7 +237,7 @@ class ConflictGuard:
                 flow_leader.stop_own_tasks()
             raise Conflict(str(refusal(ours, ruling.finding)), ruling.gives_way)
 
-    def _warn(self, view: View) -> None:
+    def _warn(self, view: OthersView) -> None:
         """Log each warning once, and again if it went away and came back."""
         for note in self._warnings.added(view.warnings):
             log.warning("another flow may conflict", extra={"flow": self._flow.name, "reason": str(note)})

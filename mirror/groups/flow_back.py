@@ -11,8 +11,8 @@ from dataclasses import replace
 from mirror.control.cluster_plans import ClusterPlans, control_topic
 from mirror.control.control_topics import PLAN_KEY
 from mirror.control.newest_plan import newest_plan
-from mirror.groups.group_offsets import is_usable
-from mirror.groups.translation import End, Unknown, is_behind_all, read_before
+from mirror.groups.group_offsets import is_usable_group
+from mirror.groups.translation import End, Unknown, is_after_all, read_before
 from mirror.groups.translator import Translation, Translator
 from mirror.model import Partition
 from mirror.settings import Flow
@@ -36,7 +36,7 @@ class FlowBack:
         self._plans.read()
         for alias, topic in sorted(self._plans.control_topics.items()):
             plan = topic.statements.get(PLAN_KEY)
-            if plan is not None and is_usable(plan.group) and plan.clusters == ours.clusters[::-1]:
+            if plan is not None and is_usable_group(plan.group) and plan.clusters == ours.clusters[::-1]:
                 source = replace(self._flow.target, alias=alias)
                 return replace(self._flow, source=source, target=self._flow.source, group=plan.group)
         return None
@@ -107,7 +107,7 @@ class SharedTranslator:
         if partition not in self._unmoved or position is None or seen.log_end is None or upstream > position.offset:
             return found
         end = End(position.offset, position.map_end)
-        if not is_behind_all(self._there.entries(partition, position), upstream, end):
+        if not is_after_all(self._there.entries(partition, position), upstream, end):
             return found
         return replace(found, translated=seen.log_end, reason="")
 

@@ -28,7 +28,7 @@ BLANKS = " \t\n\v\f\r"  # what librdkafka drops at the beginning of a property
 UNUSABLE = "the id is empty, begins with a blank or has a NUL"
 
 
-def is_usable(group: str) -> bool:
+def is_usable_group(group: str) -> bool:
     """False for a group id that librdkafka does not take as it is.
 
     It drops blanks at the beginning, and reads up to a NUL. With an id that is empty then, the making of a consumer
@@ -73,7 +73,7 @@ class GroupOffsets:
         """
         if not names:
             return {}, {}
-        if not is_usable(group):
+        if not is_usable_group(group):
             raise PartitionError(f"no offsets of group {group!r:.100}: {UNUSABLE}")
         if self._client is not None:
             try:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from mirror.control.leader_thread import LeaderPart
+from mirror.control.flow_leader_thread import FlowLeaderPart
 from mirror.errors import MirrorError
 from mirror.groups.checkpoint_writer import CheckpointWriter
 from mirror.groups.group_sync import GroupOffset, GroupSync
@@ -30,7 +30,7 @@ class Round:
     refused: Mapping[str, str] = field(default_factory=dict)  # groups whose offsets the source does not give, and why
 
 
-class GroupRounds(LeaderPart):
+class GroupRounds(FlowLeaderPart):
     """Makes a round each `groups.interval`, in a thread of its own. Only the flow leader has one."""
 
     def __init__(self, flow: Flow, tell: Callable[[Round], object]) -> None:

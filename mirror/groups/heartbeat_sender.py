@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 import time
 
-from mirror.control.leader_thread import LeaderPart
+from mirror.control.flow_leader_thread import FlowLeaderPart
 from mirror.groups.heartbeats import Heartbeat
 from mirror.kafka.source_topic import SourceTopic
 from mirror.settings import Flow
 from mirror.template import HEARTBEATS
 
 
-class HeartbeatSender(LeaderPart):
+class HeartbeatSender(FlowLeaderPart):
     """Sends a heartbeat each `heartbeats.interval`, in a thread of its own. Only the flow leader has one."""
 
     def __init__(self, flow: Flow) -> None:

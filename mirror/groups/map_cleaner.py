@@ -12,7 +12,7 @@ from contextlib import closing
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.control.leader_thread import LeaderPart
+from mirror.control.flow_leader_thread import FlowLeaderPart
 from mirror.errors import MirrorError
 from mirror.groups.offset_map_reader import OffsetMapReader
 from mirror.groups.own_topic_writer import OwnTopicWriter
@@ -112,7 +112,7 @@ class MapCleaning:
         return {each for each, name in names.items() if name and name not in hidden and ids.get(name) != each.remote_id}
 
 
-class MapCleaner(LeaderPart):
+class MapCleaner(FlowLeaderPart):
     """Cleans a flow's map each `interval` seconds, in a thread of its own. Only the flow leader has one."""
 
     def __init__(self, flow: Flow, interval: float = INTERVAL) -> None:

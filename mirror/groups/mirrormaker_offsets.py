@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 
-from mirror.control.leader_thread import LeaderPart
+from mirror.control.flow_leader_thread import FlowLeaderPart
 from mirror.errors import MirrorError
 from mirror.groups.own_topic_writer import OwnTopicWriter
 from mirror.kafka.cluster import ClusterAdmin
@@ -108,7 +108,7 @@ def is_ours(position: Position, topic: Topic) -> bool:
     return position.topic_id == topic.topic_id != "" and position.remote_id in ("", topic.remote_id)
 
 
-class MirrorMakerOffsets(LeaderPart):
+class MirrorMakerOffsets(FlowLeaderPart):
     """Writes positions about once a second in a thread of its own, and once more after the tasks have ended.
 
     Only a flow leader starts it. `topics` are those of the newest plan, the retired ones included.

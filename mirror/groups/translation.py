@@ -134,7 +134,7 @@ def read_before(entries: PartitionMap, downstream: int, end: End) -> int | Unkno
     return after.upstream if after.follows == MapEnd(entry.downstream) else entry.upstream_end
 
 
-def is_behind_all(entries: PartitionMap, upstream: int, end: End) -> bool:
+def is_after_all(entries: PartitionMap, upstream: int, end: End) -> bool:
     """True if each record that was copied, as the map and the position say it, is before `upstream`."""
     if not len(entries):
         return end.map_end == MapEnd()

@@ -87,7 +87,7 @@ _lock = threading.Lock()
 
 
 def credentials_of(cluster: Cluster) -> Credentials:
-    """The same for all clients of a cluster."""
+    """The credentials of a cluster. All its clients get the same object."""
     key = cluster.alias, tuple(_paths(cluster))
     with _lock:
         if key not in _known:
@@ -101,7 +101,10 @@ def properties_of(cluster: Cluster) -> dict[str, str]:
 
 
 def client_properties(cluster: Cluster) -> dict[str, Any]:
-    """The same for a client of librdkafka. Raises TokenProviderUnusable, and ClusterAway if there is no token now."""
+    """The cluster's properties for a client of librdkafka, with what its files hold now.
+
+    Raises TokenProviderUnusable, and ClusterAway if there is no token now.
+    """
     config: dict[str, Any] = properties_of(cluster)
     provider = config.pop(TOKEN_PROVIDER, None)
     if provider is None:
@@ -115,7 +118,7 @@ def client_properties(cluster: Cluster) -> dict[str, Any]:
     raise ClusterAway(cluster.alias, reason)
 
 
-class Changes:
+class FileChanges:
     """Whether a cluster's files have changed since a client was made. Each holder of a client has its own."""
 
     def __init__(self, cluster: Cluster) -> None:

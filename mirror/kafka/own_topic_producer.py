@@ -7,7 +7,7 @@ from collections.abc import Callable
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from mirror.kafka.clients import internal_producer
-from mirror.kafka.credentials import Changes
+from mirror.kafka.credentials import FileChanges
 from mirror.settings import Cluster
 
 BY_KEY = -1  # stands for the partition that Java's producer would choose, by the record's key
@@ -26,7 +26,7 @@ class OwnTopicProducer:
     def __init__(self, cluster: Cluster, partition: int = 0) -> None:
         self._cluster = cluster
         self._partition = partition
-        self._changes = Changes(cluster)
+        self._changes = FileChanges(cluster)
         self._client = internal_producer(cluster)
         self._failed = False
 

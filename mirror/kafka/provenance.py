@@ -18,7 +18,7 @@ VALUE_MAX = 4096  # bytes
 _SEPARATOR = ","
 
 
-def is_usable(cluster_id: str) -> bool:
+def is_usable_id(cluster_id: str) -> bool:
     """True if the header can name a cluster with this id."""
     return cluster_id.isprintable() and _SEPARATOR not in cluster_id and 0 < len(cluster_id.encode()) <= VALUE_MAX // 4
 

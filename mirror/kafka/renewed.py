@@ -20,7 +20,7 @@ from typing import Generic, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from mirror.errors import ClusterAway
-from mirror.kafka.credentials import Changes
+from mirror.kafka.credentials import FileChanges
 from mirror.model import Partition
 from mirror.settings import Cluster
 
@@ -40,7 +40,7 @@ class Outage:
     """
 
     def __init__(self, cluster: Cluster, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._changes = Changes(cluster)
+        self._changes = FileChanges(cluster)
         self._monotonic = monotonic
         self._since: float | None = None
 

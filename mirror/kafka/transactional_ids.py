@@ -13,6 +13,6 @@ def transactional_id(flow: Flow, remote: str, partition: int) -> str:
     return f"{flow.group}/{remote}/{partition}"
 
 
-def leader_id(flow: Flow) -> str:
+def flow_leader_id(flow: Flow) -> str:
     """The fixed id of the flow leader's producer. Its last part is not a number, so it is no partition's id."""
     return f"{flow.group}/leader"

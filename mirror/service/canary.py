@@ -13,7 +13,7 @@ from contextlib import closing
 from functools import partial
 
 from mirror.backoff import Backoff
-from mirror.control.leader_thread import LeaderPart
+from mirror.control.flow_leader_thread import FlowLeaderPart
 from mirror.decode import DecodeError
 from mirror.kafka.source_topic import SourceTopic
 from mirror.logs import OnChange
@@ -32,7 +32,7 @@ TRY_AGAIN = 5.0  # seconds before the target is asked again where the topic ends
 CONFIG = {"cleanup.policy": "compact", "segment.ms": "3600000"}
 
 
-class Canary(LeaderPart):
+class Canary(FlowLeaderPart):
     """Writes and reads in a thread of its own. Only the flow leader has one."""
 
     def __init__(

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from mirror.control.control_topics import end_of
 from mirror.errors import ClusterAway
 from mirror.kafka.clients import internal_consumer
-from mirror.kafka.credentials import Changes
+from mirror.kafka.credentials import FileChanges
 from mirror.kafka.renewed import end_later
 from mirror.settings import Flow
 
@@ -28,7 +28,7 @@ class CanaryReader:
         self.problem = ""  # why nothing can be read; "" if that is not known, or nothing is wrong
         self._flow = flow
         self._key = flow.name.encode()
-        self._changes = Changes(flow.target)
+        self._changes = FileChanges(flow.target)
         self._consumer: Consumer | None = None
 
     @property

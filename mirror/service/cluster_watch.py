@@ -13,7 +13,7 @@ from mirror.errors import ClusterAway
 from mirror.kafka import clients
 from mirror.kafka.certificates import expiries
 from mirror.kafka.client_errors import is_away
-from mirror.kafka.credentials import Changes
+from mirror.kafka.credentials import FileChanges
 from mirror.kafka.librdkafka_log import without_elapsed_time
 from mirror.kafka.renewed import end_later
 from mirror.logs import OnChange
@@ -57,7 +57,7 @@ class ClusterWatch(threading.Thread):
         """Look with one client for LOGIN_INTERVAL. It logs in once for each broker, so then another client has to."""
         self._error = None
         self.status.certificates = expiries(self._cluster)
-        changes = Changes(self._cluster)
+        changes = FileChanges(self._cluster)
         client = self._client()
         if client is None:
             self._stopping.wait(LOOK_INTERVAL)

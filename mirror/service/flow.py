@@ -54,7 +54,7 @@ class FlowRunner(threading.Thread):
         self.beat = time.monotonic()  # when the loop last ran; /livez looks at it
         self.status.throttles = throttles(flow.throttle, flow.topic_settings)
         self._flow = flow
-        self._given = self._taken = flow, log_level  # the newest settings, and those that this thread has taken
+        self._newest = self._taken = flow, log_level  # the newest settings, and those that this thread has taken
         self._stopping = stopping
         self._flow_leader = FlowLeader(flow, service_id)
         self._flow_leader.reconfigure(flow, log_level)
@@ -75,7 +75,7 @@ class FlowRunner(threading.Thread):
 
         The flow's own thread takes them within about a second, and later if it waits for a cluster.
         """
-        self._given = flow, log_level
+        self._newest = flow, log_level
 
     def run(self) -> None:
         """Lead the flow, and try again after every failure that can pass."""
@@ -186,9 +186,9 @@ class FlowRunner(threading.Thread):
 
     def _take_settings(self) -> bool:
         """Follow the settings that `reconfigure` was given last. True if they are new."""
-        if self._given is self._taken:
+        if self._newest is self._taken:
             return False
-        self._taken = flow, log_level = self._given
+        self._taken = flow, log_level = self._newest
         self._flow_leader.reconfigure(flow, log_level)
         if flow != self._flow:
             self._flow = flow

@@ -194,8 +194,8 @@ class Listener(threading.Thread):
 
     def _tell(self) -> None:
         sign = self._reader.sign
-        leader = f"the last sign of life is from {sign.host}" if sign else "no service has given a sign of life yet"
-        said = f"not known whether a service leads it: {self.deaf}" if self.deaf else leader
+        last_sign = f"the last sign of life is from {sign.host}" if sign else "no service has given a sign of life yet"
+        said = f"not known whether a service leads it: {self.deaf}" if self.deaf else last_sign
         with self._telling:
             if not self._finished.is_set():
                 self._status.stand_by(said)

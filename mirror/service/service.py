@@ -17,7 +17,7 @@ from mirror.service.flow import FlowRunner
 from mirror.service.front import Front
 from mirror.service.life_signs import LifeSigns
 from mirror.service.reloading import Hangups, Reloader
-from mirror.service.standby import Files, Standby
+from mirror.service.standby import ReplaceableConfiguration, Standby
 from mirror.service_settings import Settings
 from mirror.spark import shipping
 from mirror.spark.java import java
@@ -37,7 +37,7 @@ class Service:
 
     def __init__(
         self,
-        configuration: Files,
+        configuration: ReplaceableConfiguration,
         hangups: Hangups,
         service_id: str,
         stopping: threading.Event,
@@ -179,7 +179,7 @@ def _lives(runner: FlowRunner) -> bool:
     return runner.is_alive() and time.monotonic() - runner.beat < LIVE_WITHIN
 
 
-def run(configuration: Files, hangups: Hangups, standby_after: float | None) -> None:
+def run(configuration: ReplaceableConfiguration, hangups: Hangups, standby_after: float | None) -> None:
     """Do what `mirror run` does, until SIGTERM, SIGINT or a failure.
 
     With `standby_after`, it first waits until a flow has had no living service for so many seconds.

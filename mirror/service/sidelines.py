@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirror.control.control_reader import ControlReader
-from mirror.control.leader_thread import LeaderPart
+from mirror.control.flow_leader_thread import FlowLeaderPart
 from mirror.groups.group_rounds import GroupRounds, Round
 from mirror.groups.heartbeat_sender import HeartbeatSender
 from mirror.groups.map_cleaner import MapCleaner
@@ -34,7 +34,7 @@ class Sidelines:
         self._config_rounds = ConfigRounds(flow, self._trusted, self._on_config_round)
         self._acl_rounds = AclRounds(flow, self._trusted, self._on_acl_round)
         self._canary = Canary(flow, status.topics, self._on_canary)
-        self._parts: tuple[LeaderPart, ...] = (
+        self._parts: tuple[FlowLeaderPart, ...] = (
             MapCleaner(flow),
             self._group_rounds,
             HeartbeatSender(flow),

@@ -26,7 +26,7 @@ TRY_AGAIN = 5.0  # seconds until a configuration that can't be read is read agai
 END_TIMEOUT = 5.0  # seconds that a stop waits for what listens
 
 
-class Files(Configuration, Protocol):
+class ReplaceableConfiguration(Configuration, Protocol):
     """The configuration files of a service, and what they say."""
 
     @property
@@ -41,7 +41,7 @@ class Files(Configuration, Protocol):
 class _Whole:
     """A configuration of which everything can change, because nothing runs."""
 
-    files: Files
+    files: ReplaceableConfiguration
 
     def has_changed(self) -> bool:
         return self.files.has_changed()
@@ -66,7 +66,12 @@ class Standby:
     """
 
     def __init__(
-        self, files: Files, hangups: Hangups, service_id: str, after: float, stopping: threading.Event
+        self,
+        files: ReplaceableConfiguration,
+        hangups: Hangups,
+        service_id: str,
+        after: float,
+        stopping: threading.Event,
     ) -> None:
         """`service_id` is that of the service that is to lead. `after` is in seconds."""
         self._files = files

@@ -74,7 +74,7 @@ class SourceEnds:
         if missing:
             refresh_metadata(self._source.client, REFRESH_TIMEOUT)
         self._stables.ask(partitions)
-        self._look_behind(still)
+        self._note_holds(still)
 
     def hold(self, partition: Partition) -> Hold | None:
         """What an open transaction holds back there; None also if the last stable offset is not known now."""
@@ -95,7 +95,7 @@ class SourceEnds:
                 del self._holds[partition]
         return still
 
-    def _look_behind(self, still: Collection[Partition]) -> None:
+    def _note_holds(self, still: Collection[Partition]) -> None:
         highs = self._highs.answers()
         if highs is None:
             return

@@ -97,7 +97,7 @@ class FlowView:
     state: str
     problem: str
     lacking: str
-    leader: bool  # True if this service is the flow leader; this name is in the JSON
+    leads: bool  # True if this service is the flow leader; this name is in the JSON
     generation: int
     tasks: int
     partitions_by_state: dict[str, int]
@@ -167,7 +167,7 @@ def _flow(status: FlowStatus) -> FlowView:
         state=status.state,
         problem=status.problem,
         lacking=status.lacking,
-        leader=status.leads,
+        leads=status.leads,
         generation=status.generation,
         tasks=status.tasks,
         partitions_by_state=_states(everything),

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from mirror.errors import OutcomeUnknown, PartitionError, RecordsRefused
 from mirror.kafka.client_errors import is_away, is_lasting
 from mirror.kafka.clients import idempotent_properties, target_producer
-from mirror.kafka.credentials import Changes
+from mirror.kafka.credentials import FileChanges
 from mirror.kafka.throttling import Throttle
 from mirror.settings import Flow
 from mirror.target.position_reader import PositionReader
@@ -67,7 +67,7 @@ class IdempotentProducer:
 
     def __init__(self, flow: Flow, positions: PositionReader, throttle: Throttle) -> None:
         self._timeout = flow.transaction_timeout
-        self._changes = Changes(flow.target)
+        self._changes = FileChanges(flow.target)
         self._positions = positions
         self._deliveries = Deliveries()
         self._position: TopicPartition | None = None
@@ -82,7 +82,7 @@ class IdempotentProducer:
 
     @property
     def suspect(self) -> bool:
-        """Has its password or certificate changed? Its retries are idempotent, whatever happens to connections."""
+        """True if its password or certificate has changed. Lost connections do not count: it retries by itself."""
         return self._changes.any()
 
     @property

@@ -20,7 +20,7 @@ from mirror.errors import (
 )
 from mirror.kafka.client_errors import FENCED, is_away, is_lasting
 from mirror.kafka.clients import LIBRDKAFKA, target_producer, transactional_properties
-from mirror.kafka.credentials import Changes
+from mirror.kafka.credentials import FileChanges
 from mirror.kafka.librdkafka_log import is_connection_fault
 from mirror.kafka.throttling import Throttle
 from mirror.settings import Flow
@@ -77,7 +77,7 @@ class TransactionalProducer:
         self._timeout = flow.transaction_timeout
         self._group_metadata = group_metadata
         self._disturbances = Disturbances()
-        self._changes = Changes(flow.target)
+        self._changes = FileChanges(flow.target)
         callbacks = {"error_cb": self._disturbances.append, "throttle_cb": throttle}
         properties = transactional_properties(flow, transactional_id)
         self._producer = target_producer(flow.target, {**properties, **callbacks}, self._disturbances)

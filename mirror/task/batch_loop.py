@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from mirror.errors import Unsupported
-from mirror.kafka.credentials import Changes, properties_of
+from mirror.kafka.credentials import FileChanges, properties_of
 from mirror.kafka.throttling import Throttles
 from mirror.settings import Flow
 from mirror.source.batch_fetcher import BatchFetcher
@@ -51,7 +51,7 @@ class BatchLoop:
     def __init__(self, services: TaskServices) -> None:
         """Raises Unsupported."""
         self._task = services
-        self._changes = [Changes(services.flow.source), Changes(services.flow.target)]
+        self._changes = [FileChanges(services.flow.source), FileChanges(services.flow.target)]
         self._access = accesses(services.flow, services.throttles)
         self._clock = services.clock
         self._beat = self._clock.monotonic()

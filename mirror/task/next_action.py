@@ -34,7 +34,7 @@ class Action(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class DecisionView:
     """All that decides about a partition's next action."""
 
     state: State
@@ -52,7 +52,7 @@ class View:
     throttled: bool = False  # no records may be copied yet
 
 
-def next_action(view: View) -> Action:
+def next_action(view: DecisionView) -> Action:
     """The next action, in the order of what matters most: let go, own the partition, keep the position, then copy."""
     if view.state is State.RELEASED:
         return Action.WAIT
@@ -67,13 +67,13 @@ def next_action(view: View) -> Action:
     return _owned(view) if view.may_transact else Action.TAKE_OVER
 
 
-def _let_go(view: View) -> Action:
+def _let_go(view: DecisionView) -> Action:
     if view.state is not view.requested_state:
         return Action.LET_GO
     return Action.RENEW_PAUSED if view.position_is_old else Action.WAIT
 
 
-def _owned(view: View) -> Action:
+def _owned(view: DecisionView) -> Action:
     if view.position_is_old:  # first: the next checks may stop copying, and the position must not expire meanwhile
         return Action.RENEW
     if view.reading_lost and not (view.sealed and view.records):
@@ -81,7 +81,7 @@ def _owned(view: View) -> Action:
     return Action.COPY if view.records else Action.SETTLE
 
 
-def _has_reason(view: View) -> bool:
+def _has_reason(view: DecisionView) -> bool:
     """True if there is a reason for an action. Without this check, an idle partition would open a producer."""
     return bool(
         view.state.stopped_by_error
@@ -96,7 +96,7 @@ def _has_reason(view: View) -> bool:
     )
 
 
-def next_wake(view: View, paced: float, full_at: int) -> float | None:
+def next_wake(view: DecisionView, paced: float, full_at: int) -> float | None:
     """Seconds until the next step; None: wait for an event.
 
     `paced` are the seconds until pacing and back-off allow a step. A batch of `full_at` records need not wait,

@@ -19,7 +19,7 @@ from mirror.target.record_transactions import TransactionSession
 from mirror.task.error_recovery import Recovery
 from mirror.task.events import IDLE_AFTER, EndAt, Event, LetGo, ThrottleChanged
 from mirror.task.known_positions import KnownPositions, StartPoint
-from mirror.task.next_action import Action, View
+from mirror.task.next_action import Action, DecisionView
 from mirror.task.partition_snapshot import PartitionSnapshot
 from mirror.task.rate_limits import Turns
 from mirror.task.stop_log import StopLog
@@ -125,9 +125,9 @@ class PartitionFacts:
             return State.RELEASED
         return self.requested_state
 
-    def view(self, may_transact: bool) -> View:
+    def view(self, may_transact: bool) -> DecisionView:
         """A frozen copy of all that decides about the next action."""
-        return View(
+        return DecisionView(
             state=self.state,
             requested_state=self._goes_to,
             may_transact=may_transact,

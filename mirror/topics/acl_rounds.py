@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from mirror.control.leader_thread import LeaderPart
+from mirror.control.flow_leader_thread import FlowLeaderPart
 from mirror.errors import MirrorError
 from mirror.logs import OnChange
 from mirror.naming import some_of
@@ -30,7 +30,7 @@ class AclRound:
     acls: tuple[AclStatus, ...]
 
 
-class AclRounds(LeaderPart):
+class AclRounds(FlowLeaderPart):
     """Makes a round each `sync_acls_interval`, in a thread of its own. Only the flow leader has one.
 
     A remote topic gets ACLs once a record was copied to it: before, it may be somebody else's. Then it does not wait

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from mirror.control.leader_thread import LeaderPart
+from mirror.control.flow_leader_thread import FlowLeaderPart
 from mirror.errors import MirrorError
 from mirror.logs import OnChange
 from mirror.model import Topic
@@ -32,7 +32,7 @@ class ConfigRound:
     changes: int  # keys altered since the service started
 
 
-class ConfigRounds(LeaderPart):
+class ConfigRounds(FlowLeaderPart):
     """Makes a round each `sync_topic_configs_interval`, in a thread of its own. Only the flow leader has one.
 
     A topic that was never compared, or that was deleted and created again, does not wait for the interval.

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
-from mirror.control.leader_thread import LeaderPart
+from mirror.control.flow_leader_thread import FlowLeaderPart
 from mirror.errors import MirrorError
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.settings import Flow
@@ -31,7 +31,7 @@ def kept_for(config: Mapping[str, str]) -> float | None:
     return milliseconds / 1000 if milliseconds > 0 else None
 
 
-class SourceRetention(LeaderPart):
+class SourceRetention(FlowLeaderPart):
     """Reads the retention of the flow's topics now and then, in a thread of its own. Only the flow leader has one."""
 
     def __init__(

@@ -46,7 +46,10 @@ class Guard:
         return self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
 
     def admits(self, authorization: str) -> bool:
-        """Does a request's header have the user and the password? How long that takes does not tell what is wrong."""
+        """True if a request's header has the user and the password.
+
+        The time that this takes does not tell which one is wrong.
+        """
         if self._http.username is None:
             return True
         scheme, _, value = authorization.partition(" ")

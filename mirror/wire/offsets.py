@@ -13,7 +13,7 @@ from mirror.wire.writer import Writer
 LIST_OFFSETS = Api("ListOffsets", 2, 6, 7, flexible=6)
 OFFSET_COMMIT = Api("OffsetCommit", 8, 8, 9, flexible=8)
 OFFSET_FETCH = Api("OffsetFetch", 9, 8, 9, flexible=6)
-LATEST, EARLIEST = -1, -2  # in place of a timestamp
+LATEST = -1  # in place of a timestamp
 _MEMBER = 9  # the first version of OffsetFetch that names a member
 _OFFSET = struct.Struct(">iqi")
 _LISTED = struct.Struct(">ihqqi")

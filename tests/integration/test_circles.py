@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, Producer
 from mirror.config.load import load
 from mirror.control import cluster_plans
 from mirror.control.conflicts import Note
-from mirror.control.other_flows import OtherFlows, View
+from mirror.control.other_flows import OtherFlows, OthersView
 from mirror.demo.brokers import LocalCluster
 from mirror.kafka.clients import internal_consumer
 from mirror.settings import Cluster
@@ -363,7 +363,7 @@ def other_flows(
     return OtherFlows(load(file).flows[0])
 
 
-def refusals(view: View) -> list[str]:
+def refusals(view: OthersView) -> list[str]:
     return [note.problem for note in view.refusals]
 
 

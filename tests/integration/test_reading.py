@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import IsolationLevel
 
 from mirror.batches.records import Content, encode
-from mirror.commands.verify.digests import Digester, Entry, Stretch, digest
+from mirror.commands.verify.digests import Digester, RecordDigest, Stretch, digest
 from mirror.commands.verify.record_reader import obstacle
 from mirror.demo.brokers import LocalCluster, free_port
 from mirror.kafka.certificates import KINDS
@@ -42,7 +42,7 @@ REAUTHENTICATED = 2_000  # ms for which a login with a password lasts (KIP-368)
 VALID_DAYS = 9
 
 
-def entries(properties: dict[str, str], topic: str, librdkafka: bool = False, at: str = "") -> list[Entry]:
+def entries(properties: dict[str, str], topic: str, librdkafka: bool = False, at: str = "") -> list[RecordDigest]:
     """What a reader finds up to the last stable offset; `at` is an address without a login."""
     (end,) = oracle.ends(at or properties["bootstrap.servers"], topic, IsolationLevel.READ_COMMITTED).values()
     digester = Digester({"it": Cluster("it", properties, {}, {})}, librdkafka)
@@ -274,4 +274,4 @@ def test_messages_of_an_old_format(secured: Secured, prefix: str) -> None:
     broker.start()
     expected = [*head, *((n, LONG_AGO, Content(b"%d" % n, b"old", ())) for n in range(5, 9)), *tail]
     found = entries({"bootstrap.servers": bootstrap}, topic)
-    assert found == [Entry(offset, digest(at, encode(content)), at) for offset, at, content in expected]
+    assert found == [RecordDigest(offset, digest(at, encode(content)), at) for offset, at, content in expected]

@@ -31,7 +31,7 @@ from mirror.control.verification import VERIFY_KEY, Verification
 from mirror.groups.checkpoints import Checkpoint
 from mirror.groups.heartbeats import Heartbeat
 from mirror.kafka import provenance
-from mirror.kafka.transactional_ids import leader_id, transactional_id
+from mirror.kafka.transactional_ids import flow_leader_id, transactional_id
 from mirror.model import Partition, Position
 from mirror.service.canary_records import CanaryRecord
 from mirror.target import connect_offsets, offset_map
@@ -180,7 +180,7 @@ def _names(aliases: tuple[str, str]) -> Record:
         "target": target,
         **{name: getattr(flow, f"{name}_topic") for name in (*topics, "dead_letter")},
         "group": flow.group,
-        "leader": leader_id(flow),
+        "leader": flow_leader_id(flow),
         "partition": transactional_id(flow, "primary.orders", 3),
     }
 

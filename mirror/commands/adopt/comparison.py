@@ -8,7 +8,7 @@ from typing import Protocol
 
 from mirror.commands.adopt.selection import Candidate
 from mirror.commands.adopt.tail import Before, Found, Numbered, Undecided, find_position
-from mirror.commands.verify.digests import Digester, Entry, Stretch
+from mirror.commands.verify.digests import Digester, RecordDigest, Stretch
 from mirror.commands.verify.record_reader import obstacle
 from mirror.kafka.credentials import properties_of
 from mirror.model import Partition
@@ -31,7 +31,7 @@ class Logs:
 class Reader(Protocol):
     """Reads records as digests."""
 
-    def entries(self, stretch: Stretch) -> list[Entry]:
+    def entries(self, stretch: Stretch) -> list[RecordDigest]:
         """Each record of a stretch from `start` up to `end`. Raises MirrorError."""
 
 
@@ -104,7 +104,7 @@ def _fits(found: Found | Undecided) -> bool:
 
 def _last(
     reader: Reader, cluster: str, partition: Partition, start: int, end: int, wanted: int
-) -> tuple[list[Entry], bool]:
+) -> tuple[list[RecordDigest], bool]:
     """The last `wanted` records before `end`, and whether the log has no others before them.
 
     Offsets are no records: markers and aborted or compacted records take some, too.
@@ -123,5 +123,5 @@ def _stretch(cluster: str, partition: Partition, begin: int, end: int) -> Stretc
     return Stretch(cluster, *partition, begin, end, end, True)
 
 
-def _digests(entries: Sequence[Entry]) -> list[bytes]:
+def _digests(entries: Sequence[RecordDigest]) -> list[bytes]:
     return [entry.digest for entry in entries]

@@ -14,7 +14,7 @@ from mirror.commands.convert import reading
 from mirror.commands.convert.client_settings import P12, PEM, TO_P12, TO_PEM
 from mirror.commands.convert.dedicated import CLUSTERS_MAX, FLOWS_MAX
 from mirror.commands.convert.draft import SHOWN, Draft, Row
-from mirror.commands.convert.entries import FORMS, Plan, Unreadable
+from mirror.commands.convert.entries import FORMS, ParsedInput, Unreadable
 from mirror.commands.convert.setting import FATES, MISSING
 from mirror.commands.convert.table import CONNECTORS
 from mirror.commands.convert.variables import Variable, Variables
@@ -85,35 +85,35 @@ def save(found: Conversion, path: Path, force: bool) -> None:
 
 
 def _converted(path: Path) -> Conversion:
-    plan = reading.read(path)
-    if len(plan.aliases) > CLUSTERS_MAX or len(plan.flows) > FLOWS_MAX:
+    parsed = reading.read(path)
+    if len(parsed.aliases) > CLUSTERS_MAX or len(parsed.flows) > FLOWS_MAX:
         raise Unreadable(f"more than {CLUSTERS_MAX} clusters or {FLOWS_MAX:,} flows: divide them among several files")
-    for alias in plan.aliases:
+    for alias in parsed.aliases:
         if not NAME.fullmatch(alias) or len(alias) > 100:
             raise Unreadable(
                 f'the alias "{alias:.100}" must be 1 to 100 letters, digits, dots, underscores and hyphens'
             )
     # A worker knows a connector's config providers, and the connector does not.
-    draft = Draft(plan, Variables(plan.providers if plan.form == "file" else None))
+    draft = Draft(parsed, Variables(parsed.providers if parsed.form == "file" else None))
     draft.fill()
-    _check_servers(plan, draft)
+    _check_servers(parsed, draft)
     rows = tuple(sorted(draft.rows(), key=lambda row: row.line or 0))
-    text = _text(path, plan, draft, rows)
+    text = _text(path, parsed, draft, rows)
     return Conversion(
-        FORMS[plan.form][0],
+        FORMS[parsed.form][0],
         text,
         rows,
         tuple(draft.variables.needed),
-        tuple(_defaults(plan, draft, rows)),
+        tuple(_defaults(parsed, draft, rows)),
         tuple(_problems(text)),
     )
 
 
-def _check_servers(plan: Plan, draft: Draft) -> None:
-    for alias in plan.aliases:
+def _check_servers(parsed: ParsedInput, draft: Draft) -> None:
+    for alias in parsed.aliases:
         found = draft.values.get(("clusters", alias, "bootstrap.servers"))
         if found is None:
-            key = FORMS[plan.form][1].replace("<alias>", alias)
+            key = FORMS[parsed.form][1].replace("<alias>", alias)
             raise Unreadable(f"the cluster {alias} has no bootstrap servers: write {key}")
         put, key = found
         try:
@@ -122,9 +122,9 @@ def _check_servers(plan: Plan, draft: Draft) -> None:
             raise Unreadable(f"{key}: must be a comma-separated list of host:port, e.g. localhost:9092") from None
 
 
-def _text(path: Path, plan: Plan, draft: Draft, rows: tuple[Row, ...]) -> str:
+def _text(path: Path, parsed: ParsedInput, draft: Draft, rows: tuple[Row, ...]) -> str:
     head = [
-        f"Converted by mirror convert from {path.name}, {FORMS[plan.form][0]}.",
+        f"Converted by mirror convert from {path.name}, {FORMS[parsed.form][0]}.",
         "After each value stands the key that it comes from.",
     ]
     if draft.variables.needed:
@@ -136,7 +136,9 @@ def _text(path: Path, plan: Plan, draft: Draft, rows: tuple[Row, ...]) -> str:
             "Not carried, and a person has to decide (the account says why):",
             *(f"  {row.key}" for row in refused),
         ]
-    return written(draft.values, plan.aliases, plan.flows, head, {a: _by_hand(a, draft, rows) for a in plan.aliases})
+    return written(
+        draft.values, parsed.aliases, parsed.flows, head, {a: _by_hand(a, draft, rows) for a in parsed.aliases}
+    )
 
 
 def _by_hand(alias: str, draft: Draft, rows: tuple[Row, ...]) -> list[str]:
@@ -154,17 +156,17 @@ def _by_hand(alias: str, draft: Draft, rows: tuple[Row, ...]) -> list[str]:
     ]
 
 
-def _defaults(plan: Plan, draft: Draft, rows: tuple[Row, ...]) -> Iterator[Row]:
-    names = {row.key for row in rows} | {item.name for item in plan.items}
-    silent = [flow for flow in plan.flows if ("flows", flow, "heartbeats", "enabled") not in draft.values]
+def _defaults(parsed: ParsedInput, draft: Draft, rows: tuple[Row, ...]) -> Iterator[Row]:
+    names = {row.key for row in rows} | {item.name for item in parsed.items}
+    silent = [flow for flow in parsed.flows if ("flows", flow, "heartbeats", "enabled") not in draft.values]
     # Kafka Connect has heartbeats only if it has their connector.
-    heartbeats = ("emit.heartbeats.enabled",) if silent and plan.form == "file" else ()
+    heartbeats = ("emit.heartbeats.enabled",) if silent and parsed.form == "file" else ()
     for name in (*(each for each in DEFAULTS if each not in names), *heartbeats):
         setting = CONNECTORS[name]
         yield Row(name, None, setting.fate, setting.ours, f"MirrorMaker's default is {setting.default}; {setting.why}")
-    if plan.unchecked:
-        flows = ", ".join("->".join(flow) for flow in plan.unchecked[:SHOWN])
-        more = f" and {len(plan.unchecked) - SHOWN} more" if len(plan.unchecked) > SHOWN else ""
+    if parsed.unchecked:
+        flows = ", ".join("->".join(flow) for flow in parsed.unchecked[:SHOWN])
+        more = f" and {len(parsed.unchecked) - SHOWN} more" if len(parsed.unchecked) > SHOWN else ""
         said = f"no checkpoint connector for {flows}{more} is in the input; mirror writes checkpoints all the same"
         yield Row("emit.checkpoints.enabled", None, "different", "flows[].groups.checkpoints", said)
 

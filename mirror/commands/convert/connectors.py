@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from mirror.commands.convert import scopes
-from mirror.commands.convert.entries import ClusterScope, Entry, FlowName, Item, Judged, Plan, Unreadable
+from mirror.commands.convert.entries import ClusterScope, Entry, FlowName, Item, Judged, ParsedInput, Unreadable
 
 CLASSES = ("MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector")
 CONNECTORS_MAX = 1_000
@@ -87,8 +87,8 @@ def scalar(value: Any, key: str) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def plan(connectors: Sequence[Connector]) -> Plan:
-    """All connectors as one plan. Those with the same aliases are one flow. Raises Unreadable."""
+def parsed(connectors: Sequence[Connector]) -> ParsedInput:
+    """All connectors as one input. Those with the same aliases are one flow. Raises Unreadable."""
     flows: dict[FlowName, None] = {}
     copying: set[FlowName] = set()
     checked: set[FlowName] = set()
@@ -104,7 +104,7 @@ def plan(connectors: Sequence[Connector]) -> Plan:
     if not copying:
         raise Unreadable(f"no {CLASSES[0]} is among the connectors, and only that one copies records")
     found = [_kept(each, copying) for each in found]
-    return Plan(
+    return ParsedInput(
         "connectors",
         tuple(dict.fromkeys(alias for flow in copying_order(flows, copying) for alias in flow)),
         copying_order(flows, copying),

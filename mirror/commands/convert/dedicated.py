@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from mirror.commands.convert import scopes
-from mirror.commands.convert.entries import Entry, FlowName, Item, Judged, Plan, Unreadable, true
+from mirror.commands.convert.entries import Entry, FlowName, Item, Judged, ParsedInput, Unreadable, true
 
 CLUSTERS_MAX = 100
 FLOWS_MAX = 1_000  # mirror's own file takes no more
 
 
-def plan(entries: Sequence[Entry]) -> Plan:
-    """The file as a plan. Raises Unreadable if it names no clusters or enables no flow."""
+def parsed(entries: Sequence[Entry]) -> ParsedInput:
+    """The file, parsed. Raises Unreadable if it names no clusters or enables no flow."""
     by_key = {entry.key: entry for entry in entries}
     if "clusters" not in by_key:
         raise Unreadable("no key clusters: write clusters = a, b with the aliases of your clusters")
@@ -28,7 +28,7 @@ def plan(entries: Sequence[Entry]) -> Plan:
         raise Unreadable(f"more than {FLOWS_MAX:,} flows are enabled; divide them among several files", line)
     used = [alias for alias in aliases if any(alias in flow for flow in flows)]
     found = [each for entry in entries for each in _placed(entry, aliases, used, flows)]
-    return Plan(
+    return ParsedInput(
         "file",
         tuple(used),
         tuple(flows),

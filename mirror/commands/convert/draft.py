@@ -15,7 +15,7 @@ from mirror.commands.convert.entries import (
     FlowScope,
     Item,
     Judged,
-    Plan,
+    ParsedInput,
     Unreadable,
 )
 from mirror.commands.convert.setting import CARRIED, FATES, Fate, Setting, look_up
@@ -44,7 +44,7 @@ class Row:
 class Draft:
     """Our file in the making. Its values lie by their place, each with the key that it comes from."""
 
-    plan: Plan
+    parsed: ParsedInput
     variables: Variables
     values: dict[Place, tuple[Put, str]] = field(default_factory=dict)
     _verdicts: dict[str, tuple[Entry, list[Verdict]]] = field(default_factory=dict)
@@ -53,13 +53,13 @@ class Draft:
 
     def fill(self) -> None:
         """Judge every item. Raises Unreadable for a filter that can't be carried: without it too much is copied."""
-        self._numbers = {flow: number for number, flow in enumerate(self.plan.flows)}
-        for judged in self.plan.judged:
+        self._numbers = {flow: number for number, flow in enumerate(self.parsed.flows)}
+        for judged in self.parsed.judged:
             self._judge(judged)
-        clusters = _grouped((each.scope, each) for each in self.plan.items if isinstance(each.scope, ClusterScope))
+        clusters = _grouped((each.scope, each) for each in self.parsed.items if isinstance(each.scope, ClusterScope))
         for scope in sorted(clusters, key=lambda each: each.role):  # what is for all clients comes first
             self._fill_section(scope, clusters)
-        flows = _grouped((each.scope, each) for each in self.plan.items if isinstance(each.scope, FlowScope))
+        flows = _grouped((each.scope, each) for each in self.parsed.items if isinstance(each.scope, FlowScope))
         for flow, group in flows.items():
             values = {name: items[-1].entry.value.strip() for name, items in group.items()}
             for winner, equal in self._winners(group):
@@ -105,7 +105,7 @@ class Draft:
 
     def _flows(self, scope: ClusterScope) -> list[FlowName]:
         sides = {"consumer": (0,), "producer": (1,)}.get(scope.role, (0, 1))
-        return [flow for flow in self.plan.flows if any(flow[side] == scope.alias for side in sides)]
+        return [flow for flow in self.parsed.flows if any(flow[side] == scope.alias for side in sides)]
 
     def _idle(self, scope: ClusterScope) -> str:
         """Why mirror has no such client of the cluster; empty if it has."""

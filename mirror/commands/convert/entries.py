@@ -56,7 +56,7 @@ class FlowScope(NamedTuple):
     target: str
 
 
-Scope = ClusterScope | FlowScope
+SettingScope = ClusterScope | FlowScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Item:
 
     entry: Entry
     name: str  # without prefixes, as Kafka's documentation lists it
-    scope: Scope
+    scope: SettingScope
     rank: int = 0  # of items with the same name and scope the one with the highest rank counts
     flow: FlowName | None = None  # of a cluster's property that only one flow has
     # What `name` is: Java's property, librdkafka's, or librdkafka's with a secret whose place `entry.value` names.
@@ -83,7 +83,7 @@ class Judged(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ParsedInput:
     """The input in one form, whichever it was written in."""
 
     form: Form

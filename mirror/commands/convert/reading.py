@@ -1,4 +1,4 @@
-"""Reads the input, finds out in which form it is, and makes a plan of it."""
+"""Reads the input, finds out in which form it is, and makes a parsed of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mirror.commands.convert import connectors, dedicated, properties, strimzi
-from mirror.commands.convert.entries import Entry, Plan, Unreadable, unique
+from mirror.commands.convert.entries import Entry, ParsedInput, Unreadable, unique
 from mirror.config import located_yaml
 from mirror.watched_files import SIZE_MAX
 
@@ -16,15 +16,15 @@ _RESOURCE = re.compile(r"""^[ \t]*["']?kind["']?[ \t]*:[ \t]*["']?(\w+)""", re.M
 KIND = "KafkaMirrorMaker2"
 
 
-def read(path: Path) -> Plan:
-    """The plan of a file. Raises Unreadable."""
+def read(path: Path) -> ParsedInput:
+    """The parsed of a file. Raises Unreadable."""
     data = _bytes(path)
     begin = data.lstrip()[:1]
     resource = _RESOURCE.search(data.decode("latin-1"))
     if (resource and resource[1] == KIND) or path.suffix.lower() in (".yaml", ".yml"):
         return _resource(path, resource[1] if resource else "")
     if begin in (b"{", b"["):
-        return connectors.plan(connectors.from_json(_json(data)))
+        return connectors.parsed(connectors.from_json(_json(data)))
     return _properties(data)
 
 
@@ -43,16 +43,16 @@ def _bytes(path: Path) -> bytes:
     return data
 
 
-def _properties(data: bytes) -> Plan:
+def _properties(data: bytes) -> ParsedInput:
     # Java reads these files as ISO 8859-1.
     entries = unique(properties.parse(data.decode("latin-1")))
     if not any(entry.key == "connector.class" for entry in entries):
-        return dedicated.plan(entries)
+        return dedicated.parsed(entries)
     names: dict[str, Entry] = {entry.key: entry for entry in entries}
-    return connectors.plan([names])
+    return connectors.parsed([names])
 
 
-def _resource(path: Path, kind: str) -> Plan:
+def _resource(path: Path, kind: str) -> ParsedInput:
     if kind != KIND:
         raise Unreadable(f"not a resource of the kind {KIND}; other input is a .properties or a .json file")
     document = located_yaml.read(path, None)
@@ -61,7 +61,7 @@ def _resource(path: Path, kind: str) -> Plan:
         raise Unreadable(problem.text, problem.line or document.line(problem.location))
     if not isinstance(document.tree, dict):
         raise Unreadable("the top level is not a mapping")
-    return strimzi.plan(document.tree, document.lines)
+    return strimzi.parsed(document.tree, document.lines)
 
 
 def _json(data: bytes) -> Any:

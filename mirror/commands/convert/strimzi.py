@@ -7,7 +7,16 @@ from typing import Any
 
 from mirror.commands.convert import scopes
 from mirror.commands.convert.connectors import mapping, scalar
-from mirror.commands.convert.entries import ClusterScope, Entry, FlowName, FlowScope, Item, Judged, Plan, Unreadable
+from mirror.commands.convert.entries import (
+    ClusterScope,
+    Entry,
+    FlowName,
+    FlowScope,
+    Item,
+    Judged,
+    ParsedInput,
+    Unreadable,
+)
 from mirror.commands.convert.setting import look_up
 from mirror.commands.convert.strimzi_cluster import Lines, cluster, leaves
 from mirror.commands.convert.table import STRIMZI
@@ -28,8 +37,8 @@ PATTERNS = {
 }
 
 
-def plan(tree: Any, lines: Lines) -> Plan:
-    """The resource as a plan. `lines` has the line of each key by its path. Raises Unreadable."""
+def parsed(tree: Any, lines: Lines) -> ParsedInput:
+    """The resource as a parsed. `lines` has the line of each key by its path. Raises Unreadable."""
     spec = mapping(mapping(tree, "the resource").get("spec"), "spec")
     found: list[Item | Judged] = []
     for name, value in tree.items():
@@ -66,7 +75,7 @@ def plan(tree: Any, lines: Lines) -> Plan:
     judged += [Judged(each.entry, each.name, "no mirror has this cluster", "not needed") for each in unused]
     kept = tuple(each for each in items if isinstance(each.scope, FlowScope) or each.scope.alias in used)
     names = tuple(dict.fromkeys(flows))
-    return Plan("resource", used, names, kept, tuple(judged), unchecked=_unchecked(flows, mirrors))
+    return ParsedInput("resource", used, names, kept, tuple(judged), unchecked=_unchecked(flows, mirrors))
 
 
 def _unchecked(flows: Sequence[FlowName], mirrors: Sequence[Any]) -> tuple[FlowName, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from mirror.commands.verify.differences import gaps
-from mirror.commands.verify.digests import Chunk, Entry
+from mirror.commands.verify.digests import Chunk, RecordDigest
 from mirror.commands.verify.ranges import PartitionRanges, Side
 
 
@@ -35,7 +35,7 @@ class Beginning(NamedTuple):
     foreign: int = 0
 
 
-def outside(side: Side, hidden: Sequence[Chunk], entries: Sequence[Entry]) -> list[Outside]:
+def outside(side: Side, hidden: Sequence[Chunk], entries: Sequence[RecordDigest]) -> list[Outside]:
     """The range of these chunks and entries as one item, or nothing if there are none."""
     spans = [*hidden, *map(_single, entries)]
     return [Outside(side, spans[0].start, spans[-1].last, records(spans))] if spans else []
@@ -73,7 +73,11 @@ def _leading(chunks: Sequence[Chunk], keep: int) -> int:
 
 
 def locate(
-    ranges: PartitionRanges, source: Sequence[Entry], target: Sequence[Entry], hidden: Hidden, aligned: bool
+    ranges: PartitionRanges,
+    source: Sequence[RecordDigest],
+    target: Sequence[RecordDigest],
+    hidden: Hidden,
+    aligned: bool,
 ) -> Beginning | None:
     """Find where the entries of the first difference begin to belong together; None if nothing says so.
 
@@ -94,7 +98,7 @@ def locate(
 
 
 def _left_over(
-    ranges: PartitionRanges, source: Sequence[Entry], target: Sequence[Entry], aligned: bool
+    ranges: PartitionRanges, source: Sequence[RecordDigest], target: Sequence[RecordDigest], aligned: bool
 ) -> tuple[int, int] | None:
     """How many entries on each side come before the first pair that belongs together."""
     fixed = pairs(ranges, source, target)
@@ -114,12 +118,14 @@ def _left_over(
     return None if a and b else (_copied(ranges, source), len(b))
 
 
-def _copied(ranges: PartitionRanges, source: Sequence[Entry]) -> int:
+def _copied(ranges: PartitionRanges, source: Sequence[RecordDigest]) -> int:
     """How many of these entries must have been copied when the comparison began."""
     return bisect_left(source, ranges.position, key=lambda entry: entry.offset)
 
 
-def pairs(ranges: PartitionRanges, source: Sequence[Entry], target: Sequence[Entry]) -> list[tuple[int, int]]:
+def pairs(
+    ranges: PartitionRanges, source: Sequence[RecordDigest], target: Sequence[RecordDigest]
+) -> list[tuple[int, int]]:
     """The indexes of entries that belong together, by the offset syncs."""
     here = {entry.offset: index for index, entry in enumerate(source)}
     there = {entry.offset: index for index, entry in enumerate(target)}
@@ -158,5 +164,5 @@ def _too_many(
     return min(most, total)
 
 
-def _single(entry: Entry) -> Chunk:
+def _single(entry: RecordDigest) -> Chunk:
     return Chunk(entry.offset, entry.offset, 1, entry.digest)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import NamedTuple
 
-from mirror.commands.verify.digests import Entry
+from mirror.commands.verify.digests import RecordDigest
 
 
 class Gap(NamedTuple):
@@ -123,11 +123,11 @@ class Difference(NamedTuple):
 class Unmatched(NamedTuple):
     """The entries of one gap: records that only one side has at this place."""
 
-    source: list[Entry]
-    target: list[Entry]
+    source: list[RecordDigest]
+    target: list[RecordDigest]
 
 
-def unmatched(source: Sequence[Entry], target: Sequence[Entry], fixed: Pairs = ()) -> Iterator[Unmatched]:
+def unmatched(source: Sequence[RecordDigest], target: Sequence[RecordDigest], fixed: Pairs = ()) -> Iterator[Unmatched]:
     """The gaps between two stretches of a partition."""
     for gap in gaps([entry.digest for entry in source], [entry.digest for entry in target], fixed):
         yield Unmatched(list(source[gap.a_from : gap.a_to]), list(target[gap.b_from : gap.b_to]))

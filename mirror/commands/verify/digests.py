@@ -70,7 +70,7 @@ class Chunk(NamedTuple):
     digest: bytes
 
 
-class Entry(NamedTuple):
+class RecordDigest(NamedTuple):
     """One record: its offset, its digest and its timestamp (ms)."""
 
     offset: int
@@ -146,11 +146,11 @@ class Digester:
         read = self._read(stretch, stretch.limit)
         return cut(((offset, digest(at, content)) for offset, at, content in read), stretch.end, stretch.first)
 
-    def entries(self, stretch: Stretch) -> list[Entry]:
+    def entries(self, stretch: Stretch) -> list[RecordDigest]:
         """Each record of a stretch from `start` up to `end`."""
         return [_entry(record) for record in self._read(stretch, stretch.end)]
 
-    def entries_with(self, wanted: frozenset[bytes], stretch: Stretch) -> list[Entry]:
+    def entries_with(self, wanted: frozenset[bytes], stretch: Stretch) -> list[RecordDigest]:
         """The records of a stretch that have one of these digests."""
         return [entry for entry in map(_entry, self._read(stretch, stretch.end)) if entry.digest in wanted]
 
@@ -169,9 +169,9 @@ class Digester:
         return _whole(cluster.alias, properties, self._stable, stretch, stop)
 
 
-def _entry(record: Record) -> Entry:
+def _entry(record: Record) -> RecordDigest:
     offset, timestamp, content = record
-    return Entry(offset, digest(timestamp, content), timestamp)
+    return RecordDigest(offset, digest(timestamp, content), timestamp)
 
 
 def _chunk(first: int, last: int, digests: Sequence[bytes]) -> Chunk:

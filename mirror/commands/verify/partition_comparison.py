@@ -12,7 +12,7 @@ from typing import Any
 from mirror.commands.verify import beginning
 from mirror.commands.verify.beginning import Hidden, Outside, records
 from mirror.commands.verify.differences import Counts, Difference, Unmatched, gaps, judge, reordered, unmatched
-from mirror.commands.verify.digests import Chunk, Entry, Stretch
+from mirror.commands.verify.digests import Chunk, RecordDigest, Stretch
 from mirror.commands.verify.ranges import PartitionRanges, Side
 
 DETAIL_MAX = 500_000  # differing records of a partition that are compared one by one; more are only counted
@@ -106,7 +106,7 @@ class Comparison:
         sides = (ranges.source, ranges.target)
         self.differing = [_stretch(side, chunks) for pair in near for side, chunks in zip(sides, pair, strict=True)]
 
-    def compare_entries(self, entries: list[list[Entry]]) -> None:
+    def compare_entries(self, entries: list[list[RecordDigest]]) -> None:
         """Find the records that only one side has. `entries` are those of the stretches `differing`, in their order."""
         found: list[Unmatched] = []
         pairs = list(zip(entries[::2], entries[1::2], strict=True))
@@ -126,7 +126,7 @@ class Comparison:
         """Digests of target records without a counterpart. If the source has them anywhere, they are duplicates."""
         return {entry.digest for each in self._left for entry in each.target}
 
-    def result(self, originals: list[list[Entry]]) -> Result:
+    def result(self, originals: list[list[RecordDigest]]) -> Result:
         """The result. `originals` has the `wanted` records that the source has."""
         upstream = {entry.digest: entry.offset for some in originals for entry in some}
         judged = [*self._differences, *judge(self._left, upstream)]
@@ -176,7 +176,9 @@ class Comparison:
                 self._leave_out((), ())
         return near, +beyond
 
-    def _common(self, source: list[Entry], target: list[Entry]) -> tuple[list[Entry], list[Entry]]:
+    def _common(
+        self, source: list[RecordDigest], target: list[RecordDigest]
+    ) -> tuple[list[RecordDigest], list[RecordDigest]]:
         """The entries of the first difference that both logs have; those before are left out."""
         begins = beginning.locate(self._ranges, source, target, self._hidden, self._ends_meet)
         if begins is None:
@@ -186,14 +188,16 @@ class Comparison:
         self._leave_out(source[: begins.source], target[: begins.target])
         return source[begins.source :], target[begins.target :]
 
-    def _unaligned(self, source: list[Entry], target: list[Entry]) -> tuple[list[Entry], list[Entry]]:
+    def _unaligned(
+        self, source: list[RecordDigest], target: list[RecordDigest]
+    ) -> tuple[list[RecordDigest], list[RecordDigest]]:
         """Compare nothing, since nothing says what belongs together. Only records in flight are known."""
         copied = [entry for entry in source if entry.offset < self._ranges.position]
         self._leave_out(copied, target)
         self._aligned = not (copied and target)
         return source[len(copied) :], []
 
-    def _leave_out(self, source: Sequence[Entry], target: Sequence[Entry]) -> None:
+    def _leave_out(self, source: Sequence[RecordDigest], target: Sequence[RecordDigest]) -> None:
         self._outside += beginning.outside(self._ranges.source, self._hidden.source, source)
         self._outside += beginning.outside(self._ranges.target, self._hidden.target, target)
 

@@ -29,7 +29,7 @@ def acls(flow: str, view: AclsView | None, now: float, opened: frozenset[str]) -
     return folded(key, opened, summary, _HEADS, [_row(each) for each in view.acls[:ACLS_MAX]], more)
 
 
-def unnamed_principals(view: AclsView | None) -> Element | None:
+def unnamed_principals_line(view: AclsView | None) -> Element | None:
     """The principals of copied ACLs that the target may lack; nothing if there is none."""
     if view is None or not view.unnamed_principals:
         return None

@@ -11,7 +11,7 @@ from mirror.control.reports import BATCHES
 from mirror.status.overview import FlowView, Lag, Overview, Pace, PartitionView, TopicView
 from mirror.status.rates import POINTS, TOPIC_POINTS
 from mirror.text import ABSENT, byte_rate, count, duration, plural, rate, time_of_day
-from mirror.web.page.acls import acls, unnamed_principals
+from mirror.web.page.acls import acls, unnamed_principals_line
 from mirror.web.page.cautions import canary, expiring, missing, unequal
 from mirror.web.page.chart import Series, chart, highest
 from mirror.web.page.clusters import clusters
@@ -125,7 +125,7 @@ def _flow(flow: FlowView, overview: Overview, opened: frozenset[str]) -> Element
         groups(flow.name, flow.groups, overview.at, opened),
         configs(flow.name, flow.configs, overview.at, opened),
         acls(flow.name, flow.acls, overview.at, opened),
-        unnamed_principals(flow.acls),
+        unnamed_principals_line(flow.acls),
         events(flow.events),
         class_="flow",
         id=flow.name,

@@ -12,7 +12,7 @@ from mirror.control import other_flows
 from mirror.control.cluster_plans import ControlTopic
 from mirror.control.conflicts import Finding, Key, Note, OwnFlow, lineage
 from mirror.control.control_topics import PLAN_KEY
-from mirror.control.other_flows import ConflictGuard, View
+from mirror.control.other_flows import ConflictGuard, OthersView
 from mirror.control.plan import Lineage, Plan, merge_initial_partitions
 from mirror.control.statement import Statement
 from mirror.errors import Conflict, FlowError
@@ -47,10 +47,10 @@ class World:
     def stop_own_tasks(self) -> None:
         self.said.append("withdrawn")
 
-    def look(self, remotes: dict[str, str], _: Plan | None, __: str) -> View:
+    def look(self, remotes: dict[str, str], _: Plan | None, __: str) -> OthersView:
         self.said.append("looked")
         ours = OwnFlow("primary", "backup", self.clusters, remotes)
-        return View(ours, tuple(self.findings), lineage(ours, ()), (), tuple(self.old_copies))
+        return OthersView(ours, tuple(self.findings), lineage(ours, ()), (), tuple(self.old_copies))
 
     def key(self, _: str) -> Key:
         return self._key

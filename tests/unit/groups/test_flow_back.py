@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mirror.groups import flow_back
 from mirror.groups.flow_back import EARLIER, NO_WAY_BACK, FlowBack, SharedTranslator
 from mirror.groups.partition_map import PartitionMap
-from mirror.groups.translation import End, Unknown, is_behind_all, read_before, to_downstream
+from mirror.groups.translation import End, Unknown, is_after_all, read_before, to_downstream
 from mirror.groups.translator import Seen, Translation
 from mirror.model import MapEnd, Partition, Position
 from mirror.target.offset_map import Entry, EntryChooser, end_after, entries_in_pieces
@@ -72,7 +72,7 @@ class World:
         """The offset on B of a group that would read `upstream` next on A, as SharedTranslator makes it."""
         there, back = self.ways["a"], self.ways["b"]
         found = to_downstream(there.entries, upstream, there.end)
-        if upstream <= there.position and is_behind_all(there.entries, upstream, there.end):
+        if upstream <= there.position and is_after_all(there.entries, upstream, there.end):
             found = len(self.logs["b"])
         read = read_before(back.entries, upstream, back.end)
         assert isinstance(read, int)

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from mirror.kafka import credentials
 from mirror.kafka.clients import transactional_properties
-from mirror.kafka.credentials import Changes, Credentials, properties_of
+from mirror.kafka.credentials import FileChanges, Credentials, properties_of
 from mirror.kafka.renewed import Outage, Renewed, another
 from mirror.settings import Cluster
 from tests.unit.test_naming import flow
@@ -33,7 +33,7 @@ def cluster(directory: Path) -> Cluster:
     return Cluster("a", properties, {}, {}, {"sasl.password": str(directory / "password")})
 
 
-def settle(changes: Changes) -> bool:
+def settle(changes: FileChanges) -> bool:
     """Two looks must find the same."""
     changes.any()
     return changes.any()
@@ -42,7 +42,7 @@ def settle(changes: Changes) -> bool:
 def test_a_changed_password_is_taken_once_it_has_come_to_rest(tmp_path: Path) -> None:
     there, password = cluster(tmp_path), tmp_path / "password"
     assert properties_of(there)["sasl.password"] == "first", "an executor may start long after the service"
-    changes = Changes(there)
+    changes = FileChanges(there)
     password.write_text("second\r\n")
     assert not changes.any() and properties_of(there)["sasl.password"] == "first"
     assert changes.any() and properties_of(there)["sasl.password"] == "second"
@@ -68,7 +68,7 @@ def test_a_symbolic_link_is_followed(tmp_path: Path) -> None:
     link = tmp_path / "data"
     link.symlink_to(tmp_path / "old")
     there = Cluster("a", {}, {}, {}, {"sasl.password": str(link / "password")})
-    changes = Changes(there)
+    changes = FileChanges(there)
     (tmp_path / "next").symlink_to(tmp_path / "new")
     (tmp_path / "next").rename(link)
     assert settle(changes) and properties_of(there)["sasl.password"] == "new"
@@ -79,7 +79,7 @@ def test_certificates_count_in_all_sections(tmp_path: Path) -> None:
     for name in names:
         (tmp_path / name).write_text("1")
     where = {name: {name: str(tmp_path / name)} for name in names}
-    changes = Changes(Cluster("a", where[names[0]], where[names[1]], where[names[2]]))
+    changes = FileChanges(Cluster("a", where[names[0]], where[names[1]], where[names[2]]))
     for name in names:
         (tmp_path / name).write_text("2")
         assert settle(changes), name
@@ -92,12 +92,12 @@ def test_whoever_holds_a_client_gets_another_one(tmp_path: Path) -> None:
     outage, first = Outage(there), renewed.client
     assert not outage.wants_another()
     (tmp_path / "certificate").write_text("another certificate\n")
-    settle(Changes(there))
+    settle(FileChanges(there))
     second = renewed.client
     assert second is not first and renewed.client is second
     assert outage.wants_another() and not outage.wants_another(), "once"
     (tmp_path / "certificate").write_text("one more certificate\n")
-    settle(Changes(there))
+    settle(FileChanges(there))
     consumer = Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0})
     assert outage.has_lost(consumer, [], silent=False), "though records come"
     assert not outage.has_lost(consumer, [], silent=False)

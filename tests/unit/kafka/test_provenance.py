@@ -9,7 +9,7 @@ from confluent_kafka import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.kafka.provenance import NAME, VALUE_MAX, Screen, encode, is_usable, route
+from mirror.kafka.provenance import NAME, VALUE_MAX, Screen, encode, is_usable_id, route
 from mirror.kafka.record_headers import UNREADABLE
 
 A, B, C = "id-a", "id-b", "id-c"
@@ -109,4 +109,4 @@ def test_of_a_ring_each_record_comes_to_each_cluster_once(first: tuple[str, str]
     [("k7bT0aGZQ2mF5vJ0cXhW4g", True), ("redpanda.1", True), ("", False), ("a,b", False), ("a\nb", False)],
 )
 def test_which_ids_the_header_can_have(cluster_id: str, usable: bool) -> None:
-    assert is_usable(cluster_id) is usable
+    assert is_usable_id(cluster_id) is usable

@@ -10,15 +10,15 @@ import pytest
 
 from mirror.control.partition_state import State
 from mirror.task.events import SETTLE_DELAY
-from mirror.task.next_action import Action, View, next_action, next_wake
+from mirror.task.next_action import Action, DecisionView, next_action, next_wake
 
 PACED, FULL = 0.5, 100
-STARTING = View(State.STARTING)
-RUNNING = View(State.RUNNING, may_transact=True, has_producer=True)
-RETRYING = View(State.RETRYING)
-BLOCKED = View(State.BLOCKED)
+STARTING = DecisionView(State.STARTING)
+RUNNING = DecisionView(State.RUNNING, may_transact=True, has_producer=True)
+RETRYING = DecisionView(State.RETRYING)
+BLOCKED = DecisionView(State.BLOCKED)
 
-ACTIONS: list[tuple[str, View, dict[str, Any], Action, float | None]] = [
+ACTIONS: list[tuple[str, DecisionView, dict[str, Any], Action, float | None]] = [
     # what it is, the view, what differs, the action, when to wake if nothing is done
     ("an idle partition has no producer", STARTING, {}, Action.WAIT, None),
     ("an idle partition keeps the one that it has", RUNNING, {}, Action.WAIT, None),
@@ -63,24 +63,30 @@ ACTIONS: list[tuple[str, View, dict[str, Any], Action, float | None]] = [
     ("after a loss", RUNNING, {"source_refuses": True, "reading_lost": True}, Action.HANDLE_LOSS, PACED),
     ("who is to go goes", RUNNING, {"requested_state": State.RELEASED, "records": FULL}, Action.LET_GO, 0.0),
     ("even if it is blocked", BLOCKED, {"requested_state": State.PAUSED, "reading_lost": True}, Action.LET_GO, 0.0),
-    ("a pause ends with a release", View(State.PAUSED), {"requested_state": State.RELEASED}, Action.LET_GO, 0.0),
+    (
+        "a pause ends with a release",
+        DecisionView(State.PAUSED),
+        {"requested_state": State.RELEASED},
+        Action.LET_GO,
+        0.0,
+    ),
     (
         "a paused partition rests",
-        View(State.PAUSED),
+        DecisionView(State.PAUSED),
         {"requested_state": State.PAUSED, "reading_lost": True},
         Action.WAIT,
         None,
     ),
     (
         "but keeps its position",
-        View(State.PAUSED),
+        DecisionView(State.PAUSED),
         {"requested_state": State.PAUSED, "position_is_old": True},
         Action.RENEW_PAUSED,
         None,
     ),
     (
         "a released partition does nothing",
-        View(State.RELEASED),
+        DecisionView(State.RELEASED),
         {"requested_state": State.PAUSED, "records": FULL, "position_is_old": True},
         Action.WAIT,
         None,
@@ -89,17 +95,17 @@ ACTIONS: list[tuple[str, View, dict[str, Any], Action, float | None]] = [
 
 
 @pytest.mark.parametrize("view, changes, action, wake", [row[1:] for row in ACTIONS], ids=[row[0] for row in ACTIONS])
-def test_the_next_action(view: View, changes: dict[str, Any], action: Action, wake: float | None) -> None:
+def test_the_next_action(view: DecisionView, changes: dict[str, Any], action: Action, wake: float | None) -> None:
     view = replace(view, **changes)
     assert next_action(view) is action
     assert next_wake(view, PACED, FULL) == wake
 
 
-def every_view() -> list[View]:
+def every_view() -> list[DecisionView]:
     """All that there are, with one record or none."""
-    flags = [each.name for each in fields(View) if each.name not in ("state", "requested_state", "records")]
+    flags = [each.name for each in fields(DecisionView) if each.name not in ("state", "requested_state", "records")]
     return [
-        View(state, requested_state, records=records, **dict(zip(flags, values, strict=True)))
+        DecisionView(state, requested_state, records=records, **dict(zip(flags, values, strict=True)))
         for state, requested_state, records in product(State, (None, State.PAUSED, State.RELEASED), (0, 1))
         for values in product((False, True), repeat=len(flags))
     ]

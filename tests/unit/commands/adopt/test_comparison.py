@@ -12,7 +12,7 @@ from mirror.commands.adopt import comparison
 from mirror.commands.adopt.comparison import Comparer, Logs
 from mirror.commands.adopt.selection import Candidate
 from mirror.commands.adopt.tail import Found, Undecided
-from mirror.commands.verify.digests import Entry, Stretch
+from mirror.commands.verify.digests import RecordDigest, Stretch
 from mirror.model import Partition
 from mirror.target.connect_offsets import Sync
 
@@ -25,11 +25,11 @@ class Log:
 
     records: dict[str, list[tuple[int, int]]]
 
-    def entries(self, stretch: Stretch) -> list[Entry]:
+    def entries(self, stretch: Stretch) -> list[RecordDigest]:
         """What Digester gives."""
         assert stretch.start < stretch.end == stretch.limit
         return [
-            Entry(offset, b"%d" % content, 0)
+            RecordDigest(offset, b"%d" % content, 0)
             for offset, content in self.records[stretch.cluster]
             if stretch.start <= offset < stretch.end
         ]
@@ -140,7 +140,7 @@ class Damaged(World):
 class Counting(Log):
     """Counts the offsets that are read on the source."""
 
-    def entries(self, stretch: Stretch) -> list[Entry]:
+    def entries(self, stretch: Stretch) -> list[RecordDigest]:
         if stretch.cluster == "here":
             self.records["read"] += [(n, 0) for n in range(stretch.start, stretch.end)]
         return super().entries(stretch)

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirror.commands.verify.differences import Difference, gaps, judge, reordered, unmatched
-from mirror.commands.verify.digests import Entry
+from mirror.commands.verify.digests import RecordDigest
 
 digests = st.lists(st.integers(0, 12), max_size=30)
 
 
-def entries(numbers: Sequence[object], first: int = 0) -> list[Entry]:
+def entries(numbers: Sequence[object], first: int = 0) -> list[RecordDigest]:
     """Records that differ by their number alone, at offsets that follow each other."""
-    return [Entry(first + at, str(number).encode(), 0) for at, number in enumerate(numbers)]
+    return [RecordDigest(first + at, str(number).encode(), 0) for at, number in enumerate(numbers)]
 
 
 def found(source: Sequence[object], target: Sequence[object]) -> list[Difference]:

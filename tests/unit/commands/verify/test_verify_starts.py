@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from mirror.commands.verify import partition_comparison
-from mirror.commands.verify.digests import Chunk, Digester, Entry, Stretch, cut
+from mirror.commands.verify.digests import Chunk, Digester, RecordDigest, Stretch, cut
 from mirror.commands.verify.partition_comparison import Result
 from mirror.commands.verify.ranges import PartitionRanges, Side
 from mirror.commands.verify.surviving_syncs import keep
@@ -35,7 +35,7 @@ def digest(content: int) -> bytes:
 class InMemory(Digester):
     """Reads from what both sides are given as."""
 
-    def __init__(self, source: Sequence[Entry], target: Sequence[Entry]) -> None:
+    def __init__(self, source: Sequence[RecordDigest], target: Sequence[RecordDigest]) -> None:
         super().__init__({})
         self._entries = {"source": source, "target": target}
 
@@ -44,15 +44,15 @@ class InMemory(Digester):
         read = self._from_to(stretch, stretch.limit)
         return cut(((entry.offset, entry.digest) for entry in read), stretch.end, stretch.first)
 
-    def entries(self, stretch: Stretch) -> list[Entry]:
+    def entries(self, stretch: Stretch) -> list[RecordDigest]:
         """As a digester."""
         return self._from_to(stretch, stretch.end)
 
-    def entries_with(self, wanted: frozenset[bytes], stretch: Stretch) -> list[Entry]:
+    def entries_with(self, wanted: frozenset[bytes], stretch: Stretch) -> list[RecordDigest]:
         """As a digester."""
         return [entry for entry in self._from_to(stretch, stretch.end) if entry.digest in wanted]
 
-    def _from_to(self, stretch: Stretch, stop: int) -> list[Entry]:
+    def _from_to(self, stretch: Stretch, stop: int) -> list[RecordDigest]:
         return [entry for entry in self._entries[stretch.cluster] if stretch.start <= entry.offset < stop]
 
 
@@ -60,8 +60,8 @@ class InMemory(Digester):
 class Copy:
     """Contents by place in history, with offsets; `target` has a place for each record that came from one."""
 
-    source: Sequence[Entry]
-    target: Sequence[Entry]
+    source: Sequence[RecordDigest]
+    target: Sequence[RecordDigest]
     places: Sequence[int | None]  # of each target record, the index of its original
     syncs: Sequence[tuple[int, int]]
     copied: int  # source records before the position
@@ -87,19 +87,21 @@ class Copy:
         return result
 
 
-def entries(contents: Iterable[int], steps: Iterable[int]) -> list[Entry]:
+def entries(contents: Iterable[int], steps: Iterable[int]) -> list[RecordDigest]:
     """Records at offsets that are so far from each other."""
-    return [Entry(offset, digest(content), 0) for offset, content in zip(accumulate(steps), contents, strict=False)]
+    return [
+        RecordDigest(offset, digest(content), 0) for offset, content in zip(accumulate(steps), contents, strict=False)
+    ]
 
 
-def offsets(draw: st.DrawFn, contents: Sequence[int]) -> list[Entry]:
+def offsets(draw: st.DrawFn, contents: Sequence[int]) -> list[RecordDigest]:
     """With gaps where markers and aborted records are."""
     steps = draw(st.lists(st.sampled_from([1, 1, 1, 1, 2, 5]), min_size=len(contents), max_size=len(contents)))
     return entries(contents, [step - (not index) for index, step in enumerate(steps)])
 
 
 def synced(
-    source: Sequence[Entry], target: Sequence[Entry], places: Sequence[int | None], lag: int
+    source: Sequence[RecordDigest], target: Sequence[RecordDigest], places: Sequence[int | None], lag: int
 ) -> list[tuple[int, int]]:
     """As mirror would tell them: of the first landing of each record."""
     landed: dict[int, int] = {}
@@ -144,11 +146,11 @@ def _content(place: int | None, contents: Sequence[int]) -> int:
     return FOREIGN if place is None else contents[place]
 
 
-def _before(sync: tuple[int, int], source: Sequence[Entry], copied: int) -> bool:
+def _before(sync: tuple[int, int], source: Sequence[RecordDigest], copied: int) -> bool:
     return sync[0] in {entry.offset for entry in source[:copied]}
 
 
-def _end(some: Sequence[Entry]) -> int:
+def _end(some: Sequence[RecordDigest]) -> int:
     return some[-1].offset + 1 if some else 0
 
 

@@ -18,7 +18,7 @@ PAUSE = 10.0  # seconds between an unexpected error and the next try
 STEADY_AFTER = 60.0  # seconds of work after which an error that comes again is logged again
 
 
-class LeaderThread:
+class FlowLeaderThread:
     """Runs `work` in a thread of its own, from `start` to `stop`. One thread starts and stops it, the flow's own."""
 
     def __init__(self, name: str, flow: str, work: Callable[[threading.Event], object], pause: float = PAUSE) -> None:
@@ -76,13 +76,13 @@ class LeaderThread:
             stopping.wait(self._pause)
 
 
-class LeaderPart(ABC):
-    """Something that the flow leader does in a `LeaderThread`, and that follows a changed configuration."""
+class FlowLeaderPart(ABC):
+    """Something that the flow leader does in a `FlowLeaderThread`, and that follows a changed configuration."""
 
     def __init__(self, name: str, flow: Flow) -> None:
         """`name` is the thread's in the log and in lists of threads."""
         self._flow = flow
-        self._thread = LeaderThread(f"{name} {flow.name}", flow.name, self._work)
+        self._thread = FlowLeaderThread(f"{name} {flow.name}", flow.name, self._work)
 
     @property
     @abstractmethod

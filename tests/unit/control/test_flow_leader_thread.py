@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mirror import settings
-from mirror.control.leader_thread import LeaderPart, LeaderThread
+from mirror.control.flow_leader_thread import FlowLeaderPart, FlowLeaderThread
 from mirror.groups.group_rounds import GroupRounds, Round
 from mirror.groups.heartbeat_sender import HeartbeatSender
 from mirror.groups.map_cleaner import MapCleaner
@@ -58,7 +58,7 @@ def test_a_second_thread_begins_only_after_the_first_has_ended() -> None:
         runs.append(threading.current_thread())
         release.wait()
 
-    thread = LeaderThread("one at a time", "a->b", work, pause=0.0)
+    thread = FlowLeaderThread("one at a time", "a->b", work, pause=0.0)
     thread.start()
     until("it works", lambda: runs)
     for _ in range(3):
@@ -84,7 +84,7 @@ def test_a_defect_is_logged_once_and_the_work_begins_again(caplog: pytest.LogCap
             raise KeyError("the same" if len(calls) <= 3 else "another")
         stopping.wait()
 
-    thread = LeaderThread("defect", "a->b", work, pause=0.0)
+    thread = FlowLeaderThread("defect", "a->b", work, pause=0.0)
     thread.start()
     until("it works", lambda: len(calls) == 6)
     thread.stop()
@@ -105,7 +105,7 @@ def test_nothing_is_told_after_stop() -> None:
         release.wait()
         thread.tell(lambda: told.append("after"))
 
-    thread = LeaderThread("tells", "a->b", work, pause=0.0)
+    thread = FlowLeaderThread("tells", "a->b", work, pause=0.0)
     thread.start()
     assert begun.wait(10)
     thread.stop()
@@ -127,7 +127,7 @@ def test_stop_waits_for_what_is_being_told() -> None:
         thread.tell(tell)
         stopping.wait()
 
-    thread = LeaderThread("waits", "a->b", work, pause=0.0)
+    thread = FlowLeaderThread("waits", "a->b", work, pause=0.0)
     thread.start()
     assert telling.wait(10)
     threading.Timer(0.05, release.set).start()
@@ -138,7 +138,7 @@ def test_stop_waits_for_what_is_being_told() -> None:
 
 def test_join_says_whether_the_thread_has_ended() -> None:
     release = threading.Event()
-    thread = LeaderThread("joined", "a->b", lambda _: release.wait(), pause=0.0)
+    thread = FlowLeaderThread("joined", "a->b", lambda _: release.wait(), pause=0.0)
     assert thread.join(0.0), "it never began"
     thread.start()
     thread.stop()
@@ -147,7 +147,7 @@ def test_join_says_whether_the_thread_has_ended() -> None:
     assert thread.join(10.0)
 
 
-class Intervals(LeaderPart):
+class Intervals(FlowLeaderPart):
     """Notes with which settings it works."""
 
     def __init__(self, flow: Flow) -> None:
