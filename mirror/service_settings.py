@@ -31,7 +31,9 @@ class Http:
     tls_key: str | None = None  # the PEM file of its key
     username: str | None = None  # None: everybody may ask
     password: str | None = field(default=None, repr=False)
-    password_file: str | None = None  # where the password comes from, if it is the whole text of a file
+    # Where each of these comes from, if it is the whole text of a file.
+    username_file: str | None = None
+    password_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

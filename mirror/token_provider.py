@@ -28,6 +28,9 @@ from mirror.user_code import IMPORT_TIMEOUT, Imports, InTime, described
 CONFIG = "sasl.oauthbearer.config"
 MSK_IAM, _SIGNER = "mirror.msk_iam.token", "aws_msk_iam_sasl_signer"  # our own, and what it needs
 ANSWERED_WITHIN = 20.0  # seconds that anybody waits for a token
+FAILURE_COUNTS = 5.0  # seconds for which nobody asks again after a failure
+# A call that hangs for longer than this is given up, and a new one begins, so often at most: its thread can't be ended.
+HANGS_AFTER, GIVEN_UP_MAX = 60.0, 3
 # Of a token's life. librdkafka asks for another one when 0.8 of what is left is over. And a broker refuses to have a
 # login renewed within a second, so no client gets a token that is about to expire.
 SHARED_FOR = 0.5
@@ -46,6 +49,18 @@ class ProvidedToken:
     extensions: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The newest token, if any, why there is no newer one, if that is so, and when to ask again."""
+
+    token: ProvidedToken | None
+    failure: str
+    due: float
+
+
+_EXPIRED = "has returned a token that has expired since"
+
+
 class TokenProvider:
     """A user's callable, together with the check of what it returns. Any thread may call it."""
 
@@ -53,39 +68,51 @@ class TokenProvider:
         self.path = path
         self._function = function
         self._in_time: InTime[ProvidedToken | str] = InTime("token provider")
-        self._lock = threading.Lock()  # one asks, and the others take the same token
-        self._newest: dict[str, tuple[ProvidedToken, float]] = {}  # with the time at which another one is due
+        self._hangs_since: float | None = None
+        self._given_up = 0
+        self._lock = threading.Lock()  # one asks, and the others take the same token, or the same failure
+        self._answers: dict[str, _Answer] = {}
 
     def __call__(self, config: str) -> ProvidedToken:
-        """A token that is still young. Raises Unavailable; nothing that the callable's own exception says is told."""
+        """A token that is still young, or an older one while there is no other.
+
+        Raises Unavailable; nothing that the callable's own exception says is told.
+        """
         with self._lock:
-            token, due = self._newest.get(config, (None, 0.0))
-            now = time.time()
-            if token is not None and now < due:
-                return token
-            found = self._asked(config)
-            if isinstance(found, ProvidedToken):
-                self._newest[config] = found, now + SHARED_FOR * (found.expires_at - now)
-                return found
-            if token is not None and now < token.expires_at:
-                return token
-        raise Unavailable(f"the token provider {self.path} {found}")
+            answer = self._answers.get(config)
+            if answer is None or time.time() >= answer.due:
+                answer = self._answers[config] = self._next(config, answer)
+        if answer.token is not None and time.time() < answer.token.expires_at:
+            return answer.token
+        raise Unavailable(f"the token provider {self.path} {answer.failure or _EXPIRED}")
+
+    def _next(self, config: str, before: _Answer | None) -> _Answer:
+        found, now = self._asked(config), time.time()
+        if isinstance(found, ProvidedToken):
+            return _Answer(found, "", now + SHARED_FOR * (found.expires_at - now))
+        return _Answer(before.token if before else None, found, now + FAILURE_COUNTS)
 
     def _asked(self, config: str) -> ProvidedToken | str:
         """What the callable returns, or why that is no token."""
+        now = time.monotonic()
+        if self._hangs_since is not None and now - self._hangs_since > HANGS_AFTER and self._given_up < GIVEN_UP_MAX:
+            self._in_time, self._hangs_since = InTime("token provider"), None
+            self._given_up += 1
         try:
-            return self._in_time.run(lambda: self._judged(config), ANSWERED_WITHIN)
+            found = self._in_time.run(lambda: self._judged(config), ANSWERED_WITHIN)
         except TimeoutError:
+            self._hangs_since = self._hangs_since or now
             return f"has not answered within {ANSWERED_WITHIN:g} s"
+        self._hangs_since = None
+        return found
 
     def _judged(self, config: str) -> ProvidedToken | str:
         try:
-            result = self._function(config)
+            return _token(self._function(config))
         except TokenProviderUnusable as error:  # of mirror's own providers, whose texts hold no secret
             return str(error)
         except BaseException as error:  # whatever it is, it must not end the thread
             return f"raised {described(error)}"
-        return _token(result)
 
 
 def _token(result: Any) -> ProvidedToken | str:
@@ -146,7 +173,7 @@ def load(path: str, timeout: float = IMPORT_TIMEOUT) -> TokenProvider:
     raise TokenProviderUnusable(f"the token provider {path} can't be used: {reason}")
 
 
-def oauth_callback(path: str, config: str) -> Callable[[str], tuple[str, float, str, dict[str, str]]]:
+def oauth_callback(path: str, config: str) -> Callable[[str | None], tuple[str, float, str, dict[str, str]]]:
     """`oauth_cb` for a client of confluent-kafka. Raises TokenProviderUnusable; Unavailable if there is no token now.
 
     A client that gets no token when it is made waits for it for ten seconds, and then fails without the reason. So the
@@ -155,8 +182,8 @@ def oauth_callback(path: str, config: str) -> Callable[[str], tuple[str, float, 
     provider = load(path)
     provider(config)
 
-    def callback(_: str) -> tuple[str, float, str, dict[str, str]]:
-        token = provider(config)
+    def callback(own: str | None) -> tuple[str, float, str, dict[str, str]]:
+        token = provider(own or "")  # of the client, which may have another one than the cluster
         return token.value, token.expires_at, token.principal, dict(token.extensions)
 
     return callback

@@ -20,6 +20,17 @@ def secret_of(path: Path) -> str:
     return content_of(path, SIZE_MAX).decode("utf-8").rstrip("\r\n")
 
 
+def changed_secret_of(path: Path) -> str:
+    """The same of a file that has changed. Raises ValueError also for an empty text.
+
+    Nobody means an empty secret: the file was truncated to be written anew, or the disk is full.
+    """
+    found = secret_of(path)
+    if not found:
+        raise ValueError("empty")
+    return found
+
+
 def content_of(path: Path, limit: int, which: str = "") -> bytes:
     """The bytes of a file. Raises OSError, and ValueError for more than `limit` bytes."""
     with path.open("rb") as file:

@@ -25,7 +25,9 @@ from mirror.spark import security
 _Model = TypeVar("_Model", bound=BaseModel)
 
 _SPARK_CONF: Location = ("spark", "conf")
+HTTP_USERNAME: Location = ("http", "username")
 HTTP_PASSWORD: Location = ("http", "password")
+_FOLLOWED = ("sasl.", "ssl.", "https.")  # what the properties that are read again begin with
 WARNINGS_MAX = 100  # of one configuration; nobody reads more
 
 
@@ -113,10 +115,19 @@ def spark_references(files: Files) -> frozenset[str]:
 
 
 def secret_files(files: Files) -> dict[Location, str]:
-    """The files that clients and the HTTP server read again when they have changed, by the key whose value they are."""
+    """The files that clients and the HTTP server read again when they have changed, by the key whose value they are.
+
+    They hold what a client needs to log in. An address is no such thing: clients would be on two clusters for a while.
+    """
     clusters = _mapping(files.tree.get("clusters"))
-    keys: list[Location] = [("clusters", alias, key) for alias, each in clusters.items() for key in _mapping(each)]
-    return {key: str(file.absolute()) for key in (*keys, HTTP_PASSWORD) if (file := files.file(key)) is not None}
+    keys: list[Location] = [
+        ("clusters", alias, key)
+        for alias, each in clusters.items()
+        for key in _mapping(each)
+        if key.startswith(_FOLLOWED)
+    ]
+    followed = (*keys, HTTP_USERNAME, HTTP_PASSWORD)
+    return {key: str(file.absolute()) for key in followed if (file := files.file(key)) is not None}
 
 
 def _validated(kind: type[_Model], value: Any, context: dict[str, Any]) -> tuple[_Model | None, list[ErrorDetails]]:
@@ -183,7 +194,11 @@ def settings_of(
     return service_settings.Settings(
         flows=tuple(_flow(flow, clusters) for flow in root.flows),
         spark=service_settings.Spark(root.spark.master, root.spark.conf, references),
-        http=service_settings.Http(**root.http.model_dump(), password_file=secrets.get(HTTP_PASSWORD)),
+        http=service_settings.Http(
+            **root.http.model_dump(),
+            username_file=secrets.get(HTTP_USERNAME),
+            password_file=secrets.get(HTTP_PASSWORD),
+        ),
         metrics=service_settings.Metrics(root.metrics.labels, service_settings.Otlp(**root.metrics.otlp.model_dump())),
         log=service_settings.Log(**root.log.model_dump()),
         drain_timeout=root.drain_timeout,

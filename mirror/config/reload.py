@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mirror.config.files import Files
 from mirror.config.load import checked, secret_files, settings_of, spark_references, warnings_of
+from mirror.config.located_yaml import Location
 from mirror.config.model import RootModel
 from mirror.config.reload_effects import blend, differing
 from mirror.errors import ConfigError
@@ -42,9 +43,7 @@ class Configuration:
         Raises ConfigError, after which the old settings are in force.
         """
         files, written = self._read_again()
-        # What clients read from the same file as before, they have read again already.
-        followed = secret_files(files).items() & self._secrets.items()
-        blended = blend(self._root, written, frozenset(location for location, _ in followed))
+        blended = blend(self._root, written, self._followed(files))
         self._root = blended.root
         self.settings = settings_of(blended.root, self._references, self._secrets, warnings_of(written, files))
         return Reloaded(self.settings, blended.applied, blended.waiting)
@@ -52,15 +51,22 @@ class Configuration:
     def replace(self, check: Callable[[Settings], object]) -> Reloaded:
         """Read the files again, and take all of them, as a start does. So nothing may run with the old settings.
 
+        The settings stay the same object if nothing differs but what is read again from files of its own.
+
         Raises ConfigError, and what `check` of the new settings raises. After that the old settings are in force.
         """
         files, written = self._read_again()
         references, secrets = spark_references(files), secret_files(files)
         settings = settings_of(written, references, secrets, warnings_of(written, files))
         check(settings)
-        changed = differing(self._root, written)
-        self._root, self._references, self._secrets, self.settings = written, references, secrets, settings
-        return Reloaded(settings, changed, ())
+        changed = differing(self._root, written, self._followed(files))
+        if changed or (references, secrets) != (self._references, self._secrets):
+            self._root, self._references, self._secrets, self.settings = written, references, secrets, settings
+        return Reloaded(self.settings, changed, ())
+
+    def _followed(self, files: Files) -> frozenset[Location]:
+        """The keys whose values come from the same file as before: whoever needs them has read that again already."""
+        return frozenset(location for location, _ in secret_files(files).items() & self._secrets.items())
 
     def _read_again(self) -> tuple[Files, RootModel]:
         self._watch.note()

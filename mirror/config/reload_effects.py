@@ -127,12 +127,16 @@ class _Found:
     waiting: list[str] = field(default_factory=list)
 
 
-def differing(running: RootModel, written: RootModel) -> tuple[str, ...]:
-    """All keys in which `written` differs from `running`, as `blend` names them. Both are valid."""
+def differing(running: RootModel, written: RootModel, followed: Set[Location]) -> tuple[str, ...]:
+    """All keys but the `followed` ones in which `written` differs from `running`, as `blend` names them.
+
+    Both are valid.
+    """
     found = _Found()
+    written = _with_same_login(running, written, followed)
     _blended(running, written, "", "", found)
     _flows(running, written, found)
-    return (*found.applied, *found.waiting, *_clusters(running, written, frozenset()))
+    return (*found.applied, *found.waiting, *_clusters(running, written, followed))
 
 
 def blend(running: RootModel, written: RootModel, followed: Set[Location] = frozenset()) -> Blend:
@@ -143,9 +147,7 @@ def blend(running: RootModel, written: RootModel, followed: Set[Location] = froz
     Raises ConfigError if the keys that can change now do not go together with those that can't.
     """
     found = _Found()
-    if ("http", "password") in followed:
-        same = written.http.model_copy(update={"password": running.http.password})
-        written = written.model_copy(update={"http": same})
+    written = _with_same_login(running, written, followed)
     root = _blended(running, written, "", "", found)
     flows = _flows(running, written, found)
     found.waiting += _clusters(running, written, followed)
@@ -154,6 +156,12 @@ def blend(running: RootModel, written: RootModel, followed: Set[Location] = froz
         _check_transforms(running, written, found)
         _check(root, found)
     return Blend(root, tuple(found.applied), tuple(found.waiting))
+
+
+def _with_same_login(running: RootModel, written: RootModel, followed: Set[Location]) -> RootModel:
+    """`written` with the user and the password of the HTTP server that `running` has, where they are followed."""
+    same = {key: getattr(running.http, key) for key in ("username", "password") if ("http", key) in followed}
+    return written.model_copy(update={"http": written.http.model_copy(update=same)})
 
 
 def _blended(running: _Model, written: _Model, section: str, said: str, found: _Found) -> _Model:

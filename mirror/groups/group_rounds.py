@@ -47,8 +47,9 @@ class GroupRounds(FlowLeaderPart):
 
     def _work(self, stopping: threading.Event) -> None:
         flow = self._flow
+        # First: a change of a password while the clients are made is noticed later.
+        outages = [Outage(flow.source), Outage(flow.target)]
         with closing(GroupSync(flow)) as sync, closing(CheckpointWriter(flow)) as checkpoints:
-            outages = [Outage(flow.source), Outage(flow.target)]
             # The thread then begins again, with new clients.
             while not stopping.is_set() and not any([each.wants_another() for each in outages]):
                 began = time.monotonic()

@@ -126,8 +126,8 @@ class MapCleaner(FlowLeaderPart):
 
     def _work(self, stopping: threading.Event) -> None:
         where: dict[str, object] = {"flow": self._flow.name, "topic": self._flow.offset_map_topic}
+        outage = Outage(self._flow.target)  # first: a change of a password meanwhile is noticed later
         with closing(MapCleaning(self._flow)) as cleaning:
-            outage = Outage(self._flow.target)
             # After a long outage the thread begins again, with new clients.
             while not outage.wants_another() and not stopping.wait(self._interval):
                 try:

@@ -203,7 +203,7 @@ def request_limits(flow: Flow) -> tuple[int, int]:
     The bytes are at least a megabyte, because with less, records of uneven size would too often look like a full
     request. Three full requests have to fit into the producer's queue.
     """
-    properties = _target_properties(flow, "", linger=0)
+    properties = {**TARGET_PRODUCER_DEFAULTS, **flow.target.properties, **flow.target.producer, **fixed_producer(flow)}
     size = max(int(properties["batch.size"]), TARGET_PRODUCER_DEFAULTS["batch.size"])
     return size, min(int(properties["batch.num.messages"]), int(properties["queue.buffering.max.messages"]) // 3)
 

@@ -17,7 +17,7 @@ from mirror.errors import ClusterAway, Unavailable
 from mirror.settings import TOKEN_PROVIDER, Cluster
 from mirror.token_provider import CONFIG as TOKEN_CONFIG
 from mirror.token_provider import oauth_callback
-from mirror.watched_files import FilesWatch, secret_of
+from mirror.watched_files import FilesWatch, changed_secret_of
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class Credentials:
     def __init__(self, cluster: Cluster, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._alias = cluster.alias
         self._files = dict(cluster.files)
-        self._paths = tuple(Path(path) for path in dict.fromkeys(_paths(cluster)))
+        self._paths = tuple(Path(path) for path in dict.fromkeys(path for _, path in _files(cluster)))
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._watch = FilesWatch(self._paths)  # first: a change while the files are read is noticed later
@@ -67,28 +67,28 @@ class Credentials:
         found = dict(before)
         for name, path in self._files.items():
             try:
-                found[name] = secret_of(Path(path))
+                found[name] = changed_secret_of(Path(path))
             except (OSError, ValueError):
                 continue
         return found
 
 
-def _paths(cluster: Cluster) -> Iterator[str]:
-    """The files with passwords and certificates that the cluster's properties name."""
-    yield from cluster.files.values()
+def _files(cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """The files with passwords and certificates that the cluster's properties name, each with the property."""
+    yield from cluster.files.items()
     for properties in (cluster.properties, cluster.consumer, cluster.producer):
         for name, path in properties.items():
             if name.startswith(("ssl.", "https.")) and name.endswith(".location"):
-                yield path
+                yield name, path
 
 
-_known: dict[tuple[str, tuple[str, ...]], Credentials] = {}
+_known: dict[tuple[str, tuple[tuple[str, str], ...]], Credentials] = {}
 _lock = threading.Lock()
 
 
 def credentials_of(cluster: Cluster) -> Credentials:
     """The credentials of a cluster. All its clients get the same object."""
-    key = cluster.alias, tuple(_paths(cluster))
+    key = cluster.alias, tuple(_files(cluster))
     with _lock:
         if key not in _known:
             _known[key] = Credentials(cluster)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from mirror.errors import ClusterAway
 from mirror.kafka.clients import internal_producer
 from mirror.kafka.credentials import FileChanges
 from mirror.settings import Cluster
@@ -39,9 +40,7 @@ class OwnTopicProducer:
     ) -> None:
         """Queue a record. Raises BufferError, and KafkaException while the client believes that there is no topic."""
         if self._failed or (self._changes.any() and len(self._client) == 0):
-            self._changes.note()
-            self._client.purge()
-            self._client, self._failed = internal_producer(self._cluster), False
+            self._renew()
 
         def noted(error: KafkaError | None, message: Message) -> None:
             self._failed |= error is not None
@@ -52,6 +51,17 @@ class OwnTopicProducer:
         except KafkaException:
             self._failed = True
             raise
+
+    def _renew(self) -> None:
+        """Make another client. Where that is not possible now, as without a token, this one goes on until it is."""
+        self._changes.note()
+        try:
+            made = internal_producer(self._cluster)
+        except (ClusterAway, KafkaException):
+            self._failed = True
+            return
+        self._client.purge()
+        self._client, self._failed = made, False
 
     def poll(self) -> None:
         """Serve the callbacks of what was delivered."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from mirror.control.control_topics import end_of
 from mirror.errors import ClusterAway
@@ -40,7 +40,12 @@ class CanaryReader:
         """Begin to read, or begin anew. If that is not possible now, `problem` says why."""
         self.close()
         self._changes.note()
-        consumer, topic = internal_consumer(self._flow.target, self._flow.group), self._flow.canary_topic
+        topic = self._flow.canary_topic
+        try:
+            consumer = internal_consumer(self._flow.target, self._flow.group)
+        except (ClusterAway, KafkaException) as error:  # there is no token, or a certificate without its key
+            self.problem = str(error)
+            return
         try:
             end = end_of(consumer, topic, self._flow.target.alias)
         except ClusterAway as error:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mirror import logs
-from mirror.errors import ConfigError, TransformUnusable
+from mirror.errors import ConfigError, TokenProviderUnusable, TransformUnusable
 from mirror.service.front import Front
 from mirror.service.life_signs import sign_of
 from mirror.service.listener import TOGETHER, Claimed, Listener
@@ -47,10 +47,10 @@ class _Whole:
         return self.files.has_changed()
 
     def reload(self) -> Reloaded:
-        """A transform that can't be imported counts as a mistake in the files: the standby waits, and says so."""
+        """The user's code that can't be imported counts as a mistake in the files: the standby waits, and says so."""
         try:
             return self.files.replace(_check)
-        except TransformUnusable as error:
+        except (TokenProviderUnusable, TransformUnusable) as error:
             raise ConfigError([str(error)]) from error
 
 

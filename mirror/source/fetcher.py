@@ -107,6 +107,8 @@ class Fetcher(Generic[F]):
                 for each, consumed in self._consumed.items()
             ]
         )
+        # The former consumer may not have made the seek after which it would have checked the log.
+        self._consumed = {each: replace(consumed, looked=consumed.epoch) for each, consumed in self._consumed.items()}
         self._consumer.pause([TopicPartition(*each) for each in self._full.paused])
 
     def _look_at_id(self, fetched: F) -> None:

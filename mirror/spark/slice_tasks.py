@@ -199,8 +199,8 @@ class SliceReader(DataSourceStreamReader):
             self._control = None
 
     def _plan(self) -> Plan | None:
-        self._control = self._control or ControlReader(self._flow)
         try:
+            self._control = self._control or ControlReader(self._flow)
             self._control.read_to_end()
         except (ClusterAway, ForeignPlan):
             return None

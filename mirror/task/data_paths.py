@@ -17,6 +17,7 @@ from queue import SimpleQueue
 from mirror.control.partition_state import State
 from mirror.control.reports import BATCHES, RECORDS, DataPath
 from mirror.errors import MirrorError, TaskHung, Unsupported
+from mirror.kafka.credentials import FileChanges
 from mirror.model import Partition, Topic
 from mirror.source.batch_boundary import boundary
 from mirror.source.fetch_moves import Move, StartFetching, StopFetching
@@ -54,7 +55,8 @@ class DataPaths:
         self._services = services
         self._moves = moves
         self._loop: BatchLoop | None = None
-        self._unfit = ""  # why this task can have no batch path
+        self._unfit = ""  # why this task can have no batch path, as long as no file with a certificate changes
+        self._changes = [FileChanges(services.flow.source), FileChanges(services.flow.target)]
         self._known: dict[Partition, _Known] = {}
         self._looks: dict[Partition, Future[None]] = {}
         self._copying: dict[Partition, SupervisedBatchCopier] = {}
@@ -141,6 +143,8 @@ class DataPaths:
         return known.memory
 
     def _obstacle(self, partition: Partition, topic: Topic) -> str:
+        if self._unfit and any([each.any() for each in self._changes]):
+            self._unfit = ""  # perhaps the certificate's key had not come yet
         return self._unfit or obstacle(self._services.flow.of_topic(partition.topic), partition.topic, topic)
 
     def _started(self) -> BatchLoop | None:
@@ -150,6 +154,8 @@ class DataPaths:
                 self._loop = BatchLoop(self._services)
             except Unsupported as error:
                 self._unfit = "client"
+                for each in self._changes:
+                    each.note()
                 where = {"flow": self._services.flow.name, "reason": str(error)}
                 log.info(
                     "the record path is used: the batch path's client lacks what the configuration needs", extra=where

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mirror.service_settings import Http
-from mirror.watched_files import FilesWatch, secret_of
+from mirror.watched_files import FilesWatch, changed_secret_of
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Guard:
         self._files = FilesWatch([Path(each) for each in _files(http)])
         self._next = 0.0
         self._context = _context(http)
-        self._expected = _digest(http.username or "", http.password or "")
+        self._login = http.username or "", http.password or ""
 
     def secured(self, connection: socket.socket) -> socket.socket:
         """The connection with TLS, if the configuration wants it. The handshake comes with the first byte read."""
@@ -59,27 +59,42 @@ class Guard:
             user, _, password = base64.b64decode(value, validate=True).decode().partition(":")
         except (binascii.Error, ValueError):
             return False
-        return hmac.compare_digest(_digest(user, password), self._expected)
+        return hmac.compare_digest(_digest(user, password), _digest(*self._login))
 
     def look(self) -> None:
-        """Read what has changed. If it can't be used, what was read before stays in force."""
+        """Read what has changed. What can't be used leaves what was read before in force.
+
+        A login does not wait for a certificate whose key has not come yet, nor a certificate for a login.
+        """
         if self._monotonic() < self._next:
             return
         self._next = self._monotonic() + LOOK_INTERVAL
         if not self._files.has_changed():
             return
-        try:
-            self._context = _context(self._http)
-            if self._http.password_file is not None:
-                self._expected = _digest(self._http.username or "", secret_of(Path(self._http.password_file)))
-        except (OSError, ValueError) as error:
-            log.warning("files have changed, but can't be used", extra={**_CHANGED, "reason": _reason(error)})
-        else:
-            log.info("files with passwords or certificates have changed", extra=_CHANGED)
+        log.info("files with passwords or certificates have changed", extra=_CHANGED)
+        for read in (self._read_certificate, self._read_login):
+            try:
+                read()
+            except (OSError, ValueError) as error:
+                log.warning(
+                    "a file can't be used, what it held before counts", extra={**_CHANGED, "reason": _reason(error)}
+                )
+
+    def _read_certificate(self) -> None:
+        self._context = _context(self._http)
+
+    def _read_login(self) -> None:
+        files = (self._http.username_file, self._http.password_file)
+        user, password = (
+            before if file is None else changed_secret_of(Path(file))
+            for file, before in zip(files, self._login, strict=True)
+        )
+        self._login = user, password
 
 
 def _files(http: Http) -> list[str]:
-    return [each for each in (http.tls_certificate, http.tls_key, http.password_file) if each is not None]
+    files = (http.tls_certificate, http.tls_key, http.username_file, http.password_file)
+    return [each for each in files if each is not None]
 
 
 def _context(http: Http) -> ssl.SSLContext | None:
@@ -93,7 +108,9 @@ def _context(http: Http) -> ssl.SSLContext | None:
 
 def _reason(error: OSError | ValueError) -> str:
     """Without the text of a file."""
-    return error.strerror or "not a certificate and its key" if isinstance(error, OSError) else "not UTF-8 text"
+    if isinstance(error, OSError):
+        return error.strerror or "not a certificate and its key"
+    return "empty, or not UTF-8 text"
 
 
 def _digest(user: str, password: str) -> bytes:
@@ -103,20 +120,25 @@ def _digest(user: str, password: str) -> bytes:
 
 
 class Connections:
-    """Those that are open: at most CONNECTIONS_MAX, each for LASTS_MAX at most. Any thread may use it."""
+    """Those that are open: at most CONNECTIONS_MAX, each for LASTS_MAX at most. Any thread may use it.
+
+    One more ends the oldest: otherwise a client that holds as many as there may be would keep out a probe.
+    """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._began: dict[socket.socket, float] = {}
 
-    def admit(self, connection: socket.socket) -> bool:
-        """True unless there are too many."""
+    def admit(self, connection: socket.socket) -> None:
+        """One more."""
         with self._lock:
-            admitted = len(self._began) < CONNECTIONS_MAX
-            if admitted:
-                self._began[connection] = self._monotonic()
-            return admitted
+            oldest = next(iter(self._began)) if len(self._began) >= CONNECTIONS_MAX else None
+            if oldest is not None:
+                del self._began[oldest]
+            self._began[connection] = self._monotonic()
+        if oldest is not None:
+            _end(oldest)
 
     def leave(self, connection: socket.socket) -> None:
         """It is closed."""
@@ -128,5 +150,10 @@ class Connections:
         with self._lock:
             late = [each for each, began in self._began.items() if self._monotonic() - began > LASTS_MAX]
         for each in late:
-            with contextlib.suppress(OSError):
-                socket.socket.shutdown(each, socket.SHUT_RDWR)  # not TLS's own, which another thread may be using
+            _end(each)
+
+
+def _end(connection: socket.socket) -> None:
+    """Its thread then ends, too."""
+    with contextlib.suppress(OSError):
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)  # not TLS's own, which another thread may be using

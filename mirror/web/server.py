@@ -80,6 +80,7 @@ def health(check: Health, well: Callable[[], str] = lambda: "ok") -> Route:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = 64  # connections that wait to be accepted
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], guard: Guard) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
@@ -93,9 +94,10 @@ class _Server(ThreadingHTTPServer):
         return self._guard.secured(connection), address
 
     def verify_request(self, request: object, client_address: object) -> bool:
-        """False closes the connection: there are too many."""
+        """Count the connection."""
         assert isinstance(request, socket.socket)
-        return self._connections.admit(request)
+        self._connections.admit(request)
+        return True
 
     def shutdown_request(self, request: object) -> None:
         """The request was answered, or there is none."""

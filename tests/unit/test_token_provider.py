@@ -25,6 +25,16 @@ OAUTH = {
 }
 
 
+class Lazy(dict[str, str]):
+    """Finds out what it has only when it is asked."""
+
+    def items(self) -> Any:
+        raise RuntimeError(SECRET)
+
+    def __bool__(self) -> bool:
+        return True
+
+
 def provider(result: Any) -> TokenProvider:
     return TokenProvider("shop.tokens.token", lambda _: result)
 
@@ -59,12 +69,14 @@ def test_what_oauth_cb_returns_is_a_token(more: tuple[Any, ...]) -> None:
         ((SECRET, float("nan")), "not in the future"),
         ((SECRET, float("inf")), "not in the future"),
         ((SECRET, later(-1)), "not in the future"),
+        ((SECRET, 10**400), "OverflowError"),  # no float is so large
         ((SECRET, later() * 1000), "not in the future"),  # milliseconds
         ((SECRET, later(), 1), "principal"),
         ((SECRET, later(), "", {"auth": "x"}), "extensions"),
         ((SECRET, later(), "", {"a": "x\x01"}), "extensions"),
         ((SECRET, later(), "", {"a b": "x"}), "extensions"),
         ((SECRET, later(), "", [SECRET]), "extensions"),
+        ((SECRET, later(), "", Lazy()), "RuntimeError"),
     ],
 )
 def test_anything_else_is_refused_and_not_shown(result: Any, said: str) -> None:
@@ -97,6 +109,47 @@ def test_a_token_is_shared_until_half_of_its_life_is_over(monkeypatch: pytest.Mo
     ) as error:
         shared("x")
     assert SECRET not in str(error.value)
+
+
+def test_a_failure_is_shared_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise each client of the process would wait for a failure of its own, one after the other."""
+    now, asked = [1_000.0], []
+
+    def token(_: str) -> tuple[str, float]:
+        asked.append(now[0])
+        if len(asked) > 1:
+            raise RuntimeError(SECRET)
+        return "value", now[0] + 100
+
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    shared = TokenProvider("a.b", token)
+    assert shared("").value == "value"
+    for now[0] in (1_060.0, 1_061.0, 1_064.9):
+        assert shared("").value == "value", "the old one is still good"
+    assert asked == [1_000.0, 1_060.0]
+    now[0] = 1_065.0
+    shared("")
+    assert asked[2:] == [1_065.0]
+
+
+def test_a_call_that_hangs_for_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_provider, "ANSWERED_WITHIN", 0.05)
+    monkeypatch.setattr(token_provider, "FAILURE_COUNTS", 0.0)
+    monkeypatch.setattr(token_provider, "HANGS_AFTER", 0.0)
+    release, calls = threading.Event(), list[int]()
+
+    def token(_: str) -> tuple[str, float]:
+        calls.append(1)
+        if len(calls) < 3:
+            release.wait(60)
+        return "value", later()
+
+    recovers = TokenProvider("a.b", token)
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="has not answered"):
+            recovers("")
+    assert recovers("").value == "value", "the third call is a new one"
+    release.set()
 
 
 def test_nobody_waits_for_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +193,8 @@ def given(config: str) -> Any:
     return _outcome[0]
 
 
-def test_both_clients_get_its_token_and_none_is_made_without() -> None:
+def test_both_clients_get_its_token_and_none_is_made_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_provider, "FAILURE_COUNTS", 0.0)
     path = f"{__name__}.given"
     properties = {**OAUTH, TOKEN_PROVIDER: path}
     login = access(properties).login

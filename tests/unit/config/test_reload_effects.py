@@ -274,6 +274,31 @@ def test_what_is_read_again_from_its_file_waits_for_nothing(tmp_path: Path) -> N
     assert configuration.reload().waiting == ("http.password", "clusters.a.sasl.password")
 
 
+def test_a_standby_does_not_wait_anew_for_a_changed_password(tmp_path: Path) -> None:
+    """Who needs it has read it already. A change of anything else makes other settings."""
+    (tmp_path / "one").write_text("first\n")
+    file = tmp_path / "mirror.yaml"
+    file.write_text(BASE.replace("${env:PASSWORD}", "${file:one}"))
+    configuration = Configuration([file], {})
+    before = configuration.settings
+    (tmp_path / "one").write_text("changed\n")
+    assert configuration.replace(lambda _: None).applied == () and configuration.settings is before
+    file.write_text(file.read_text() + "log: {level: debug}\n")
+    assert configuration.replace(lambda _: None).applied == ("log.level",)
+    assert configuration.settings.log.level == "debug"
+
+
+def test_an_address_in_a_file_is_not_followed(tmp_path: Path) -> None:
+    """Clients would be on two clusters for a while."""
+    (tmp_path / "address").write_text("one:9092\n")
+    file = tmp_path / "mirror.yaml"
+    file.write_text(BASE.replace('bootstrap.servers: "a:9092"', "bootstrap.servers: '${file:address}'", 1))
+    configuration = Configuration([file], {"PASSWORD": "p"})
+    assert not configuration.settings.flows[0].source.files
+    (tmp_path / "address").write_text("other:9092\n")
+    assert configuration.reload().waiting == ("clusters.a.bootstrap.servers",)
+
+
 def test_a_text_with_more_than_one_reference_to_a_file_is_of_no_file(tmp_path: Path) -> None:
     (tmp_path / "one").write_text("first\n")
     file = tmp_path / "mirror.yaml"

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from mirror.kafka import credentials
 from mirror.kafka.clients import transactional_properties
-from mirror.kafka.credentials import FileChanges, Credentials, properties_of
+from mirror.kafka.credentials import Credentials, FileChanges, properties_of
 from mirror.kafka.renewed import Outage, Renewed, another
 from mirror.settings import Cluster
 from tests.unit.test_naming import flow

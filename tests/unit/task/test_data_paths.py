@@ -322,3 +322,28 @@ def test_the_next_connections_log_in_with_what_the_files_hold(
 def passwords(used: list[Access]) -> set[str]:
     """Of those that log in, which are the target's."""
     return {access.login.password for access in used if access.login}
+
+
+def test_a_certificate_that_can_not_be_used_yet_keeps_the_batch_path_away_only_until_it_changes(
+    make: Callable[[Flow], Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials, "LOOK_INTERVAL", 0.0)
+    monkeypatch.setattr(credentials, "_known", {})
+    believed = tmp_path / "ca.pem"
+    believed.write_text("no certificate")
+    properties = {**NOWHERE, "security.protocol": "ssl", "ssl.ca.location": str(believed)}
+    task = make(away(target=Cluster("backup", properties, {}, {})))
+    first = task.joins()
+    assert task.path == (RECORDS, "client")
+    task.paths.end(first)
+    believed.write_bytes(self_signed(tmp_path, "server").certificate.read_bytes())
+
+    def takes_batches() -> bool:
+        copier = task.joins()
+        if isinstance(copier, SupervisedBatchCopier):
+            task.ends(copier)
+            return True
+        task.paths.end(copier)
+        return False
+
+    until("the batch path", takes_batches)

@@ -78,16 +78,25 @@ def test_what_is_no_login_is_refused(header: str) -> None:
     assert Guard(Http("localhost", 0)).admits(header)
 
 
+def answers(server: WebServer, certificate: Path, user: str, password: str) -> int:
+    """The status of an answer; 0 if the server shows another certificate."""
+    try:
+        return Client(server, certificate).get("/metrics", user, password)[0]
+    except ssl.SSLError:
+        return 0
+
+
 def test_a_changed_certificate_and_password_are_read_again(
     certificates: Two, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guard, "LOOK_INTERVAL", 0.0)
     first, second = certificates
-    certificate, key, password = (tmp_path / name for name in ("certificate", "key", "password"))
+    certificate, key, user, password = (tmp_path / name for name in ("certificate", "key", "user", "password"))
     certificate.write_bytes(first.certificate.read_bytes())
     key.write_bytes(first.key.read_bytes())
+    user.write_text(USER)
     password.write_text(PASSWORD + "\n")
-    server = serve(Http("127.0.0.1", 0, str(certificate), str(key), USER, PASSWORD, password_file=str(password)))
+    server = serve(Http("127.0.0.1", 0, str(certificate), str(key), USER, PASSWORD, str(user), str(password)))
     try:
         assert Client(server, first.certificate).get("/metrics", USER, PASSWORD)[0] == 200
         with pytest.raises(ssl.SSLCertVerificationError):
@@ -96,17 +105,19 @@ def test_a_changed_certificate_and_password_are_read_again(
             certificate.write_bytes(second.certificate.read_bytes())  # not the key yet
             until("said", lambda: [each for each in caplog.records if "can't be used" in each.message])
         assert Client(server, first.certificate).get("/metrics", USER, PASSWORD)[0] == 200, "the old pair goes on"
-        key.write_bytes(second.key.read_bytes())
         password.write_text("another\n")
-
-        def is_new() -> bool:
-            try:
-                return Client(server, second.certificate).get("/metrics", USER, "another")[0] == 200
-            except ssl.SSLError:
-                return False
-
-        until("the new ones", is_new)
-        assert Client(server, second.certificate).get("/metrics", USER, PASSWORD)[0] == 401
+        login = first.certificate, USER, "another"
+        until("a password waits for no key", lambda: answers(server, *login) == 200)
+        assert answers(server, first.certificate, USER, PASSWORD) == 401
+        key.write_bytes(second.key.read_bytes())
+        user.write_text("other")
+        until("the new ones", lambda: answers(server, second.certificate, "other", "another") == 200)
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            password.write_text("\n")
+            until("said", lambda: "empty" in "".join(str(vars(each).get("reason")) for each in caplog.records))
+        assert answers(server, second.certificate, "other", "") == 401, "an empty file is no password"
+        assert answers(server, second.certificate, "other", "another") == 200
         assert PASSWORD not in caplog.text and "another" not in caplog.text
     finally:
         server.stop()
@@ -133,7 +144,8 @@ def test_a_certificate_that_can_not_be_used_ends_the_start(wrong: str, tmp_path:
         serve(Http("127.0.0.1", 0, str(file), str(file)))
 
 
-def test_no_more_connections_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_more_connection_than_the_bound_ends_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that holds all of them keeps out no probe."""
     monkeypatch.setattr(guard, "CONNECTIONS_MAX", 2)
     server = serve(Http("127.0.0.1", 0))
     held = [socket.create_connection(("127.0.0.1", server.port), 20) for _ in range(2)]
@@ -142,22 +154,15 @@ def test_no_more_connections_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> 
             each.sendall(b"GET /metrics HTTP/1.0\r\n")
         serving = "process_request_thread"
         until("both are held", lambda: sum(serving in each.name for each in threading.enumerate()) >= 2)
-        with socket.create_connection(("127.0.0.1", server.port), 20) as third:
-            assert third.recv(10) == b"", "closed at once"
-        held[0].sendall(b"\r\n")
-        assert b"200" in held[0].recv(100)
-        until("there is room again", lambda: _answers(server))
+        assert Client(server).get("/metrics")[0] == 200
+        ended = held[0]
+        assert ended.recv(10) == b"", "it was the oldest"
+        held[1].sendall(b"\r\n")
+        assert b"200" in held[1].recv(100)
     finally:
         for each in held:
             each.close()
         server.stop()
-
-
-def _answers(server: WebServer) -> bool:
-    try:
-        return Client(server).get("/metrics")[0] == 200
-    except (OSError, http.client.HTTPException):
-        return False
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
@@ -190,8 +195,14 @@ def test_whoever_sends_byte_by_byte_is_ended(
 def test_a_place_is_free_after_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "CONNECTIONS_MAX", 1)
     connections = Connections()
-    with socket.socket() as one, socket.socket() as other:
-        assert connections.admit(one) and not connections.admit(other)
-        connections.leave(other)
-        connections.leave(one)
-        assert connections.admit(other)
+    (one, its_client), (other, _) = socket.socketpair(), socket.socketpair()
+    connections.admit(one)
+    connections.leave(one)
+    connections.admit(other)
+    one.sendall(b"x")
+    assert its_client.recv(1) == b"x", "it was not ended"
+    connections.admit(one)
+    with pytest.raises(BrokenPipeError):
+        other.sendall(b"x")
+    for each in (one, its_client, other, _):
+        each.close()
