@@ -74,7 +74,7 @@ def _as_dict(offset: GroupOffset) -> dict[str, Any]:
         "topic": offset.partition.topic,
         "partition": offset.partition.partition,
         "offset": offset.upstream.offset,
-        "metadata": offset.upstream.metadata,
+        "metadata": offset.upstream.text,
         "lag": offset.lag,
         "translated": offset.downstream,
         "committed": offset.committed,

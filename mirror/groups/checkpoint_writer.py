@@ -43,7 +43,7 @@ class CheckpointWriter:
             if each.downstream is None:
                 continue
             remote = self._names.of(each.partition.topic)
-            at = (each.upstream.offset, each.downstream, each.upstream.metadata)
+            at = (each.upstream.offset, each.downstream, each.upstream.text)
             checkpoint = Checkpoint(each.group, remote, each.partition.partition, *at)
             if self._written.get(checkpoint.key()) != checkpoint.value():
                 due[checkpoint.key()] = checkpoint.value()

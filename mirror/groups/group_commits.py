@@ -1,98 +1,186 @@
-"""Commits offsets of consumer groups that mirror is no member of."""
+"""Commits offsets of consumer groups that mirror is no member of, with the metadata that their members gave."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 
-from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka import KafkaError
 
-from mirror.errors import ClusterAway, PartitionError
-from mirror.kafka.client_errors import is_away
-from mirror.kafka.clients import group_committer
-from mirror.kafka.renewed import end_later
+from mirror.errors import ClusterAway, Malformed, PartitionError, Unanswered, Unavailable, Unsupported, WireError
+from mirror.groups.commits_of_librdkafka import (
+    ANSWER_TIMEOUT,
+    FORGOTTEN_AFTER,
+    POLL,
+    CommitsOfLibrdkafka,
+    not_committed,
+)
+from mirror.groups.group_coordinator import LATE, asked, find
+from mirror.groups.group_offsets import Committed
+from mirror.kafka.credentials import properties_of
 from mirror.settings import Cluster
+from mirror.target.coordination import codes
+from mirror.wire import cluster as wire
+from mirror.wire.access import access
+from mirror.wire.connection import Connection
+from mirror.wire.error_codes import CODES, NONE, failure, name_of
+from mirror.wire.offsets import Offset, Where, offset_commit
 
-ANSWER_TIMEOUT = 10.0  # seconds
-POLL = 0.01  # seconds; a consumer's poll does not return after a callback
-FORGOTTEN_AFTER = 60.0  # seconds; librdkafka itself gives up sooner, see `group_committer`, if it ever does
+log = logging.getLogger(__name__)
+
+Answer = Mapping[Where, int]  # an error code for each offset
+
+# The coordinator moves or loads, or its replicas are slow. As Java's consumer does it, the same commit is sent again:
+# if the first one has an effect after all, it is the same.
+_AGAIN = codes("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "REQUEST_TIMED_OUT")
+_HAS_MEMBERS = CODES["UNKNOWN_MEMBER_ID"]
 
 
-class _Attempt:
-    """A commit that is under way, or was answered."""
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A commit that was sent, and the client that waits for its answer."""
 
-    def __init__(self, cluster: Cluster, group: str, offsets: list[TopicPartition]) -> None:
-        self.began = time.monotonic()
-        # The client refers to the list, and not to this object. With a reference cycle, the garbage collector would end
-        # the client, in any thread, and that may take a minute.
-        self._answers: list[list[KafkaError]] = []
-        self.client = group_committer(cluster, group, partial(_take, self._answers))
-        self.client.commit(offsets=offsets, asynchronous=True)
-
-    def wait(self, timeout: float) -> bool:
-        """Wait for an answer, at most so many seconds. True if there is one."""
-        deadline = time.monotonic() + timeout
-        while not self._answers and time.monotonic() < deadline:
-            self.client.poll(POLL)
-        return bool(self._answers)
+    client: wire.Cluster
+    answer: asyncio.Future[Answer]
+    at: float = field(default_factory=time.monotonic)
 
     @property
-    def error(self) -> KafkaError | None:
-        """The answer's first error; None if it has none."""
-        return next(iter(self._answers[0]), None)
-
-
-def _take(answers: list[list[KafkaError]], error: KafkaError | None, offsets: list[TopicPartition]) -> None:
-    failed = [each.error for each in offsets if each.error is not None]
-    answers.append(failed if error is None or failed else [error])
+    def may_be_carried_out(self) -> bool:
+        """True if it has no answer yet, or has lost its connection, and is not too old."""
+        lost = self.answer.done() and isinstance(self.answer.exception(), Unanswered)
+        return (lost or not self.answer.done()) and time.monotonic() - self.at <= FORGOTTEN_AFTER
 
 
 class GroupCommits:
-    """Commits to the groups of one cluster. Only one thread uses it.
+    """Commits to the groups of one cluster, until `close`. Only one thread uses it.
 
-    A `Consumer.commit` that waits for its answer has no time-out. So commits are sent without waiting. A commit without
-    an answer can't be taken back: it may be carried out later, and would then replace the offset of the next commit. So
-    a group gets no other commit until this one has an answer, or is so old that it can't be carried out any more.
+    It commits as an admin tool does, without a member. Kafka refuses that with UNKNOWN_MEMBER_ID if the group has some.
+
+    It uses mirror's own client, because confluent-kafka adds a NUL to the metadata. Where only librdkafka can log in,
+    or a broker is too old, librdkafka commits.
+
+    A commit without an answer can't be taken back: it may be carried out later, and would then replace the offset of
+    the next commit. So a group gets no other commit until this one has an answer, or is so old that it can't be carried
+    out any more.
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._attempts: dict[str, _Attempt] = {}  # by group: those without an answer
+        self._there = cluster
+        self._runner = asyncio.Runner()  # its loop runs while we wait for an answer
+        self._client: wire.Cluster | None = None
+        self._groups: Collection[str] = ()  # of this round
+        self._needs_librdkafka = False  # True for the rest of a round once our client can't be used
+        self._of_librdkafka = CommitsOfLibrdkafka(cluster)
+        self._sent: dict[str, _Sent] = {}  # by group: commits without an answer
 
     def close(self) -> None:
-        """Drop what has no answer."""
-        for group in list(self._attempts):
-            end_later(self._attempts.pop(group).client)
+        """Close the connections, and drop what has no answer."""
+        for group in list(self._sent):
+            self._forget(group)
+        self._disconnect()
+        self._runner.close()
+        self._of_librdkafka.close()
 
-    def commit(self, group: str, offsets: list[TopicPartition]) -> bool:
+    @contextmanager
+    def round(self, groups: Collection[str]) -> Iterator[None]:
+        """Commit to some of these groups within it. Connections are closed in the end.
+
+        The next round may begin so late that a firewall has dropped them, and has told nobody.
+        """
+        self._groups, self._needs_librdkafka = groups, False
+        try:
+            yield
+        finally:
+            self._disconnect()
+            for group in [group for group, each in self._sent.items() if not each.may_be_carried_out]:
+                self._forget(group)
+
+    def commit(self, group: str, offsets: Mapping[Where, Committed]) -> bool:
         """Commit offsets of a group. False if the broker refuses because the group has members.
 
         Raises ClusterAway or PartitionError.
         """
         self._end_earlier(group)
-        attempt = self._attempts[group] = _Attempt(self._cluster, group, offsets)
-        if not attempt.wait(ANSWER_TIMEOUT):
-            raise self._late(group)
-        del self._attempts[group]
-        attempt.client.close()
-        error = attempt.error
-        if error is None or error.code() == KafkaError.UNKNOWN_MEMBER_ID:
-            return error is None
-        text = f"the offsets of group {group} can't be committed: {error.str()}"
-        raise ClusterAway(self._cluster.alias, text) if is_away(error) else PartitionError(text)
+        if not self._needs_librdkafka:
+            try:
+                return self._commit(group, offsets)
+            except Unsupported as error:
+                self._needs_librdkafka = True
+                # Not more than debug: each group round says it again.
+                said = {"cluster": self._there.alias, "reason": str(error)}
+                log.debug("metadata of groups gets a NUL at its end", extra=said)
+        return self._of_librdkafka.commit(group, offsets)
+
+    def _connected(self) -> wire.Cluster:
+        if self._client is None:
+            self._client = wire.Cluster(access(properties_of(self._there)))
+            self._runner.run(find(self._client, self._groups))
+        return self._client
+
+    def _disconnect(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._client = None
 
     def _end_earlier(self, group: str) -> None:
-        """End an earlier commit of the group. Its result shows in the group's offsets, which are read in each round."""
-        earlier = self._attempts.get(group)
+        """Raise ClusterAway while an earlier commit of the group may still be carried out.
+
+        Its result shows in the group's offsets, which are read in each round.
+        """
+        self._of_librdkafka.end_earlier(group)
+        earlier = self._sent.get(group)
         if earlier is None:
             return
-        if earlier.wait(POLL):
-            earlier.client.close()
-        elif time.monotonic() - earlier.began > FORGOTTEN_AFTER:
-            end_later(earlier.client)
-        else:
-            raise self._late(group)
-        del self._attempts[group]
+        self._runner.run(asyncio.wait((earlier.answer,), timeout=POLL))
+        if earlier.may_be_carried_out:
+            raise ClusterAway(self._there.alias, not_committed(group, LATE))
+        self._forget(group)
 
-    def _late(self, group: str) -> ClusterAway:
-        return ClusterAway(self._cluster.alias, f"the offsets of group {group} can't be committed: no answer in time")
+    def _forget(self, group: str) -> None:
+        self._sent.pop(group).client.close()
+
+    def _commit(self, group: str, offsets: Mapping[Where, Committed]) -> bool:
+        try:
+            client = self._connected()
+            ask = partial(self._answered, client, group, offsets)
+            answer = self._runner.run(asked(client, group, ask, ANSWER_TIMEOUT))
+        except Unavailable as error:
+            raise ClusterAway(self._there.alias, not_committed(group, error)) from error
+        except Unsupported:
+            raise
+        except WireError as error:
+            raise PartitionError(not_committed(group, error)) from error
+        finally:
+            if group in self._sent:
+                self._client = None  # a broker answers in order: no other commit has to wait behind this one
+        failed = [answer[where] for where in offsets if answer[where] != NONE]
+        if not failed or failed[0] == _HAS_MEMBERS:
+            return not failed
+        raise PartitionError(not_committed(group, f"{name_of(failed[0])} ({KafkaError(failed[0]).str()})"))
+
+    async def _answered(
+        self, client: wire.Cluster, group: str, offsets: Mapping[Where, Committed], coordinator: Connection
+    ) -> Answer:
+        """The coordinator's answer. Whoever gives up waiting does not cancel it: `_end_earlier` looks whether it came.
+
+        Raises WireError; Unavailable if the coordinator is to be asked again.
+        """
+        request = offset_commit(group, {where: Offset(at.offset, at.metadata) for where, at in offsets.items()})
+        sent = self._sent[group] = _Sent(client, coordinator.send(request))
+        await asyncio.wait((sent.answer,))
+        if not sent.may_be_carried_out:
+            del self._sent[group]
+        answer = sent.answer.result()
+        passing = _AGAIN.intersection(answer.values())
+        if passing:
+            raise failure(min(passing), request.api.name)
+        missing = offsets.keys() - answer.keys()
+        if missing:
+            topic, partition = min(missing)
+            raise Malformed(f"the answer to {request.api.name} does not have {topic}-{partition}")
+        return answer

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
-from mirror.backoff import Backoff
 from mirror.errors import ClusterAway, PartitionError, Unavailable, Unsupported, WireError
+from mirror.groups.group_coordinator import asked, find
 from mirror.groups.offsets_of_librdkafka import positions_of
 from mirror.kafka.credentials import properties_of
 from mirror.model import Partition
 from mirror.settings import Cluster
+from mirror.target.position_metadata import without_end
 from mirror.wire import cluster as wire
 from mirror.wire.access import access
+from mirror.wire.connection import Connection
 from mirror.wire.error_codes import failure, name_of
-from mirror.wire.metadata import GROUP
 from mirror.wire.offsets import Offsets, offset_fetch
 from mirror.wire.requests import Request
 
@@ -39,10 +41,18 @@ def is_usable_group(group: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A committed offset, with the metadata that a consumer gave it, up to a NUL: librdkafka writes one at the end."""
+    """A committed offset, with the metadata that a consumer gave it, as it stands on the cluster.
+
+    What confluent-kafka commits ends with a NUL, and it reads up to one. So the NUL is kept, and none is added.
+    """
 
     offset: int
     metadata: str
+
+    @property
+    def text(self) -> str:
+        """The metadata up to a NUL, as confluent-kafka gives it to a program."""
+        return without_end(self.metadata)
 
 
 Found = tuple[dict[Partition, Committed], dict[Partition, str]]
@@ -64,6 +74,11 @@ class GroupOffsets:
             self._client = wire.Cluster(access({**properties_of(cluster), **cluster.consumer}))
         except Unsupported as error:
             self._leave_out_metadata(error)
+
+    def find(self, groups: Iterable[str]) -> None:
+        """Look for the coordinators of many groups at once, so that `of` need not do it one by one."""
+        if self._client is not None:
+            self._runner.run(find(self._client, filter(is_usable, groups)))
 
     def of(self, group: str, names: Mapping[Partition, tuple[str, int]]) -> Found:
         """The committed offsets of a group, and why those of some partitions are not known.
@@ -98,7 +113,8 @@ class GroupOffsets:
 
     def _read(self, client: wire.Cluster, group: str, names: Mapping[Partition, tuple[str, int]]) -> Found:
         try:
-            answer = self._runner.run(_asked(client, group, offset_fetch(group, list(names.values()), stable=False)))
+            request = offset_fetch(group, list(names.values()), stable=False)
+            answer = self._runner.run(asked(client, group, partial(_fetched, request), TIMEOUT))
         except Unavailable as error:
             raise ClusterAway(self._there.alias, f"no offsets of group {group}: {error}") from error
         except Unsupported:
@@ -108,27 +124,14 @@ class GroupOffsets:
         known = {partition: answer.found[name] for partition, name in names.items() if name in answer.found}
         failed = {p: f"no offset of group {group}: {name_of(error)}" for p, (error, _) in known.items() if error}
         good = {p: at for p, (error, at) in known.items() if not error and at.offset >= 0}
-        return {p: Committed(at.offset, at.metadata.partition("\0")[0]) for p, at in good.items()}, failed
+        return {p: Committed(at.offset, at.metadata) for p, at in good.items()}, failed
 
 
-async def _asked(client: wire.Cluster, group: str, request: Request[Offsets]) -> Offsets:
-    """Ask the group's coordinator, which may move or load meanwhile. Raises WireError."""
-    backoff, reason = Backoff(0.02, 0.5), Unavailable("no broker has answered in time")
-    try:
-        async with asyncio.timeout(TIMEOUT):
-            while True:
-                try:
-                    coordinator = await client.connection(await client.coordinator(GROUP, group))
-                    answer = await coordinator.ask(request)
-                    if not answer.error:
-                        return answer
-                    raise failure(answer.error, request.api.name)
-                except Unavailable as error:
-                    reason = error
-                client.forget_coordinator(GROUP, group)
-                await asyncio.sleep(backoff.next())
-    except TimeoutError:
-        raise reason from None
+async def _fetched(request: Request[Offsets], coordinator: Connection) -> Offsets:
+    answer = await coordinator.ask(request)
+    if answer.error:
+        raise failure(answer.error, request.api.name)
+    return answer
 
 
 def offsets_of(cluster: Cluster, group: str, names: Mapping[Partition, tuple[str, int]]) -> Found:

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
-from confluent_kafka import TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from mirror.errors import ClusterAway, PartitionError
@@ -97,8 +96,10 @@ class GroupSync:
             self._translator.refresh(sorted(mirrored))
         active = self._target.active_groups() if self._flow.groups.sync and mirrored else set()
         found: list[GroupOffset] = []
+        synced = [name for name, some in offsets.items() if self._flow.groups.sync and not mirrored.isdisjoint(some)]
         self._away = 0
-        with closing(GroupOffsets(self._flow.target)) as there:
+        with closing(GroupOffsets(self._flow.target)) as there, self._target_groups.round(synced):
+            there.find(synced)
             about = _Round(ends, active, there, renew_interval)
             for name, some in offsets.items():
                 found += self._sync(name, {p: at for p, at in some.items() if p in mirrored}, about)
@@ -121,6 +122,7 @@ class GroupSync:
         refused: dict[str, str] = {}
         self._away = 0
         with closing(GroupOffsets(self._flow.source)) as here:
+            here.find(names)
             for name in names:
                 try:
                     found[name], failed = here.of(name, partitions)
@@ -212,8 +214,7 @@ class GroupSync:
         if due:
             remote = self._remotes(due)
             self._check_ids(due)
-            places = [TopicPartition(*remote[p], at.offset, at.metadata) for p, at in due.items()]
-            if not self._target_groups.commit(group, places):
+            if not self._target_groups.commit(group, {remote[p]: at for p, at in due.items()}):
                 return None
             self._written.update(((group, partition), now) for partition in due)
         return wanted

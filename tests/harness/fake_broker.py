@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Self
 
 from mirror.wire.writer import Writer
 
@@ -69,7 +70,7 @@ class FakeBroker:
         """How many requests of this kind have come."""
         return sum(request.api == api for request in self.requests)
 
-    def __enter__(self) -> FakeBroker:
+    def __enter__(self) -> Self:
         self._threads[0].start()
         return self
 

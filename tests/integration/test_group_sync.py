@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -27,6 +27,7 @@ from mirror.groups.group_sync import NOT_MIRRORED, GroupOffset, GroupSync
 from mirror.groups.translation import Unknown
 from mirror.model import Partition
 from mirror.settings import Cluster, Flow
+from mirror.wire.offsets import Where
 from tests.harness import oracle, raw_commits, topics
 from tests.harness.console_consumer import consume
 from tests.harness.load import Made
@@ -36,6 +37,7 @@ from tests.harness.waiting import PATIENCE, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 RENEW = 3600.0
+ONLY_LIBRDKAFKA = {"broker.address.ttl": "1000"}  # a property that mirror's own client does not support
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +122,7 @@ def test_groups_go_on_with_the_next_record(running: tuple[Pair, Service], sync: 
     assert {each.group for each in found} == set(groups)
     for group, offset in groups.items():
         one = of(found, group)
-        upstream = Committed(offset, group)
+        upstream = Committed(offset, f"{group}\0")  # as confluent-kafka has committed it
         assert (one.partition, one.upstream, one.outcome) == (Partition(topic, 0), upstream, Outcome.EXACT)
         wanted = [record.value for record in here if record.offset >= offset]
         assert next_values(pair.target, pair.remote(topic), group) == wanted
@@ -135,7 +137,7 @@ def commits(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     counts: Counter[str] = Counter()
     commit = GroupCommits.commit
 
-    def counted(self: GroupCommits, group: str, offsets: list[TopicPartition]) -> bool:
+    def counted(self: GroupCommits, group: str, offsets: Mapping[Where, Committed]) -> bool:
         counts[group] += 1
         return commit(self, group, offsets)
 
@@ -175,7 +177,7 @@ def test_a_commit_without_an_answer_is_not_waited_for(
     with closing(GroupCommits(flow.target)) as commits:
 
         def commit(offset: int) -> bool:
-            return commits.commit("sync-late", [TopicPartition(topic, 0, offset)])
+            return commits.commit("sync-late", {(topic, 0): Committed(offset, "")})
 
         def committed() -> bool:
             try:
@@ -280,7 +282,7 @@ def test_no_offset_goes_back_and_members_are_left_alone(
         assert of(found, back).reason.startswith(WOULD_GO_BACK) and of(found, back).committed == there[50]
         assert of(found, member).reason == HAS_MEMBERS and of(found, member).committed is None
         with closing(GroupCommits(flow.target)) as commits:  # where the list of groups did not tell
-            assert not commits.commit(member, [TopicPartition(pair.remote(topic), 0, there[5])])
+            assert not commits.commit(member, {(pair.remote(topic), 0): Committed(there[5], "")})
         one = of(found, ahead)
         assert one.outcome is Outcome.AHEAD and one.committed is not None and one.committed > there[-1]
     until("it has left", lambda: of(sync.round(RENEW), member).outcome is Outcome.EXACT)
@@ -339,17 +341,48 @@ def test_a_group_id_that_librdkafka_changes_is_left_out(running: tuple[Pair, Ser
 
 
 def test_the_metadata_of_java_s_consumer_is_kept(running: tuple[Pair, Service], sync: GroupSync) -> None:
-    """It has no NUL at its end, up to which confluent-kafka reads. Where only librdkafka can log in, it is lost."""
+    """Byte for byte: it has no NUL at its end. confluent-kafka's has one, and reads up to it, so that one is kept, too.
+
+    Where only librdkafka can log in, the metadata is not read.
+    """
     pair, _ = running
-    topic = pair.topic("metadata")
-    group, remote = f"sync-{topic}", pair.remote(topic)
+    topic = pair.topic("metadata", 3)
+    group, partitions = f"sync-{topic}", [Partition(topic, number) for number in range(3)]
     raw_commits.commit(pair.source, group, topic, {0: 0}, "AgABCQ==")
-    until("it is exact", lambda: of(sync.round(RENEW), group).committed == 0)
-    assert of(sync.round(RENEW), group).upstream.metadata == "AgABCQ=="
-    partition, there = Partition(topic, 0), {"bootstrap.servers": pair.target}
-    for more, metadata in (({}, "AgABCQ=="), ({"broker.address.ttl": "1000"}, "")):
-        found, _ = offsets_of(Cluster("there", {**there, **more}, {}, {}), group, {partition: (remote, 0)})
-        assert found == {partition: Committed(0, metadata)}
+    topics.commit(pair.source, group, topic, {1: 0}, metadata="mine")
+    raw_commits.commit(pair.source, group, topic, {2: 0})
+    wanted = dict(zip(partitions, [Committed(0, "AgABCQ=="), Committed(0, "mine\0"), Committed(0, "")], strict=True))
+
+    def exact() -> dict[Partition, Committed] | None:
+        found = [each for each in sync.round(RENEW) if each.group == group]
+        is_exact = [(each.outcome, each.committed) for each in found] == [(Outcome.EXACT, 0)] * 3
+        return {each.partition: each.upstream for each in found} if is_exact else None
+
+    assert until("all are exact", exact) == wanted
+    there = {"bootstrap.servers": pair.target}
+    remote = {each: (pair.remote(topic), each.partition) for each in partitions}
+    assert offsets_of(Cluster("there", there, {}, {}), group, remote) == (wanted, {})
+    limited = Cluster("there", {**there, **ONLY_LIBRDKAFKA}, {}, {})
+    assert offsets_of(limited, group, remote) == (dict.fromkeys(partitions, Committed(0, "")), {})
+
+
+def test_librdkafka_commits_where_only_it_can_log_in(running: tuple[Pair, Service]) -> None:
+    """Then the metadata gets a NUL at its end."""
+    pair, _ = running
+    topic, there = topics.create(pair.target, "sync-limited"), {"bootstrap.servers": pair.target}
+    offsets = {("sync-limited", 0): Committed(3, "AgABCQ==")}
+    with closing(GroupCommits(Cluster("there", {**there, **ONLY_LIBRDKAFKA}, {}, {}))) as commits:
+
+        def committed() -> bool:
+            try:
+                return commits.commit("sync-limited", offsets)
+            except ClusterAway:  # the coordinator may still be loading
+                return False
+
+        until("it is committed", committed)
+    partition = Partition(topic, 0)
+    found = offsets_of(Cluster("there", there, {}, {}), "sync-limited", {partition: (topic, 0)})
+    assert found == ({partition: Committed(3, "AgABCQ==\0")}, {})
 
 
 def test_what_cannot_be_translated_has_its_reason(running: tuple[Pair, Service], sync: GroupSync) -> None:

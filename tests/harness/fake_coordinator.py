@@ -1,0 +1,120 @@
+"""A fake broker that coordinates groups as Kafka 3.0 does: real ones neither move nor fall silent when a test wants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pytest
+
+from mirror.wire.cursor import Cursor
+from mirror.wire.offsets import Offset, Where
+from mirror.wire.writer import Writer
+from tests.harness import fake_broker
+from tests.harness.fake_broker import FakeBroker
+
+OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
+VERSIONS = {OFFSET_COMMIT: (2, 8), OFFSET_FETCH: (1, 8), FIND_COORDINATOR: (0, 4)}
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What an OffsetCommit says."""
+
+    group: str
+    generation: int
+    member: str
+    instance: str | None
+    offsets: Mapping[Where, Offset]
+
+
+class FakeCoordinator(FakeBroker):
+    """It says that `port_of_coordinator` is where each group is coordinated; at first, that is its own.
+
+    `commit` gives the error codes for a commit, None for no answer. `given` are the offsets of any group.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        monkeypatch.setattr(fake_broker, "VERSIONS", fake_broker.VERSIONS | VERSIONS)
+        self.port_of_coordinator = self.port
+        self.commits: list[Commit] = []
+        self.commit: Callable[[Commit], Mapping[Where, int] | None] = lambda made: dict.fromkeys(made.offsets, 0)
+        self.given: Mapping[Where, Offset] = {}
+        self.answers = self._answer
+
+    def _answer(self, api: int, body: bytes) -> bytes:
+        if api == FIND_COORDINATOR:
+            return self._coordinator(body)
+        if api == OFFSET_FETCH:
+            return self._fetched(body)
+        self.commits.append(commit(body))
+        errors = self.commit(self.commits[-1])
+        return b"" if errors is None else committed(errors)
+
+    def _coordinator(self, body: bytes) -> bytes:
+        asked = _body(body, 4)
+        asked.int8()
+        names = asked.array(Cursor.string, 1)
+
+        def write(writer: Writer, name: str) -> None:
+            writer.string(name).pack("i", self.port_of_coordinator).string("127.0.0.1")
+            writer.pack("ih", self.port_of_coordinator, 0).string(None).tags()
+
+        return _written(Writer(4, True).tags().pack("i", 0).array(names, write).tags())
+
+    def _fetched(self, body: bytes) -> bytes:
+        def write(writer: Writer, item: tuple[Where, Offset]) -> None:
+            (topic, partition), at = item
+            writer.string(topic).array(((partition, at),), write_partition).tags()
+
+        def write_partition(writer: Writer, item: tuple[int, Offset]) -> None:
+            number, at = item
+            writer.pack("iqi", number, at.offset, at.epoch).string(at.metadata).pack("h", 0).tags()
+
+        def write_group(writer: Writer, name: str) -> None:
+            writer.string(name).array(self.given.items(), write).pack("h", 0).tags()
+
+        asked = _body(body, 8).array(lambda each: each.string(), 1)[:1]
+        return _written(Writer(8, True).tags().pack("i", 0).array(asked, write_group).tags())
+
+
+def commit(body: bytes) -> Commit:
+    """An OffsetCommit, version 8, from its header's end on."""
+    read = _body(body, 8)
+    group, generation, member = read.string(), read.int32(), read.string()
+    instance = None if read.int8() == 0 else ""
+    if instance is not None:
+        read.back(1)
+        instance = read.string()
+
+    def partition(each: Cursor) -> tuple[int, Offset]:
+        number, offset, epoch, metadata = each.int32(), each.int64(), each.int32(), each.string()
+        each.tags()
+        return number, Offset(offset, metadata, epoch)
+
+    offsets = {(topic, number): at for topic, (number, at) in read.by_topic(partition, 18)}
+    read.tags()
+    read.end()
+    return Commit(group, generation, member, instance, offsets)
+
+
+def committed(errors: Mapping[Where, int]) -> bytes:
+    """An answer to OffsetCommit, version 8."""
+
+    def write(writer: Writer, item: tuple[Where, int]) -> None:
+        (topic, partition), error = item
+        writer.string(topic)
+        writer.array((partition,), lambda each, number: each.pack("ih", number, error).tags()).tags()
+
+    return _written(Writer(8, True).tags().pack("i", 0).array(errors.items(), write).tags())
+
+
+def _body(body: bytes, version: int) -> Cursor:
+    read = Cursor(body, version, True)
+    read.tags()
+    return read
+
+
+def _written(writer: Writer) -> bytes:
+    return b"".join(bytes(part) for part in writer.parts)
