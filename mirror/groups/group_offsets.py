@@ -78,7 +78,7 @@ class GroupOffsets:
     def find(self, groups: Iterable[str]) -> None:
         """Look for the coordinators of many groups at once, so that `of` need not do it one by one."""
         if self._client is not None:
-            self._runner.run(find(self._client, filter(is_usable, groups)))
+            self._runner.run(find(self._client, filter(is_usable_group, groups)))
 
     def of(self, group: str, names: Mapping[Partition, tuple[str, int]]) -> Found:
         """The committed offsets of a group, and why those of some partitions are not known.
