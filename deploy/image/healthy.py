@@ -1,4 +1,4 @@
-"""Does the service in this container live? For the image's HEALTHCHECK: the exit code is 0 if `/livez` says so.
+"""Tells whether the service in this container lives, for the image's HEALTHCHECK: if `/livez` says so, it ends with 0.
 
 It asks the default `http.port`, without TLS and, if the server does not speak HTTP, with it. So it needs to read no
 configuration. It does not verify the certificate: that need not name 127.0.0.1, and nothing secret is sent.
