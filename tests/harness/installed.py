@@ -42,11 +42,7 @@ class Program:
         return ended.stdout
 
 
-# Services and commands yield to brokers. Otherwise those that start take all cores of a small machine, and a broker
-# that can't send its heartbeats in time leaves its cluster.
-YIELDING = ("nice", "-n", "5")
-
-HERE = Program((*YIELDING, sys.executable, "-m", "mirror"), os.environ)
+HERE = Program((sys.executable, "-m", "mirror"), os.environ)
 
 
 def from_wheel(wheel: Path, directory: Path) -> Program:
