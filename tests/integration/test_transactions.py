@@ -82,7 +82,7 @@ def test_positions_go_behind_markers(pair: Pair, tmp_path: Path) -> None:
 
 
 def a_position_before_a_marker_goes_behind_it(pair: Pair, tmp_path: Path) -> None:
-    """Also when there is nothing to copy: if the source deletes the marker, that must not look like a loss."""
+    """It moves although there is nothing to copy: a marker that the source deletes later must not look like a loss."""
     topic = pair.topic("stopped")
     with transactional(pair.source) as to:
         put(to, topic, [b"copied"])
@@ -142,7 +142,7 @@ def test_a_transaction_that_hangs_on_the_target_is_waited_for(shared: Pair, shar
 
 
 def it_is_waited_for(shared: Pair, shared_service: Service, held: str) -> None:
-    """As after lost markers: not copied over, for the next transaction would end that one as well."""
+    """It hangs as if its markers were lost. Copying waits, because the next transaction would end this one as well."""
     topic = shared.topic(f"hanging-{held}")
     remote = shared.remote(topic)
     until("the remote topic", lambda: topics.partitions(shared.target, remote))

@@ -1,4 +1,4 @@
-"""Is it safe to send the middle of a transaction with acks=1? Three brokers, and the checker as the judge.
+"""Try whether the middle of a transaction may be sent with acks=1, on three brokers, with the checker as the judge.
 
     python -m tests.chaos.pipelining [--rounds 10] [--storms 1] [--seed SEED]
 

@@ -181,7 +181,7 @@ def test_origins_are_the_source_and_whatever_is_copied_into_it() -> None:
 
 
 def test_a_flow_that_conflicts_changes_no_lineage() -> None:
-    """Or its late announcement would make a plan that is in force look incomplete, and its flow would give way."""
+    """If it did, its late announcement would make a plan in force look incomplete, and that flow would give way."""
     back = other(plan((B, A), {"t": (B,)}, "t"), True)
     assert conflict(ONE_WAY, back)
     assert lineage(ONE_WAY, [back]) == Lineage((A, B), {"t": (A,), "u": (A,)})

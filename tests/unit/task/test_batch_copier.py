@@ -254,7 +254,7 @@ def test_less_goes_into_a_transaction_that_was_too_slow() -> None:
 
 @pytest.mark.parametrize(("offset", "along"), [(5, True), (4, False)])
 def test_where_the_remote_partition_ends_is_known_if_nobody_else_was_there(offset: int, along: bool) -> None:
-    """Then what is for our own topics goes along with the first batch."""
+    """If the end is known, records for our own topics go along with the first batch."""
 
     async def run() -> None:
         world = World(start=StartPoint(offset, replace(AT, offset=offset)))
