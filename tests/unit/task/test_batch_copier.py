@@ -213,13 +213,13 @@ def test_a_throttled_partition_that_leaves_the_batch_path_waits_for_its_turns() 
         while not world.source.feeds:
             await asyncio.sleep(0)
         world.source.feeds[0].end(LeaveBatchPath("compacted", 11))
-        turns = 0
+        waits = 0
         while not running.done():
             await asyncio.sleep(0.01)
-            turns += 1
+            waits += 1
         with pytest.raises(LeaveBatchPath, match="compacted at offset 11"):
             await running
-        assert committed(world) == contents(range(5, 11)) and 5 < turns < 1_000
+        assert committed(world) == contents(range(5, 11)) and 5 < waits < 1_000
 
     asyncio.run(run())
 
