@@ -74,14 +74,14 @@ def test_an_aborted_transaction_lets_go_of_what_follows(shared: Pair) -> None:
     assert values(shared.copied(topic)) == [b"after"]
 
 
-def test_positions_go_behind_markers(pair: Pair, tmp_path: Path) -> None:
+def test_positions_go_after_markers(pair: Pair, tmp_path: Path) -> None:
     together(
-        partial(a_position_before_a_marker_goes_behind_it, pair.other("stopped"), tmp_path),
+        partial(a_position_before_a_marker_goes_after_it, pair.other("stopped"), tmp_path),
         partial(more_idle_partitions_than_producers_may_be_open, pair.other("idle"), tmp_path),
     )
 
 
-def a_position_before_a_marker_goes_behind_it(pair: Pair, tmp_path: Path) -> None:
+def a_position_before_a_marker_goes_after_it(pair: Pair, tmp_path: Path) -> None:
     """It moves although there is nothing to copy: a marker that the source deletes later must not look like a loss."""
     topic = pair.topic("stopped")
     with transactional(pair.source) as to:

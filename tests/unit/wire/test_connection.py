@@ -136,7 +136,7 @@ def test_a_request_may_wait_for_longer_if_it_says_so(monkeypatch: pytest.MonkeyP
     asyncio.run(run())
 
 
-def test_what_waits_behind_a_patient_request_is_as_patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_waits_after_a_patient_request_is_as_patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker looks at a request only after it has answered those before it."""
     monkeypatch.setattr(module, "TIMEOUT", 0.1)
 
