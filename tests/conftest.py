@@ -1,4 +1,4 @@
-"""Fixtures for all tests; the rules on skipped tests and on processes left behind."""
+"""Fixtures for all tests; the rules on skipped tests and on processes that are left over."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ hypothesis.settings.load_profile("any machine")
 ROOT = Path(__file__).parent.parent
 
 _Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
-_left_behind = pytest.StashKey[list[str]]()
+_left_over = pytest.StashKey[list[str]]()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -258,7 +258,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     temporary = session.config.option.basetemp
     _, left = psutil.wait_procs(_running(f"{temporary}{os.sep}"), timeout=5)
     alive = [process for process in left if _alive(process)]
-    session.config.stash[_left_behind] = [str(process) for process in alive]
+    session.config.stash[_left_over] = [str(process) for process in alive]
     for process in alive:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
@@ -269,6 +269,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Name the processes that were left behind."""
-    for process in config.stash.get(_left_behind, []):
+    """Name the processes that were left over."""
+    for process in config.stash.get(_left_over, []):
         terminalreporter.write_line(f"left running by the tests, now killed: {process}", red=True)

@@ -36,7 +36,7 @@ def main(records: int = 1_000_000, size: int = 200, partitions: int = 1) -> None
 
 
 def fill(pair: Pair, records: int, size: int, partitions: int) -> None:
-    """As if they had been copied."""
+    """Write the same records to both sides, as if mirror had copied them."""
     for bootstrap, topic in ((pair.source, "t"), (pair.target, pair.remote("t"))):
         topics.create(bootstrap, topic, partitions, retention_ms=-1)  # the records are years old
         to = producer(bootstrap, linger_ms=50, queue_buffering_max_messages=200_000)

@@ -1,4 +1,4 @@
-"""Does an installed mirror work? Checked with real brokers, in several Pythons and with several Javas.
+"""Check that an installed mirror works with real brokers, in several Pythons and with several Javas.
 
     python -m tests.try_installed MIRROR[@JAVA_HOME]... [--kafka VERSION]
 

@@ -34,7 +34,7 @@ class WithoutMap(Mirror):
     }
 
     def stop(self) -> None:
-        """As System's; a run in which the map was written after all does not count."""
+        """Stop the service. A run in which it has written the map after all does not count."""
         super().stop()
         assert not _bytes(self.job, _map_topic(self.job)), "it has written an offset map"
 

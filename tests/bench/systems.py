@@ -203,7 +203,7 @@ class Limit(System):
     name = "limit"
 
     def start(self) -> None:
-        """As many processes as cores, each with its share of the partitions."""
+        """Start one process for each core, each with its share of the partitions."""
         partitions = [(topic, number) for topic, count in self.job.topics.items() for number in range(count)]
         for topic, count in self.job.topics.items():
             topics.create(self.job.target.bootstrap, self.job.remote(topic), count)

@@ -1,4 +1,4 @@
-"""Two long-lived clusters behind proxies, and the service between them: the place for many rounds."""
+"""Two long-lived clusters with proxies before them, and the service between them: the place for many rounds."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class Arena:
 
 
 def _ask_for_credentials(broker: Broker) -> None:
-    """Behind the proxy; the map of protocols is the proxy's."""
+    """Have the listener that the proxy forwards to ask for a login. The proxy has set the map of protocols."""
     protocols = str(broker.properties["listener.security.protocol.map"])
     broker.properties |= {
         "listener.security.protocol.map": protocols.replace("PROXIED:PLAINTEXT", "PROXIED:SASL_PLAINTEXT"),

@@ -33,7 +33,7 @@ class HeadersRecorder(OwnServiceRecorder):
 
     @classmethod
     def at(cls, arena: Arena) -> HeadersRecorder:
-        """As Recorder's."""
+        """A recorder in this place."""
         return cls(arena)
 
     def begun(self, workers: list[int]) -> int:
@@ -45,7 +45,7 @@ class HeadersRecorder(OwnServiceRecorder):
 
 @row("28 records made of headers; perhaps a worker is killed", everywhere=False, recorder=HeadersRecorder)
 def huge_headers(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
-    """As much as broke a worker that counted only keys and values."""
+    """Write headers of a size that broke a worker which counted only keys and values."""
     assert isinstance(recorder, HeadersRecorder)
     # The target's brokers have little room; a worker sees nothing of it.
     topics.configure(arena.pair.target, recorder.remote, compression_type="zstd")

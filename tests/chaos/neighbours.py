@@ -39,7 +39,7 @@ class NeighboursRecorder(OwnServiceRecorder):
 
     @classmethod
     def at(cls, arena: Arena) -> NeighboursRecorder:
-        """As Recorder's."""
+        """A recorder in this place."""
         return cls(arena)
 
 

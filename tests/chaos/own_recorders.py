@@ -58,7 +58,7 @@ class TransformRecorder(OwnServiceRecorder):
 
     @classmethod
     def at(cls, arena: Arena) -> TransformRecorder:
-        """As Recorder's."""
+        """A recorder in this place."""
         return cls(arena)
 
 
@@ -73,10 +73,13 @@ class CompactedRecorder(Recorder):
         super().__init__(pair, cleanup_policy="compact", segment_ms=500, min_cleanable_dirty_ratio=0.01, **lag)
 
     def finish(self) -> list[History]:
-        """As Recorder's. How many records are before a position nobody can tell here: samples show nothing."""
+        """Stop the load, wait until all is copied, and read everything. The histories have no samples.
+
+        Compaction removes records, so nobody can tell how many records were before a sampled position.
+        """
         return [replace(history, samples=[]) for history in super().finish()]
 
     @staticmethod
     def judge(history: History) -> list[Violation]:
-        """As Recorder's; of compacted topics other things are asked."""
+        """All that is wrong with the history of a compacted topic."""
         return check_compacted(history)

@@ -32,7 +32,7 @@ PROGRESS_TIMEOUT = 90.0
 
 
 def wait(description: str, condition: Callable[[], bool], timeout: float) -> None:
-    """As `until`, but what is late is judged with all the rest."""
+    """Wait until the condition holds. If it comes too late, say so and go on: the judge finds what is missing."""
     try:
         until(description, condition, timeout)
     except TooLate as error:
@@ -40,7 +40,7 @@ def wait(description: str, condition: Callable[[], bool], timeout: float) -> Non
 
 
 class Recorder:
-    """As a context manager: a topic under load from the beginning to `finish`."""
+    """A context manager: it puts a topic under load, and `finish` ends the load and returns the histories."""
 
     make: Factory = staticmethod(mixed)
     judges_groups = True  # False where the service syncs none
@@ -67,7 +67,7 @@ class Recorder:
 
     @classmethod
     def at(cls, arena: Arena) -> Recorder:
-        """One in this place. What it alters of the place it puts back at its end."""
+        """A recorder in this place. At its end it puts back whatever it has altered there."""
         return cls(arena.pair)
 
     def _sender(self, number: int) -> Sender:

@@ -58,7 +58,7 @@ class SharedRecorder(Recorder):
 
     @classmethod
     def at(cls, arena: Arena) -> SharedRecorder:
-        """One in this place."""
+        """A recorder in this place."""
         return cls(arena)
 
     def __enter__(self) -> SharedRecorder:
@@ -101,7 +101,7 @@ class SharedRecorder(Recorder):
         return HEADER, f"{self.topic},{number},{self._ids[place]}".encode()
 
     def finish(self) -> list[History]:
-        """As Recorder's; and the other direction is compared."""
+        """Stop the load, wait until all is copied, read everything, and compare the other direction."""
         for each in self._others:
             each.stop()
         histories = super().finish()

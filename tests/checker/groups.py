@@ -68,9 +68,9 @@ def check_group(history: GroupHistory, placed: Placed) -> list[Violation]:
 
 
 def check_group_of_both(history: GroupHistory, placed: Placed) -> list[Violation]:
-    """As `check_group` where programs write on both sides: records come in another order, so none is passed over only.
+    """The violations of a group's history where programs write on both sides: records that it passes over.
 
-    A group may read records again that it has read.
+    The sides have the records in different orders, so a group may read records again that it has read.
     """
     return [*_late(history, placed), *_without_offset(history, placed)]
 

@@ -59,7 +59,7 @@ class Sent(NamedTuple):
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """As Record.identity."""
+        """What the producer gave: equal to the identity of the record that came of it."""
         return self[:3]
 
 

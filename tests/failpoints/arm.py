@@ -30,7 +30,7 @@ class Failpoints:
         return self.wait(step, timeout)
 
     def arm(self, signal: str, step: str, nth: int = 1) -> None:
-        """As `send`, without waiting until it was done."""
+        """Have the worker that reaches `step` for the n-th time send itself a signal; returns at once."""
         armed = self._folder / step
         whole = armed.with_suffix(".new")  # a reader must not find half a file
         whole.write_text(f"{nth} {signal}")

@@ -40,7 +40,7 @@ COMMON: Mapping[str, object] = {
 
 
 class MirrorMaker:
-    """A context manager that leaves no process behind. `properties` are those of mm2.properties."""
+    """A context manager that ends all its processes. `properties` are those of mm2.properties."""
 
     def __init__(self, properties: Mapping[str, object], directory: Path) -> None:
         self._mark = uuid.uuid4().hex

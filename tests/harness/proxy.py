@@ -78,8 +78,8 @@ class HeldBack:
         writer.close()
 
 
-def listen_behind(cluster: LocalCluster) -> dict[int, int]:
-    """Ports for clients, and where each of the brokers, not started yet, will listen for what comes through it."""
+def listen_for_proxy(cluster: LocalCluster) -> dict[int, int]:
+    """Give each broker, which is not started yet, a listener for the proxy; returns these ports by the proxy's port."""
     ports = {}
     for broker in cluster.brokers:
         port, inner = free_port(), free_port()
@@ -93,10 +93,10 @@ def listen_behind(cluster: LocalCluster) -> dict[int, int]:
 
 
 class Forwarder(ABC):
-    """A context manager before all brokers of a cluster that is not started yet, in a thread of its own."""
+    """A context manager that forwards, in a thread of its own, to the brokers of a cluster that is not started yet."""
 
     def __init__(self, cluster: LocalCluster) -> None:
-        self._ports = listen_behind(cluster)
+        self._ports = listen_for_proxy(cluster)
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self._ports)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name=type(self).__name__)
@@ -135,7 +135,7 @@ class Forwarder(ABC):
 
 
 class Proxy(Forwarder):
-    """Before all brokers of a cluster, one port for each; `faults` are set from any thread and hold at once."""
+    """A proxy with a port for each broker of a cluster; `faults` are set from any thread and hold at once."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         super().__init__(cluster)
@@ -250,7 +250,7 @@ class Proxy(Forwarder):
 
 
 class NoBrokers(Forwarder):
-    """Before a cluster. While `says_none` is set it answers that the cluster has no brokers, as one does that starts.
+    """A proxy that says, while `says_none` is set, that the cluster has no brokers, like a broker that starts.
 
     It knows the versions of Metadata from 9 to 13.
     """

@@ -47,7 +47,7 @@ Event = dict[str, Any]
 
 
 class Service:
-    """Runs from `start` (or `with`) until it ends or is ended; `close` leaves no process behind, whatever happened."""
+    """Runs from `start` (or `with`) until it ends or is ended; `close` ends all its processes, whatever happened."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Does the project's image work? Checked with real brokers, as strictly as Kubernetes may run it.
+"""Check that the project's image works with real brokers, as strictly as Kubernetes may run it.
 
     python -m tests.images.try_image IMAGE
 

@@ -141,7 +141,7 @@ def test_each_way_to_log_in_copies_and_checks(
 
 
 def has_fetched_more(tokens: TokenServer, before: Mapping[str, int]) -> bool:
-    """Has each of those who had asked done so again?"""
+    """True if each client that had asked for a token has asked again."""
     now = Counter(basic.partition(":")[0] for basic, _ in tokens.asked)
     return all(now[who] > count for who, count in before.items())
 
@@ -275,14 +275,14 @@ def test_the_printed_acls_are_enough_and_each_that_lacks_is_named(both: Both, pr
 
 
 def is_reported(one: tuple[str, acls.Granted], kept: Kept) -> bool:
-    """Does Kafka report that it lacks? Not so if another ACL allows the same."""
+    """True if Kafka reports it when this ACL is missing. It does not if another ACL allows the same."""
     _, acl = one
     hidden = acl.resource is ResourceType.TRANSACTIONAL_ID or acl.operations == (AclOperation.CREATE,)
     return not hidden and not is_implied(one, kept)
 
 
 def is_named(acl: acls.Granted, told: Callable[[], list[str]], before: list[str]) -> bool:
-    """Does a line that was not there before name the operation, and what it is for?"""
+    """True if a line that was not there before names the operation, and what it is for."""
     (operation,) = acl.operations
     word = "".join(part.title() for part in operation.name.split("_"))
     name = "cluster" if acl.resource is ResourceType.BROKER else acl.name
@@ -307,7 +307,10 @@ def grant(stack: contextlib.ExitStack, where: dict[str, str], alias: str, acl: a
 
 
 def is_implied(one: tuple[str, acls.Granted], kept: Kept) -> bool:
-    """Does another ACL allow the same? Read, Write and Alter allow Describe; Alter Configs allows Describe Configs."""
+    """True if another ACL allows the same.
+
+    Read, Write and Alter allow Describe; Alter Configs allows Describe Configs.
+    """
     alias, acl = one
     implying = {
         (AclOperation.DESCRIBE,): (AclOperation.READ, AclOperation.WRITE, AclOperation.ALTER),
@@ -317,7 +320,7 @@ def is_implied(one: tuple[str, acls.Granted], kept: Kept) -> bool:
 
 
 def stopped(service: Service, *parts: str) -> bool:
-    """Has a flow or a partition stopped for a reason that has all of these?"""
+    """True if a flow or a partition has stopped for a reason that has all of these words."""
     said = (FLOW_BLOCKED, FLOW_RETRYING, BLOCKED)
     return any(all(part in each.get("reason", "") for part in parts) for each in service.events if each["msg"] in said)
 

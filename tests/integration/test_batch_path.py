@@ -81,7 +81,10 @@ def test_nothing_of_aborted_transactions_arrives(batches: BatchPath) -> None:
 
 
 def some_time_after(condition: Callable[[], bool], seconds: float) -> Callable[[], bool]:
-    """So long after it came true. The next transaction's first batch waits until the markers of the last one stand."""
+    """True once so many seconds have passed since the condition came true.
+
+    The next transaction begins a little after a commit: its first batch waits until the last one's markers stand.
+    """
     since: list[float] = []
 
     def passed() -> bool:

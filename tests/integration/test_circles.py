@@ -284,7 +284,7 @@ def of_flows_that_start_at_once_one_of_each_two_goes_on(
 
 
 def flows(service: Service) -> list[dict[str, Any]]:
-    """As its status page has them."""
+    """A service's flows, from its status page."""
     found: list[dict[str, Any]] = json.loads(service.get("/status")[1])["flows"]
     return found
 

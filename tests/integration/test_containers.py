@@ -1,4 +1,4 @@
-"""Brokers in containers: nothing of them is left behind, and nothing skips them where they could run."""
+"""Brokers in containers: nothing of them is left after a run, and nothing skips them where they could run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def left(label: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kill", [True, False], ids=["killed", "ended"])
-def test_a_run_leaves_no_container_behind(kill: bool) -> None:
+def test_a_run_leaves_no_container(kill: bool) -> None:
     require_engine()
     command = [sys.executable, "-c", RUN]
     with subprocess.Popen(

@@ -317,7 +317,7 @@ def positions_of_idle_and_of_excluded_topics_are_kept(
 
 
 def test_a_renewal_fences_who_copies_the_partition_meanwhile(pair: Pair, tmp_path: Path) -> None:
-    """So it can't put an older position over one that is being committed."""
+    """A fenced copier can't put an older position over the one that is being committed."""
     file = tmp_path / "mirror.yaml"
     file.write_text(yaml.safe_dump(pair.settings()))
     flow = load(file, {}).flows[0]

@@ -99,7 +99,7 @@ def test_positions_are_committed_again(flow: Pair, service: Service) -> None:
 
 
 def position_of_an_idle_partition_is_committed_again(flow: Pair, service: Service) -> None:
-    """Or the broker forgets it, as a group without members, after `offsets.retention.minutes`."""
+    """The broker would forget it after `offsets.retention.minutes`, because the group has no members."""
     topic = flow.topic("idle")
     flow.produce(topic, Made(None, b"alone"))
     flow.await_same(topic)
@@ -109,7 +109,7 @@ def position_of_an_idle_partition_is_committed_again(flow: Pair, service: Servic
 
 
 def position_is_committed_again(flow: Pair, service: Service, why: str) -> None:
-    """Of a partition that can't go on. Else, once the broker has forgotten it, all would be copied again."""
+    """The partition can't go on. Once the broker had forgotten its position, all would be copied again."""
     topic = flow.topic(why)
     flow.produce(topic, Made(None, b"first"))
     flow.await_same(topic)

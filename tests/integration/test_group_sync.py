@@ -170,7 +170,7 @@ def test_a_partition_without_records(running: tuple[Pair, Service], sync: GroupS
 def test_a_commit_without_an_answer_is_not_waited_for(
     running: tuple[Pair, Service], flow: Flow, target_cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And none follows until it has one: it would replace a newer offset."""
+    """No other commit follows until the answer has come, because the late one would replace a newer offset."""
     monkeypatch.setattr(group_commits, "ANSWER_TIMEOUT", 0.5)
     pair, _ = running
     topic = topics.create(pair.target, "sync-late")
@@ -296,7 +296,7 @@ def test_no_offset_goes_back_and_members_are_left_alone(
 def test_a_remote_topic_that_is_created_again_within_a_round_gets_no_offset(
     running: tuple[Pair, Service], sync: GroupSync, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if its last partition has no record, and so no position that tells the topic's id."""
+    """Its last partition has no record, and so no position that tells the topic's id."""
     pair, _ = running
     topic = pair.topic("again", 2)
     group, remote = f"sync-{topic}", pair.remote(topic)

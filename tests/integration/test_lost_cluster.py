@@ -56,7 +56,7 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NoBrokers]:
 
 @pytest.fixture
 def flow(proxy: NoBrokers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Flow:
-    """Both of its clusters are the one behind the proxy. Requests are given up soon, and clients replaced soon."""
+    """A flow whose clusters are both the proxy's. Requests are given up soon, and clients replaced soon."""
     monkeypatch.setattr(renewed, "RENEW_AFTER", 3.0)
     monkeypatch.setattr(requests, "TIMEOUT", 1.0)
     monkeypatch.setattr(listed_offsets, "OFFSETS_TIMEOUT", 1.0)

@@ -183,7 +183,7 @@ def test_checkpoint_topics_and_remote_topics(asked: Asked, case: Case) -> None:
 
 
 def test_the_identity_policy_that_was_told_no_source_knows_no_remote_topics(asked: Asked) -> None:
-    """But for the remote topics of heartbeats, which say all by themselves."""
+    """It still knows the remote topics of heartbeats, because their names tell the source."""
     told, unnamed, case = asked.identity.answer, asked.unnamed, asked.identity
     for same in ("upstreamClusters", "replicationHops", "heartbeatTopics", "checkpointTopics"):
         assert unnamed[same] == told[same]

@@ -34,11 +34,11 @@ LONGEST = 20.0  # seconds that a transaction may last on the target
 
 
 class Net:
-    """The shared source, a target behind a proxy, and the service between them."""
+    """The shared source, a target that is reached through a proxy, and the service between them."""
 
     def __init__(self, source: LocalCluster, directory: Path) -> None:
         properties = {"transaction.max.timeout.ms": int(LONGEST * 1000)}
-        self.target = LocalCluster("behind", directory, properties=properties)
+        self.target = LocalCluster("proxied", directory, properties=properties)
         self.proxy = Proxy(self.target)
         self.direct = Pair(source.bootstrap, self.target.bootstrap, ALIAS, f"{ALIAS}-")
         self.through = Pair(source.bootstrap, self.proxy.bootstrap, ALIAS, f"{ALIAS}-")

@@ -57,7 +57,7 @@ class Running:
         assert policy == ("delete" if kind == "mirror-dead-letters" else "compact")
 
     def kill_workers(self) -> None:
-        """So that others have to find the plan."""
+        """Kill all workers, and wait for new ones, which have to find the plan."""
         before = set(self.service.worker_pids())
         for worker in before:
             os.kill(worker, signal.SIGKILL)
@@ -116,7 +116,7 @@ def test_the_control_topic_comes_back_with_plan_and_orders(running: Running) -> 
 
 
 def test_tasks_follow_a_control_topic_that_is_longer_than_what_they_had_read(running: Running) -> None:
-    """So its end says nothing: orders stand at offsets that they have read of the old one."""
+    """The new topic's end does not show that it is new: its orders stand at offsets that tasks have read before."""
     running.await_progress()
     running.delete("mirror-control")
     for paused in (True, False):

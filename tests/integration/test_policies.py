@@ -215,14 +215,14 @@ RECREATED = (10, 100, 300)  # records of the new topic: it is shorter than the o
 
 def test_choices_and_recreated_topics(flows: Flows) -> None:
     together(
-        partial(an_explicit_choice_goes_on_behind_deleted_records, flows),
+        partial(an_explicit_choice_goes_on_after_deleted_records, flows),
         *(partial(a_recreated_topic_stops_its_partitions, flows, count) for count in RECREATED),
         *(partial(a_recreated_topic_is_copied_from_its_beginning, flows, count) for count in RECREATED),
         partial(a_topic_that_is_recreated_under_the_consumer, flows),
     )
 
 
-def an_explicit_choice_goes_on_behind_deleted_records(flows: Flows) -> None:
+def an_explicit_choice_goes_on_after_deleted_records(flows: Flows) -> None:
     pair = flows.fail
     topic = begin(pair, "chosen")
     with flows.service.workers_stopped():
@@ -307,7 +307,7 @@ def poison(pair: Pair, kind: str, prefix: str = "") -> str:
 def test_a_refused_record(flows: Flows) -> None:
     together(
         *(partial(a_refused_record_stops_its_partition_alone, flows, kind) for kind in POISON),
-        partial(an_explicit_choice_goes_on_behind_a_refused_record, flows, "too-large"),
+        partial(an_explicit_choice_goes_on_after_a_refused_record, flows, "too-large"),
         *(partial(a_refused_record_is_passed_over, flows, kind) for kind in POISON),
         *(partial(a_refused_record_becomes_a_dead_letter, flows, kind) for kind in POISON),
     )
@@ -331,7 +331,7 @@ def a_refused_record_stops_its_partition_alone(flows: Flows, kind: str) -> None:
     pair.await_same(topic)
 
 
-def an_explicit_choice_goes_on_behind_a_refused_record(flows: Flows, kind: str) -> None:
+def an_explicit_choice_goes_on_after_a_refused_record(flows: Flows, kind: str) -> None:
     pair = flows.fail
     topic = poison(pair, kind, "chosen-")
     flows.told(BLOCKED, topic)

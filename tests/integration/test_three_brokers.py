@@ -196,7 +196,7 @@ def test_a_group_is_active_and_has_its_offsets_wherever_its_coordinator_is(cut_s
             return None
 
         def commit(offset: int) -> None:
-            """As the member that it is: it may have to find the coordinator first."""
+            """Commit as a member of the group, which may have to find the coordinator first."""
 
             def done() -> bool:
                 consumer.poll(0.1)

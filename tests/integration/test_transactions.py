@@ -74,15 +74,15 @@ def test_an_aborted_transaction_lets_go_of_what_follows(shared: Pair) -> None:
     assert values(shared.copied(topic)) == [b"after"]
 
 
-def test_positions_go_behind_markers(pair: Pair, tmp_path: Path) -> None:
+def test_positions_go_after_markers(pair: Pair, tmp_path: Path) -> None:
     together(
-        partial(a_position_before_a_marker_goes_behind_it, pair.other("stopped"), tmp_path),
+        partial(a_position_before_a_marker_goes_after_it, pair.other("stopped"), tmp_path),
         partial(more_idle_partitions_than_producers_may_be_open, pair.other("idle"), tmp_path),
     )
 
 
-def a_position_before_a_marker_goes_behind_it(pair: Pair, tmp_path: Path) -> None:
-    """Also when there is nothing to copy: if the source deletes the marker, that must not look like a loss."""
+def a_position_before_a_marker_goes_after_it(pair: Pair, tmp_path: Path) -> None:
+    """It moves although there is nothing to copy: a marker that the source deletes later must not look like a loss."""
     topic = pair.topic("stopped")
     with transactional(pair.source) as to:
         put(to, topic, [b"copied"])
@@ -142,7 +142,7 @@ def test_a_transaction_that_hangs_on_the_target_is_waited_for(shared: Pair, shar
 
 
 def it_is_waited_for(shared: Pair, shared_service: Service, held: str) -> None:
-    """As after lost markers: not copied over, for the next transaction would end that one as well."""
+    """It hangs as if its markers were lost. Copying waits, because the next transaction would end this one as well."""
     topic = shared.topic(f"hanging-{held}")
     remote = shared.remote(topic)
     until("the remote topic", lambda: topics.partitions(shared.target, remote))

@@ -35,7 +35,7 @@ def as_bytes(text: str) -> bytes:
 
 
 def means_at_least(found: Any, kept: Any) -> bool:
-    """Is `found`, a value of `plain`, what was kept? Objects may have more fields than they had then."""
+    """True if `found`, a value of `plain`, is what was kept. Objects may have more fields than they had then."""
     if isinstance(found, dict) and isinstance(kept, dict):
         now = {RENAMED.get(name, name): each for name, each in kept.items()}
         return all(name in found and means_at_least(found[name], each) for name, each in now.items())

@@ -68,7 +68,7 @@ def _plan(key: bytes, plan: Plan) -> Record:
 
 
 def _read_plan(record: Record) -> tuple[Plan, Statement]:
-    """As the flow itself reads it, and as other flows do."""
+    """What the flow itself reads, and what other flows read."""
     return Plan.decode(record["value"]), Statement.decode(record["value"])
 
 
@@ -104,7 +104,7 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
 
 
 def _read_checkpoint(record: Record) -> Checkpoint:
-    """As MirrorMaker's Checkpoint.java."""
+    """Decode a checkpoint, like MirrorMaker's Checkpoint.java."""
     group, at = _text(record["key"], 0)
     remote, at = _text(record["key"], at)
     version, upstream, downstream = struct.unpack_from(">hqq", record["value"])
@@ -114,7 +114,7 @@ def _read_checkpoint(record: Record) -> Checkpoint:
 
 
 def _read_heartbeat(record: Record) -> Heartbeat:
-    """As MirrorMaker's Heartbeat.java."""
+    """Decode a heartbeat, like MirrorMaker's Heartbeat.java."""
     source, at = _text(record["key"], 0)
     version, timestamp = struct.unpack(">hq", record["value"])
     assert version == 0
@@ -142,7 +142,7 @@ def _dead_letter(letter: values.Letter) -> Record:
 
 
 def _read_dead_letter(record: Record) -> values.Letter:
-    """As a program of the operator's."""
+    """Decode a dead letter, like a program that an operator has written."""
     about = {n.removeprefix("header mirror.dead-letter."): v for n, v in record.items() if "mirror.dead-letter" in n}
     own = [(n.removeprefix("header "), v) for n, v in record.items() if n.startswith("header ") and "mirror." not in n]
     size = about.get("value-bytes")

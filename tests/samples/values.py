@@ -177,19 +177,19 @@ class Letter:
         return self.value_bytes or 0
 
     def offset(self) -> int:
-        """As a message's."""
+        """The offset on the source."""
         return self.at
 
     def timestamp(self) -> tuple[int, int]:
-        """As a message's."""
+        """The kind of timestamp, and milliseconds since the Unix epoch."""
         return 1, self.written
 
     def key(self) -> bytes | None:
-        """As a message's."""
+        """The key; None if there is none."""
         return self.kept_key
 
     def value(self) -> bytes | None:
-        """As a message's."""
+        """The value; None if there is none, or if it was not kept."""
         return self.kept_value
 
 

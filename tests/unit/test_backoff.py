@@ -11,8 +11,8 @@ from mirror.backoff import Backoff
 @given(st.floats(0.01, 1), st.floats(1, 100), st.integers(1, 30))
 def test_each_wait_is_half_to_all_of_a_bound_that_doubles(first: float, most: float, times: int) -> None:
     backoff = Backoff(first, most)
-    for turn in range(times):
-        bound = min(most, first * 2**turn)
+    for attempt in range(times):
+        bound = min(most, first * 2**attempt)
         assert 0.5 * bound <= backoff.next() <= bound
 
 

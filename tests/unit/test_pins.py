@@ -59,7 +59,7 @@ def test_build_tools_are_apart() -> None:
     assert not pinned("requirements.txt").keys() & pinned("requirements-build.txt").keys()
 
 
-def test_what_writes_the_bill_of_materials_stays_behind() -> None:
+def test_what_writes_the_bill_of_materials_is_not_in_the_image() -> None:
     """It has an environment of its own, which the last stage does not copy."""
     *_, last = (ROOT / "Dockerfile").read_text().split("\nFROM ")
     copied = [line for line in last.splitlines() if line.startswith("COPY --from")]

@@ -104,7 +104,10 @@ def test_fields_that_a_newer_mirror_adds_are_passed_over(version: str, name: str
 
 @pytest.mark.parametrize("name", [name for name in JSON if name not in ("position", "plan", "intent")])
 def test_a_record_without_a_field_that_is_needed_is_malformed(name: str) -> None:
-    """Its reader logs that and goes on (tests of the readers show it); of plans and positions see below."""
+    """The reader of its topic logs that and goes on, as the tests of the readers show.
+
+    Plans and positions have tests of their own.
+    """
     record, _ = samples(__version__, name)[0]
     newer = raised(__version__, name, record, lambda told: {"other": told})
     with pytest.raises(DecodeError):
@@ -112,7 +115,7 @@ def test_a_record_without_a_field_that_is_needed_is_malformed(name: str) -> None
 
 
 def test_a_position_of_an_unknown_form_is_a_strangers() -> None:
-    """So its partition is blocked until a person decides, and nothing is copied from there."""
+    """Its partition is blocked until a person decides, and nothing is copied from there."""
     record, means = samples(__version__, "position")[1]
     for metadata in ("", "v2:AAAA", '{"id":"x"}', '{"topic_id":7}'):
         found = FORMATS["position"].read({**record, "metadata": metadata})
@@ -129,7 +132,7 @@ def test_an_entry_of_the_map_with_another_version_is_malformed(part: str) -> Non
 
 @pytest.mark.parametrize("field", ["on_data_loss", "on_poison_record"])
 def test_a_plan_with_a_policy_that_is_not_known_here_is_malformed(field: str) -> None:
-    """So nothing is copied by a policy that is not understood: the reader of the control topic raises ForeignPlan."""
+    """The reader of the control topic raises ForeignPlan, so nothing is copied by a policy that is not understood."""
     record, _ = samples(__version__, "plan")[0]
     newer = raised(
         __version__, "plan", record, lambda told: {**told, "task_settings": {**told["task_settings"], field: "ask"}}

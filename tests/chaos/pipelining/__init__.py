@@ -1,1 +1,1 @@
-"""Is it safe to send the middle of a transaction with acks=1? See docs/decisions/0006."""
+"""Experiments that show whether the middle of a transaction may be sent with acks=1: see docs/decisions/0006."""

@@ -1,10 +1,10 @@
-"""Is it safe to send the middle of a transaction with acks=1? Three brokers, and the checker as the judge.
+"""Try whether the middle of a transaction may be sent with acks=1, on three brokers, with the checker as the judge.
 
     python -m tests.chaos.pipelining [--rounds 10] [--storms 1] [--seed SEED]
 
 Each round kills a leader in the middle of transactions, while its followers stand still. Besides the way that
 docs/decisions/0006 calls safe, it plays ways that leave something out: where the document says that these lose records,
-the checker has to find a loss. Then, as often, lanes copy under random faults.
+the checker has to find a loss. Then wire copiers copy under random faults.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def main() -> None:
             found = played.wrong()
             wrong += found
             cluster.brokers[-1].start()
-            refusals = {name: lane.refusals[:1] for name, lane in played.lanes.items()}
+            refusals = {name: copier.refusals[:1] for name, copier in played.copiers.items()}
             print(f"round {number + 1}: {found or 'as it had to be'}: {refusals}", flush=True)
         for number in range(a.storms):
             storm = Storm(cluster, random.Random(f"{a.seed} {number}"))
             storm.play()
-            found = [f"{lane.topic}: {each}" for lane in storm.lanes for each in lane.violations()]
+            found = [f"{copier.topic}: {each}" for copier in storm.copiers for each in copier.violations()]
             wrong += found
-            without_ports = (re.sub(r"[\d.]+:\d+ ", "", each) for lane in storm.lanes for each in lane.refusals)
+            without_ports = (re.sub(r"[\d.]+:\d+ ", "", each) for copier in storm.copiers for each in copier.refusals)
             failures = Counter(without_ports).most_common(20)
             told = f"{len(found)} violations, e.g. {found[:3]}" if found else "nothing lost"
             print(f"storm {number + 1}: {told}: {dict(storm.faults)}; {failures}", flush=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from mirror.batches.records import Content
 from mirror.demo.brokers import Broker, LocalCluster
-from tests.chaos.pipelining.lanes import BATCH, SAFE, TRANSACTION_RECORDS, Failure, Lane, Way, create, tried
+from tests.chaos.pipelining.wire_copier import BATCH, SAFE, TRANSACTION_RECORDS, Failure, Way, WireCopier, create, tried
 from tests.harness import batches, topics
 from tests.harness.waiting import PATIENCE, until
 from tests.harness.wire_producer import LEADER, TRANSACTION, WireProducer
@@ -29,10 +29,10 @@ class Case:
     """A way, and what has to come of it when the leader dies with the middle of a transaction."""
 
     way: Way
-    loss: bool  # does the checker find lost records?
+    loss: bool  # the checker finds lost records
     refusal: str  # what stops the transaction
-    late: bool = False  # is the first batch sent when the followers stand still already?
-    deleted: bool = False  # is the transaction's beginning deleted, and has one replica never had it?
+    late: bool = False  # the first batch is sent after the followers have stopped
+    deleted: bool = False  # the transaction's beginning is deleted, and one replica has never had it
 
 
 OLD = Way(version=1, explicit=True)
@@ -61,51 +61,51 @@ class Round:
         self._wire = WireProducer(cluster.bootstrap)
         self._run = uuid.uuid4().hex[:6]
         self._filler = self._topic("filler", False)
-        self.lanes = {name: self._lane(name, case) for name, case in cases.items()}
-        self._sentinel = Lane(cluster.bootstrap, self._topic("sentinel", False), SAFE, 2 * TRANSACTION_RECORDS)
+        self.copiers = {name: self._copier(name, case) for name, case in cases.items()}
+        self._sentinel = WireCopier(cluster.bootstrap, self._topic("sentinel", False), SAFE, 2 * TRANSACTION_RECORDS)
 
     def play(self) -> None:
-        """All of it; afterwards each lane has copied everything that it can, and the leader is still dead."""
-        for lane in (*self.lanes.values(), self._sentinel):
-            lane.enter()
-            lane.transaction()
-        self._await_expired(*self.lanes.values())
-        for name, lane in self.lanes.items():
-            lane.begin()
+        """Play the round. At its end each copier has copied all that it can, and the leader is still dead."""
+        for copier in (*self.copiers.values(), self._sentinel):
+            copier.enter()
+            copier.transaction()
+        self._await_expired(*self.copiers.values())
+        for name, copier in self.copiers.items():
+            copier.begin()
             if not self._cases[name].late:
-                lane.first()
+                copier.first()
             if self._cases[name].deleted:
-                self._delete_beginning(lane)
+                self._delete_beginning(copier)
         self._sentinel.transaction()
         self._await_expired(self._sentinel)
         self._kill_leader()
-        for lane in self.lanes.values():
-            self._go_on(lane)
-        for lane in self.lanes.values():
-            lane.copy()
+        for copier in self.copiers.values():
+            self._go_on(copier)
+        for copier in self.copiers.values():
+            copier.copy()
 
     def wrong(self) -> list[str]:
-        """What came otherwise than it had to."""
+        """The cases that did not end as they have to."""
         found = []
         for name, case in self._cases.items():
-            lane = self.lanes[name]
-            violations = lane.violations(TRANSACTION_RECORDS + BATCH if case.deleted else 0)
+            copier = self.copiers[name]
+            violations = copier.violations(TRANSACTION_RECORDS + BATCH if case.deleted else 0)
             lost = [each for each in violations if each.invariant == "I1"]
             if bool(lost) != case.loss or (violations and not case.loss):
                 found.append(f"{name}: loss expected: {case.loss}; found {len(violations)}, e.g. {violations[:1]}")
-            stopped = lane.refusals[0] if lane.refusals else NOTHING
+            stopped = copier.refusals[0] if copier.refusals else NOTHING
             if case.refusal not in stopped or bool(stopped) != bool(case.refusal):
-                found.append(f"{name}: {case.refusal or 'no refusal'} expected, but {lane.refusals}")
+                found.append(f"{name}: {case.refusal or 'no refusal'} expected, but {copier.refusals}")
         return found
 
     def _topic(self, name: str, deleted: bool) -> str:
         replicas = [self._leader.node, self._other.node, self._spare.node][: 2 if deleted else 3]
         return create(self._cluster.bootstrap, f"{name}-{self._run}", replicas)
 
-    def _lane(self, name: str, case: Case) -> Lane:
+    def _copier(self, name: str, case: Case) -> WireCopier:
         topic = self._topic(name, case.deleted)
         transactional_id = self._coordinated_by_leader(topic) if case.late else topic
-        return Lane(self._cluster.bootstrap, topic, case.way, 3 * TRANSACTION_RECORDS, transactional_id)
+        return WireCopier(self._cluster.bootstrap, topic, case.way, 3 * TRANSACTION_RECORDS, transactional_id)
 
     def _coordinated_by_leader(self, name: str) -> str:
         """A transactional id whose coordinator answers while the followers stand still."""
@@ -119,27 +119,27 @@ class Round:
 
         return until("a coordinator", found, PATIENCE)
 
-    def _await_expired(self, *lanes: Lane) -> None:
-        """No replica knows the lane's producer any more."""
+    def _await_expired(self, *copiers: WireCopier) -> None:
+        """Wait until no replica knows the copiers' producers any more."""
 
-        def expired(lane: Lane, broker: Broker) -> bool:
+        def expired(copier: WireCopier, broker: Broker) -> bool:
             address = ("127.0.0.1", broker.port)
-            known = tried(lambda: self._wire.known_producers(address, lane.topic))
-            return known is not None and lane.by.producer not in known
+            known = tried(lambda: self._wire.known_producers(address, copier.topic))
+            return known is not None and copier.by.producer not in known
 
-        for lane in lanes:
-            _, replicas = self._state(lane.topic)
+        for copier in copiers:
+            _, replicas = self._state(copier.topic)
             for broker in (each for each in self._cluster.brokers if each.node in replicas):
-                until("the producer has expired", lambda at=(lane, broker): expired(*at), PATIENCE)  # type: ignore[misc]
+                until("the producer has expired", lambda at=(copier, broker): expired(*at), PATIENCE)  # type: ignore[misc]
 
-    def _delete_beginning(self, lane: Lane) -> None:
-        """Delete what a lane has sent, and let a broker become a replica that has never seen it."""
-        topics.remove_records(self._cluster.bootstrap, lane.topic, lane.sent_up_to)
+    def _delete_beginning(self, copier: WireCopier) -> None:
+        """Delete what a copier has sent, and let a broker become a replica that has never seen it."""
+        topics.remove_records(self._cluster.bootstrap, copier.topic, copier.sent_up_to)
         nodes = [self._leader.node, self._spare.node, self._other.node]
-        lane.wire.reassign(lane.topic, nodes)
-        until("the new replica", lambda: self._state(lane.topic) == (self._leader.node, sorted(nodes)), PATIENCE)
-        known = self._wire.known_producers(("127.0.0.1", self._spare.port), lane.topic)
-        assert lane.by.producer not in known, "the new replica has seen the beginning"
+        copier.wire.reassign(copier.topic, nodes)
+        until("the new replica", lambda: self._state(copier.topic) == (self._leader.node, sorted(nodes)), PATIENCE)
+        known = self._wire.known_producers(("127.0.0.1", self._spare.port), copier.topic)
+        assert copier.by.producer not in known, "the new replica has seen the beginning"
 
     def _state(self, topic: str, seen_by: Broker | None = None) -> tuple[int, list[int]]:
         """Leader and in-sync replicas of a topic's only partition, as a broker sees them."""
@@ -149,33 +149,33 @@ class Round:
 
     def _kill_leader(self) -> None:
         """Kill the leader, with batches that no follower has fetched."""
-        for lane in self.lanes.values():
-            lane.wire.leader(lane.topic)
+        for copier in self.copiers.values():
+            copier.wire.leader(copier.topic)
         self._wire.leader(self._filler)
         self._other.pause()
         self._spare.pause()
         # Fetch requests that wait on the leader are answered with this, and nobody sends another.
         for _ in range(2):
             self._wire.send(None, self._filler, FILLER, 0, LEADER).base_offset()
-        for name, lane in self.lanes.items():
+        for name, copier in self.copiers.items():
             if self._cases[name].late:
-                lane.first()
-            lane.middle()
-            if lane.way.last == LEADER:
-                lane.last()
+                copier.first()
+            copier.middle()
+            if copier.way.last == LEADER:
+                copier.last()
         self._leader.kill()
         self._other.resume()
         self._spare.resume()
         survivors = {self._other.node, self._spare.node}
-        for lane in self.lanes.values():
-            until("a new leader", lambda at=lane: self._state(at.topic, self._other)[0] in survivors, PATIENCE)  # type: ignore[misc]
+        for copier in self.copiers.values():
+            until("a new leader", lambda at=copier: self._state(at.topic, self._other)[0] in survivors, PATIENCE)  # type: ignore[misc]
 
-    def _go_on(self, lane: Lane) -> None:
-        """End the transaction with the new leader, as the lane's way says."""
-        lane.wire.forget()
+    def _go_on(self, copier: WireCopier) -> None:
+        """End the transaction with the new leader, as the copier's way says."""
+        copier.wire.forget()
         try:
-            if lane.way.last != LEADER:
-                lane.last()
-            lane.commit()
+            if copier.way.last != LEADER:
+                copier.last()
+            copier.commit()
         except Failure as failure:
-            lane.recover(failure)
+            copier.recover(failure)

@@ -1,4 +1,4 @@
-"""Lanes copy in the safe way while brokers die, hang and change their roles."""
+"""Wire copiers copy in the safe way while brokers die, hang and change their roles."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from collections import Counter
 from confluent_kafka import KafkaException
 
 from mirror.demo.brokers import LocalCluster
-from tests.chaos.pipelining.lanes import SAFE, TRANSACTION_RECORDS, Lane, create, tried
+from tests.chaos.pipelining.wire_copier import SAFE, TRANSACTION_RECORDS, WireCopier, create, tried
 from tests.harness import topics
 from tests.harness.wire_producer import WireProducer
 
 
 class Storm:
-    """Lanes that copy in the safe way, each in a thread of its own, while faults come at random."""
+    """Wire copiers that copy in the safe way, each in a thread of its own, while faults come at random."""
 
-    def __init__(self, cluster: LocalCluster, rng: random.Random, lanes: int = 4, transactions: int = 400) -> None:
+    def __init__(self, cluster: LocalCluster, rng: random.Random, copiers: int = 4, transactions: int = 400) -> None:
         self._cluster, self._rng = cluster, rng
         run, nodes = uuid.uuid4().hex[:6], [broker.node for broker in cluster.brokers]
-        names = [create(cluster.bootstrap, f"storm-{n}-{run}", rng.sample(nodes, 3)) for n in range(lanes)]
-        self.lanes = [Lane(cluster.bootstrap, name, SAFE, transactions * TRANSACTION_RECORDS) for name in names]
+        names = [create(cluster.bootstrap, f"storm-{n}-{run}", rng.sample(nodes, 3)) for n in range(copiers)]
+        self.copiers = [WireCopier(cluster.bootstrap, name, SAFE, transactions * TRANSACTION_RECORDS) for name in names]
         self.faults: Counter[str] = Counter()
 
     def play(self) -> None:
-        """Until all is copied."""
-        threads = [threading.Thread(target=self._copy, args=(lane,), daemon=True) for lane in self.lanes]
+        """Inject faults until all is copied."""
+        threads = [threading.Thread(target=self._copy, args=(copier,), daemon=True) for copier in self.copiers]
         for each in threads:
             each.start()
-        faults = (self._kill, self._kill_behind, self._hang, self._move, self._cut)
+        faults = (self._kill, self._pause_others_and_kill, self._hang, self._move, self._cut)
         while any(each.is_alive() for each in threads):
             fault = self._rng.choice(faults)
             self.faults[fault.__name__.strip("_")] += 1
             fault()
             time.sleep(self._rng.uniform(0, 1))
 
-    def _copy(self, lane: Lane) -> None:
-        lane.enter_again()
-        lane.copy()
+    def _copy(self, copier: WireCopier) -> None:
+        copier.enter_again()
+        copier.copy()
 
     def _kill(self) -> None:
         broker = self._rng.choice(self._cluster.brokers)
@@ -49,8 +49,8 @@ class Storm:
         time.sleep(self._rng.uniform(0, 4))
         broker.start()
 
-    def _kill_behind(self) -> None:
-        """Kill a broker after the others have stood still for a moment."""
+    def _pause_others_and_kill(self) -> None:
+        """Kill a broker that the others have fetched nothing from for a moment, because they were paused."""
         leader, *others = self._rng.sample(self._cluster.brokers, 3)
         for each in others:
             each.pause()
@@ -72,12 +72,12 @@ class Storm:
         """Let other replicas lead, without any harm."""
         nodes = [broker.node for broker in self._cluster.brokers]
         wire = WireProducer(self._cluster.bootstrap)
-        for lane in self.lanes:
-            tried(lambda at=lane: wire.reassign(at.topic, self._rng.sample(nodes, 3)))  # type: ignore[misc]
+        for copier in self.copiers:
+            tried(lambda at=copier: wire.reassign(at.topic, self._rng.sample(nodes, 3)))  # type: ignore[misc]
         with contextlib.suppress(KafkaException):
             topics.elect(self._cluster.bootstrap)
         wire.forget()
 
     def _cut(self) -> None:
-        for lane in self.lanes:
-            lane.cut.set()
+        for copier in self.copiers:
+            copier.cut.set()

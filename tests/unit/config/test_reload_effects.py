@@ -201,7 +201,7 @@ def test_nothing_changes_beside_a_transform_that_can_not(tmp_path: Path, changed
 
 
 def test_a_topic_comes_with_its_own_name_and_start_and_goes_with_them(tmp_path: Path) -> None:
-    """Nothing is copied under a name that the next start would replace, and what goes leaves nothing behind."""
+    """Nothing is copied under a name that the next start would replace, and nothing stays of a topic that goes."""
     entry = "bills: {remote_topic: eu, start: latest}"
     changed = ["a->b: topic_settings.bills.remote_topic", "a->b: topic_settings.bills.start", "a->b: topics"]
     for before, after in ((BASE, with_entries(entry)), (with_entries(entry), BASE)):

@@ -169,7 +169,7 @@ RETIRED = Plan("us", 1, {}, (), retired=T, active_active=True)
 def test_only_a_topic_that_begins_at_its_end_is_copied_where_old_copies_are(
     monkeypatch: pytest.MonkeyPatch, plan: Plan | None, own: Start | None, start: Start, remedy: str
 ) -> None:
-    """And what the guard takes for the beginning is what the next plan makes of it."""
+    """The guard and the next plan agree on where a topic begins."""
     monkeypatch.setattr(other_flows, "ClusterPlans", Seen)
     any_: Any = World(KEYS[0])
     any_.control.plan = plan

@@ -181,7 +181,7 @@ def test_origins_are_the_source_and_whatever_is_copied_into_it() -> None:
 
 
 def test_a_flow_that_conflicts_changes_no_lineage() -> None:
-    """Or its late announcement would make a plan that is in force look incomplete, and its flow would give way."""
+    """If it did, its late announcement would make a plan in force look incomplete, and that flow would give way."""
     back = other(plan((B, A), {"t": (B,)}, "t"), True)
     assert conflict(ONE_WAY, back)
     assert lineage(ONE_WAY, [back]) == Lineage((A, B), {"t": (A,), "u": (A,)})
@@ -284,15 +284,15 @@ class Topics:
 
 
 @dataclass
-class Flow:
-    """Takes the steps of ConflictGuard and FlowLeader. At each yield other flows may take theirs."""
+class ModelFlow:
+    """A flow that takes the steps of ConflictGuard and FlowLeader. At each yield other flows may take theirs."""
 
     number: int
     service_id: str
     source: str
     target: str
     prefix: str
-    flows: list[Flow]
+    flows: list[ModelFlow]
     shared: Topics
     copies: bool = False
 
@@ -354,20 +354,20 @@ class Flow:
         return ruling is not None
 
 
-def world(*ways: tuple[str, str, str], leaders: str = "") -> list[Flow]:
-    flows: list[Flow] = []
+def world(*ways: tuple[str, str, str], leaders: str = "") -> list[ModelFlow]:
+    flows: list[ModelFlow] = []
     shared = Topics()
     for number, (source, target, prefix) in enumerate(ways):
-        flows.append(Flow(number, (leaders or "xxxx")[number], source, target, prefix, flows, shared))
+        flows.append(ModelFlow(number, (leaders or "xxxx")[number], source, target, prefix, flows, shared))
     return flows
 
 
-PAIRS: dict[str, Callable[[str], list[Flow]]] = {
+PAIRS: dict[str, Callable[[str], list[ModelFlow]]] = {
     "circle": lambda leaders: world((A, B, ""), (B, A, ""), leaders=leaders),
     "one topic": lambda leaders: world((A, C, ""), (B, C, ""), leaders=leaders),
     "twice": lambda leaders: world((A, B, "x."), (A, B, "y."), leaders=leaders),
 }
-CYCLES: dict[str, Callable[[str], list[Flow]]] = {
+CYCLES: dict[str, Callable[[str], list[ModelFlow]]] = {
     "of two": PAIRS["circle"],
     "of three": lambda leaders: world((A, B, ""), (B, C, ""), (C, A, ""), leaders=leaders),
     "of four": lambda leaders: world((A, B, ""), (B, C, ""), (C, D, ""), (D, A, ""), leaders=leaders),

@@ -80,7 +80,7 @@ def leading(flow: Flow) -> FlowLeader:  # noqa: F811
 
 
 def stops(leader: FlowLeader) -> None:
-    """As FlowRunner._order_stop tries again and again."""
+    """Have the leader stop its own tasks. It tries several times, like FlowRunner._order_stop."""
     for _ in range(3):
         try:
             return leader.stop_own_tasks()

@@ -42,7 +42,7 @@ def test_claims_of_an_older_mirror_replace_no_task(flow: Flow, topic: Log) -> No
 
 
 def test_a_claim_that_is_read_again_counts_once(flow: Flow, topic: Log) -> None:  # noqa: F811
-    """As after the end of the topic was lost: a reader starts again at its first record."""
+    """A reader starts again at the first record after the end of the topic was lost."""
     once = [FIRST[0], Claim(0, "c", "us", "one")]
     assert taken_over(flow, topic, *once, *once) == ["c"]
 

@@ -120,7 +120,7 @@ def test_only_the_last_report_of_an_ended_incarnation_counts() -> None:
 
 
 def test_reading_from_the_beginning_again_decreases_nothing() -> None:
-    """As after the end of a topic was lost: the reports of a task come once more, from the first one."""
+    """After the end of the status topic was lost, the reports of a task come once more, from the first one."""
     status = FlowStatus("primary", "backup", "us")
     for number, known in ((10, 10), (25, 25), (10, 25), (25, 25), (26, 26)):
         status.absorb([report(number)])

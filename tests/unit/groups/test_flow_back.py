@@ -106,7 +106,7 @@ def test_whatever_the_group_has_not_read_is_at_or_after_its_offset_on_the_other_
 
 @given(STEPS)
 def test_of_an_idle_pair_of_flows_the_next_record_is_one_that_the_group_has_not_read(steps: list[Any]) -> None:
-    """So it is the highest offset that passes over nothing."""
+    """The group's offset is the highest one that passes over nothing."""
     world = played(steps)
     for _ in range(3):
         world.copy("a", 10_000, 0)

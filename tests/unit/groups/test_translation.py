@@ -81,7 +81,7 @@ class Target:
         self.position, self.end = offsets[-1] + 1, first + len(offsets)
 
     def map(self) -> tuple[PartitionMap, End]:
-        """As one reads it."""
+        """What a reader of the offset map makes of it, and the end of the copy."""
         read = PartitionMap()
         for key, value in self.stored.items():
             copied, downstream = offset_map.decode_key(key)
@@ -142,7 +142,7 @@ def remade(draw: st.DrawFn, *every: int) -> Target:
 
 @given(remade())
 def test_after_a_topic_was_made_again_the_new_ones_offsets_are_exact(target: Target) -> None:
-    """And the old ones' records are not taken for the new ones'."""
+    """Records of the old topic are not taken for records of the new one."""
     read, end = target.map()
     assert checked(target, read, end) == len({up for up in target.log if up is not None and up != OTHERS})
     for at in [at for at, up in enumerate(target.log) if up == OTHERS]:
@@ -216,7 +216,7 @@ def test_a_position_that_is_older_than_the_map_makes_nothing_wrong(target: Targe
 
 @given(targets(1))
 def test_where_each_transaction_has_an_entry_nothing_is_counted(target: Target) -> None:
-    """So the remote topic may be compacted."""
+    """Counting needs every record, so without it the remote topic may be compacted."""
     read, end = target.map()
     for offset in range(max(target.position, len(target.log)) + 2):
         for found in (to_downstream(read, offset, end), to_upstream(read, offset, end)):

@@ -61,7 +61,7 @@ def test_a_file_that_is_not_there_leaves_what_the_service_has_shipped(tmp_path: 
 
 
 def test_a_symbolic_link_is_followed(tmp_path: Path) -> None:
-    """As in a volume of Kubernetes, where a link to a folder is replaced."""
+    """In a volume of Kubernetes the file is reached by a link to a folder, and that link is replaced."""
     for name in ("old", "new"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "password").write_text(name)
@@ -105,7 +105,7 @@ def test_whoever_holds_a_client_gets_another_one(tmp_path: Path) -> None:
 
 
 def test_a_client_that_can_not_be_made_leaves_the_old_one(caplog: pytest.LogCaptureFixture) -> None:
-    """As with a certificate whose key has not come yet."""
+    """A client can't be made while a new certificate is there and its key is not."""
 
     def fails() -> Client:
         raise KafkaException(KafkaError(KafkaError._SSL, "the key is not the certificate's"))

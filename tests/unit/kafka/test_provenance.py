@@ -92,7 +92,7 @@ def test_headers_that_can_not_be_read_stay_so() -> None:
 
 @pytest.mark.parametrize("first", [(A, B), (B, A)])
 def test_of_a_ring_each_record_comes_to_each_cluster_once(first: tuple[str, str]) -> None:
-    """Also if its header was forged: each flow adds its own id last, and leaves out the last ones never."""
+    """A forged header changes nothing: each flow adds its own id last, and never drops the last ids."""
     forged = [(NAME, encode(*HERE, [f"forged-{n:090}" for n in range(60)]))]
     for begins in (None, forged, [(NAME, b"x" * 9000)]):
         headers: Any = begins

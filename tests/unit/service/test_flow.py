@@ -47,7 +47,7 @@ class Reader:
 
 @pytest.fixture
 def runner() -> Any:
-    """As much of a FlowRunner as these methods touch."""
+    """The part of a FlowRunner that these methods touch."""
     return SimpleNamespace(
         status=Figures(),
         failure=None,

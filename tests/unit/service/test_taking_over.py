@@ -40,14 +40,14 @@ A_B, B_A = "a->b", "b->a"
 
 @dataclass
 class World:
-    """A standby that hears what the test says."""
+    """A standby with fake listeners, which say what the test wants."""
 
     file: Path
     stopping: threading.Event = field(default_factory=threading.Event)
     silent: set[str] = field(default_factory=set)  # flows without a living service
     nearly: set[str] = field(default_factory=set)
     says: dict[str, Claimed] = field(default_factory=dict)  # by flow; WON of others
-    heard: list[Flow] = field(default_factory=list)  # flows that were listened to, of each time of waiting
+    listened_to: list[Flow] = field(default_factory=list)  # one entry for each flow and each time of waiting
     claims: list[str] = field(default_factory=list)
     signs: dict[str, threading.Event] = field(default_factory=dict)  # of flows that were won: set once they end
     kept: list[str] = field(default_factory=list)  # flows that got signs of life when the last claim was made
@@ -60,15 +60,15 @@ class World:
 
     def start(self) -> None:
         threading.Thread(target=lambda: self.led.set_result(self.standby.wait()), daemon=True).start()
-        until("it listens", lambda: len(self.heard) == 2)
+        until("it listens", lambda: len(self.listened_to) == 2)
 
     def listener(self, flow: Flow, *_: object) -> Any:
-        self.heard.append(flow)
-        return Heard(self, flow.name)
+        self.listened_to.append(flow)
+        return FakeListener(self, flow.name)
 
 
-class Heard:
-    """What a standby hears of one flow."""
+class FakeListener:
+    """Stands in for the listener of one flow, and says what the test wants."""
 
     deaf = ""
 
@@ -149,11 +149,11 @@ def test_a_flow_that_a_living_service_leads_is_not_claimed(world: World) -> None
 def test_a_changed_configuration_is_waited_with_anew_whatever_has_changed(world: World) -> None:
     world.start()
     world.file.write_text(NEW)
-    until("it listens anew", lambda: len(world.heard) == 4, 20)
-    assert world.heard[2].transform == "json.dumps" and world.heard[2].group == "other"
+    until("it listens anew", lambda: len(world.listened_to) == 4, 20)
+    assert world.listened_to[2].transform == "json.dumps" and world.listened_to[2].group == "other"
     world.silent = {A_B}
     assert world.led.result(10)
-    assert world.files.settings.flows[0] == world.heard[2]
+    assert world.files.settings.flows[0] == world.listened_to[2]
 
 
 def test_a_change_that_nobody_has_noticed_is_not_passed_over(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_a_change_that_nobody_has_noticed_is_not_passed_over(world: World, monke
     world.file.write_text(NEW)
     world.silent = {A_B}
     assert world.led.result(10)
-    assert len(world.heard) == 4, "it has waited with the new one"
+    assert len(world.listened_to) == 4, "it has waited with the new one"
     assert world.files.settings.flows[0].transform == "json.dumps"
 
 
@@ -184,7 +184,7 @@ def test_a_transform_that_cannot_be_imported_ends_no_standby(world: World) -> No
     world.silent = {A_B}
     until("it says so", lambda: "json.nothing" in "".join(world.standby._problems()))
     assert not world.led.done() and not world.claims
-    assert len(world.heard) == 2, "it listens as before"
+    assert len(world.listened_to) == 2, "it listens as before"
     world.file.write_text(NEW)
     assert world.led.result(10) and world.files.settings.flows[0].transform == "json.dumps"
 
@@ -195,7 +195,7 @@ def test_standbys_claim_in_the_same_order_whatever_the_order_of_their_files(worl
     world.silent = {A_B, B_A}
     world.start()
     assert world.led.result(10) and world.claims == [A_B, B_A]
-    assert [flow.name for flow in world.heard] == [B_A, A_B]
+    assert [flow.name for flow in world.listened_to] == [B_A, A_B]
 
 
 def test_a_configuration_that_can_be_read_once_only_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +210,7 @@ def test_who_loses_one_flow_takes_over_none(world: World) -> None:
     world.start()
     until("it claims", lambda: world.claims == [A_B, B_A])
     world.file.write_text(NEW)
-    until("it waits on", lambda: len(world.heard) == 4, 20)
+    until("it waits on", lambda: len(world.listened_to) == 4, 20)
     assert not world.led.done() and world.claims == [A_B, B_A]
 
 

@@ -49,7 +49,7 @@ def test_the_next_batch_begins_there(at: int, begin: int) -> None:
 
 
 def test_nothing_follows_the_last_batch() -> None:
-    """So the end of the log is where a batch will begin."""
+    """The next batch will begin at the end of the log."""
     assert asyncio.run(found(held((85, 89, log(85, 5))), 87)) == 90
     assert asyncio.run(found(held(), 90)) == 90
 

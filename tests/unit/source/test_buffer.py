@@ -126,7 +126,7 @@ def test_a_seek_that_a_newer_one_replaced_opens_nothing() -> None:
 
 
 def test_an_older_seek_to_the_same_offset_opens_nothing_either() -> None:
-    """Or a batch of it could be committed before the newer one is made, and be sent again after."""
+    """If it did, a batch could be committed before the newer seek is made, and be sent again after it."""
     buffer = RecordBuffer(0)
     buffer.invalidate()
     older = buffer.resume_at(0)
@@ -311,7 +311,7 @@ def test_a_batch_has_the_keys_and_headers_that_the_buffer_has_read() -> None:
 
 
 def test_what_a_screen_leaves_out_is_an_offset_without_a_record() -> None:
-    """As those of an aborted transaction: the position moves past it, and nothing waits for it."""
+    """The position moves past such an offset, and nothing waits for it; so it is with aborted records."""
     own: list[tuple[str, bytes | None]] = [("h", b"1")]
 
     def odd(messages: Sequence[Message], headers: Sequence[Any]) -> tuple[list[Message], list[Any]]:

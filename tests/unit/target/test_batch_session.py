@@ -177,7 +177,7 @@ def test_a_wrong_prediction_is_not_committed() -> None:
 
 
 def test_a_wrong_prediction_that_nothing_depends_on_is_none() -> None:
-    """Or whose dependents were not sent yet."""
+    """A prediction is not wrong either if what depends on it was not sent yet."""
 
     async def run() -> None:
         target = Target(others=[0, 1, 0, 1], nodes={SYNCS: 6, MAP: 6})
@@ -194,7 +194,7 @@ def test_a_wrong_prediction_that_nothing_depends_on_is_none() -> None:
 
 
 def test_a_gap_is_not_committed_but_carefully() -> None:
-    """As after a leader has lost what it had acknowledged (docs/decisions/0006), or when others write there."""
+    """A leader leaves a gap if it has lost what it had acknowledged (docs/decisions/0006), or if others write there."""
 
     async def run() -> None:
         target = Target(others=[0, 2])

@@ -83,7 +83,7 @@ def test_only_a_token_of_ours_is_believed(tokens: list[str], believed: bool) -> 
 
 
 def test_a_token_of_before_is_not_believed() -> None:
-    """But a later one is, of whichever partition of the task."""
+    """A token that was made later is believed, of whichever partition of the task it is."""
 
     async def run() -> None:
         tokens = Tokens()

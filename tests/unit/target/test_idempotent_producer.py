@@ -11,7 +11,7 @@ from mirror.target.idempotent_producer import Deliveries
 NO_MESSAGE = cast(Message, None)  # `note` looks at none
 
 
-def test_nothing_counts_as_a_record_that_is_delivered_behind_a_failure() -> None:
+def test_nothing_counts_as_a_record_that_is_delivered_after_a_failure() -> None:
     """Offset syncs go to another topic, after the records: it may take them although it took not all of these."""
     deliveries = Deliveries()
     for error in (None, None, KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), None, None):

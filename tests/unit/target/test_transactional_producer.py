@@ -35,7 +35,7 @@ def judged(client: Any, code: int) -> Any:
     ("code", "blocked"), [(KafkaError.TOPIC_AUTHORIZATION_FAILED, True), (KafkaError.UNKNOWN_TOPIC_OR_PART, False)]
 )
 def test_the_first_error_says_whether_a_person_has_to_act(code: int, blocked: bool) -> None:
-    """Also if the transaction can't be aborted: a permission that was revoked does not come back by itself."""
+    """That holds even if the abort fails too: a permission that was revoked does not come back by itself."""
     error = judged(NoTransaction(), code)
     assert type(error) is OutcomeUnknown and error.blocked is blocked and "the abort failed too" in str(error)
     error = judged(Aborting(), code)

@@ -74,7 +74,7 @@ def test_a_deposed_leader_with_an_older_epoch_than_what_is_left_out_has_cut_noth
 
 
 def of_epoch(copier: RecordCopier, epoch: int, first: int, last: int, headers: Any = None) -> None:
-    """As `arrive`, with the epoch of the leader that has written the records."""
+    """Put records into the copier's buffer that the leader of this epoch has written, and tell the copier."""
     each = {"timestamp": (1, 1_000), "leader_epoch": epoch}
     copier.buffer.append([Message("t", 0, n, None, b"%d" % n, headers, **each) for n in range(first, last)])
     copier.post(RecordsArrived())

@@ -213,13 +213,13 @@ def test_a_throttled_partition_that_leaves_the_batch_path_waits_for_its_turns() 
         while not world.source.feeds:
             await asyncio.sleep(0)
         world.source.feeds[0].end(LeaveBatchPath("compacted", 11))
-        turns = 0
+        waits = 0
         while not running.done():
             await asyncio.sleep(0.01)
-            turns += 1
+            waits += 1
         with pytest.raises(LeaveBatchPath, match="compacted at offset 11"):
             await running
-        assert committed(world) == contents(range(5, 11)) and 5 < turns < 1_000
+        assert committed(world) == contents(range(5, 11)) and 5 < waits < 1_000
 
     asyncio.run(run())
 
@@ -254,7 +254,7 @@ def test_less_goes_into_a_transaction_that_was_too_slow() -> None:
 
 @pytest.mark.parametrize(("offset", "along"), [(5, True), (4, False)])
 def test_where_the_remote_partition_ends_is_known_if_nobody_else_was_there(offset: int, along: bool) -> None:
-    """Then what is for our own topics goes along with the first batch."""
+    """If the end is known, records for our own topics go along with the first batch."""
 
     async def run() -> None:
         world = World(start=StartPoint(offset, replace(AT, offset=offset)))

@@ -196,14 +196,14 @@ def state(copier: RecordCopier) -> State:
 
 
 def arrive(copier: RecordCopier, first: int, last: int, headers: Any = None) -> None:
-    """As the fetcher does it."""
+    """Put records into the copier's buffer and tell it, like the fetcher."""
     messages = [Message("t", 0, n, None, b"%d" % n, headers, timestamp=(1, 1_000)) for n in range(first, last)]
     copier.buffer.append(messages)
     copier.post(RecordsArrived())
 
 
 def sought(copier: RecordCopier, world: World) -> int:
-    """Make the last seek, as the fetcher does; returns its offset."""
+    """Make the last seek, like the fetcher; returns its offset."""
     assert not world.moves.empty()
     while not world.moves.empty():
         move = world.moves.get()

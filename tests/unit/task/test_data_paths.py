@@ -61,14 +61,14 @@ class Task(World):
         self.paths = DataPaths(services, self.moves)
 
     def joins(self, paused: bool = False) -> Copier:
-        """As the plan follower has a partition join."""
+        """Have a partition join the task, like the plan follower."""
         copier = self.paths.copier(HERE, TOPIC, StartPoint(0), paused)
         if not paused:
             self.paths.begin(copier)
         return copier
 
     def ends(self, copier: Copier) -> None:
-        """As the plan follower lets a copier go."""
+        """Let a copier go, like the plan follower."""
         copier.post(LetGo(State.RELEASED))
         until("released", lambda: copier.snapshot.state is State.RELEASED)
         self.paths.end(copier)
@@ -161,7 +161,7 @@ def test_quotas_are_told_as_on_the_record_path(make: Callable[[Flow], Task]) -> 
 def test_what_does_not_fit_is_copied_by_records_for_a_while(
     make: Callable[[Flow], Task], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then the record path is told where a batch begins, as soon as that is found, and ends there."""
+    """The record path is told where a batch begins, as soon as that is found, and ends there."""
     found: list[int | None] = [None, 12]
     asked: list[int] = []
 

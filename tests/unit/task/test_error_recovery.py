@@ -87,5 +87,5 @@ def test_only_an_aborted_transaction_spares_the_producer() -> None:
 
 
 def test_an_error_that_is_none_of_ours_is_an_unknown_outcome() -> None:
-    """As the step makes of it."""
+    """A copier's step turns such an error into OutcomeUnknown, and so the producer is discarded."""
     assert recovery(OutcomeUnknown(f"RuntimeError: {KafkaError._FATAL}"), State.RUNNING).discards_producer

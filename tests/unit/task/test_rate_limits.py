@@ -221,7 +221,7 @@ def test_what_was_copied_too_early_is_not_forgotten_with_a_change(clock: SetCloc
 
 
 def test_a_void_turn_is_asked_for_again(clock: SetClock) -> None:
-    """Also if the buckets have changed, and the partition has not been told so yet."""
+    """That holds also for a turn whose buckets have changed before the partition was told so."""
     found, turns = limits(clock, flow=RATE, a=RATE), Turns(clock)
     assert turns.take(found.of("a"), 1_000)
     turns.copied(1_000)

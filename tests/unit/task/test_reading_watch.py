@@ -24,13 +24,13 @@ class World:
         return found
 
 
-def test_a_thread_that_makes_no_turn_hangs_after_a_while() -> None:
+def test_a_thread_whose_loop_stands_still_hangs_after_a_while() -> None:
     world = World()
     found = world.looks(1.0, 40)
     assert found.index(True) == HUNG_AFTER, "the first look begins the count"
 
 
-def test_each_turn_begins_the_count_anew() -> None:
+def test_each_loop_begins_the_count_anew() -> None:
     world = World()
     for _ in range(5):
         assert not any(world.looks(1.0, int(HUNG_AFTER) - 1))

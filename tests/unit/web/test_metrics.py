@@ -304,7 +304,7 @@ def test_the_flows_state_is_one_of_them(status: FlowStatus) -> None:
 
 
 def test_what_never_happened_is_there_as_zero(status: FlowStatus) -> None:
-    """Or an increase from nothing to one would not be seen."""
+    """Prometheus sees an increase to one only if it has seen zero before."""
     metrics = Metrics([status])
     assert samples(metrics, "mirror_lost_offsets_total")[("other", "0", "truncated")] == 0
     assert samples(metrics, "mirror_transactions_total")[("topic", "0", "unknown")] == 0

@@ -136,7 +136,7 @@ def test_a_request_may_wait_for_longer_if_it_says_so(monkeypatch: pytest.MonkeyP
     asyncio.run(run())
 
 
-def test_what_waits_behind_a_patient_request_is_as_patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_waits_after_a_patient_request_is_as_patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker looks at a request only after it has answered those before it."""
     monkeypatch.setattr(module, "TIMEOUT", 0.1)
 
@@ -152,7 +152,7 @@ def test_what_waits_behind_a_patient_request_is_as_patient(monkeypatch: pytest.M
 
 
 def test_a_loop_that_stood_still_listens_before_it_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after a suspend: the answer is there, and only the clock has gone on."""
+    """After a suspend the answer is there, and only the clock has gone on."""
     monkeypatch.setattr(module, "TIMEOUT", 0.2)
 
     async def run() -> None:
@@ -325,7 +325,7 @@ def test_an_answer_that_keeps_coming_is_waited_for(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_size_of_an_answer_with_records_is_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So what follows it is written where it stays, by the kernel."""
+    """Once the size is known, the kernel writes what follows to where it stays."""
     asked: list[int] = []
     original = Stream.read_into
 

@@ -54,7 +54,7 @@ class Server:
         self.url = f"http://127.0.0.1:{self.http.server_address[1]}/token"
 
     def login(self, **more: str) -> Login:
-        """As the properties say."""
+        """A login whose properties name this server; `more` adds to them."""
         properties = {
             "security.protocol": "SASL_SSL",
             "sasl.mechanisms": "OAUTHBEARER",
@@ -129,7 +129,7 @@ def test_the_secret_goes_to_nobody_else(server: Server) -> None:
 
 
 def test_a_token_is_used_to_its_end_while_the_server_is_away(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """But not after the server has refused another one."""
+    """The old token is not used any more once the server has refused another one."""
     monkeypatch.setattr(oidc, "RENEWED_AFTER", 0.0)
     login = server.login()
     assert b"Bearer token" in first_message(login)

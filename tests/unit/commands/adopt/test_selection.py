@@ -102,7 +102,7 @@ def test_the_transactional_ids_of_tasks() -> None:
     "reported", [None, Position(90, "id", remote_id="remote", resets=1), Position(9, "old", resets=3)]
 )
 def test_a_task_believes_the_position(reported: Position | None) -> None:
-    """Also if mirror has copied further once, and said so on the status topic."""
+    """It does so even if mirror has copied further once, and reported that on the status topic."""
     topic = Topic("primary.orders", "id", 1, 1, "remote")
     found = from_committed(to_commit(position(42, reported, topic), "primary.orders", 0))
     assert found is not None and found.offset == 42

@@ -79,7 +79,7 @@ def test_with_active_active_the_source_tells_of_the_flow_back(syncs: bool) -> No
     ],
 )
 def test_each_topic_with_the_beginning_has_to_be_allowed(topics: dict[str, set[str]], outcome: str, said: str) -> None:
-    """But Create is not asked for: the flow back creates them."""
+    """Create is not asked for, because the flow back creates these topics."""
     (need,) = (n for n in needs(replace(settings(False), active_active=True), {}, []) if n.names == (CONTROL_TOPICS,))
     cluster: Any = SimpleNamespace(
         partitions=lambda: dict.fromkeys(topics, 1), topic_operations=lambda names: {n: topics[n] for n in names}

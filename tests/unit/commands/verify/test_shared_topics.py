@@ -45,7 +45,7 @@ def record(*headers: tuple[bytes | None, bytes | None]) -> Record:
     ],
 )
 def test_which_records_are_compared(headers: list[Any], on_source: bool, on_target: bool) -> None:
-    """And without the header: the source's records and their copies are the same then."""
+    """They are compared without the header, so that the source's records and their copies are the same."""
     plain = record(*(each for each in headers if each[0] != NAME.encode()))
     for cluster, expected in (("a", on_source), ("b", on_target)):
         found = list(TO_B.own(cluster, *HERE, [record(*headers)]))

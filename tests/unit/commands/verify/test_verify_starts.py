@@ -40,16 +40,16 @@ class InMemory(Digester):
         self._entries = {"source": source, "target": target}
 
     def chunks(self, stretch: Stretch) -> list[Chunk]:
-        """As a digester."""
+        """The chunks of a stretch."""
         read = self._from_to(stretch, stretch.limit)
         return cut(((entry.offset, entry.digest) for entry in read), stretch.end, stretch.first)
 
     def entries(self, stretch: Stretch) -> list[RecordDigest]:
-        """As a digester."""
+        """Each record of a stretch from `start` up to `end`."""
         return self._from_to(stretch, stretch.end)
 
     def entries_with(self, wanted: frozenset[bytes], stretch: Stretch) -> list[RecordDigest]:
-        """As a digester."""
+        """The records of a stretch that have one of these digests."""
         return [entry for entry in self._from_to(stretch, stretch.end) if entry.digest in wanted]
 
     def _from_to(self, stretch: Stretch, stop: int) -> list[RecordDigest]:
@@ -103,7 +103,7 @@ def offsets(draw: st.DrawFn, contents: Sequence[int]) -> list[RecordDigest]:
 def synced(
     source: Sequence[RecordDigest], target: Sequence[RecordDigest], places: Sequence[int | None], lag: int
 ) -> list[tuple[int, int]]:
-    """As mirror would tell them: of the first landing of each record."""
+    """The offset syncs that mirror would write: each tells where a record has landed first."""
     landed: dict[int, int] = {}
     for place, entry in zip(places, target, strict=True):
         if place is not None:

@@ -1,4 +1,4 @@
-"""What can't be copied is told though the worker is killed at that moment, and put aside once."""
+"""A loss is logged, and a refused record put aside once, even if the worker is killed at that moment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.harness.service import PASSED_OVER, REFUSED, Service
 
 pytestmark = pytest.mark.slow
 
-ALIAS = "told"
+ALIAS = "logged"
 GOOD = [Made(b"key", b"%d" % number, [("number", b"%d" % number)]) for number in range(30)]
 BAD = Made(b"key", b"x" * 60_000, [("name", b"value")])
 
@@ -35,7 +35,7 @@ def service(flow: Pair, failpoints: Failpoints, tmp_path_factory: pytest.TempPat
         assert not running.noise, running.tail()
 
 
-def test_a_loss_is_told_when_the_worker_is_killed_behind_its_commit(
+def test_a_loss_is_logged_when_the_worker_is_killed_after_its_commit(
     flow: Pair, service: Service, failpoints: Failpoints
 ) -> None:
     topic = flow.topic("lost")

@@ -1,7 +1,8 @@
 """Copying with a producer of our own, to find out which acknowledgements a transaction can do without.
 
-A lane copies numbered records to a topic with one partition, in transactions of some batches, with its position in each
-of them. Its way says what is sent with which `acks`, and what is checked before the commit. See docs/decisions/0006.
+A WireCopier writes numbered records to a topic with one partition, in transactions of some batches, with its position
+in each of them. Its way says what is sent with which `acks`, and what is checked before the commit. See
+docs/decisions/0006.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Way:
 
     first: int = ALL  # acks
     last: int = ALL
-    checked: bool = True  # are the base offsets contiguous?
+    checked: bool = True  # before the commit, that the base offsets are contiguous
     version: int = 2
     explicit: bool = False
 
@@ -64,8 +65,8 @@ class Open:
     first: int = -1  # base offset
 
 
-class Lane:
-    """Copies `count` records. After a failure, `enter` begins anew: fence, load, seek."""
+class WireCopier:
+    """Copies `count` records to one partition with a WireProducer. After a failure, `enter` fences, loads and seeks."""
 
     def __init__(self, bootstrap: str, topic: str, way: Way, count: int, name: str = "") -> None:
         """`count` is a multiple of a transaction's records. `name` is the transactional id, if not the topic's name."""
@@ -102,7 +103,7 @@ class Lane:
         self._open.first = self._send(self.way.first).base_offset()
 
     def middle(self, count: int = BATCHES) -> None:
-        """Send so many batches, at most all but the last, and then wait for the answers."""
+        """Send `count` batches, but never the last one, and then wait for the answers."""
         left = len(self._open.batches) - self._open.sent - 1
         for each in [self._send(LEADER) for _ in range(min(count, left))]:
             each.base_offset()
@@ -164,7 +165,7 @@ class Lane:
         until(f"{self.topic} is copied again", entered, PATIENCE)
 
     def violations(self, deleted: int = 0) -> list[Violation]:
-        """What the checker finds, of all but so many records that were deleted on the target."""
+        """What the checker finds, without the first `deleted` records, which were deleted on the target."""
         target = oracle.read(self._bootstrap, self.topic)[0]
         position = oracle.committed_position(self._bootstrap, self.group, self.topic, 0)
         kinds = (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
@@ -198,7 +199,7 @@ def create(bootstrap: str, topic: str, replicas: Sequence[int]) -> str:
 
 
 def tried(look: Callable[[], T | None]) -> T | None:
-    """None while that is not known."""
+    """What `look` returns; None if the cluster can't tell now."""
     try:
         return look()
     except Failure:
