@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
         number, count = map(int, config.option.lot.split("/"))
         # A port that one of the runs needs again, for a broker that it has stopped, is not free for the other ones.
         local_brokers.PORTS = local_brokers.PORTS[number - 1 :: count]
-        config.pluginmanager.register(Lots(config.option.taken))
+        config.pluginmanager.register(Lots(number, config.option.taken))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

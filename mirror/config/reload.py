@@ -60,7 +60,8 @@ class Configuration:
         settings = settings_of(written, references, secrets, warnings_of(written, files))
         check(settings)
         changed = differing(self._root, written, self._followed(files))
-        if changed or (references, secrets) != (self._references, self._secrets):
+        others = references, secrets, _order(written)
+        if changed or others != (self._references, self._secrets, _order(self._root)):
             self._root, self._references, self._secrets, self.settings = written, references, secrets, settings
         return Reloaded(self.settings, changed, ())
 
@@ -76,6 +77,10 @@ class Configuration:
                     [f"{path}: not a regular file, so it can't be read again: write a file, and start again with that"]
                 )
         return checked(self._paths, self._environ)
+
+
+def _order(root: RootModel) -> list[tuple[str, str]]:
+    return [(flow.source, flow.target) for flow in root.flows]
 
 
 def _is_special(path: Path) -> bool:

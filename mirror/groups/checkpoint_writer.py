@@ -34,17 +34,19 @@ class CheckpointWriter:
         topic_id = self._target.ids_now([self._topic])[0].get(self._topic)
         if topic_id is not None and self._known.is_another(self._topic, topic_id):
             self._written = {}  # the topic was deleted and created again
-        due = self._due(found)
+        current = self._encoded(found)
+        # Those of groups that are gone are forgotten, so that the memory is bounded.
+        self._written = {key: value for key, value in self._written.items() if key in current}
+        due = {key: value for key, value in current.items() if self._written.get(key) != value}
         self._writer.write(due, lambda key: self._written.update({key: due[key]}))
 
-    def _due(self, found: Iterable[GroupOffset]) -> dict[bytes, bytes]:
-        due: dict[bytes, bytes] = {}
+    def _encoded(self, found: Iterable[GroupOffset]) -> dict[bytes, bytes]:
+        encoded: dict[bytes, bytes] = {}
         for each in found:
             if each.downstream is None:
                 continue
             remote = self._names.of(each.partition.topic)
             at = (each.upstream.offset, each.downstream, each.upstream.text)
             checkpoint = Checkpoint(each.group, remote, each.partition.partition, *at)
-            if self._written.get(checkpoint.key()) != checkpoint.value():
-                due[checkpoint.key()] = checkpoint.value()
-        return due
+            encoded[checkpoint.key()] = checkpoint.value()
+        return encoded

@@ -65,8 +65,9 @@ class GroupCommits:
     or a broker is too old, librdkafka commits.
 
     A commit without an answer can't be taken back: it may be carried out later, and would then replace the offset of
-    the next commit. So a group gets no other commit until this one has an answer, or is so old that it can't be carried
-    out any more.
+    the next commit. So a group gets no other commit until this one has an answer, or is so old that a broker which runs
+    has carried it out. If it was sent again, as after a lost connection, one answer is enough: should the first one
+    be carried out late, the offset goes back until the next round.
     """
 
     def __init__(self, cluster: Cluster) -> None:

@@ -105,6 +105,9 @@ class GroupSync:
                 found += self._sync(name, {p: at for p, at in some.items() if p in mirrored}, about)
                 others = {p: at for p, at in some.items() if p not in mirrored}
                 found += _untranslated(name, others, about, Outcome.UNTRANSLATED, NOT_MIRRORED)
+        if not self.refused:  # otherwise groups are missing that still exist
+            current = {(each.group, each.partition) for each in found}
+            self._written = {key: at for key, at in self._written.items() if key in current}
         return found
 
     def _offsets(self) -> dict[str, dict[Partition, Committed]]:
@@ -154,7 +157,7 @@ class GroupSync:
             # Read last, so that little time is left in which somebody else could commit a higher offset.
             before, failed = self._before(group, offsets, about)
             chosen = _chosen(translated, before, group in about.active)
-            due = self._commit(group, offsets, {p: c for p, c in chosen.items() if p not in failed}, before, about)
+            due = self._commit(group, offsets, chosen, before, failed, about)
             if due is None:
                 chosen, due = _chosen(translated, before, active=True), {}
         except (ClusterAway, PartitionError) as error:
@@ -194,9 +197,10 @@ class GroupSync:
         offsets: Mapping[Partition, Committed],
         chosen: Mapping[Partition, Choice],
         before: Mapping[Partition, Committed],
+        failed: dict[Partition, str],
         about: _Round,
     ) -> dict[Partition, Committed] | None:
-        """Commit on the target the offsets that may be committed and are due.
+        """Commit on the target the offsets that may be committed, are due and have not `failed`. Adds to `failed`.
 
         Returns those of `chosen` that the target has afterwards, {} if mirror may not commit. None if the broker
         refuses because the group has members.
@@ -206,32 +210,39 @@ class GroupSync:
         wanted = {
             partition: Committed(choice.downstream, offsets[partition].metadata)
             for partition, choice in chosen.items()
-            if choice.may_be_committed and choice.downstream is not None
+            if choice.may_be_committed and choice.downstream is not None and partition not in failed
         }
         now = time.monotonic()
         ages = {p: now - self._written[group, p] for p in wanted if (group, p) in self._written}
         due = {p: at for p, at in wanted.items() if is_due(before.get(p), at, ages.get(p), about.renew_interval)}
+        gone = self._gone(due)
+        failed |= gone
+        due, wanted = ({p: at for p, at in some.items() if p not in gone} for some in (due, wanted))
         if due:
             remote = self._remotes(due)
-            self._check_ids(due)
             if not self._target_groups.commit(group, {remote[p]: at for p, at in due.items()}):
                 return None
             self._written.update(((group, partition), now) for partition in due)
         return wanted
 
-    def _check_ids(self, partitions: Iterable[Partition]) -> None:
-        """Look right before a commit whether a remote topic was created again: a round may last for seconds.
+    def _gone(self, partitions: Iterable[Partition]) -> dict[Partition, str]:
+        """Those whose remote topic was created again, or deleted: a round may last for seconds. Each with the reason.
 
-        An offset of the old topic would pass over records of the new one, and never go back. Raises PartitionError.
+        It is asked right before a commit. An offset of the old topic would pass over records of the new one, and never
+        go back.
         """
-        known: dict[str, set[str]] = {}
+        known: dict[str, list[Partition]] = {}
         for each in partitions:
-            ids = known.setdefault(self._translator.remote(each.topic), set())
-            ids.update(filter(None, [self._translator.remote_id(each)]))  # without a position, it is not known
-        now, _ = self._target.ids_now(known)
-        for name, ids in known.items():
-            if ids - {now.get(name, "")}:
-                raise PartitionError(f"{name} is gone, or another topic has its name since the group round began")
+            known.setdefault(self._translator.remote(each.topic), []).append(each)
+        now = self._target.ids_now(known)[0] if known else {}
+        # Without a position a partition tells no id.
+        gone = {
+            name
+            for name, some in known.items()
+            if any(at and at != now.get(name, "") for at in map(self._translator.remote_id, some))
+        }
+        reason = "is gone, or another topic has its name since the group round began"
+        return {each: f"{name} {reason}" for name in gone for each in known[name]}
 
 
 def _chosen(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.errors import ClusterAway, PartitionError
+from mirror.errors import ClusterAway, MirrorError, PartitionError
 from mirror.groups.offset_map_reader import OffsetMapReader
 from mirror.groups.partition_map import PartitionMap
+from mirror.groups.record_counter import RecordCounter
 from mirror.groups.remote_names import RemoteNames
 from mirror.groups.translation import (
     Count,
@@ -22,7 +22,6 @@ from mirror.groups.translation import (
     to_downstream,
     to_upstream,
 )
-from mirror.kafka.clients import internal_consumer
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import MapEnd, Partition, Position
 from mirror.settings import Flow
@@ -31,7 +30,7 @@ from mirror.target.position_reader import PositionReader
 from mirror.target.timestamps import CLEANUP
 from mirror.topic_transform import transform_of
 
-TIMEOUT = 20.0  # seconds without an answer
+Counted = tuple[list[int], int]  # downstream offsets, and the start of the remote log
 AT_LEAST_ONCE = "not exact: the flow runs with exactly_once: false"
 NEVER_COPIED = "the partition was never copied"
 NO_START = "not known now: the target does not give the bounds of the remote log"
@@ -39,6 +38,7 @@ SHARED = "not exact: others write to the remote topic, so nothing can be counted
 OF_SOURCE = (
     "exact for the source's records, and says nothing about those that are written on the target (active_active)"
 )
+RECREATED = "not known: the source topic was created again, and the new one is not copied yet"
 COMPACTED = "not exact: the remote topic is compacted, and was not while the records were copied"
 
 
@@ -83,11 +83,12 @@ class Translator:
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
         self._names = RemoteNames(flow)
-        self._target = ClusterAdmin(flow.target)
+        self._source, self._target = ClusterAdmin(flow.source), ClusterAdmin(flow.target)
+        self._source_ids: Mapping[str, str] = {}  # of source topics, as far as they are known
         self._map = OffsetMapReader(flow, PartitionMap)
         self._positions = PositionReader(flow.target, flow.group, flow.control_topic)
         self._counter = RecordCounter(flow)
-        self._counted: dict[tuple[Partition, Count], tuple[list[int], int]] = {}  # since the last refresh
+        self._counted: dict[tuple[Partition, Count], Counted | MirrorError] = {}  # since the last refresh
         self._seen: dict[Partition, Seen] = {}
 
     def close(self) -> None:
@@ -111,6 +112,10 @@ class Translator:
         ends = self._target.offsets(dict.fromkeys(remotes.values(), OffsetSpec.latest()))
         configs, _ = self._target.topic_configs({remote.topic for remote in remotes.values()}, own=False)
         kept = {name for name, config in configs.items() if "compact" not in config.get(CLEANUP, "compact")}
+        # The source may be lost: then nothing can be written to a new topic there, either.
+        self._source_ids = {}
+        with suppress(ClusterAway):
+            self._source_ids, _ = self._source.ids_now({partition.topic for partition in partitions})
         self._seen = {
             partition: Seen(positions.get(at), starts.get(at), ends.get(at), at.topic not in kept)
             for partition, at in remotes.items()
@@ -124,6 +129,8 @@ class Translator:
             lambda count, records, start: counted_downstream(count, upstream, records, start),
         )
         start = self._seen[partition].log_start
+        if found == RECREATED:
+            return self._translation(partition, upstream, found)
         if not isinstance(found, int):
             untouched = self._untouched(partition, upstream)
             found = found if untouched is None else untouched
@@ -209,81 +216,62 @@ class Translator:
             return AT_LEAST_ONCE
         if seen.position is None:
             return NEVER_COPIED
+        known = seen.position.topic_id
+        if known and self._source_ids.get(partition.topic, known) != known:
+            return RECREATED  # the map is that of the old topic
         found = look(self.entries(partition, seen.position), End(seen.position.offset, seen.position.map_end))
         if isinstance(found, Count):
-            if self._flow.active_active:
-                return SHARED
-            if seen.compacted:  # compaction may have removed as many records as copying has added
-                return COMPACTED
+            if reason := self._no_count(seen):
+                return reason
             try:
                 found = counted(found, *self._records(partition, seen.position, found))
             except (ClusterAway, PartitionError) as error:  # of this partition only: others have other leaders
                 return f"not known now: {error}"
         return found if isinstance(found, int) else found.value
 
-    def _records(self, partition: Partition, position: Position, count: Count) -> tuple[list[int], int]:
+    def _no_count(self, seen: Seen) -> str:
+        """Why nothing can be counted in a remote partition; "" if it can."""
+        if self._flow.active_active:
+            return SHARED
+        if seen.compacted:  # compaction may have removed as many records as copying has added
+            return COMPACTED
+        # Without a start the partition is offline: to count would only take time.
+        return NO_START if seen.log_start is None else ""
+
+    def _records(self, partition: Partition, position: Position, count: Count) -> Counted:
         """The downstream offsets that have to be counted, and the start of the remote log after that.
+
+        Several groups often need the same count. None waits a second time for a partition that does not answer.
+        """
+        found = self._counted.get((partition, count))
+        if found is None:
+            try:
+                found = self._counts(partition, position, count)
+            except (ClusterAway, PartitionError) as error:
+                found = error
+            self._counted[partition, count] = found
+        if isinstance(found, MirrorError):
+            raise found
+        return found
+
+    def _counts(self, partition: Partition, position: Position, count: Count) -> Counted:
+        """Count now. Raises ClusterAway, PartitionError.
 
         After the last entry there may be more records than expected, because copying goes on. But if the position has
         not moved, they are not ours.
         """
-        if (partition, count) not in self._counted:  # several groups often need the same count
-            remote = Partition(self.remote(partition.topic), partition.partition)
-            found = self._counter.offsets(remote, count.begin, count.end, count.expected + 1)
-            if count.end is None and len(found) > count.expected:
-                now = self._positions.hints([remote]).get(remote)
-                found = found if now == position else found[: count.expected]
-            start = self._target.offsets({remote: OffsetSpec.earliest()}).get(remote)
-            if start is None:
-                raise PartitionError("the target does not give the start of the remote log")
-            self._counted[partition, count] = found, start
-        return self._counted[partition, count]
+        remote = Partition(self.remote(partition.topic), partition.partition)
+        found = self._counter.offsets(remote, count.begin, count.end, count.expected + 1)
+        if count.end is None and len(found) > count.expected:
+            now = self._positions.hints([remote]).get(remote)
+            found = found if now == position else found[: count.expected]
+        start = self._target.offsets({remote: OffsetSpec.earliest()}).get(remote)
+        if start is None:
+            raise PartitionError("the target does not give the start of the remote log")
+        return found, start
 
     def _translation(self, partition: Partition, offset: int, found: int | str) -> Translation:
         remote = self.remote(partition.topic)
         if isinstance(found, int):
             return Translation(partition, remote, offset, found, OF_SOURCE if self._flow.active_active else "")
         return Translation(partition, remote, offset, None, found)
-
-
-class RecordCounter:
-    """Finds the offsets of committed records of the target, in one range at a time."""
-
-    def __init__(self, flow: Flow) -> None:
-        self._alias = flow.target.alias
-        self._consumer = internal_consumer(flow.target, flow.group, fetch_wait=0.01)
-
-    def close(self) -> None:
-        """End the client."""
-        self._consumer.close()
-
-    def offsets(self, remote: Partition, begin: int, end: int | None, most: int) -> list[int]:
-        """The offsets of committed records from `begin` to before `end`, or to the last stable one. At most `most`.
-
-        Raises ClusterAway, or PartitionError when the target refuses to give records.
-        """
-        self._consumer.assign([TopicPartition(*remote, begin)])
-        try:
-            return self._read(remote, begin, end, most)
-        finally:
-            self._consumer.unassign()
-
-    def _read(self, remote: Partition, begin: int, end: int | None, most: int) -> list[int]:
-        found: list[int] = []
-        deadline = time.monotonic() + TIMEOUT
-        while time.monotonic() < deadline:
-            for message in self._consumer.consume(min(most, 10_000), 0.1):
-                error, offset = message.error(), int(message.offset() or 0)
-                if (str(message.topic()), message.partition()) != remote or offset < begin:  # from the last range
-                    continue
-                if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                    return found
-                if error is not None:
-                    raise PartitionError(f"{remote} can't be read: {error.str()}")
-                if end is not None and offset >= end:
-                    return found
-                found.append(offset)
-                if len(found) >= most:
-                    return found
-                deadline = time.monotonic() + TIMEOUT
-        raise ClusterAway(self._alias, f"{remote} can't be read: no answer in time")

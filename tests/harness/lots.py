@@ -8,15 +8,20 @@ import pytest
 
 
 class Lots:
-    """A plugin for one of the runs. They share an empty directory, in which each module that was taken has a file."""
+    """A plugin for one of the runs. They share an empty directory, in which each module that was taken has a file.
 
-    def __init__(self, directory: Path) -> None:
+    The first run begins with the modules that are marked as `long`, the others end with them. So it is rare that two
+    of these run at the same time: most of them also need much of the machine.
+    """
+
+    def __init__(self, number: int, directory: Path) -> None:
+        self._number = number
         self._directory = directory
         self._taken: dict[Path, bool] = {}  # by module, whether this run has it
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Begin with the long modules, so that no run is left with one at the end."""
-        items.sort(key=lambda item: item.get_closest_marker("long") is None)
+        """Put the long modules first or last."""
+        items.sort(key=lambda item: (item.get_closest_marker("long") is None) == (self._number == 1))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:

@@ -296,13 +296,15 @@ def test_no_offset_goes_back_and_members_are_left_alone(
 def test_a_remote_topic_that_is_created_again_within_a_round_gets_no_offset(
     running: tuple[Pair, Service], sync: GroupSync, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its last partition has no record, and so no position that tells the topic's id."""
+    """Its last partition has no record, and so no position that tells the topic's id. Another topic gets its offset."""
     pair, _ = running
-    topic = pair.topic("again", 2)
+    topic, other = pair.topic("again", 2), pair.topic("again-not")
     group, remote = f"sync-{topic}", pair.remote(topic)
-    pair.produce(topic, Made(None, b"one"), Made(None, b"two"))
-    pair.await_same(topic)
+    for each in (topic, other):
+        pair.produce(each, Made(None, b"one"), Made(None, b"two"))
+        pair.await_same(each)
     topics.commit(pair.source, group, topic, {0: 1, 1: 0})
+    topics.commit(pair.source, group, other, {0: 1})
     before = sync._before
 
     def created_again(name: str, *args: Any) -> Any:
@@ -313,8 +315,11 @@ def test_a_remote_topic_that_is_created_again_within_a_round_gets_no_offset(
 
     monkeypatch.setattr(sync, "_before", created_again)
     found = [each for each in sync.round(RENEW) if each.group == group]
-    assert [each.outcome for each in found] == [Outcome.DENIED] * 2
-    assert all("another topic has its name" in each.reason for each in found)
+    denied = [each for each in found if each.outcome is Outcome.DENIED]
+    assert {each.partition for each in denied} == {Partition(topic, 0), Partition(topic, 1)}
+    assert all("another topic has its name" in each.reason for each in denied)
+    (good,) = [each for each in found if each not in denied]
+    assert (good.partition, good.outcome, good.committed) == (Partition(other, 0), Outcome.EXACT, 1)
     there, _ = offsets_of(
         Cluster("there", {"bootstrap.servers": pair.target}, {}, {}),
         group,

@@ -20,7 +20,7 @@ from mirror.config.load import load
 from mirror.demo.brokers import LocalCluster
 from mirror.groups.map_cleaner import MapCleaning
 from mirror.groups.translation import Unknown
-from mirror.groups.translator import Translator
+from mirror.groups.translator import RECREATED, Translator
 from mirror.model import Partition
 from mirror.settings import Flow
 from mirror.target.offset_syncs import OffsetSync
@@ -246,8 +246,12 @@ def test_a_topic_that_was_deleted_and_created_again(running: tuple[Pair, Service
     pair.produce(topic, *numbers(0, 50))
     pair.await_same(topic)
     old = [record.offset for record in pair.copied(topic)[0]]
+    mirror("pause", "-c", service.file, "--topic", topic)
     topics.recreate(pair.source, topic)
     pair.produce(topic, *numbers(100, 30))
+    (unknown,) = translate(flow_of(service), {Partition(topic, 0): 7})
+    assert unknown.translated is None and unknown.reason == RECREATED, "7 is an offset of the new topic"
+    mirror("resume", "-c", service.file, "--topic", topic)
     service.wait_for("the new topic is copied", lambda: len(pair.copied(topic)[0]) == 80)
     flow, partition = flow_of(service), Partition(topic, 0)
     pairs = by_value(pair, topic)

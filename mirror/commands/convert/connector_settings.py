@@ -253,7 +253,7 @@ REST = (
         "restart",
         "not needed",
         "",
-        "mirror follows its files while it runs; a changed secret takes effect at the next start",
+        "mirror follows its files while it runs, and files with passwords and certificates",
     ),
     S("topic.creation.*", "", "not needed", "", "mirror creates remote topics itself"),
     S("connector.class", "", "not needed", "", "one flow does what the three connectors do"),
