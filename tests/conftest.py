@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Once pytest has its cache."""
+    """Register what needs pytest's cache, which exists from now on."""
     if session.config.cache is not None:
         session.config.pluginmanager.register(Durations(session.config.cache))
 
@@ -170,7 +170,7 @@ def pair(brokers: Addresses, prefix: str) -> Pair:
 
 @pytest.fixture(scope="module")
 def failpoints(tmp_path_factory: pytest.TempPathFactory) -> Failpoints:
-    """For the services that a module starts with their environment."""
+    """Failpoints for the services that a module starts with their environment."""
     return Failpoints(tmp_path_factory.mktemp("failpoints"))
 
 
@@ -212,7 +212,7 @@ def shared(brokers: Addresses, shared_service: Service, prefix: str) -> Pair:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """In CI, a test that is skipped though it could run has failed."""
+    """Have a test fail in CI if it is skipped though it could run."""
     return _judge_skip((yield))
 
 

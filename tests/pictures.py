@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def status_page(window: Chrome, service: Service, to: Path) -> None:
-    """With the topic that has a blocked partition opened."""
+    """Take a picture of the status page, on which the topic with a blocked partition is opened."""
     emulate(window)
     window.get(f"http://127.0.0.1:{service.port}/?open=primary-%3Ebackup/payments")
     until("the failure is shown", lambda: window.find_elements(By.CSS_SELECTOR, ".blocked li"))

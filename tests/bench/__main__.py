@@ -119,7 +119,7 @@ def main() -> None:
 
 
 def _with_others(results: list[Result], file: Path) -> list[Result]:
-    """With what a file has of measures that were not run now."""
+    """These results, and from the file those of measures that were not run now."""
     measured = {result["measure"] for result in results}
     before = json.loads(file.read_text())["results"] if file.exists() else []
     return [r for r in before if r["measure"] not in measured] + results

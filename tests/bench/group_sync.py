@@ -50,7 +50,7 @@ SYSTEMS: Mapping[str, Callable[[Job], System]] = {"mirror": SyncingMirror, "mm2"
 
 
 def measure(name: str, job: Job) -> Iterator[Result]:
-    """After a catch-up; and after compaction of the offset syncs, and a restart of the system."""
+    """Measure the synced offsets after a catch-up, and after offset syncs were compacted and the system restarted."""
     topic, other = job.topics
     for each, count in job.topics.items():
         topics.create(job.source.bootstrap, each, count)

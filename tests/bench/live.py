@@ -57,7 +57,7 @@ def _write(path: Path, trickle: float, rate: float, full: Any, stop: Any, sent: 
 
 
 def _read(path: Path, stop: Any, arrived: Any, sent: Any, out: Connection) -> None:
-    """Until `stop` is set and all that was sent has come, or a while later."""
+    """Read until `stop` is set and all that was sent has come, or until it is too late."""
     consumer = Consumer(
         {
             "bootstrap.servers": path.target,
@@ -131,7 +131,7 @@ def observe(path: Path, rate: float, run: Callable[[], None], exists: Callable[[
 
 
 def percentiles(samples: list[Sample], since: float = 0.0, before: float = float("inf")) -> dict[str, float]:
-    """In milliseconds, of what was sent in a span of time."""
+    """Percentiles of the latency, in milliseconds, of records that were sent in a span of time."""
     found = sorted(latency * 1000 for sent, latency in samples if since <= sent < before)
     if not found:
         return {"records": 0}

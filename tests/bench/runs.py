@@ -46,7 +46,7 @@ class Bench:
 
     @property
     def _live_systems(self) -> list[str]:
-        """Those that are measured with live records; the tuning is for throughput alone."""
+        """The systems that are measured with live records. The tuned ones are measured for throughput alone."""
         return [name for name in self._systems if name in ("mirror", "mm2")]
 
     def _each(
@@ -217,7 +217,7 @@ class Bench:
         yield from self._each(what, rounds, one, self._live_systems)
 
     def _await_copying(self, path: live.Path, rate: int) -> None:
-        """Until as much has come as is written in a few seconds, and a little longer for what has piled up."""
+        """Wait until as much has come as is written in a few seconds, and a little longer for what has piled up."""
         here = catch_up.Count(path.target, path.remote, path.partitions)
         here.now()
         before = here.now()

@@ -45,7 +45,7 @@ class Total:
     group_samples: int = 0  # offsets of groups that I10 has judged; results from before I10 have none
 
     def plus(self, other: Total) -> Total:
-        """Both together."""
+        """The sum of both totals."""
         return Total(
             name=self.name,
             rounds=self.rounds + other.rounds,
@@ -141,7 +141,7 @@ def schedule(
 
 
 def table(totals: Iterable[Total]) -> str:
-    """For people, and as Markdown."""
+    """The results as a table in Markdown."""
     columns = ("row", "rounds", "records", "samples (until progress)", "group samples", "violations", "longest stall")
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for t in totals:
@@ -168,7 +168,7 @@ def add(total: Total, file: Path) -> list[Total]:
 
 
 def options() -> argparse.Namespace:
-    """From the command line."""
+    """The options of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--rounds", type=int, default=1, help="of each row (default 1)")
     parser.add_argument("--random", type=int, default=5, help="rounds of faults drawn at random (default 5)")

@@ -130,7 +130,7 @@ class Arena:
         return service.start()
 
     def heal(self) -> None:
-        """After a round that failed in the middle of its fault: everything as it was."""
+        """Undo all faults after a round that failed in the middle of its own."""
         self.failpoints.disarm()
         for proxy in (self.source_proxy, self.target_proxy):
             proxy.held = None
@@ -149,7 +149,7 @@ class Arena:
             self.start_service().await_plan()
 
     def ended(self) -> list[str]:
-        """How the service has ended, if it has, though no row ended it: a crash shows where each thread was."""
+        """How the service has ended, if it has. No row ends it; after a crash this shows where each thread was."""
         code = self.service.exit_code
         return [] if code is None else [f"the service has ended with exit code {code}:\n{self.service.tail(100)}"]
 

@@ -64,7 +64,10 @@ def target_broker_hangs(arena: Arena, rng: random.Random, recorder: Recorder) ->
 
 
 def _await_agreement(arena: Arena, recorder: Recorder) -> None:
-    """Until a broker has heard of elections it answers from what it knew, as leader and as coordinator."""
+    """Wait until all brokers know the same leaders.
+
+    A broker that has not heard of an election answers from what it knew, as leader and as coordinator.
+    """
 
     def agree() -> bool:
         followed = (recorder.remote, OFFSETS)

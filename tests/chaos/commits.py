@@ -19,7 +19,7 @@ RESETS = re.compile(rb'"resets":(\d+)')
 
 
 class Commits:
-    """Those of one remote topic since the beginning."""
+    """The positions of one remote topic that were committed since this object was made."""
 
     def __init__(self, pair: Pair, remote: str) -> None:
         self._pair, self._remote = pair, remote

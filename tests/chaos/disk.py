@@ -39,7 +39,7 @@ class Disk:
 
     @contextlib.contextmanager
     def full(self) -> Iterator[None]:
-        """Not a byte is free meanwhile. Raises CannotRun."""
+        """A context in which not a byte is free. Raises CannotRun."""
         if not self._mounted:
             raise CannotRun("a tmpfs can't be mounted here (that needs root)")
         filler = self._place / "filler"

@@ -116,7 +116,7 @@ class Groups:
         return end
 
     def _history(self, at: tuple[str, int], end: int) -> GroupHistory:
-        """Of a group that has committed `end` in the end."""
+        """The history of a group that has committed `end` in the end."""
         samples = self._samples.get(at, [])
         last = samples[-1] if samples and samples[-1].read == end else None
         return GroupHistory(f"{at[0]}-{at[1]}", samples[:], last, end)

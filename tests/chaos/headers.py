@@ -25,7 +25,7 @@ BATCH = MIB
 
 
 class HeadersRecorder(OwnServiceRecorder):
-    """Of a service whose bound is low, and all of whose work one worker does."""
+    """The recorder of a service whose bound is low, and all of whose work one worker does."""
 
     def __init__(self, arena: Arena) -> None:
         super().__init__(arena, arena.pair, batch_max_bytes=BATCH, tasks_max=1)

@@ -30,7 +30,7 @@ class SameNames(Pair):
 
 
 class NeighboursRecorder(OwnServiceRecorder):
-    """Of a service that copies topics under their own names, so that what goes back goes round."""
+    """The recorder of a service that copies topics under their own names, so that what goes back goes round."""
 
     def __init__(self, arena: Arena) -> None:
         self.run = f"n{uuid.uuid4().hex[:6]}"

@@ -19,7 +19,7 @@ TRANSFORM = "shop_transforms.without_a_third"
 
 
 class OwnServiceRecorder(Recorder):
-    """Of a service with a configuration of its own, which stands in place of the arena's until the end."""
+    """The recorder of a service with a configuration of its own, which replaces the arena's until the end."""
 
     def __init__(self, arena: Arena, pair: Pair, **flow: Any) -> None:
         self._arena, self._flow = arena, flow
@@ -48,7 +48,7 @@ def is_dropped(record: Record) -> bool:
 
 
 class TransformRecorder(OwnServiceRecorder):
-    """Of a service with a transform that drops a third of the records."""
+    """The recorder of a service with a transform that drops a third of the records."""
 
     drops = staticmethod(is_dropped)
 
@@ -63,7 +63,7 @@ class TransformRecorder(OwnServiceRecorder):
 
 
 class CompactedRecorder(Recorder):
-    """Of a compacted topic: a few keys that come again and again, and tombstones."""
+    """The recorder of a compacted topic, which has a few keys that come again and again, and tombstones."""
 
     make = staticmethod(keyed)
 

@@ -26,7 +26,7 @@ STEPS = ("before-produce", "after-produce", "after-offsets", "after-commit")
 
 
 def _await_worker(arena: Arena) -> list[int]:
-    """Those that copy: Spark may keep others, which have nothing to do."""
+    """Wait for workers that copy, and return them. Spark may keep others, which have nothing to do."""
     ports = {int(address.rpartition(":")[2]) for address in arena.target_proxy.bootstrap.split(",")}
 
     def copies(pid: int) -> bool:

@@ -58,7 +58,7 @@ class Recorder:
         self.stalls: list[float] = []
         self.memory: list[Memory] = []
         self.complaints: list[str] = []  # what is wrong, but for what the checker judges
-        self._samples_anew = False  # were the samples forgotten since the last round?
+        self._samples_anew = False  # the samples were forgotten since the last round
         self._forbidden: list[tuple[str, str]] = []  # bootstrap servers and topic: nothing may be copied there
         self._commits = Commits(pair, self.remote)
         self._healed: float | None = None  # monotonic
@@ -100,11 +100,11 @@ class Recorder:
         return self.pair.remote(self.topic)
 
     def own(self, number: int, records: Iterable[Record]) -> list[Record]:
-        """Of the source's records in a partition, those that have to be copied."""
+        """The source's records in a partition that have to be copied."""
         return list(records)
 
     def copies(self, number: int, records: Iterable[Record]) -> list[Record]:
-        """Of the remote partition's records, those that were copied."""
+        """The remote partition's records that were copied."""
         return list(records)
 
     def grow(self, partitions: int) -> None:
@@ -151,7 +151,7 @@ class Recorder:
         self._forbidden.append((bootstrap, topic))
 
     def chosen(self, history: History, number: int, decided: Sequence[Event]) -> History:
-        """With the choices that mirror has reported, in this order."""
+        """The history, with the choices that mirror has reported, in this order."""
         anew = [int(event["offset"]) for event in decided if ANOTHER_REMOTE in event["reason"]]
         return replace(history, choices=len(decided), chosen=self._bases[number] + anew[-1] if anew else None)
 
@@ -270,7 +270,7 @@ class Recorder:
         )
 
     def positions(self) -> dict[int, int] | None:
-        """Of all partitions; None while one of them is not known."""
+        """The positions of all partitions; None while one of them is not known."""
         with contextlib.suppress(KafkaException):
             positions = self.watch.positions()
             return positions if len(positions) == len(self.senders) else None

@@ -34,7 +34,7 @@ def open_transaction(arena: Arena, rng: random.Random, recorder: Recorder) -> No
 @row("11 a compacted topic: gaps and tombstones", everywhere=False, recorder=CompactedRecorder)
 def compaction(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
     def has_gaps() -> bool:
-        """After the position, compaction has left less than half of the records."""
+        """True if compaction has left less than half of the records after the position."""
         after = [r for r in oracle.read(arena.pair.source, recorder.topic)[0] if r.offset >= position]
         return len(after) > 100 and len(after) < (after[-1].offset - position) / 2
 
@@ -117,7 +117,7 @@ def _await_refused(arena: Arena, recorder: Recorder, since: int) -> None:
 
 @row("24 a remote topic is deleted, and perhaps a worker killed", everywhere=False, together=1)
 def remote_topic(arena: Arena, rng: random.Random, recorder: Recorder) -> None:
-    """By policy it is made again, and copying goes on at the position: from there on all has to be there."""
+    """Delete the remote topic. By policy it is made again, and must have all records from the position on."""
     # A broker deletes the positions with the topic. Without a report, too, a partition is new, and nothing is decided.
     arena.service.wait_for("reports of all partitions", lambda: _all_reported(arena, recorder))
     since = len(arena.service.events)

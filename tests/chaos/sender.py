@@ -17,7 +17,7 @@ ABORT_EVERY = 5  # transactions
 
 
 class Sender:
-    """Of every two partitions one gets plain records, one transactions of which some are aborted."""
+    """Writes to one partition: plain records to an even one, transactions, of which some are aborted, to an odd one."""
 
     def __init__(
         self, bootstrap: str, topic: str, partition: int, rate: float, make: Factory, before: Sender | None = None

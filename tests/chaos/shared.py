@@ -41,7 +41,7 @@ def elsewhere(number: int) -> Made:
 
 
 class SharedRecorder(Recorder):
-    """Of a topic to which programs write on both sides. The history is that of the first flow's records."""
+    """The recorder of a topic to which programs write on both sides. The history has the first flow's records."""
 
     judges_groups = False  # as `finish` does it, once all has come to the source
 

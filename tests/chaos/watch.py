@@ -88,9 +88,9 @@ class Watch:
         return [self._arrived.get(number, 0.0) for number in range(self._wanted)]
 
     def positions(self, *numbers: int) -> dict[int, int]:
-        """Of these partitions, or all, the position, counted through all topics of the name; -1: none.
+        """The positions of these partitions, or of all, counted through all topics of the name; -1: none.
 
-        Without those that hang. While many partitions have transactions, some position is pending at any time, and
+        Those that hang are left out. While many partitions have transactions, some position is pending at any time, and
         librdkafka asks for all again: then it is better to ask for one.
         """
         asked = [TopicPartition(self._remote, number) for number in numbers or range(self._wanted)]

@@ -107,7 +107,7 @@ def _order(history: History, wanted: Sequence[Record]) -> Iterator[Violation]:
 
 
 def _rewinds(history: History, wanted: Sequence[Record], crashes: int) -> Iterator[Violation]:
-    """At least once, a crash has copying go back by a batch, and then go on in order."""
+    """Violations of at-least-once: copying may go back by one batch per crash, and then goes on in order."""
     place = {record.identity: index for index, record in enumerate(wanted)}
     found = [place[record.identity] for record in history.target if record.identity in place]
     back = [(before, after) for before, after in pairwise(found) if after <= before]

@@ -43,7 +43,7 @@ class Committed(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """By how much a worker's memory has grown at most, and may grow; bytes."""
+    """The most that a worker's memory has grown, and the most that it may grow; bytes."""
 
     grown: int
     bound: int

@@ -1,4 +1,4 @@
-"""In place of a target cluster: what brokers do for one producer's transactions, and any error at any request."""
+"""Stands in for a target cluster: does what brokers do for one producer's transactions, or fails at any request."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Lost:
-    """In place of an answer: an error, though the request has had its effect."""
+    """Stands in for an answer: an error comes, though the request has had its effect."""
 
     error: WireError
 

@@ -11,7 +11,7 @@ from mirror.settings import Flow
 
 @dataclass(frozen=True)
 class ConstantPlan:
-    """It gives every partition to us, and nobody decides anything."""
+    """A plan that gives every partition to us, and in which nobody decides anything."""
 
     flow: Flow
     renew_interval: float = 3600.0

@@ -47,7 +47,7 @@ def mixed(number: int) -> Made:
 
 
 def keyed(number: int) -> Made:
-    """For a compacted topic: few keys, and every fifth record a tombstone; headers tell them apart."""
+    """A record for a compacted topic: few keys, and every fifth one a tombstone; headers tell records apart."""
     value = None if number % 5 == 0 else b"v%d" % number
     return Made(b"key-%d" % (number % 17), value, [("number", b"%d" % number)])
 

@@ -14,7 +14,7 @@ def peak(pid: int) -> int:
 
 
 def bound(record: int, batch: int) -> int:
-    """For a task with one busy partition, one broker of the source, the largest record and `batch_max_bytes`.
+    """The bound for a task with one busy partition, one broker of the source, the largest record and `batch_max_bytes`.
 
     Allocators may keep half as much.
     """

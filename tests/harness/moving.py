@@ -79,7 +79,7 @@ class Moving:
         return oracle.committed_position(self.pair.target, self.pair.group, self.remote(), partition)
 
     def next_offsets(self) -> dict[int, int]:
-        """After the last record that was copied, by the contents of both sides: independent of what mirror does."""
+        """The offsets after the last copied records, found by the contents of both sides, independently of mirror."""
         found = {}
         for partition, records in self.copy().items():
             last = records[-1].content

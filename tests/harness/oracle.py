@@ -68,9 +68,9 @@ class Reader:
         self._next = dict.fromkeys(self.records, OFFSET_BEGINNING) | dict(begins or {})
 
     def _partitions(self) -> list[int]:
-        """Those that the broker knows that happens to be asked.
+        """The partitions that the broker knows which happens to be asked.
 
-        Also for speed: assigned before it knows the leaders, a consumer looks for them only half a second later.
+        Asking saves time: a consumer that is assigned before it knows the leaders looks for them half a second later.
         """
         return sorted(self._consumer.list_topics(self._topic, timeout=PATIENCE).topics[self._topic].partitions)
 
@@ -193,7 +193,7 @@ def committed_position(bootstrap: str, group: str, remote_topic: str, partition:
 
 
 def assert_positions(source: str, target: str, topic: str, remote_topic: str, group: str) -> None:
-    """Of an idle flow: each position is after the last record, and not after the source's last stable offset."""
+    """Check of an idle flow that positions are after the last record, and not after the source's last stable offset."""
     stable = ends(source, topic, IsolationLevel.READ_COMMITTED)
     for number, records in read(source, topic).items():
         position = committed_position(target, group, remote_topic, number)
@@ -206,7 +206,7 @@ def assert_positions(source: str, target: str, topic: str, remote_topic: str, gr
 
 
 def ends(bootstrap: str, topic: str, isolation: IsolationLevel) -> dict[int, int]:
-    """By partition: the last stable offset with READ_COMMITTED, else the high watermark."""
+    """The end of each partition: the last stable offset with READ_COMMITTED, else the high watermark."""
 
     def given() -> dict[int, int] | None:
         numbers = range(topics.partitions(bootstrap, topic))  # the broker that was asked may not know it yet

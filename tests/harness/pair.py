@@ -78,7 +78,7 @@ class Pair:
         return oracle.await_same(self.source, self.target, topic, self.remote(topic), timeout)
 
     def assert_settled(self, topic: str) -> None:
-        """Of an idle flow: both sides the same, the position in its place, no transaction left open."""
+        """Check of an idle flow: both sides are the same, the position is in its place, no transaction is open."""
         oracle.assert_same(self.source, self.target, topic, self.remote(topic))
         oracle.assert_positions(self.source, self.target, topic, self.remote(topic), self.group)
         hanging = oracle.hanging(self.target, self.remote(topic))

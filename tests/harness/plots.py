@@ -6,7 +6,7 @@ import matplotlib as mpl
 
 
 def plot_style() -> None:
-    """For all that is plotted from now on; the same figures give the same file."""
+    """Set the style of all that is plotted from now on. The same figures give the same file."""
     mpl.rcParams.update(
         {"svg.hashsalt": "mirror", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
     )

@@ -29,7 +29,7 @@ def command_holds(process: psutil.Process, *words: str) -> bool:
 
 
 def children(parent: psutil.Process, *words: str) -> list[psutil.Process]:
-    """Of a process that may be gone already: its children that run and whose command lines hold `words`."""
+    """The children of a process that run and whose command lines hold `words`; none if the process is gone."""
     with contextlib.suppress(psutil.Error):
         return [child for child in parent.children() if is_alive(child) and command_holds(child, *words)]
     return []

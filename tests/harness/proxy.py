@@ -35,7 +35,10 @@ class TxnRequest:
 
     @staticmethod
     def parse(frame: bytes) -> TxnRequest | None:
-        """None for other requests. Header: INT16 key, INT16 version, INT32 correlation, NULLABLE_STRING client."""
+        """The request, or None if it is another one.
+
+        Header: INT16 key, INT16 version, INT32 correlation, NULLABLE_STRING client.
+        """
         (api_key,) = struct.unpack_from(">h", frame)
         if api_key not in (ADD_OFFSETS_TO_TXN, END_TXN):
             return None
@@ -229,7 +232,10 @@ class Proxy(Forwarder):
 
     @staticmethod
     def _is_next_transaction(held: HeldBack, request: TxnRequest) -> bool:
-        """Its records are on the target, its position is not: the worst moment for the end of another one."""
+        """True if this request belongs to the transaction after the held one.
+
+        Its records are on the target and its position is not: the worst moment for the end of another transaction.
+        """
         first = held.request
         return (
             first is not None

@@ -38,7 +38,7 @@ class SecuredCluster:
         return self.cluster.bootstrap
 
     def present(self, server: Certificate, client: Certificate) -> None:
-        """From the next start on, show another certificate, and believe another one only."""
+        """Show another certificate from the next start on, and believe only another one."""
         self.server, self.client = server, client
         (broker,) = self.cluster.brokers
         tls = {"ssl.keystore.type": "PEM", "ssl.keystore.location": server.both, "ssl.client.auth": "none"}
@@ -78,7 +78,7 @@ class SecuredCluster:
 def secured_cluster(
     name: str, directory: Path, server: Certificate, client: Certificate, signer: Path
 ) -> SecuredCluster:
-    """Not started yet."""
+    """A secured cluster that is not started yet."""
     keys = directory / "keys.json"
     keys.write_text(key_set(signer))
     believed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.as_uri()}"

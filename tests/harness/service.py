@@ -156,7 +156,7 @@ class Service:
 
     @property
     def port(self) -> int:
-        """Of its HTTP server. A standby that takes over has another one."""
+        """The port of its HTTP server. A standby that takes over has another one."""
         return int(self.find("mirror starts")[-1]["port"])
 
     def get(self, path: str) -> tuple[int, str]:
@@ -190,12 +190,12 @@ class Service:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """Its exit code; None while it runs."""
         return None if self._process is None else self._process.poll()
 
     @property
     def pid(self) -> int:
-        """Of the service itself."""
+        """The process id of the service itself."""
         assert self._process is not None
         return self._process.pid
 
@@ -253,12 +253,12 @@ class Service:
 
     @property
     def jvm_pid(self) -> int:
-        """Of Spark's driver."""
+        """The process id of Spark's driver."""
         (jvm,) = [p for p in self.processes() if processes.command_holds(p, "java", "org.apache.spark.deploy")]
         return jvm.pid
 
     def worker_pids(self) -> list[int]:
-        """Of the Python workers that run slices: children of pyspark.daemon with clients of Kafka.
+        """The process ids of the Python workers that run slices: children of pyspark.daemon with clients of Kafka.
 
         Spark may have others, which it ends when they have had nothing to do for a minute.
         """

@@ -36,7 +36,7 @@ class SparkCluster:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """For a service whose executors run here."""
+        """Spark's settings for a service whose executors run here."""
         conf = {
             "spark.driver.host": "127.0.0.1",
             "spark.executor.memory": "512m",

@@ -30,7 +30,7 @@ class Refused(Exception):
 
 
 class Mute(Refused):
-    """It does not answer, or not in this protocol."""
+    """The port does not answer, or not in this protocol."""
 
 
 class Socket(NamedTuple):
@@ -62,7 +62,7 @@ def listening(found: Iterable[psutil.Process]) -> list[Socket]:
 
 
 def given_away(sockets: Sequence[Socket], secret: str) -> tuple[bool, bool]:
-    """Whether a stranger reads the secret at one of them, and whether one deserializes what a stranger sends."""
+    """Tells whether a stranger reads the secret at a socket, and whether one deserializes what a stranger sends."""
 
     def tried(at: Socket) -> tuple[bool, bool]:
         try:

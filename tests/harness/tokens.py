@@ -21,7 +21,7 @@ class TokenServer:
     """A context manager. `asked` has the credentials and the form of each request. `life` (s) is that of its tokens."""
 
     def __init__(self, life: int, key: Path | None = None, subject: str = "mirror") -> None:
-        """With a `key` (RSA, PEM) its tokens are signed, as brokers want them that look."""
+        """Give a `key` (RSA, PEM) to have the tokens signed, for brokers that check signatures."""
         self.life = life
         self.key, self._subject = key, subject
         self.status = 200

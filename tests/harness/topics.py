@@ -83,7 +83,7 @@ def grow(bootstrap: str, topic: str, count: int) -> None:
 
 
 def leaders(broker: str, topic: str) -> dict[int, int]:
-    """By partition, as this broker knows them."""
+    """The leader of each partition, as this broker knows it."""
 
     def given() -> dict[int, int]:
         with contextlib.suppress(KafkaException):

@@ -217,7 +217,7 @@ def _refuse(error: int) -> None:
 
 
 def _tried(step: Callable[[], T]) -> T | None:
-    """None if it has to be tried again: a coordinator is away, moves or loads."""
+    """The step's result; None if it has to be tried again, because a coordinator is away, moves or loads."""
     try:
         return step()
     except Unavailable:

@@ -95,7 +95,7 @@ def _java(home: Path) -> Iterator[Path]:
 
 
 def _readable(file: tarfile.TarInfo) -> tarfile.TarInfo:
-    """By the image's user, whatever the umask was here."""
+    """Let the image's user read the file, whatever the umask was here."""
     file.mode |= 0o555 if file.mode & 0o100 else 0o444
     file.uid = file.gid = 0
     return file

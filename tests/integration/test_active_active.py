@@ -60,7 +60,7 @@ class Both:
         return configuration.together(*flows)
 
     def copies(self, cluster: str, of: str) -> dict[int, list[Record]]:
-        """By partition, the records that were copied to a cluster, without mirror's header."""
+        """The records of each partition that were copied to a cluster, without mirror's header."""
         read = oracle.read(self.places[cluster], self.topic)
         return {number: list(self._copies(number, records, of)) for number, records in read.items()}
 
@@ -73,7 +73,7 @@ class Both:
                 yield record._replace(headers=record.headers[:-1])
 
     def local(self, cluster: str) -> dict[int, list[Record]]:
-        """By partition, the records that no flow has written; what a program has handed on is no header of mirror's."""
+        """The records of each partition that no flow has written. A header that a program has handed on is removed."""
         read = oracle.read(self.places[cluster], self.topic)
         own = f"{self.topic},".encode()
         found: dict[int, list[Record]] = {}

@@ -64,7 +64,7 @@ def test_no_offset_is_called_exact(flow: Pair, service: Service) -> None:
 
 
 class PlainRecorder(Recorder):
-    """Without exactly-once no offset is exact, so no group is synced."""
+    """A recorder that judges no groups: without exactly-once no offset is exact, so no group is synced."""
 
     judges_groups = False
 
@@ -87,7 +87,7 @@ def test_workers_are_killed(flow: Pair, service: Service, failpoints: Failpoints
 
 
 def test_the_target_goes_away(flow: Pair, service: Service, plain_target: LocalCluster) -> None:
-    """For less than transaction_timeout: nothing that stands on the target is sent again."""
+    """It is away for less than transaction_timeout, and nothing that stands on the target is sent again."""
     with PlainRecorder(flow) as recorder:
         recorder.await_first()
         plain_target.kill()
@@ -100,7 +100,7 @@ def test_the_target_goes_away(flow: Pair, service: Service, plain_target: LocalC
 
 
 def test_only_what_was_refused_is_sent_again(flow: Pair, service: Service) -> None:
-    """Of a batch that the target takes half of, the other half."""
+    """If the target takes half of a batch, only the other half is sent again."""
     topic = flow.topic("refused")
     flow.produce(topic, Made(None, b"0"))
     flow.await_same(topic)

@@ -210,7 +210,7 @@ def have_changed(service: Service, aliases: Collection[str]) -> bool:
 
 
 def data_paths(service: Service) -> dict[str, str]:
-    """By topic, how its first partition is copied."""
+    """The path of each topic's first partition."""
     flows = json.loads(service.get("/status")[1])["flows"]
     return {topic["topic"]: topic["partitions"][0].get("path") for flow in flows for topic in flow["topics"]}
 

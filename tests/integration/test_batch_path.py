@@ -96,7 +96,7 @@ def some_time_after(condition: Callable[[], bool], seconds: float) -> Callable[[
 
 
 def test_a_copier_that_is_stopped_anywhere_goes_on(batches: BatchPath, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the middle of transactions, again and again: the next owner fences, loads and seeks."""
+    """It is stopped in the middle of transactions again and again, and the next owner fences, loads and seeks."""
     monkeypatch.setattr(batch_copier, "TRANSACTION_MAX", 100_000)
     records = [Made(b"%d" % number, b"v" * 100) for number in range(50_000)]
     load.produce(batches.source, batches.topic, records, batch_size=8_000)
@@ -114,7 +114,7 @@ def test_a_copier_that_is_stopped_anywhere_goes_on(batches: BatchPath, monkeypat
 
 
 def test_what_leaves_the_batch_path(pair: Pair, tmp_path: Path) -> None:
-    """At the first batch that does not fit. What is before it is copied."""
+    """The copier leaves at the first batch that does not fit, and copies what is before it."""
     cases: dict[str, tuple[Made, dict[str, object]]] = {
         "too_large": (Made(b"large", b"x" * 20_000), {}),
         "log_append_time": (Made(b"late", b"x"), {"message_timestamp_type": "LogAppendTime"}),

@@ -49,7 +49,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
 
 
 def survives(both: Both, name: str, incident: Callable[[], None]) -> None:
-    """Under load, everything goes on after `incident`, with few words about it."""
+    """Check that everything goes on after `incident` under load, and that little is logged."""
     topic = both.flow.topic(name, PARTITIONS)
     said = len(both.service.lines)
     try:

@@ -69,7 +69,7 @@ def texts(name: str, count: int) -> list[str]:
 
 
 def refused(service: Service, flow: str, other: str, why: str) -> Event:
-    """Its one event that says so, with both names."""
+    """The one event of a service that refuses `flow`, with both names."""
 
     def found() -> list[Event]:
         return [e for e in service.find(FLOW_BLOCKED, flow=flow) if "conflicts with" in e["reason"]]
@@ -256,7 +256,7 @@ def of_flows_that_start_at_once_one_of_each_two_goes_on(
         ]
 
         def won() -> list[bool]:
-            """For each two flows: True if the left one runs."""
+            """True for each pair of flows if the left one runs."""
             running = [[e["state"] == "running" for e in flows(service)] for service in (left, right)]
             assert not any(one and two for one, two in zip(*running, strict=True)), "both run"
             return running[0] if all(one or two for one, two in zip(*running, strict=True)) else []
@@ -302,7 +302,7 @@ def a_circle_of_three_clusters_is_not_closed(
         ids = [cluster_id(cluster.bootstrap) for cluster in (east, west)]
 
         def origins() -> list[str]:
-            """Of the topic on the third cluster, as the plan of the last way says."""
+            """The origins of the topic on the third cluster, by the plan of the last flow."""
             records = oracle.read(third.bootstrap, f"mirror-control.{b}.internal")[0]
             plans = [json.loads(record.value or b"") for record in records if record.key == b"plan"]
             return plans[-1]["origins"][topic] if plans else []
@@ -356,7 +356,7 @@ def _ms(ago: float) -> int:
 def other_flows(
     one: LocalCluster, other: LocalCluster, alias: str, directory: Path, topic: str = "t", **more: Any
 ) -> OtherFlows:
-    """Of a flow from one to the other; `more` as `one_flow` takes it."""
+    """What a flow from one cluster to the other knows of other flows; `more` goes to `one_flow`."""
     file = directory / f"{uuid.uuid4().hex}.yaml"
     flow = configuration.one_flow(one.bootstrap, other.bootstrap, [topic], alias=alias, **more)
     file.write_text(yaml.safe_dump(flow))
@@ -368,7 +368,7 @@ def refusals(view: OthersView) -> list[str]:
 
 
 def ours(notes: list[Note], alias: str) -> list[str]:
-    """Of those that tests beside this one may have left, only what has this name."""
+    """The problems that have this name. Tests beside this one may have left others."""
     return [note.problem for note in notes if alias in str(note)]
 
 
@@ -383,7 +383,7 @@ def test_a_plan_counts_while_it_shows_signs_of_life(
     stranger = Stranger(target_cluster, alias, ["elsewhere", cluster_id(target_cluster.bootstrap)], t=f"{alias}.t")
 
     def alive() -> bool:
-        """To one who has looked before and to one who has not."""
+        """True if the flow is alive to one who has looked before, and to one who has not."""
         new = other_flows(source_cluster, target_cluster, "mine", tmp_path)
         views = [each.look({"t": f"{alias}.t"}) for each in (known, new)]
         for view in views:
@@ -474,7 +474,7 @@ def test_a_reverse_flow_that_comes_between_two_looks_is_seen_at_the_second(
 def test_where_nothing_has_changed_nothing_is_fetched(
     source_cluster: LocalCluster, target_cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though a marker is the last on the topic, which no reader is given."""
+    """The last on the topic is a marker, which no reader is given, and still nothing is fetched."""
     opened: list[str] = []
 
     def counted(cluster: Cluster, group: str) -> Consumer:

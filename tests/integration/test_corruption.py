@@ -85,7 +85,7 @@ class Flows:
 
 
 def written(number: int) -> bytes:
-    """With what the value of the record at an offset begins."""
+    """The beginning of the value of the record at an offset."""
     return b"%012d" % number
 
 
@@ -158,7 +158,7 @@ def a_damaged_batch_is_passed_over(flows: Flows, tail: str) -> None:
 
 
 def a_damaged_batch_after_a_record_that_is_left_out(flows: Flows) -> None:
-    """With active_active. The position is before that record, which can be read, and not at the batch."""
+    """With active_active the position is before that record, which can be read, and not at the batch."""
     pair = flows.marked
     topic = pair.topic("left-out")
     there = str(topics.admin(pair.target).list_topics(timeout=PATIENCE).cluster_id)

@@ -109,7 +109,7 @@ def delete_remote(flows: Flows, pair: Pair, topic: str) -> None:
 def test_decisions(
     flows: Flows, source_cluster: LocalCluster, forgetful: LocalCluster, pair: Pair, prefix: str, tmp_path: Path
 ) -> None:
-    """Those on whose way nothing happens to the others' positions or tasks."""
+    """These scenarios run together: none of them touches the positions or the tasks of the others."""
     scenarios = (
         a_deleted_remote_topic_is_not_made_again,
         a_deleted_remote_topic_is_gone_on_with_where_somebody_says,
@@ -165,7 +165,7 @@ def a_deleted_remote_topic_is_gone_on_with_where_somebody_says(flows: Flows) -> 
 
 
 def another_remote_topic_of_the_name_stops_what_is_being_copied(flows: Flows) -> None:
-    """Under load, while its producer is open: what comes before anybody notices is in the new topic, told as such."""
+    """The topic is under load. What comes before anybody notices is in the new topic, and that is reported."""
     pair = flows.fail
     topic = copied(flows, pair, "swapped")
     produce(pair, topic, range(100, 110))
@@ -219,7 +219,7 @@ def a_position_that_somebody_else_committed_is_not_believed(flows: Flows) -> Non
 
 
 def a_position_that_went_back_is_not_believed(flows: Flows) -> None:
-    """Even with mirror's own metadata, such as a tool that restores positions has kept."""
+    """It is not even if it has mirror's own metadata, which a tool that restores positions may keep."""
     pair = flows.fail
     topic = copied(flows, pair, "back")
     consumer = Consumer({"bootstrap.servers": pair.target, "group.id": pair.group, "log_level": 0})
@@ -233,7 +233,7 @@ def a_position_that_went_back_is_not_believed(flows: Flows) -> None:
 
 
 def test_a_new_task_knows_a_position_from_its_last_report(flows: Flows) -> None:
-    """Of the task that has committed it nothing is left, and what stands in the group looks like mirror's own."""
+    """Nothing is left of the task that has committed it, and what stands in the group looks like mirror's own."""
     pair = flows.fail
     topic = copied(flows, pair, "forgotten")
     consumer = Consumer({"bootstrap.servers": pair.target, "group.id": pair.group, "log_level": 0})

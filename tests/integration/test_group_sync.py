@@ -216,7 +216,7 @@ for _ in sys.stdin:
 
 
 def test_a_late_answer_about_groups_does_not_end_the_process(target_cluster: LocalCluster) -> None:
-    """It ends it where librdkafka asks for a coordinator: so the test has a process of its own."""
+    """Such an answer ends the process if librdkafka asked for a coordinator. So the test has a process of its own."""
     command = [sys.executable, "-c", ASKS_FOR_GROUPS, target_cluster.bootstrap]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1) as asking:
         assert asking.stdin is not None and asking.stdout is not None
@@ -372,7 +372,7 @@ def test_the_metadata_of_java_s_consumer_is_kept(running: tuple[Pair, Service], 
 
 
 def test_librdkafka_commits_where_only_it_can_log_in(running: tuple[Pair, Service]) -> None:
-    """Then the metadata gets a NUL at its end."""
+    """librdkafka puts a NUL at the end of the metadata."""
     pair, _ = running
     topic, there = topics.create(pair.target, "sync-limited"), {"bootstrap.servers": pair.target}
     offsets = {("sync-limited", 0): Committed(3, "AgABCQ==")}

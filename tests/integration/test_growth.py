@@ -143,7 +143,7 @@ def test_what_is_left_out_is_told_once_and_when_it_changes(shared: Pair, shared_
 
 
 def test_a_topic_that_vanishes_is_told(shared: Pair, shared_service: Service) -> None:
-    """Whether it was deleted or may not be seen any more, which looks the same from here."""
+    """It is told the same whether it was deleted or may not be seen any more: the service can't tell these apart."""
     name = shared.topic("vanishes")
     shared.produce(name, Made(None, b"once"))
     shared.await_same(name)

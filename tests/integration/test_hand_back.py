@@ -143,7 +143,7 @@ def mirrormaker_is_noticed(flow: Moving, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def mirrormaker_is_noticed_by_its_records(world: World) -> None:
-    """If its workers' group has another name, it has no members there, and to fence tasks of that name ends none."""
+    """Its workers' group has another name here, so the group has no members, and fencing that name ends no task."""
     with load_of(world, first=2 * 10**6):
         world.all[0].await_copied(oracle.count(world.all[0].copy()) + RECORDS)
         found = world.all[0].hand_back(group="not-its-name", tasks=2)

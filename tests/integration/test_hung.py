@@ -44,7 +44,7 @@ def test_what_hangs_is_replaced(pair: Pair, tmp_path: Path, failpoints: Failpoin
 
 
 def one_of_two_tasks_hangs(pair: Pair, directory: Path) -> None:
-    """In the middle of its life; its partition is copied by another process."""
+    """The task hangs in the middle of its life, and another process copies its partition."""
     topic = pair.topic("task", 2)
     with pair.service(directory) as service:
         for partition in range(2):
@@ -77,7 +77,7 @@ def reading_hangs(pair: Pair, directory: Path, failpoints: Failpoints) -> None:
 
 
 def the_planner_hangs(pair: Pair, directory: Path, failpoints: Failpoints) -> None:
-    """Before the first epoch, so that there are no tasks at all."""
+    """The planner hangs before the first epoch, so that there are no tasks at all."""
     topic = pair.topic("planner")
     pair.produce(topic, *FIRST)
     with Service(pair.settings(), directory, failpoints.environment) as service:

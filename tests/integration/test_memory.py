@@ -19,7 +19,7 @@ BATCH = MIB
 
 
 def test_records_made_of_headers(pair: Pair, tmp_path: Path) -> None:
-    """Which librdkafka does not count when it says how much it has."""
+    """librdkafka does not count headers when it says how much it has."""
     with pair.service(tmp_path, {"batch_max_bytes": BATCH, "tasks_max": 1}) as service:
         topic = pair.topic("headers")
         pair.produce(topic, Made(b"key", b"first"))

@@ -64,7 +64,7 @@ class Running:
         self.service.wait_for("others", lambda: set(self.service.worker_pids()) - before)
 
     def await_progress(self) -> None:
-        """Until what is on the source now has been copied, reported, and counted."""
+        """Wait until what is on the source now has been copied, reported, and counted."""
         ends = oracle.ends(self.pair.source, self.topic, IsolationLevel.READ_UNCOMMITTED)
 
         def copied() -> bool:
@@ -166,7 +166,7 @@ def recorded(running: Running) -> dict[int, int]:
 
 
 def it_is_named(pair: Pair, directory: Path, kind: str) -> None:
-    """While the leader stands still, so that nobody makes it again. Its tasks go on, and their reports are read."""
+    """The leader stands still, so that nobody makes the topic again. Tasks go on, and their reports are read."""
     missing = f"{kind}.{pair.alias}.internal"
     topic = pair.topic("busy")
     settings = {"on_poison_record": "dead_letter", "transaction_timeout": "10s"}

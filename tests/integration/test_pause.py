@@ -113,7 +113,7 @@ def test_an_order_without_a_service_stands(pair: Pair, tmp_path: Path) -> None:
 
 
 def test_a_topic_that_is_recreated_while_paused_is_not_taken_for_the_old_one(pair: Pair, tmp_path: Path) -> None:
-    """Not even before the next plan, and though it is longer than the old one was."""
+    """It is not even before the next plan, and although it is longer than the old one was."""
     topic = pair.topic("recreated")
     old, new = (
         [Made(None, b"%s %d" % (word, n)) for n in range(count)] for word, count in ((b"old", 100), (b"new", 300))

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_lost_middle_never_commits(tmp_path: Path) -> None:
-    """Nor does it where a leader knows nothing of the producer. Ways that are not safe lose records, which is seen."""
+    """A leader that knows nothing of the producer does not commit it either. Unsafe ways lose records, as expected."""
     with LocalCluster("acks", tmp_path, 3, PROPERTIES) as cluster:
         played = Round(cluster)
         played.play()

@@ -52,7 +52,7 @@ def test_what_is_to_be_created_changed_and_copied(pair: Pair, tmp_path: Path) ->
 
 
 def test_what_is_left_out_and_why(pair: Pair, tmp_path: Path) -> None:
-    """In `plan` and in `check`: what `topics` matches, and is not copied; and what matches nothing."""
+    """`plan` and `check` say what `topics` matches and is not copied, and what matches nothing."""
     plain, internal, cycle = pair.topic("plain"), pair.topic("x-internal"), pair.topic("from.backup.here")
     excluded = pair.topic("a.replica")
     topics.commit(pair.source, f"{pair.prefix}billing", plain, {0: 0})

@@ -272,7 +272,7 @@ def a_recreated_topic_is_copied_from_its_beginning(flows: Flows, count: int) -> 
 
 
 def a_topic_that_is_recreated_under_the_consumer(flows: Flows) -> None:
-    """At once, and longer than before: the offset alone can't tell."""
+    """The topic is recreated at once and is longer than before, so that the offset alone can't tell."""
     pair = flows.skip
     topic = begin(pair, "swapped")
     recreate(pair, topic)

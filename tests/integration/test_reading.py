@@ -50,7 +50,7 @@ def entries(properties: dict[str, str], topic: str, librdkafka: bool = False, at
 
 
 def test_a_header_name_with_a_nul_byte_is_found_to_be_cut(shared: Pair, shared_service: Service) -> None:
-    """By the client library, while it is copied."""
+    """The client library cuts it while the record is copied."""
     topic = shared.topic("cut")
     shared.produce(topic, *(Made(None, b"%d" % number, [("name", b"x")]) for number in range(50)))
     raw_headers.produce(shared.source, topic, (b"first", b"na\0me"), b"key", b"value")
@@ -89,7 +89,7 @@ def write(bootstrap: str, topic: str, codec: str) -> str:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_both_readers_read_the_same(source_cluster: LocalCluster, prefix: str, codec: str) -> None:
-    """Of batches that librdkafka has compressed, and those that a broker did anew: in Java, as Java's clients do."""
+    """They read batches that librdkafka has compressed, and batches that a broker, like Java's clients, did anew."""
     bootstrap = source_cluster.bootstrap
     by_client = write(bootstrap, topics.create(bootstrap, f"{prefix}client"), codec)
     java = {"none": "uncompressed"}.get(codec, codec)
@@ -201,7 +201,10 @@ async def asked_until(properties: dict[str, str], enough: Callable[[], bool]) ->
 
 
 def test_a_login_with_a_password_is_renewed(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the same connection, between requests that are sent without a wait. The broker would close it otherwise."""
+    """It is renewed on the same connection, between requests that are sent without a wait.
+
+    The broker would close the connection otherwise.
+    """
     logins: list[float] = []
 
     async def authenticated(*arguments: Any) -> float:
@@ -217,7 +220,7 @@ def test_a_login_with_a_password_is_renewed(secured: Secured, monkeypatch: pytes
 
 
 def test_a_token_is_fetched_and_renewed(secured: Secured) -> None:
-    """From an OIDC server, by client credentials. Its tokens are not signed: the broker believes them."""
+    """An OIDC server gives tokens for client credentials. They are not signed, but the broker believes them."""
     with TokenServer(life=3) as server:
         oauth = {
             "sasl.mechanisms": "OAUTHBEARER",
@@ -260,7 +263,7 @@ def ssl_errors(properties: dict[str, str]) -> int:
 
 
 def test_messages_of_an_old_format(secured: Secured, prefix: str) -> None:
-    """Of producers before Kafka 0.11, between others. No broker takes them any more, but what is there stays."""
+    """Producers before Kafka 0.11 wrote them. No broker takes them any more, but those that are there stay."""
     bootstrap, (broker,) = secured.cluster.bootstrap, secured.cluster.brokers
     topic = topics.create(bootstrap, f"{prefix}t", retention_ms=-1)
     broker.stop()

@@ -256,7 +256,7 @@ def test_a_throttle_of_the_flow_holds_for_both_tasks_together(flow: Pair, servic
     change(service, settings, {"throttle": THROTTLE})
 
     def both_are_throttled(more: int = 200) -> bool:
-        """With a backlog in both partitions, which only lasts once the tasks follow the throttle."""
+        """True if the throttle slows both partitions down. It adds to their backlog, which only then lasts."""
         for partition in range(2):
             flow.produce(topic, *map(sized(1_000), range(more)), partition=partition)
         return service.metric(THROTTLED, topic=topic, by="throttle") == 2

@@ -267,7 +267,7 @@ def the_target_refuses_a_groups_offset(pair: Pair, flow: Flow, topic: str) -> No
 def the_source_refuses_a_groups_offsets(
     target_cluster: LocalCluster, secured: tuple[LocalCluster, str], prefix: str, tmp_path: Path
 ) -> None:
-    """With Describe on the cluster mirror sees the group, and without Describe on the group no offset of it."""
+    """mirror may describe the cluster, so it sees the group; it may not describe the group, so it sees no offset."""
     cluster, address = secured
     pair, user = Pair(cluster.bootstrap, target_cluster.bootstrap, "sees", prefix), LIMITED_TOO[2]
     group, topic = f"{prefix}refused", pair.topic("t")

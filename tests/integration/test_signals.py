@@ -37,7 +37,7 @@ LOST = "task lost, another one has taken its slice over"
 
 @pytest.fixture(scope="module")
 def flow(source_cluster: LocalCluster, target_cluster: LocalCluster) -> Pair:
-    """At first with one topic of one partition, so with two tasks: less than Spark has cores for."""
+    """A flow that begins with one topic of one partition, and so with two tasks: fewer than Spark has cores for."""
     unique = uuid.uuid4().hex[:6]
     pair = Pair(source_cluster.bootstrap, target_cluster.bootstrap, f"s{unique}", f"signals-{unique}-")
     pair.topic("one")

@@ -127,7 +127,7 @@ def held(directory: Path, settings: dict[str, Any]) -> Iterator[tuple[str, list[
 
 
 def a_job_listens_on_loopback_and_shows_nothing_that_a_reference_gave(pair: Pair, tmp_path: Path) -> None:
-    """On no command line, on no page, and not in the event log; but the value arrives."""
+    """The value arrives, but it is on no command line, on no page, and not in the event log."""
     events, ui = tmp_path / "events", free_port()
     events.mkdir()
     conf = {

@@ -79,7 +79,7 @@ def careless(careless_and_tls: tuple[LocalCluster, Tls]) -> LocalCluster:
 
 @pytest.fixture
 def flow(source_cluster: LocalCluster, careless: LocalCluster, prefix: str) -> Pair:
-    """From the shared source to the careless target."""
+    """The flow from the shared source to the careless target."""
     return Pair(source_cluster.bootstrap, careless.bootstrap, f"c{prefix[-7:-1]}", prefix)
 
 

@@ -47,7 +47,7 @@ def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalClu
 
 @pytest.fixture
 def cut_source(three_brokers: LocalCluster) -> Iterator[LocalCluster]:
-    """With all of its brokers, also for the test that follows one that has failed."""
+    """The source, whose brokers all run again at the end, also for the next test if one has failed."""
     yield three_brokers
     for broker in three_brokers.brokers:
         broker.resume()
@@ -67,7 +67,7 @@ def state(source: LocalCluster, topic: str, number: int = 0) -> tuple[int, list[
 def test_a_broker_that_is_down_is_not_asked_without_end(
     cut_source: LocalCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """By a request that only it could answer; librdkafka would connect to it thousands of times a second."""
+    """Only that broker could answer the request. librdkafka would connect to it thousands of times a second."""
     caplog.set_level(logging.DEBUG, LIBRDKAFKA.name)
     properties = {"bootstrap.servers": cut_source.bootstrap, "debug": "broker", "log_level": "7"}
     client = clients.admin(Cluster(ALIAS, properties, {}, {}))
@@ -133,7 +133,7 @@ def test_a_coordinator_that_was_deposed_is_not_believed(cut_source: LocalCluster
     cluster = Cluster(ALIAS, {"bootstrap.servers": cut_source.bootstrap}, {}, {})
 
     def commit(offset: int) -> None:
-        """In a transaction, by a client that has asked for the coordinator of now."""
+        """Commit in a transaction, by a client that has asked for the coordinator now."""
         client = {"bootstrap.servers": first, "log_level": 0}
         with contextlib.closing(Consumer({**client, "group.id": group})) as consumer:
             producer = Producer({**client, "transactional.id": f"{group}-{offset}"})
@@ -163,7 +163,7 @@ def test_a_coordinator_that_was_deposed_is_not_believed(cut_source: LocalCluster
 
 
 def test_a_group_is_active_and_has_its_offsets_wherever_its_coordinator_is(cut_source: LocalCluster) -> None:
-    """Where librdkafka describes a group, it asks the coordinator that it has found once, for ever."""
+    """librdkafka asks the coordinator that it has found once, for ever, when it describes a group. mirror does not."""
     topic, last = topics.create(cut_source.bootstrap, f"{ALIAS}-active"), cut_source.brokers[-1]
     first, names = cut_source.brokers[0].bootstrap, [f"{ALIAS}-active-{number}" for number in range(30)]
 
@@ -264,7 +264,7 @@ def test_a_controller_that_is_down_is_not_waited_for(cut_source: LocalCluster) -
         return next((broker for broker in cut_source.brokers[1:] if broker.node == node), None)
 
     def answered() -> bool:
-        """Until the cluster has noticed that a broker is down, it may name that one again."""
+        """True once the request succeeds. The cluster names a dead broker until it has noticed that it is down."""
         with contextlib.suppress(ClusterAway):
             return client.topic_ids([topic]) == ids
         return False
@@ -357,7 +357,7 @@ class Cut:
         return answer(verb, "-c", service.file, *only, *more)
 
     def choose(self, service: Service) -> None:
-        """With `fail` the partition stops, alone, until somebody chooses."""
+        """Check that with `fail` the partition stops, alone, and then choose."""
         assert "was cut at offset 100 " in service.wait_for_event(BLOCKED, PATIENCE, topic=self.topic)["reason"]
         self.pair.produce(self.topic, Made(None, b"other"), partition=1)
         service.wait_for("the other partition goes on", lambda: len(self.pair.copied(self.topic)[1]) == 1)
@@ -378,7 +378,7 @@ class Cut:
 def test_logs_that_were_cut_and_have_grown_again(
     cut_source: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """Longer than the position, so that only the leader epoch tells (KIP-320), also when nobody consumes it then."""
+    """They are longer than the position, so only the leader epoch tells (KIP-320), even if nobody consumes then."""
     kinds = {"consumed": "skip", "paused": "skip", "chosen": "fail"}
     cuts = [Cut(cut_source, target_cluster, *each) for each in kinds.items()]
     _, paused, chosen = cuts
@@ -471,7 +471,7 @@ def disturb_leader(source: LocalCluster, topic: str, number: int, fault: Callabl
 def test_the_batch_path_follows_leaders_and_coordinators(
     cut_source: LocalCluster, source_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """While brokers of the target are killed, hang, and come back: every record once, and few connections."""
+    """Brokers of the target are killed, hang and come back. Each record is copied once, over few connections."""
     bootstrap, count = cut_source.bootstrap, 30_000
     pair = Pair(source_cluster.bootstrap, bootstrap, f"{ALIAS}batches", f"{ALIAS}-batches-")
     first, *others = cut_source.brokers

@@ -111,7 +111,7 @@ def test_a_third_is_dropped_while_workers_are_killed(running: tuple[Pair, Servic
 
 
 def each_offset_is_translated(pair: Pair, service: Service, topic: str, expected: list[Record]) -> None:
-    """To where the next record is that was copied; also those before the first one, and the end."""
+    """Check that each offset is translated to the place of the next copied record, from the first offset to the end."""
     there = [record.offset for record in pair.copied(topic)[0]]
     pairs = list(zip([record.offset for record in expected], there, strict=True))
     partition = Partition(topic, 0)

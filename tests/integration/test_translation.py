@@ -83,7 +83,7 @@ def assert_exact(pair: Pair, service: Service, topic: str, begin: int = 0) -> No
 
 
 def entries(pair: Pair, topic: str) -> int:
-    """How many of the topic are in the map."""
+    """How many entries of the topic are in the map."""
     stored = {
         record.key: record.value for record in oracle.read(pair.target, f"mirror-offset-map.{pair.alias}.internal")[0]
     }
@@ -210,7 +210,7 @@ def test_entries_before_the_remote_log_go(running: tuple[Pair, Service]) -> None
 
 
 def test_entries_of_a_remote_topic_that_was_deleted_go(running: tuple[Pair, Service]) -> None:
-    """Once two looks did not find it: a broker may not know a new topic yet."""
+    """They go when two looks have not found the topic, because a broker may not know a new topic yet."""
     pair, service = running
     topic = pair.topic("remote-deleted")
     pair.produce(topic, *numbers(0, 10))
@@ -296,7 +296,7 @@ def test_a_compacted_topic(running: tuple[Pair, Service]) -> None:
     service.wait_for("copied", lambda: last in [record.value for record in pair.copied(topic)[0]])
 
     def compacted() -> bool:
-        """By what the flow has counted: a cleaner that was quick took records before anybody could read them."""
+        """True if many records that the flow has counted are gone. A quick cleaner is faster than a reader."""
         more()
         copied = service.metric("mirror_source_records_total", topic=topic)
         return copied - len(pair.copied(topic)[0]) > 100
@@ -311,7 +311,7 @@ def test_a_compacted_topic(running: tuple[Pair, Service]) -> None:
 
 
 def test_where_others_write_to_the_remote_topic_nothing_is_guessed(running: tuple[Pair, Service]) -> None:
-    """Where records have to be counted, mirror can't tell its own from theirs. Where an entry has them, it need not."""
+    """mirror can't tell its own records from theirs where it has to count. Where an entry has them, it need not."""
     pair, service = running
     topic = pair.topic("written")
     pair.produce(topic, *numbers(0, 10))

@@ -55,7 +55,7 @@ def plant(pair: Pair, name: str, change: Change, position: int = RECORDS) -> Non
 
 
 def faults() -> dict[str, tuple[Change, dict[str, int], tuple[str, int | None, int | None] | None]]:
-    """By name: what is done to the copy, the counts that must be found, and one of the differences."""
+    """What is done to the copy in each case, the counts that must be found, and one of the differences."""
     odd = records()[10]._replace(key=b"nobody", value=b"knows", timestamp=1)
     return {
         "equal": (lambda r: r, {}, None),

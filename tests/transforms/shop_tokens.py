@@ -8,7 +8,7 @@ import urllib.request
 
 
 def token(config: str) -> tuple[str, float]:
-    """From the server whose URL the configuration has."""
+    """Fetch a token from the server whose URL the configuration has."""
     form = urllib.request.Request(config, b"grant_type=client_credentials", {"Authorization": "Basic cHJvdmlkZXI6eA=="})
     with urllib.request.urlopen(form, timeout=10) as answer:
         found = json.load(answer)

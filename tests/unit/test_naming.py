@@ -366,7 +366,7 @@ def test_a_topic_may_have_a_name_of_its_own() -> None:
 
 
 def test_a_name_that_a_topic_has_as_its_own_is_no_other_topics_name() -> None:
-    """Even if the topic that has it is not mirrored now."""
+    """The name stays reserved even if the topic that has it is not mirrored now."""
     chosen = policy(replication_policy="identity", topic_settings={"orders": own_name("eu")})
     both = select_topics(chosen, ["orders", "eu", "us"], dict)
     assert both.remotes == {"us": "us"}

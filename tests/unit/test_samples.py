@@ -75,7 +75,7 @@ def parts(value: Any) -> Iterator[Any]:
 
 
 def test_every_field_that_may_be_missing_has_a_sample_with_another_value_than_its_default() -> None:
-    """Else no sample would show that the field is read."""
+    """Without such a sample nothing would show that the field is read."""
     unused: set[str] = set()
     used = {"TopicSettings.transform"}  # tasks take no code from the control topic
     for part in parts([kind.samples for kind in FORMATS.values()]):

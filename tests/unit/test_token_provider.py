@@ -112,7 +112,7 @@ def test_a_token_is_shared_until_half_of_its_life_is_over(monkeypatch: pytest.Mo
 
 
 def test_a_failure_is_shared_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise each client of the process would wait for a failure of its own, one after the other."""
+    """If it were not, each client of the process would wait for a failure of its own, one after the other."""
     now, asked = [1_000.0], []
 
     def token(_: str) -> tuple[str, float]:

@@ -75,7 +75,7 @@ def caught(history: History) -> set[str]:
 
 
 def with_target(replay: Replay, target: list[Record]) -> History:
-    """Both readers see the same, as they do when the wrong thing was committed."""
+    """A history in which both readers see this target, as they do when the wrong thing was committed."""
     return replace(replay.history, target=target, concurrent=target)
 
 

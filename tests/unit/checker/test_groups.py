@@ -34,7 +34,7 @@ def history(read: int, committed: int | None) -> GroupHistory:
 
 @given(copies(), st.integers(1, COUNT - 1))
 def test_the_next_record_on_both_sides(copy: tuple[list[int], list[int]], at: int) -> None:
-    """Whatever markers there are between two records, before the offset or after it."""
+    """It does not matter what markers are between two records, before the offset or after it."""
     here, there = copy
     for read in range(here[at - 1] + 1, here[at] + 1):
         for committed in range(there[at - 1] + 1, there[at] + 1):

@@ -1061,7 +1061,7 @@ def test_an_anchor_may_be_used_ten_thousands_of_times(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["[{}]", "{{<<: [{}]}}"], ids=["lists", "merges"])
 def test_what_stands_for_a_billion_values_is_refused_before_it_is_made(tmp_path: Path, form: str) -> None:
-    """By a process with little memory: without a limit it would take all that the machine has."""
+    """A process with little memory loads it: without a limit it would take all that the machine has."""
     file = tmp_path / "config.yaml"
     file.write_text(laughs(form), encoding="utf-8")
     command = f"ulimit -v {2**20}; exec {sys.executable} -m mirror validate -c {file}"

@@ -192,7 +192,7 @@ def test_of_a_topic_that_is_copied_the_policies_change_and_the_name_and_start_st
     ],
 )
 def test_nothing_changes_beside_a_transform_that_can_not(tmp_path: Path, changed: str) -> None:
-    """Else a topic would be copied as it is whose records the transform is to mask."""
+    """If other keys changed alone, a topic could be copied as it is whose records the transform is to mask."""
     for before, after in ((BASE, changed), (changed, BASE)):
         with pytest.raises(
             ConfigError, match=r"transform.* can't change while the service runs, and a transform may be"
@@ -256,7 +256,7 @@ def test_flow_defaults_have_no_key_of_their_own() -> None:
 
 
 def test_what_is_read_again_from_its_file_waits_for_nothing(tmp_path: Path) -> None:
-    """Neither a cluster's password nor that of the HTTP server; another file is a change."""
+    """A new password in the file of a cluster or of the HTTP server is no change to wait for; another file is one."""
     before = BASE.replace("${env:PASSWORD}", "${file:one}") + "http: {username: u, password: '${file:one}'}\n"
     (tmp_path / "one").write_text("first\n")
     (tmp_path / "two").write_text("second\n")

@@ -92,7 +92,7 @@ def stops(leader: FlowLeader) -> None:
 
 
 def test_a_stopping_service_does_not_end_the_one_that_has_taken_over(flow: Flow, coordinator: Coordinator) -> None:  # noqa: F811
-    """Which has no plan of its own yet. It is fenced once more, and goes on."""
+    """The new one has no plan of its own yet. It is fenced once more, and goes on."""
     old, new = leading(flow), FlowLeader(flow, "new")
     new.take_lead()
     with pytest.raises(FlowError, match="fenced"):

@@ -252,5 +252,5 @@ THERE = {"t": "1", "u": "2", "v": "3", "w": "4", "x": "5"}
 def test_which_remote_topics_have_copies_from_before_the_mark(
     previous: Plan | None, ids: dict[str, str], found: dict[str, str]
 ) -> None:
-    """Those that were copied without it, until other topics have their names. A look may miss some."""
+    """A remote topic has such copies until another topic has its name. A look may miss a topic."""
     assert unmarked(previous, ids) == found

@@ -50,7 +50,7 @@ def test_a_throttle_is_divided_by_the_number_of_partitions(
     assert [{name: share.rate for name, share in each.items()} for each in found] == expected
 
 
-def test_or_as_the_plan_says() -> None:
+def test_a_throttle_is_divided_as_the_plan_says() -> None:
     parts: dict[str, Parts] = {OF_FLOW: (0.25, 0.75), "a": (1.0,), "other": (0.5, 0.5)}
     found = shares({OF_FLOW: 4_000, "a": 1_000}, [[A0], [A1]], parts, 0)
     assert found == {OF_FLOW: Share(4_000, 1_000.0), "a": Share(1_000, 500.0)}, "that of other slices does not count"
@@ -123,7 +123,7 @@ def test_whatever_is_known_all_shares_together_are_the_throttle() -> None:
     ],
 )
 def test_look_after_look_each_gets_what_there_is(demands: tuple[float, ...], reached: tuple[float, ...]) -> None:
-    """From any beginning, and then it rests. The demands are parts of the throttle."""
+    """The shares settle from any beginning, and then they rest. The demands are parts of the throttle."""
     slices = [[A0], [B0]]
     for start in ((0.5, 0.5), (0.05, 0.95), (0.95, 0.05)):
         before: Mapping[str, Parts] = {OF_FLOW: start}

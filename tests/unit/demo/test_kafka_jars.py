@@ -88,7 +88,7 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the only jar of Kafka is one that holds a line with `jar`."""
+    """An empty cache, for a Kafka whose only jar is a file that holds a line with `jar`."""
     monkeypatch.setenv("MIRROR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("mirror.demo.kafka_jars.HASHES", tmp_path)
     digest = hashlib.sha256(b"jar\n").hexdigest()

@@ -315,7 +315,7 @@ def test_the_test_checks_the_configuration_of_the_service() -> None:
 
 
 def test_alerts_and_dashboard_are_those_of_the_repository(tmp_path: Path) -> None:
-    """In the chart they are links: a package holds what they lead to."""
+    """They are links in the chart, and a package holds what the links lead to."""
     done = helm.package(CHART, tmp_path)
     assert done.returncode == 0, done.stderr
     with tarfile.open(tmp_path / f"mirror-{__version__}.tgz") as packed:

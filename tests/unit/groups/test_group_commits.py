@@ -69,7 +69,7 @@ def test_a_group_with_members_is_no_error(broker: FakeCoordinator, commits: Grou
 def test_the_first_error_of_a_partition_counts(
     broker: FakeCoordinator, commits: GroupCommits, error: str, said: str
 ) -> None:
-    """Also if the broker says of others that the group has members."""
+    """It counts even if the broker says of other partitions that the group has members."""
     broker.commit = lambda made: dict.fromkeys(made.offsets, CODES["UNKNOWN_MEMBER_ID"]) | {FIRST: CODES[error]}
     with pytest.raises(PartitionError, match=rf"the offsets of group g can't be committed: {error} \(Broker: {said}\)"):
         commits.commit("g", OFFSETS)
@@ -174,7 +174,7 @@ def test_a_commit_that_was_never_sent_does_not_delay_the_next_one(
 def test_no_commit_follows_one_without_an_answer_until_it_comes(
     broker: FakeCoordinator, commits: GroupCommits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also in the next round. Groups of the same coordinator do not wait for it."""
+    """None follows in the next round either. Groups of the same coordinator do not wait for the answer."""
     hangs = threading.Event()
 
     def late(made: Commit) -> Mapping[Where, int]:
@@ -309,7 +309,7 @@ def test_what_librdkafka_says(broker: FakeCoordinator, monkeypatch: pytest.Monke
 def test_no_commit_follows_one_of_librdkafka_without_an_answer(
     broker: FakeCoordinator, commits: GroupCommits, librdkafka: list[Committer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither of librdkafka nor of our client, once that can be used."""
+    """None follows through librdkafka, nor through our own client once that can be used."""
 
     class Silent(Committer):
         def poll(self, timeout: float) -> None:

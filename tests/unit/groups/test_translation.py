@@ -98,7 +98,7 @@ class Target:
 
 @st.composite
 def targets(draw: st.DrawFn, *every: int) -> Target:
-    """With an entry after so many records, or one of these numbers if none is given.
+    """A target that has an entry after each of `every` records; the number is drawn if none is given.
 
     A source with runs and gaps, copied in transactions, with aborts, restarts, and positions that go back."""
     target = Target(draw(st.sampled_from(every or (1, 7, 1000))))

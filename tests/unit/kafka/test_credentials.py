@@ -26,7 +26,7 @@ def each_look_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cluster(directory: Path) -> Cluster:
-    """With a password and a certificate in files."""
+    """A cluster with a password and a certificate in files."""
     (directory / "password").write_text("first\n")
     (directory / "certificate").write_text("a certificate\n")
     properties = {"sasl.password": "as it was at the start", "ssl.certificate.location": str(directory / "certificate")}

@@ -52,7 +52,7 @@ Reply = Callable[[Asked], FetchAnswer | WireError | None]
 
 @dataclass
 class Source:
-    """In place of a cluster with nodes 1 and 2: each request waits until a test answers it."""
+    """Stands in for a cluster with nodes 1 and 2: each request waits until a test answers it."""
 
     leaders: dict[int, int] = field(default_factory=dict)  # by partition; node 1 if not given
     topic_id_: bytes = TOPIC.id
@@ -223,7 +223,7 @@ def test_a_partition_that_is_not_taken_does_not_hold_up_others() -> None:
 
 
 def test_a_partition_that_has_room_again_is_asked_for() -> None:
-    """Though its answer is still in memory, for another partition is not copied yet."""
+    """Its answer is still in memory, because another partition is not copied yet."""
 
     async def run() -> None:
         async with fetching(MemoryBounds(partition=50)) as (fetcher, source):
@@ -302,7 +302,7 @@ def test_slow_partitions_hold_up_no_others(slow: int, busy: int) -> None:
 
 
 def test_an_answer_that_nobody_expected_holds_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever goes wrong while it is read: others need the room."""
+    """Other answers need the room, whatever goes wrong while this one is read."""
 
     def fails(*_: object) -> None:
         raise ZeroDivisionError
@@ -460,7 +460,7 @@ def test_another_leader_is_asked(error: str) -> None:
 
 
 def test_a_leader_that_comes_back_is_asked_with_its_new_epoch() -> None:
-    """Before the session has forgotten the partition, which would go on with the old epoch."""
+    """It comes back before the session has forgotten the partition, which would go on with the old epoch."""
 
     async def run() -> None:
         async with fetching() as (fetcher, source):
@@ -579,8 +579,8 @@ def test_a_defect_of_ours_is_no_silence(caplog: pytest.LogCaptureFixture) -> Non
 
 
 @pytest.mark.parametrize("where", [(FetchMemory, "wanted"), (Source, "leader")])
-def test_nor_is_one_outside_of_a_request(where: tuple[type, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before a broker is asked, and before it is known which one has to be asked."""
+def test_a_defect_outside_of_a_request_is_no_silence(where: tuple[type, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The defect comes before a broker is asked, or before it is known which one has to be asked."""
 
     def broken(*_: object) -> None:
         raise ZeroDivisionError

@@ -186,7 +186,7 @@ def test_after_invalidate_everything_needs_a_seek() -> None:
 
 
 def is_record(offset: int) -> bool:
-    """Of the machine's source: the other offsets are markers and what was aborted or compacted away."""
+    """True if the machine's source has a record here. Other offsets are markers, aborted or compacted away."""
     return offset % 5 not in (2, 3)
 
 
@@ -295,7 +295,7 @@ def test_batches_are_the_records_in_order(gaps: list[int], most: int, most_bytes
 
 
 def test_a_batch_has_the_keys_and_headers_that_the_buffer_has_read() -> None:
-    """In step with the records, wherever the buffer was cut."""
+    """Keys and headers stay in step with the records, wherever the buffer was cut."""
     buffer = RecordBuffer(0)
     sent = [message(offset, b"v", b"%d" % offset, [("h", b"%d" % offset)] * (offset % 3)) for offset in range(20)]
     buffer.append(sent[:12])

@@ -45,7 +45,7 @@ def test_who_is_asked_for(held: int, reserved: int, wanted: list[int]) -> None:
 
 @pytest.mark.parametrize(("brokers", "answer"), [(1, 20), (2, 12), (5, 5), (25, 1)])
 def test_the_brokers_share_a_quarter(brokers: int, answer: int) -> None:
-    """However many are asked, each may be: nobody holds so much yet that another one has to wait."""
+    """Every broker may be asked, however many there are: none holds so much yet that another has to wait."""
     memory = FetchMemory(BOUNDS, nothing)
     assert memory.answer(brokers) == answer
     assert brokers * answer <= BOUNDS.total // 4

@@ -75,7 +75,7 @@ def test_one_that_does_not_drain_is_paused_alone(held: dict[Partition, Held], bu
 def test_a_slow_one_holds_up_nobody_and_is_resumed_when_there_is_room_for_much(
     held: dict[Partition, Held], buffers: FullBuffers
 ) -> None:
-    """Else a throttled partition would be paused and resumed, and most of it fetched in vain, at each turn."""
+    """A throttled partition would otherwise be paused and resumed at each turn, and mostly be fetched in vain."""
     held[HERE] = Held(drains_slowly=True, buffer=Buffer(FULL))
     buffers.look(HERE, 5.0)
     assert buffers.decide(5.0) == Backpressure([HERE], [], False)

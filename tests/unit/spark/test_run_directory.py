@@ -69,7 +69,7 @@ def test_a_fifo_in_place_of_the_directory_does_not_hold_the_start(tmp_path: Path
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:
-    """Neither one in place of the directory, nor one in place of the lock."""
+    """A link is not followed in place of the directory, nor in place of the lock."""
     elsewhere = plant(tmp_path / "elsewhere")
     (tmp_path / "mirror-run-x").symlink_to(elsewhere.parent)
     linked = plant(tmp_path / "mirror-run-y")

@@ -99,7 +99,7 @@ def test_a_transaction() -> None:
 
 @pytest.mark.parametrize("nodes", [{}, {SYNCS: 6}, {MAP: 6}, {SYNCS: 6, MAP: 7}, {SYNCS: 6, MAP: 6}])
 def test_what_is_for_our_own_topics_knows_where_the_copy_is(nodes: dict[str, int]) -> None:
-    """From the answer the first time, then by prediction: so it goes with the first batch if one broker leads both."""
+    """The first answer tells the place; then it is predicted, so that a broker that leads both gets both at once."""
 
     async def run() -> None:
         target = Target(nodes=nodes)

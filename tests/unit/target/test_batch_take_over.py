@@ -120,7 +120,7 @@ def test_transactions_of_version_2_are_needed(level: int) -> None:
 
 
 def test_a_release_without_transactions_of_version_2() -> None:
-    """Which may be so old that it has no features."""
+    """Such a release may be so old that it has no features."""
 
     async def run() -> None:
         with pytest.raises(Unsupported, match="EndTxn needs version 5"):

@@ -47,7 +47,7 @@ COMMITTED = Offset(AT.offset, encoded(AT), AT.epoch)
 
 @dataclass
 class Source:
-    """In place of a fetcher: each feed begins with what is there, and gets what is added."""
+    """Stands in for a fetcher: each feed begins with what is there, and gets what is added."""
 
     answers: list[Callable[[], tuple[int, list[RecordBatch]]]] = field(default_factory=list)  # end, and batches
     feeds: list[Feed] = field(default_factory=list)
@@ -143,7 +143,7 @@ def test_what_comes_is_copied_and_counted() -> None:
 
 
 def test_a_position_after_markers_is_committed_when_the_partition_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Together with the sync of the last record, and not for each marker."""
+    """It is committed together with the sync of the last record, and not for each marker."""
     monkeypatch.setattr(batch_copier, "SETTLE_DELAY", 0.05)
 
     async def run() -> None:

@@ -637,7 +637,7 @@ def test_it_ends_where_it_is_told_and_lets_the_partition_go(world: World) -> Non
 
 
 def test_an_end_after_records_that_compaction_has_removed_is_committed(world: World) -> None:
-    """Otherwise the batch path would begin before it, within a batch, and give the partition back for ever."""
+    """If it were not, the batch path would begin before it, within a batch, and give the partition back for ever."""
     copier = world.copier()
     arrive(copier, 0, 3)
     copier.post(EndAt(5))

@@ -140,7 +140,7 @@ def test_who_needs_the_record_path_has_it(make: Callable[[Flow], Task], changes:
 
 
 def test_a_paused_partition_is_on_the_record_path(make: Callable[[Flow], Task]) -> None:
-    """Which keeps its position alive. Afterwards it goes on as before."""
+    """The record path keeps the position of a paused partition alive. After the pause it goes on as before."""
     task = make(away())
     records(task.joins(paused=True))
     assert task.path == (RECORDS, "")
@@ -261,7 +261,7 @@ def test_an_event_loop_that_hangs_ends_the_task(make: Callable[[Flow], Task], ca
 def test_an_event_loop_that_has_died_ends_the_task(
     make: Callable[[Flow], Task], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever has ended it. Its partitions would wait for ever: a copier that is made now would never begin."""
+    """It does not matter what has ended the loop. Partitions would wait for ever: a new copier would never begin."""
     task = make(away())
     copier = batches(task.joins())
     until("it runs", lambda: copier.since_progress > 0 or copier.snapshot.counters.retries > 0)
@@ -285,7 +285,7 @@ def test_an_event_loop_that_has_died_ends_the_task(
 def test_the_next_connections_log_in_with_what_the_files_hold(
     make: Callable[[Flow], Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """While a certificate can't be used, those of before go on."""
+    """The old connections go on while the new certificate can't be used."""
     monkeypatch.setattr(credentials, "LOOK_INTERVAL", 0.0)
     monkeypatch.setattr(credentials, "_known", {})
     monkeypatch.setattr(batch_loop, "BEAT", 0.05)
@@ -320,7 +320,7 @@ def test_the_next_connections_log_in_with_what_the_files_hold(
 
 
 def passwords(used: list[Access]) -> set[str]:
-    """Of those that log in, which are the target's."""
+    """The passwords of those that log in, which are the target's connections."""
     return {access.login.password for access in used if access.login}
 
 

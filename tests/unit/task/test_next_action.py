@@ -141,7 +141,7 @@ def test_a_step_ends() -> None:
 
 
 def test_who_waits_for_nothing_is_not_woken_in_vain() -> None:
-    """Only a partition that has something to do wakes by itself. A throttled one has when its turn has come."""
+    """Only a partition that has something to do wakes by itself. A throttled one wakes when its turn has come."""
     for view in every_view():
         if next_wake(view, PACED, FULL) is not None:
             assert next_action(replace(view, throttled=False)) is not Action.WAIT

@@ -50,7 +50,7 @@ def test_a_letter_that_is_refused_is_counted() -> None:
 
 
 def test_a_record_that_is_tried_again_as_it_is_keeps_its_letter_whole() -> None:
-    """While the policy is to fail. A reload may make another one of it, and the letter then has all bytes."""
+    """The policy is to fail. A reload may change it to dead letters, and the letter then has all bytes."""
     refusals = PoisonRecords(100, Clock())
     for _ in range(5):
         refusals.refused(batch([7]), "too large", False)

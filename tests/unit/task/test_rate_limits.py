@@ -34,7 +34,7 @@ def share(rate: float) -> Share:
 
 
 def limits(clock: Clock, **rates: float) -> RateLimits:
-    """Those of a task with these shares; that of the flow is called `flow`."""
+    """The rate limits of a task with these shares; that of the flow is called `flow`."""
     found = RateLimits(clock)
     found.follow(named(**rates))
     return found
@@ -207,7 +207,7 @@ def test_the_first_partition_of_a_throttled_topic_waits_until_others_have_shrunk
 
 
 def test_what_was_copied_too_early_is_not_forgotten_with_a_change(clock: SetClock) -> None:
-    """Else one large record for each plan would go through, whatever the throttle says."""
+    """If it were, one large record for each plan would go through, whatever the throttle says."""
     found, turns = limits(clock, flow=RATE), Turns(clock)
     assert turns.take(found.of("a"), 1_000)
     turns.copied(4_000)  # paid for in four seconds

@@ -60,7 +60,7 @@ def test_an_acl_of_other_topics_is_nobodys_business(acl: Acl) -> None:
 
 
 def test_no_access_for_writing_is_ever_given() -> None:
-    """Whatever the source has: no ACL that allows it comes out."""
+    """No ACL that allows it comes out, whatever the source has."""
     words = ("ALL", "READ", "WRITE", "CREATE", "DESCRIBE", "ALTER")
     acls = [
         Acl(name, principal, operation, permission, pattern)

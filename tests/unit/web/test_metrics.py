@@ -44,7 +44,7 @@ Samples = dict[tuple[str, ...], float]
 
 
 def samples(metrics: Metrics, name: str) -> Samples:
-    """By the values of their labels, without source and target."""
+    """The samples of a metric, by the values of their labels without source and target."""
     found = {}
     for family in metrics.collect():
         for sample in family.samples:

@@ -103,7 +103,7 @@ def test_no_secret_and_no_path_is_in_the_reason(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Whether nothing listens there, or the answer is a redirection."""
+    """It is so if nothing listens there, and if the answer is a redirection."""
     monkeypatch.setattr(otlp, "TIMEOUT", 0.5)
     collector.status = status
     endpoint = f"{collector.endpoint}/secret-token" if status else "http://127.0.0.1:1/secret-token"

@@ -29,7 +29,7 @@ ID, OTHER_ID = b"1" * 16, b"2" * 16
 
 
 class Refusing:
-    """In place of a broker: refuses connections, or lets nobody in, and counts who tries."""
+    """Stands in for a broker: refuses connections, or lets nobody in, and counts who tries."""
 
     def __init__(self) -> None:
         self.attempts = 0
@@ -48,7 +48,7 @@ class Refusing:
 
 
 def test_a_broker_that_refuses_is_asked_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a hundred partitions that want it all the time: a few attempts, then one every second or two."""
+    """A hundred partitions want it all the time. There are a few attempts, then one every second or two."""
     broker = Refusing()
     monkeypatch.setattr(Connection, "open", broker.open)
 
@@ -270,7 +270,7 @@ def test_requests_keep_a_distance() -> None:
 
 
 def test_the_newest_leader_counts() -> None:
-    """Of what brokers say beside an error (KIP-951) and in their metadata, which may lag behind."""
+    """Brokers name leaders beside an error (KIP-951) and in their metadata, which may lag behind."""
 
     async def main() -> None:
         cluster = Scripted()
@@ -309,7 +309,7 @@ class Led(Scripted):
 
 
 def test_a_reader_goes_to_the_leader_that_an_error_names() -> None:
-    """Without another question."""
+    """It does so without another request for metadata."""
 
     async def main() -> None:
         cluster = Led()

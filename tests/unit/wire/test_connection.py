@@ -240,7 +240,7 @@ def test_a_throttled_connection_is_quiet() -> None:
 
 
 def test_nothing_overtakes_what_was_held_back() -> None:
-    """When the quiet time is over, but what waits has not been sent yet, because the loop was busy."""
+    """The quiet time is over, but what waits has not been sent yet, because the loop was busy."""
 
     def read(answer: Any) -> int:
         answer.throttle()

@@ -172,7 +172,7 @@ def test_something_that_is_no_token_server(server: Server, said: bytes) -> None:
 
 
 def test_an_answer_that_has_no_end_is_not_waited_for(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often it is asked, there is one request, and its token counts when it comes after all."""
+    """There is one request, however often a token is asked for, and its token counts when it comes after all."""
     monkeypatch.setattr(oidc, "ANSWERED_WITHIN", 0.1)
     answer, asked = threading.Event(), threading.Semaphore(0)
     original = oidc.Oidc._fetched

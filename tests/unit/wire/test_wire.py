@@ -144,7 +144,7 @@ def test_any_challenge_is_answered_or_refused(challenge: bytes) -> None:
 
 @given(st.integers(0, 10**6), st.binary(min_size=1, max_size=8), st.booleans())
 def test_invalid_answers_are_refused(at: int, nonsense: bytes, cut: bool) -> None:
-    """With counts and lengths of any size the result is an error of ours, or another valid answer."""
+    """The result is an error of ours, or another valid answer, whatever the counts and lengths are."""
     for answer, request, version in (
         (fake_broker.fetched(TOPIC, b"records"), fetch({}, Limits(0, 1)), 11),
         (fake_broker.metadata(TOPIC, 1, {1: 9092, 2: 9093}), metadata([TOPIC]), 8),

@@ -43,7 +43,7 @@ class World:
     aborted: set[int]  # indexes of those that read_committed consumers do not see
     copied: int  # how many records were copied
     recorded: int  # of these, how many MirrorMaker has recorded; -1: it has recorded no position
-    uncommitted: bool  # does MirrorMaker read what is aborted?
+    uncommitted: bool  # MirrorMaker reads what is aborted
     markers: list[int]  # gaps on the target before each record
     source_start: int
     remote_start: int
@@ -147,7 +147,7 @@ class Counting(Log):
 
 
 def test_reading_stops_where_the_copy_can_not_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the source's records after the newest offset sync, at most as many were copied as the target has after it."""
+    """At most as many records were copied after the newest offset sync as the target has after it."""
     monkeypatch.setattr(comparison, "SPAN", 2)
     log = Counting({"here": [(n, n) for n in range(1_000)], "there": [(n, n) for n in range(20)], "read": []})
     comparer = Comparer("here", "there", 5, log, log)

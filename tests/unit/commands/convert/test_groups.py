@@ -213,7 +213,7 @@ class TestWhoseHeartbeats:
         assert (both["b->a"].heartbeats.enabled, both["b->a"].heartbeats.interval) == (False, 1.0)
         assert "emit.heartbeats.enabled" in {row.key for row in found.defaults}
 
-    def test_also_if_that_direction_copies_nothing(self, tmp_path: Path) -> None:
+    def test_those_of_a_direction_that_copies_nothing_count(self, tmp_path: Path) -> None:
         assert flow(tmp_path, "b->a.enabled=false", "b->a.emit.heartbeats.enabled=true").heartbeats.enabled
 
     def test_those_that_no_flow_needs_are_left_out(self, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ SOURCE, TARGET = Partition("t", 0), Partition("a.t", 0)
 
 @cache
 def digest(content: int) -> bytes:
-    """Of a record; one of four ends a chunk."""
+    """The digest of a record; one of four ends a chunk."""
     mark = blake2b(b"%d" % content, digest_size=16).digest()
     return (b"\x00\x00" if mark[-1] < 64 else b"\xff\xff") + mark[2:]
 
@@ -68,7 +68,7 @@ class Copy:
     ends_meet: bool
 
     def compare(self, source_start: int, target_start: int, whole: bool = True) -> Result:
-        """With both logs cut at these offsets."""
+        """The result of a comparison whose logs are cut at these offsets."""
         kept: list[tuple[int, int]] = []
         for sync in self.syncs:
             kept = keep(kept, sync, (source_start, target_start))
@@ -95,7 +95,7 @@ def entries(contents: Iterable[int], steps: Iterable[int]) -> list[RecordDigest]
 
 
 def offsets(draw: st.DrawFn, contents: Sequence[int]) -> list[RecordDigest]:
-    """With gaps where markers and aborted records are."""
+    """Records with gaps where markers and aborted records are."""
     steps = draw(st.lists(st.sampled_from([1, 1, 1, 1, 2, 5]), min_size=len(contents), max_size=len(contents)))
     return entries(contents, [step - (not index) for index, step in enumerate(steps)])
 
