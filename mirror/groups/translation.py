@@ -20,6 +20,7 @@ class Unknown(Enum):
 
     BEFORE_THE_MAP = "before the map: its record was not copied, or is no longer on the target"
     NOT_COPIED = "not copied yet"
+    CUT = "not known: the remote log begins among records that have to be counted"
     NOT_EXACT = "not exact: the target does not have just the records that were copied"
     INCOMPLETE = "not exact: the offset map has a gap there"
     HIDDEN = "not known now: the end of the offset map can't be read while a transaction is open"
@@ -175,30 +176,27 @@ def counted_downstream(count: Count, upstream: int, found: Sequence[int], log_st
 
     `log_start` is the first offset that the remote log still had after the counting.
     """
-    removed = _removed(count, found, log_start)
-    if removed is None:
-        return Unknown.NOT_EXACT
+    if wrong := _wrong(count, found, log_start):
+        return wrong
     index = upstream - count.upstream
-    if not 0 <= index < count.expected:  # the group has read all that is copied
-        return found[-1] + 1 if found else Unknown.NOT_EXACT
-    return found[index - removed] if index >= removed else Unknown.BEFORE_THE_MAP
+    # Otherwise the group has read all that is copied.
+    return found[index] if 0 <= index < count.expected else found[-1] + 1
 
 
 def counted_upstream(count: Count, downstream: int, found: Sequence[int], log_start: int = 0) -> int | Unknown:
     """The translation of `downstream`, given the downstream offsets of the records that were to be counted."""
-    removed = _removed(count, found, log_start)
-    if removed is None:
-        return Unknown.NOT_EXACT
+    if wrong := _wrong(count, found, log_start):
+        return wrong
     index = bisect_left(found, downstream)
-    return count.upstream + removed + index if index < len(found) else count.after
+    return count.upstream + index if index < len(found) else count.after
 
 
-def _removed(count: Count, found: Sequence[int], log_start: int) -> int | None:
-    """How many of the first records to be counted the remote log has lost since; None if the count says nothing.
+def _wrong(count: Count, found: Sequence[int], log_start: int) -> Unknown | None:
+    """Why the count says nothing; None if it does.
 
-    Of those after the last entry it says nothing, because copying may have gone on meanwhile.
+    Once the remote log has lost some of what has to be counted, nobody can tell how many: somebody else may have
+    written among the rest.
     """
-    removed = count.expected - len(found)
-    if log_start <= count.begin:
-        return 0 if removed == 0 else None
-    return removed if removed >= 0 and count.end is not None else None
+    if log_start > count.begin:
+        return Unknown.CUT
+    return None if len(found) == count.expected else Unknown.NOT_EXACT
