@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from mirror.control.control_topics import StatusReader
 from mirror.control.reports import Report
@@ -10,16 +10,26 @@ from mirror.model import Partition, Position
 from mirror.settings import Flow
 
 
-def reported_positions(flow: Flow, wanted: Collection[Partition], partitions: int) -> dict[Partition, Position]:
+def reported_positions(flow: Flow, wanted: Mapping[Partition, str], partitions: int) -> dict[Partition, Position]:
     """The newest reported position of each wanted partition; the flow has `partitions` partitions in all.
 
+    `wanted` has the remote topic of each.
     It reads only the end of the status topic, because every running task keeps reporting each of its partitions.
     Raises ClusterAway.
     """
     reports = (dated.report for dated in StatusReader.recent(flow, partitions))
-    # Under another group the flow begins anew: what it reported under the old one says nothing about its positions.
-    ours = (report for report in reports if report.group in ("", flow.group))
-    return newest_positions(report for report in ours if report.partition in wanted)
+    return newest_positions(of_this_copy(reports, flow.group, wanted))
+
+
+def of_this_copy(reports: Iterable[Report], group: str, wanted: Mapping[Partition, str]) -> Iterator[Report]:
+    """The reports of the wanted partitions, each of this group and this remote topic.
+
+    Under another group the flow begins anew, and under another name a topic does. What was reported before says nothing
+    about the positions of now.
+    """
+    for report in reports:
+        if report.group in ("", group) and wanted.get(report.partition) == report.remote:
+            yield report
 
 
 def newest_positions(reports: Iterable[Report]) -> dict[Partition, Position]:

@@ -7,6 +7,7 @@ from confluent_kafka import KafkaError
 AWAY = frozenset(
     {
         KafkaError._TRANSPORT,
+        KafkaError._AUTHENTICATION,  # a login that was refused: another password may come, or a new token
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._TIMED_OUT,
         KafkaError._RESOLVE,

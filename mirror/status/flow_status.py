@@ -26,6 +26,7 @@ PARTITION_STATES = (UNASSIGNED, "starting", "running", "paused", "retrying", "bl
 # retrying and blocked as for a partition: the flow goes on by itself, or waits for a person. stopped: this service does
 # not run it any more. standby: it waits until no service leads the flow.
 FLOW_STATES = ("standby", "starting", "running", "retrying", "blocked", "stopped")
+ENDED_MAX = 16  # incarnations that are remembered; a late report comes within seconds
 EVENTS = 30  # kept; older ones are forgotten
 FOREIGN_INTERVAL = 60.0  # seconds between two events that somebody else writes to a remote topic
 _STARTING = "starting"
@@ -40,7 +41,7 @@ class PartitionStatus:
     since: float  # epoch time of the change to the present state
     total: Counters  # of all incarnations
     earlier: Counters = field(default_factory=Counters)  # of the incarnations before the present one
-    ended: frozenset[str] = frozenset()  # earlier incarnations, whose late reports are ignored
+    ended: tuple[str, ...] = ()  # the last of the earlier incarnations, whose late reports are ignored
 
     @staticmethod
     def first(report: Report) -> PartitionStatus:
@@ -75,7 +76,7 @@ class PartitionStatus:
             return self
         earlier, ended = self.earlier, self.ended
         if not same:
-            earlier, ended = self.total, ended | {self.report.incarnation}
+            earlier, ended = self.total, (*ended, self.report.incarnation)[-ENDED_MAX:]
         total = earlier.plus(report.counters) if ended else report.counters
         since = self.since if report.state == self.report.state else time.time()
         return PartitionStatus(report, time.monotonic(), since, total, earlier, ended)

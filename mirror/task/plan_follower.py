@@ -86,7 +86,7 @@ class PlanFollower(threading.Thread):
         self._being_let_go: list[tuple[Copier, State]] = []  # each with the state that it was asked to enter
         self._paused: dict[Partition, Copier] = {}
         # Last positions of partitions that this task gave up; newer than their last reports.
-        self._positions: dict[Partition, Position] = {}
+        self._positions: dict[tuple[Partition, str], Position] = {}  # by the remote topic, too
         self._settings: TaskSettings | None = None  # as last followed
         self._orders = plan.orders
         self._decisions = plan.decisions
@@ -181,7 +181,7 @@ class PlanFollower(threading.Thread):
             self._being_let_go.remove((copier, next_state))
             seen = copier.snapshot
             if seen.position_topic_id:
-                self._positions[copier.partition] = seen.position
+                self._positions[copier.partition, copier.topic.remote] = seen.position
             self._writer.report([self._reporter.one(copier)])  # its last transaction counts too
             self._paths.end(copier)
             if seen.state is State.PAUSED:
@@ -222,11 +222,13 @@ class PlanFollower(threading.Thread):
     def _find_starts(
         self, joining: dict[Partition, Topic], missing: dict[Partition, KafkaError]
     ) -> dict[Partition, StartPoint]:
+        remotes = {partition: topic.remote for partition, topic in joining.items()}
+        ours = {each[0]: self._positions[each] for each in remotes.items() if each in self._positions}
         with ThreadPoolExecutor(1) as pool:  # reads the reports while the positions are read: copying waits for both
-            reports = pool.submit(reported_positions, self._flow, joining.keys(), self._plan.size)
+            reports = pool.submit(reported_positions, self._flow, remotes, self._plan.size)
 
             def reported() -> dict[Partition, Position]:
-                return newer(reports.result(), self._positions)
+                return newer(reports.result(), ours)
 
             positions, source = self._services.positions, self._source.client
             return find_starts(self._plan.flow, positions, source, joining, reported, missing)

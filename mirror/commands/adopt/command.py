@@ -213,10 +213,11 @@ class _Command:
     def _commit(self, found: Sequence[Result], known: Known) -> list[Result]:
         if not found:
             return []
-        flow, wanted = self._flow, {each.partition for each in found}
+        flow = self._flow
+        wanted = {each.partition: each.remote.topic for each in found if each.remote is not None}
         status = flow.status_topic in self._target.partitions()
         reported = reported_positions(flow, wanted, len(known.remote)) if status else {}
-        topics = self._topics(wanted)
+        topics = self._topics({each.partition for each in found})
         known_topics = [each for each in found if each.partition.topic in topics]
         lost = [replace(each, outcome="refused", reason="its topic has no id now") for each in found]
         lost = [each for each in lost if each.partition.topic not in topics]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mirror.control.decisions import POSITION_KINDS, Choice, Decision, Incident, chosen, decided, doubt, explain
 from mirror.control.plan import Plan, retire
-from mirror.control.reported_positions import newest_positions
+from mirror.control.reported_positions import newest_positions, of_this_copy
 from mirror.control.reports import Counters, Report
 from mirror.model import MapEnd, Partition, Position, Topic
 
@@ -129,6 +129,15 @@ def report(offset: int, topic_id: str = "source-1", resets: int = 0, number: int
         "us", "me", 1, where, "us.orders", "running", "", offset, 0, 0.0, 1.0, Counters(),
         topic_id=topic_id, remote_id="remote-1", resets=resets,
     )  # fmt: skip
+
+
+def test_a_topic_that_got_another_name_has_no_position_yet() -> None:
+    """It is copied anew. A position of the former copy would pass over all of its records."""
+    reports = [report(10), replace(report(20), group="another"), replace(report(30), remote="renamed")]
+    here = Partition("orders", 0)
+    assert [each.position for each in of_this_copy(reports, "ours", {here: "us.orders"})] == [10]
+    assert [each.position for each in of_this_copy(reports, "ours", {here: "renamed"})] == [30]
+    assert not list(of_this_copy(reports, "ours", {here: "new"}))
 
 
 def test_the_newest_report_of_a_position() -> None:
