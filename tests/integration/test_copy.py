@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.harness import oracle, topics
 from tests.harness.load import Load, Made, mixed, produce
 from tests.harness.pair import Pair
-from tests.harness.service import Service
+from tests.harness.service import PASSED_OVER, Service
 from tests.harness.waiting import until
 
 HOUR = 3_600_000  # ms
@@ -140,3 +141,18 @@ def test_metrics_tell_what_was_copied(shared: Pair, shared_service: Service) -> 
     latency = "mirror_source_replication_latency_seconds_count"
     assert shared_service.metric(latency, topic=topic) == counts.total
     shared_service.wait_for("no lag", lambda: shared_service.metric("mirror_source_topic_partition_lag", **labels) == 0)
+
+
+def test_a_topic_that_gets_another_remote_name_is_copied_anew(pair: Pair, tmp_path: Path) -> None:
+    """From its first record on, also where lost data is passed over: the former copy's position says nothing."""
+    topic = pair.topic("renamed")
+    pair.produce(topic, *(Made(None, b"%d" % number) for number in range(50)))
+    with pair.service(tmp_path) as service:
+        pair.await_same(topic)
+        assert service.terminate() == 0, service.tail()
+    name = f"{pair.alias}.another-name"
+    renamed = {"topic_settings": {topic: {"remote_topic": name}}, "on_data_loss": "skip"}
+    with Service(pair.settings(renamed), tmp_path) as service:
+        oracle.await_same(pair.source, pair.target, topic, name)
+        assert not service.find(PASSED_OVER)
+        assert service.terminate() == 0, service.tail()
