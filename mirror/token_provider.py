@@ -23,14 +23,16 @@ from importlib.util import find_spec
 from typing import Any
 
 from mirror.errors import TokenProviderUnusable, Unavailable
-from mirror.user_code import IMPORT_TIMEOUT, Imports, InTime, described
+from mirror.user_code import IMPORT_TIMEOUT, Imports, InTime, described, of_callable
 
 CONFIG = "sasl.oauthbearer.config"
 MSK_IAM, _SIGNER = "mirror.msk_iam.token", "aws_msk_iam_sasl_signer"  # our own, and what it needs
 ANSWERED_WITHIN = 20.0  # seconds that anybody waits for a token
 FAILURE_COUNTS = 5.0  # seconds for which nobody asks again after a failure
-# A call that hangs for longer than this is given up, and a new one begins, so often at most: its thread can't be ended.
+# Seconds after which a call that hangs is given up, so that another one can begin. Its thread can't be ended, so this
+# happens only a few times in a process.
 HANGS_AFTER, GIVEN_UP_MAX = 60.0, 3
+_EXPIRED = "has returned a token that has expired since"
 # Of a token's life. librdkafka asks for another one when 0.8 of what is left is over. And a broker refuses to have a
 # login renewed within a second, so no client gets a token that is about to expire.
 SHARED_FOR = 0.5
@@ -56,9 +58,6 @@ class _Answer:
     token: ProvidedToken | None
     failure: str
     due: float
-
-
-_EXPIRED = "has returned a token that has expired since"
 
 
 class TokenProvider:
@@ -151,14 +150,7 @@ def _are_extensions(found: Any) -> bool:
     )
 
 
-def _made(path: str, found: Any) -> TokenProvider | str:
-    if callable(found):
-        return TokenProvider(path, found)
-    module, _, name = path.rpartition(".")
-    return f"{module} has no callable {name}; correct the name"
-
-
-_imports: Imports[TokenProvider] = Imports("token provider", _made)
+_imports: Imports[TokenProvider] = Imports("token provider", of_callable(TokenProvider))
 
 
 def load(path: str, timeout: float = IMPORT_TIMEOUT) -> TokenProvider:

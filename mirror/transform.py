@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mirror.errors import TransformFailed, TransformUnusable
-from mirror.user_code import IMPORT_TIMEOUT, Imports, described
+from mirror.user_code import IMPORT_TIMEOUT, Imports, described, of_callable
 
 SIZE_MAX = 1_000_000_000  # bytes of a key or a value, and of all headers together; no client sends more
 HEADERS_MAX = 100_000  # in a record
@@ -112,14 +112,7 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def _made(path: str, found: Any) -> Transform | str:
-    if callable(found):
-        return Transform(path, found)
-    module, _, name = path.rpartition(".")
-    return f"{module} has no callable {name}; correct the name"
-
-
-_imports: Imports[Transform] = Imports("transform", _made)
+_imports: Imports[Transform] = Imports("transform", of_callable(Transform))
 
 
 def load(path: str, timeout: float = IMPORT_TIMEOUT) -> Transform:

@@ -106,6 +106,18 @@ class Imports(Generic[_Answer]):
             return f"{described(error)}; its module must be importable{self._must}"
 
 
+def of_callable(make: Callable[[str, Callable[..., Any]], _Answer]) -> Callable[[str, Any], _Answer | str]:
+    """What Imports needs for paths of callables: it makes something of each, or says that there is none."""
+
+    def made(path: str, found: Any) -> _Answer | str:
+        if callable(found):
+            return make(path, found)
+        module, _, name = path.rpartition(".")
+        return f"{module} has no callable {name}; correct the name"
+
+    return made
+
+
 def described(error: BaseException) -> str:
     """The class of an error of the user's code, and the line of the code that was called where it was raised.
 

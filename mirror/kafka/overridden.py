@@ -8,11 +8,11 @@ from mirror.settings import Flow
 
 def overridden(flow: Flow) -> list[str]:
     """Lines for the log, one for each such property."""
-    fixed_consumer = {**SOURCE_CONSUMER, "group.id": flow.group}
-    fixed = {**fixed_producer(flow), "transactional.id": "one per partition"}
+    of_consumer = {**SOURCE_CONSUMER, "group.id": flow.group}
+    of_producer = {**fixed_producer(flow), "transactional.id": "one per partition"}
     pairs = [
-        (flow.source, "consumer", {**flow.source.properties, **flow.source.consumer}, fixed_consumer),
-        (flow.target, "producer", {**flow.target.properties, **flow.target.producer}, fixed),
+        (flow.source, "consumer", {**flow.source.properties, **flow.source.consumer}, of_consumer),
+        (flow.target, "producer", {**flow.target.properties, **flow.target.producer}, of_producer),
     ]
     return [
         f"clusters.{cluster.alias}: {key} is ignored for the {role}: exactly-once needs {str(ours).lower()}"

@@ -150,12 +150,12 @@ class DataPaths:
     def _started(self) -> BatchLoop | None:
         """The event loop; None if the clusters need what only librdkafka has."""
         if self._loop is None:
+            for each in self._changes:
+                each.note()
             try:
                 self._loop = BatchLoop(self._services)
             except Unsupported as error:
                 self._unfit = "client"
-                for each in self._changes:
-                    each.note()
                 where = {"flow": self._services.flow.name, "reason": str(error)}
                 log.info(
                     "the record path is used: the batch path's client lacks what the configuration needs", extra=where

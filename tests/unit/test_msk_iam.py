@@ -14,7 +14,7 @@ import pytest
 
 from mirror import token_provider
 from mirror.errors import Unavailable
-from mirror.user_code import Imports
+from mirror.user_code import Imports, of_callable
 
 SIGNER = "aws_msk_iam_sasl_signer"
 
@@ -37,7 +37,9 @@ def signed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, ...]]]:
     monkeypatch.setitem(sys.modules, SIGNER, module)
     monkeypatch.delitem(sys.modules, "mirror.msk_iam", raising=False)
     monkeypatch.setattr(token_provider, "find_spec", lambda _: True)
-    monkeypatch.setattr(token_provider, "_imports", Imports("token provider", token_provider._made))
+    monkeypatch.setattr(
+        token_provider, "_imports", Imports("token provider", of_callable(token_provider.TokenProvider))
+    )
     yield asked
     sys.modules.pop("mirror.msk_iam", None)  # it has the stand-in
 
