@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -56,7 +57,8 @@ class TokenServer:
         now = time.time()
         header = {"alg": "none"} if self.key is None else {"alg": "RS256", "kid": "test", "typ": "JWT"}
         claims: dict[str, object] = {"sub": self._subject, "scope": "kafka", "iss": ISSUER, "aud": AUDIENCE}
-        claims |= {"iat": int(now) - 2000, "exp": int(now) + self.life}
+        # Whole seconds, and not before the life that is promised is over: a login again is due at 85 % of it.
+        claims |= {"iat": int(now) - 2000, "exp": math.ceil(now) + self.life}
         signed = b".".join(_encoded(json.dumps(each).encode()) for each in (header, claims))
         proof = b"" if self.key is None else _encoded(signature(self.key, signed))
         return (signed + b"." + proof).decode()

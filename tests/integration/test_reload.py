@@ -255,10 +255,18 @@ def test_a_throttle_of_the_flow_holds_for_both_tasks_together(flow: Pair, servic
     assert all(len(each[topic]) == 1 for each in flow.newest_plan()["slices"])
     change(service, settings, {"throttle": THROTTLE})
 
+    added = time.monotonic()
+
     def both_are_throttled(more: int = 200) -> bool:
-        """True if the throttle slows both partitions down. It adds to their backlog, which only then lasts."""
+        """True if the throttle slows both partitions down.
+
+        It adds to each backlog more than the whole throttle could have copied meanwhile: the plan may have given one
+        task nearly all of it, and there is no other plan within the hour.
+        """
+        nonlocal added
+        meanwhile, added = time.monotonic() - added, time.monotonic()
         for partition in range(2):
-            flow.produce(topic, *map(sized(1_000), range(more)), partition=partition)
+            flow.produce(topic, *map(sized(1_000), range(more + int(meanwhile * THROTTLE / 1_000))), partition=partition)
         return service.metric(THROTTLED, topic=topic, by="throttle") == 2
 
     service.wait_for("it is told", both_are_throttled)
