@@ -225,6 +225,7 @@ class FlowRunner(threading.Thread):
         load, remote_ids = self._load(), self._monitor.remote_ids
         plan = self._flow_leader.publish(topics, slots, load, lineage, remote_ids, self._renewal.interval)
         self._renewal.retired = plan.retired
+        self.status.retired = len(plan.retired)
         self._sidelines.mirrormaker_offsets.topics = plan.known
         if plan.generation != self.status.generation:
             self.status.planned(plan.generation, plan.slices)

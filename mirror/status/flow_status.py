@@ -105,6 +105,7 @@ class FlowStatus:
         self.lost_tasks = 0  # tasks whose slices other tasks of this service took over
         self.history = RateHistory()
         self.coverage: Coverage | None = None  # of the last look for topics
+        self.retired: int | None = None  # topics that left the plan while their remote topics exist; as `coverage`
         self.kept: Mapping[str, float] = {}  # seconds for which the source keeps records, by topic, where it is known
         self.throttles: Mapping[str, int] = {}  # bytes per second, by topic, and under OF_FLOW that of the flow
         self.verified: Verification | None = None  # the last comparison of the whole flow by `mirror verify`

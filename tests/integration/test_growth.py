@@ -147,8 +147,10 @@ def test_a_topic_that_vanishes_is_told(shared: Pair, shared_service: Service) ->
     name = shared.topic("vanishes")
     shared.produce(name, Made(None, b"once"))
     shared.await_same(name)
+    retired = shared_service.metric("mirror_retired_topics")
     topics.delete(shared.source, name)
     said = shared_service.wait_for_event("topic is not mirrored any more", topic=name)
     assert "deleted" in said["reason"] and "Describe" in said["reason"]
     events = json.loads(shared_service.get("/status")[1])["flows"][0]["events"]
     assert any(name in event["reason"] for event in events)
+    shared_service.wait_for("counted", lambda: shared_service.metric("mirror_retired_topics") > retired)

@@ -72,6 +72,11 @@ class CoverageMetrics:
             "Partitions of the topics that the flow selects, and how many of them exist on the target.",
             labels=(*FLOW, "side"),
         )
+        self.retired = GaugeMetricFamily(
+            "mirror_retired_topics",
+            "Topics that the flow has mirrored and does not mirror now, though their remote topics still exist.",
+            labels=FLOW,
+        )
         self.retention = GaugeMetricFamily(
             "mirror_retention_remaining_seconds",
             "Time until the source may delete a record that is not copied yet, of the flow's partition where that is "
@@ -92,6 +97,8 @@ class CoverageMetrics:
         if status.retention is not None:
             self.retention.add_metric(status.labels, status.retention.first.seconds)
             self.used.add_metric(status.labels, status.retention.worst.used)
+        if status.retired is not None:
+            self.retired.add_metric(status.labels, status.retired)
         found = status.coverage
         if found is not None:
             for side, topics in zip(SIDES, (found.topics, found.remote_topics), strict=True):

@@ -25,6 +25,14 @@ def missing(flow: FlowView) -> Element | None:
     return tag("p", said, class_="problem")
 
 
+def no_topics(flow: FlowView) -> Element:
+    """Says that the flow has no topic. `/readyz` does not: they may be made later."""
+    if flow.state != "running":
+        return tag("p", "No topic is known yet.", class_="quiet")
+    said = f"The flow mirrors nothing: no topic of {flow.source} that mirror may see matches."
+    return tag("p", f"{said} Look at topics and exclude, and at Describe.", class_="problem")
+
+
 def unequal(found: Verification | None, now: float) -> Element | None:
     """What the last comparison of all records has found, and when; nothing if none is known."""
     if found is None:

@@ -12,7 +12,7 @@ from mirror.status.overview import FlowView, Lag, Overview, Pace, PartitionView,
 from mirror.status.rates import POINTS, TOPIC_POINTS
 from mirror.text import ABSENT, byte_rate, count, duration, plural, rate, time_of_day
 from mirror.web.page.acls import acls, unnamed_principals_line
-from mirror.web.page.cautions import canary, expiring, missing, unequal
+from mirror.web.page.cautions import canary, expiring, missing, no_topics, unequal
 from mirror.web.page.chart import Series, chart, highest
 from mirror.web.page.clusters import clusters
 from mirror.web.page.configs import configs
@@ -121,7 +121,7 @@ def _flow(flow: FlowView, overview: Overview, opened: frozenset[str]) -> Element
             class_="topics",
         )
         if topics
-        else tag("p", "No topic matches yet.", class_="quiet"),
+        else no_topics(flow),
         groups(flow.name, flow.groups, overview.at, opened),
         configs(flow.name, flow.configs, overview.at, opened),
         acls(flow.name, flow.acls, overview.at, opened),

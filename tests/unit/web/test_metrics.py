@@ -123,6 +123,7 @@ def status() -> FlowStatus:
     status.configs = config_round(("topic", ConfigOutcome.IN_STEP))
     status.acls = acl_round(*AclOutcome)
     status.coverage = coverage({"topic": 3, "other": 1}, {"topic": 3})
+    status.retired = 2
     status.keep_retention({"topic": 86_400.0})
     status.verified = Verification(9.0, False, 100, 3, 0)
     status.canary = CanaryStatus("mirror-canary.primary.internal", 9.0, 0.25, "")
@@ -193,8 +194,9 @@ def test_what_the_flow_selects_stands_beside_what_the_target_has(status: FlowSta
     metrics = Metrics([status])
     assert samples(metrics, "mirror_flow_topics") == {("source",): 3, ("target",): 2}
     assert samples(metrics, "mirror_flow_partitions") == {("source",): 6, ("target",): 4}, "grown ones hide no gap"
-    status.coverage = None
-    assert not samples(metrics, "mirror_flow_partitions")
+    assert samples(metrics, "mirror_retired_topics") == {(): 2}
+    status.coverage = status.retired = None
+    assert not samples(metrics, "mirror_flow_partitions") and not samples(metrics, "mirror_retired_topics")
 
 
 def test_the_partition_that_retention_overtakes_next_counts() -> None:

@@ -240,7 +240,7 @@ def test_thousands_of_partitions_stay_usable() -> None:
 
 def test_a_service_without_reports_has_a_page() -> None:
     html = shown(FlowStatus("primary", "backup", "us"))
-    assert "starting" in html.text and "No topic matches yet" in html.text
+    assert "starting" in html.text and "No topic is known yet" in html.text
     unassigned = FlowStatus("primary", "backup", "us")
     unassigned.planned(1, [[Partition("orders", 0)]])
     assert "1 unassigned" in shown(unassigned).text
@@ -324,6 +324,16 @@ def test_a_mirror_that_is_not_complete_says_so() -> None:
     assert said in shown(status).text
     status.coverage = coverage({"a": 1}, {"a": 1})
     assert "not complete" not in shown(status).text
+
+
+def test_a_flow_that_mirrors_no_topic_says_so() -> None:
+    status = FlowStatus("primary", "backup", "us")
+    status.planned(1, [])
+    status.active = True
+    status.tell_problem("")
+    assert "The flow mirrors nothing: no topic of primary that mirror may see matches." in shown(status).text
+    status.planned(2, [[Partition("a", 0)]])
+    assert "mirrors nothing" not in shown(status).text
 
 
 def test_records_that_the_source_deletes_soon_are_named() -> None:
