@@ -37,12 +37,13 @@ from mirror.task.data_paths import Copier, DataPaths
 from mirror.task.events import DecisionMade, LetGo, RenewalDue, ThrottleChanged
 from mirror.task.known_positions import StartPoint
 from mirror.task.reading_watch import ReadingWatch
-from mirror.task.reporter import Reporter
+from mirror.task.reporter import Reported, Reporter
 from mirror.task.slice_plan import SlicePlan
 from mirror.task.start_offsets import find_starts
 from mirror.task.task_services import TaskServices
 from mirror.task.thread_stack import stack_of
 from mirror.task.transaction_threads import TransactionThreads
+from mirror.task.waiting_partitions import WaitingPartitions
 from mirror.text import BUG, duration, plural
 from mirror.timing import REPORT_INTERVAL
 
@@ -85,13 +86,14 @@ class PlanFollower(threading.Thread):
         self._assigned: dict[Partition, Copier] = {}
         self._being_let_go: list[tuple[Copier, State]] = []  # each with the state that it was asked to enter
         self._paused: dict[Partition, Copier] = {}
+        self._waiting = WaitingPartitions()
         # Last positions of partitions that this task gave up; newer than their last reports.
         self._positions: dict[tuple[Partition, str], Position] = {}  # by the remote topic, too
         self._settings: TaskSettings | None = None  # as last followed
         self._orders = plan.orders
         self._decisions = plan.decisions
         self._ends = SourceEnds(self._source, self._flow.open_transaction_warn_after)
-        self._reporter = Reporter(plan, services.throttles, self._ends, self._held_copiers, paths.of)
+        self._reporter = Reporter(plan, services.throttles, self._ends, self._reported, paths.of)
         self._backoff = Backoff(0.2, 5.0)
         self._waits_for = OnChange()
         self._hanging = OnChange()
@@ -108,7 +110,7 @@ class PlanFollower(threading.Thread):
                     self._check_steps()
                     if self._reading.hangs():
                         self._end_process()
-                    self._ends.ask([*self._assigned, *self._paused])
+                    self._ends.ask([*self._assigned, *self._paused, *self._waiting.all])
                     self._writer.report(self._reporter.news())
                 self._control.poll(FOLLOW_TIMEOUT)
                 self._claimant.keep()
@@ -126,6 +128,9 @@ class PlanFollower(threading.Thread):
 
     def _held_copiers(self) -> list[Copier]:
         return [*self._assigned.values(), *self._paused.values()]
+
+    def _reported(self) -> list[Reported]:
+        return [*self._held_copiers(), *self._waiting.all.values()]
 
     def _follow(self) -> None:
         """Compare what the plan wants with what we hold: let go, pause, resume, join."""
@@ -152,6 +157,7 @@ class PlanFollower(threading.Thread):
         self._follow_decisions()
         held = {copier.partition for copier, _ in self._being_let_go} | self._assigned.keys() | self._paused.keys()
         joining = {p: topic for p, topic in wanted.items() if p not in held}
+        self._waiting.keep(joining)
         if joining and time.monotonic() >= self._retry_at:
             self._join(joining)
 
@@ -200,16 +206,16 @@ class PlanFollower(threading.Thread):
             starts = self._find_starts(joining, missing)
         except (ClusterAway, PartitionError) as error:
             state = State.BLOCKED if error.blocked else State.RETRYING
-            self._wait_to_join(str(error), logging.DEBUG if error.away else logging.WARNING, state)
+            self._wait_to_join(joining, dict.fromkeys(joining, str(error)), state)
             return
         self._source.note(bool(missing), "starts")
         if missing:
-            some, why = next(iter(missing.items()))
-            count = plural(len(missing), "partition")
-            self._wait_to_join(f"the source gives no offsets of {count}, e.g. {some}: {why.str()}", logging.WARNING)
+            reasons = {p: f"the source gives no offset to start at: {why.str()}" for p, why in missing.items()}
+            self._wait_to_join(joining, reasons, State.RETRYING)
         else:
             self._backoff.reset()
             self._waits_for.clear()
+            self._waiting.keep({})
         for partition, start in starts.items():
             paused = self._plan.is_paused(partition)
             copier = self._paths.copier(partition, joining[partition], start, paused)
@@ -224,20 +230,24 @@ class PlanFollower(threading.Thread):
     ) -> dict[Partition, StartPoint]:
         remotes = {partition: topic.remote for partition, topic in joining.items()}
         ours = {each[0]: self._positions[each] for each in remotes.items() if each in self._positions}
+        self._waiting.reported = None
+
+        def reported() -> dict[Partition, Position]:
+            self._waiting.reported = found = newer(reported_positions(self._flow, remotes, self._plan.size), ours)
+            return found
+
         with ThreadPoolExecutor(1) as pool:  # reads the reports while the positions are read: copying waits for both
-            reports = pool.submit(reported_positions, self._flow, remotes, self._plan.size)
+            read, positions, source = pool.submit(reported), self._services.positions, self._source.client
+            return find_starts(self._plan.flow, positions, source, joining, read.result, missing)
 
-            def reported() -> dict[Partition, Position]:
-                return newer(reports.result(), ours)
-
-            positions, source = self._services.positions, self._source.client
-            return find_starts(self._plan.flow, positions, source, joining, reported, missing)
-
-    def _wait_to_join(self, reason: str, level: int, state: State = State.RETRYING) -> None:
+    def _wait_to_join(self, joining: Mapping[Partition, Topic], reasons: Mapping[Partition, str], state: State) -> None:
+        """Report and log why partitions wait. If the status topic is away, nobody else logs it, and no report comes."""
         self._retry_at = time.monotonic() + self._backoff.next()
+        self._waiting.replace(joining, reasons, state)
+        reason = "{}, e.g. {}: {}".format(plural(len(reasons), "partition"), *next(iter(reasons.items())))
         if self._waits_for.is_new(reason):
             where = {"flow": self._flow.name, "state": state.value, "reason": reason}
-            log.log(level, "partitions wait for their start", extra=where)
+            log.warning("partitions wait for their start", extra=where)
 
     def _check_steps(self) -> None:
         """Find hung steps, ask for renewals, close idle producers. Called once a second. Raises TaskHung."""

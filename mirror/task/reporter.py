@@ -134,10 +134,10 @@ class Reporter:
     def _lag(self, copier: Reported, seen: PartitionSnapshot) -> int:
         """Records up to the last stable offset; markers and aborted records at the end do not count."""
         end = self._ends.stable.get(copier.partition)
-        if end is None:
+        position = seen.position.offset if seen.position.offset >= 0 else copier.start.offset
+        if end is None or position < 0:
             return -1
         drained_to = copier.drained_to
-        position = seen.position.offset if seen.position.offset >= 0 else copier.start.offset
         return max(0, end - (position if drained_to is None else max(position, drained_to)))
 
     def _behind_since(self, copier: Reported, lag: int) -> float:

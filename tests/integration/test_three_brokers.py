@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,13 +26,14 @@ from mirror.model import Partition, Position, Topic
 from mirror.settings import Cluster
 from mirror.source import loss_detection
 from mirror.target.position_reader import PositionReader, to_commit
+from mirror.timing import SILENCE
 from mirror.wire.cluster import MOST_CONNECTIONS
 from tests.harness import configuration, oracle, topics
 from tests.harness.batch_path import between
 from tests.harness.command import answer
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
-from tests.harness.service import BLOCKED, OWN_AGAIN, PASSED_OVER, RETRYING, Service
+from tests.harness.service import BLOCKED, FLOW_RETRYING, OWN_AGAIN, PASSED_OVER, RETRYING, Service
 from tests.harness.waiting import PATIENCE, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -414,6 +417,39 @@ def test_logs_that_were_cut_and_have_grown_again(
             each.await_told(service)
         leader.start()
         assert service.terminate() == 0, service.tail()
+
+
+def test_a_partition_without_a_leader_is_reported_and_starts_later(
+    cut_source: LocalCluster, target_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """It has no position, so only its leader can tell where it starts. Its task is not taken for one that hangs."""
+    pair = Pair(cut_source.bootstrap, target_cluster.bootstrap, f"{ALIAS}waits", f"{ALIAS}-waits")
+    topic, last = pair.prefix, cut_source.brokers[-1]
+    topics.create_placed(cut_source.bootstrap, topic, [[last.node]])
+    pair.produce(topic, Made(None, b"first"))
+    last.kill()
+    until("no leader", lambda: state(cut_source, topic)[0] == -1, PATIENCE)
+    with pair.service(tmp_path) as service:
+
+        def has_waited(seconds: float) -> bool:
+            (flow,) = json.loads(service.get("/status")[1])["flows"]
+            found = [each for topic in flow["topics"] for each in topic["partitions"]]
+            return bool(found) and all(
+                each["state"] == "retrying"
+                and "the source gives no offset to start at" in each["reason"]
+                and time.time() - each["since"] > seconds
+                for each in found
+            )
+
+        service.wait_for("a report", lambda: has_waited(0.0))
+        service.wait_for("longer than a task may be silent", lambda: has_waited(3 * SILENCE), PATIENCE + 3 * SILENCE)
+        assert service.find("partitions wait for their start")
+        assert not any("did not answer" in event["reason"] for event in service.find(FLOW_RETRYING)), service.tail()
+        assert not service.find("partitions without a task"), service.tail()
+        last.start()
+        pair.await_same(topic)
+        assert service.terminate() == 0, service.tail()
+    pair.assert_settled(topic)
 
 
 def test_a_status_topic_that_was_made_again_has_another_leader(

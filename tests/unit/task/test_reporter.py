@@ -97,6 +97,8 @@ def test_what_follows_the_last_record_is_no_lag(world: World) -> None:
 def test_before_a_position_is_known_lag_counts_from_the_start(world: World) -> None:
     world.copier.snapshot = replace(SEEN, position=Position(-1, ""))
     assert world.reporter.one(world.copier).lag == 8
+    world.copier.start = StartPoint(-1)
+    assert world.reporter.one(world.copier).lag == -1, "the start is not known either"
 
 
 def test_only_news_are_reported_and_everything_now_and_then(world: World) -> None:

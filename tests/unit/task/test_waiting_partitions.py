@@ -1,0 +1,124 @@
+"""What is reported of partitions that wait for their start."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from mirror.backoff import Backoff
+from mirror.control.partition_state import State
+from mirror.errors import ClusterAway, PartitionError
+from mirror.logs import OnChange
+from mirror.model import Partition, Position, Topic
+from mirror.task.known_positions import StartPoint
+from mirror.task.plan_follower import PlanFollower
+from mirror.task.waiting_partitions import WaitingPartitions
+from tests.unit.test_naming import flow
+
+FIRST, SECOND = Partition("t", 0), Partition("t", 1)
+TOPIC = Topic("r", "id", 2, 2)
+JOINING = {FIRST: TOPIC, SECOND: TOPIC}
+BEFORE = Position(7, "id", remote_id="remote-id", resets=1)
+
+
+def waiting(*partitions: Partition) -> WaitingPartitions:
+    """These partitions wait, and the first one was reported before."""
+    found = WaitingPartitions()
+    found.reported = {FIRST: BEFORE}
+    found.replace(JOINING, dict.fromkeys(partitions, "no leader"), State.RETRYING)
+    return found
+
+
+def test_a_report_carries_the_position_on_that_it_replaces() -> None:
+    first, second = waiting(FIRST, SECOND).all.values()
+    assert (first.snapshot.position, first.snapshot.position_topic_id) == (BEFORE, "id")
+    assert (second.snapshot.position, second.snapshot.position_topic_id) == (Position(-1, ""), "")
+    assert (first.snapshot.state, first.snapshot.reason, first.topic) == (State.RETRYING, "no leader", TOPIC)
+
+
+def test_nothing_is_reported_before_the_last_reports_were_read() -> None:
+    found = WaitingPartitions()
+    found.replace(JOINING, {FIRST: "no answer"}, State.RETRYING)
+    assert not found.all
+    found = waiting(FIRST)
+    found.reported = None
+    found.replace(JOINING, dict.fromkeys(JOINING, "no answer"), State.RETRYING)
+    assert found.all.keys() == {FIRST}, "what was read before holds, since this task has the partition"
+
+
+def test_one_time_of_waiting_is_one_incarnation() -> None:
+    """The service adds up what incarnations have counted, and ignores the late reports of an earlier one."""
+    found = waiting(FIRST)
+    incarnation = found.all[FIRST].incarnation
+    found.replace(JOINING, {FIRST: "not authorized", SECOND: "no leader"}, State.BLOCKED)
+    first, second = found.all.values()
+    assert (first.incarnation, first.snapshot.state) == (incarnation, State.BLOCKED)
+    assert second.incarnation != incarnation
+    found.keep({})
+    found.replace(JOINING, {FIRST: "no leader"}, State.RETRYING)
+    assert found.all[FIRST].incarnation != incarnation
+
+
+def test_who_leaves_the_slice_or_has_another_topic_waits_no_more() -> None:
+    found = waiting(FIRST, SECOND)
+    found.keep({FIRST: TOPIC, SECOND: Topic("r", "another id", 2, 2)})
+    assert found.all.keys() == {FIRST}
+
+
+class Task(SimpleNamespace):
+    """A plan follower as far as it starts partitions. `answers` are errors, or the refusals of the source."""
+
+    def __init__(self, *answers: ClusterAway | PartitionError | dict[Partition, KafkaError]) -> None:
+        super().__init__(
+            _flow=flow(),
+            _waiting=WaitingPartitions(),
+            _waits_for=OnChange(),
+            _backoff=Backoff(0.2, 5.0),
+            _source=SimpleNamespace(note=lambda *_: None),
+            _plan=SimpleNamespace(is_paused=lambda _: False),
+            _paths=SimpleNamespace(copier=lambda partition, *_: partition, begin=lambda _: None),
+            _assigned={},
+        )
+        self.answers = list(answers)
+
+    def _find_starts(self, joining: Any, missing: dict[Partition, KafkaError]) -> dict[Partition, StartPoint]:
+        answer = self.answers.pop(0)
+        self._waiting.reported = {}
+        if not isinstance(answer, dict):
+            raise answer
+        missing |= answer
+        return {partition: StartPoint(0) for partition in joining if partition not in missing}
+
+    def _wait_to_join(self, *of: Any) -> None:
+        PlanFollower._wait_to_join(self, *of)  # type: ignore[arg-type]
+
+    def join(self) -> dict[Partition, tuple[str, str]]:
+        """Try to start what has not started. Returns state and reason of those that wait."""
+        joining = {partition: topic for partition, topic in JOINING.items() if partition not in self._assigned}
+        PlanFollower._join(self, joining)  # type: ignore[arg-type]
+        return {p: (each.snapshot.state.value, each.snapshot.reason) for p, each in self._waiting.all.items()}
+
+
+def test_each_partition_is_reported_with_its_reason_until_it_starts(caplog: pytest.LogCaptureFixture) -> None:
+    refused = KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
+    task = Task(
+        ClusterAway("backup", "no positions"),
+        PartitionError("group not authorized", blocked=True),
+        {SECOND: refused},
+        {SECOND: refused},
+        {},
+    )
+    away = str(ClusterAway("backup", "no positions"))
+    assert task.join() == dict.fromkeys(JOINING, ("retrying", away))
+    assert task.join() == dict.fromkeys(JOINING, ("blocked", "group not authorized"))
+    said = f"the source gives no offset to start at: {refused.str()}"
+    for _ in range(2):
+        assert task.join() == {SECOND: ("retrying", said)}
+    assert task.join() == {} and task._assigned.keys() == {FIRST, SECOND}
+    told = [vars(record)["reason"] for record in caplog.records if record.levelno == logging.WARNING]
+    every = "2 partitions, e.g. t-0: "
+    assert told == [every + away, every + "group not authorized", f"1 partition, e.g. t-1: {said}"], "once each"
