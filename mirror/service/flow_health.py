@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 
+from mirror.control.control_topics import StatusReader
 from mirror.control.flow_leader import FlowLeader
 from mirror.errors import FlowError
 from mirror.logs import OnChange
@@ -45,7 +46,8 @@ class FlowHealth:
     def check(self) -> None:
         """Look again, and end tasks that hang.
 
-        Raises FlowError, after which all of the flow's tasks are started again; MirrorError if Spark can't end them.
+        Raises FlowError, after which all of the flow's tasks are started again; ClusterAway if nobody can read now what
+        they report; MirrorError if Spark can't end them.
         """
         self._log_lost_tasks()
         self._look()
@@ -103,6 +105,7 @@ class FlowHealth:
         can_run = count > 0 and self._query.can_run()
         if not self._hung.is_over(count, can_run, time.monotonic()):
             return
+        StatusReader(self._flow).close()  # raises ClusterAway: then silence says nothing of the tasks, which may copy
         self._query.abort()
         hung = f"{plural(count, 'task')} did not answer"
         raise FlowError(f"flow {self._flow.name}: {hung}: all of its tasks are started again")

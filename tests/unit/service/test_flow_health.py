@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from mirror.errors import FlowError
+from mirror.errors import ClusterAway, FlowError
 from mirror.model import Partition
 from mirror.service.flow_health import FlowHealth
+from mirror.settings import Flow
 from mirror.status.flow_status import FlowStatus
 from mirror.target import timestamps
 from mirror.timing import SILENCE
@@ -26,6 +27,7 @@ class World:
         self.now = 1000.0
         self.lost: list[int] = []
         self.aborted = 0
+        self.away: ClusterAway | None = None  # why the status topic can't be read
         self.failed = ""  # what Spark knows of failed attempts
         self.refused: dict[str, Any] = {}
         self.replacing: list[str] = []
@@ -45,6 +47,11 @@ class World:
     def abort(self) -> None:
         self.aborted += 1
 
+    def status_reader(self, _: Flow) -> SimpleNamespace:
+        if self.away:
+            raise self.away
+        return SimpleNamespace(close=lambda: None)
+
     def plan(self, *slices: int) -> None:
         self.status.planned(1, [[Partition("orders", number)] for number in slices])
 
@@ -53,6 +60,7 @@ class World:
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
     monkeypatch.setattr("mirror.service.flow_health.time.monotonic", world.monotonic)
+    monkeypatch.setattr("mirror.service.flow_health.StatusReader", world.status_reader)
     world.plan(0, 1)
     return world
 
@@ -96,6 +104,18 @@ def test_tasks_that_stay_silent_are_started_again(world: World) -> None:
     with pytest.raises(FlowError, match="2 tasks did not answer: all of its tasks are started again"):
         world.health.check()
     assert world.aborted == 1
+
+
+def test_tasks_that_nobody_can_hear_run_on(world: World) -> None:
+    """They may copy, and new ones would wait for the status topic before they copy."""
+    world.away = ClusterAway("backup", "mirror-status.primary.internal can't be read")
+    world.now += SILENCE + 1
+    world.health.begin()
+    world.health.check()
+    world.now += SILENCE
+    with pytest.raises(ClusterAway, match="mirror-status"):
+        world.health.check()
+    assert world.aborted == 0
 
 
 def test_refused_topics_are_lacking(world: World) -> None:
