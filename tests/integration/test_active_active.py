@@ -113,9 +113,9 @@ def test_programs_write_on_both_sides_and_a_worker_is_killed(
     shared = {both.topic: PARTITIONS}
     with ExitStack() as stack:
         loads = [
-            stack.enter_context(Load(both.places[east], shared, rate=400, make=mixed, first=1_000)),
+            stack.enter_context(Load(both.places[east], shared, rate=200, make=mixed, first=1_000)),
             stack.enter_context(
-                Load(both.places[west], shared, rate=400, make=mixed, first=10**6, transaction=20, abort_every=5)
+                Load(both.places[west], shared, rate=200, make=mixed, first=10**6, transaction=20, abort_every=5)
             ),
         ]
         service = stack.enter_context(Service(both.settings(), tmp_path))

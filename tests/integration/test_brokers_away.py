@@ -53,10 +53,10 @@ def survives(both: Both, name: str, incident: Callable[[], None]) -> None:
     topic = both.flow.topic(name, PARTITIONS)
     said = len(both.service.lines)
     try:
-        with Load(both.flow.source, {topic: PARTITIONS}, rate=300) as load:
-            load.wait_for(300)
+        with Load(both.flow.source, {topic: PARTITIONS}, rate=150) as load:
+            load.wait_for(150)
             incident()
-            load.wait_for(load.counts.total + 600)
+            load.wait_for(load.counts.total + 300)
             load.stop()
             both.flow.await_same(topic)
         both.flow.assert_settled(topic)

@@ -25,10 +25,10 @@ from tests.harness.waiting import until
 
 pytestmark = pytest.mark.long
 
-RATE = 300  # records per second of each load
+RATE = 150  # records per second of each load
 
 
-def await_progress(service: Service, records: int = 300) -> None:
+def await_progress(service: Service, records: int = 150) -> None:
     """Wait until it has copied so many more."""
     before = service.metric("mirror_source_records_total")
     wanted = records + (0 if math.isnan(before) else before)

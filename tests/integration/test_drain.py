@@ -42,14 +42,14 @@ def end(service: Service, how: signal.Signals) -> None:
 def test_a_drain_under_load_leaves_nothing_open_and_loses_nothing(pair: Pair, tmp_path: Path) -> None:
     topic = pair.topic("drained", 4)
     counts = []
-    with Load(pair.source, {topic: 4}, rate=400) as load:
+    with Load(pair.source, {topic: 4}, rate=200) as load:
         for how in (signal.SIGTERM, signal.SIGINT):
             with pair.service(tmp_path) as service:
                 await_copying(service)
                 end(service, how)
             assert not oracle.hanging(pair.target, pair.remote(topic)), how
             counts.append(oracle.count(pair.copied(topic)))
-            load.wait_for(load.counts.total + 200)
+            load.wait_for(load.counts.total + 100)
         load.stop()
     assert 0 < counts[0] < counts[1]
     with pair.service(tmp_path) as service:

@@ -84,7 +84,7 @@ def running(
     settings = {"on_poison_record": "dead_letter", "mirrormaker_offsets": {"enabled": True}}
     with (
         pair.service(tmp_path_factory.mktemp("own"), settings) as service,
-        Load(pair.source, {topic: 3, paused: 1}, rate=300) as load,
+        Load(pair.source, {topic: 3, paused: 1}, rate=100) as load,
     ):
         service.await_plan()
         answer("pause", "-c", service.file, "--topic", paused)

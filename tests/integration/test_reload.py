@@ -35,7 +35,7 @@ FOLLOWED = "task follows settings of the plan"
 GROUP_ROUND = "mirror_group_round_timestamp_seconds"
 THROTTLED = "mirror_throttled_partitions"
 THROTTLE = 200_000  # bytes per second
-RATE = 500  # records per second
+RATE = 250  # records per second
 TURNS, WINDOW = 2, 2  # of a topic that comes and goes, and seconds without a change
 
 

@@ -36,13 +36,13 @@ def test_one_of_two_services_leads(pair: Pair, tmp_path: Path) -> None:
 
 def a_second_service_takes_over(pair: Pair, tmp_path: Path) -> None:
     topic = pair.topic("led", 4)
-    with Load(pair.source, {topic: 4}, rate=500) as load, pair.service(tmp_path) as first:
-        first.wait_for("records copied", lambda: first.metric("mirror_source_records_total") > 500)
+    with Load(pair.source, {topic: 4}, rate=200) as load, pair.service(tmp_path) as first:
+        first.wait_for("records copied", lambda: first.metric("mirror_source_records_total") > 200)
         (alone,) = plans(pair)
         with pair.service(tmp_path) as second:
             assert first.wait(PATIENCE) == 3, first.tail()
             assert [line for line in first.noise if "another service leads it now" in line] == first.noise
-            second.wait_for("records copied", lambda: second.metric("mirror_source_records_total") > 500)
+            second.wait_for("records copied", lambda: second.metric("mirror_source_records_total") > 200)
 
             until_settled = time.monotonic() + SETTLED
             second.wait_for("it still leads", lambda: time.monotonic() > until_settled)
@@ -59,11 +59,11 @@ def a_second_service_takes_over(pair: Pair, tmp_path: Path) -> None:
 
 def leadership_is_settled_when_both_start_at_once(pair: Pair, tmp_path: Path) -> None:
     topic = pair.topic("raced", 2)
-    with Load(pair.source, {topic: 2}, rate=500) as load, pair.service(tmp_path) as one, pair.service(tmp_path) as two:
+    with Load(pair.source, {topic: 2}, rate=200) as load, pair.service(tmp_path) as one, pair.service(tmp_path) as two:
         ended = until("one gives up", lambda: [s for s in (one, two) if s.exit_code is not None])
         assert [service.exit_code for service in ended] == [3], ended[0].tail()
         (winner,) = {one, two} - set(ended)
-        winner.wait_for("records copied", lambda: winner.metric("mirror_source_records_total") > 500)
+        winner.wait_for("records copied", lambda: winner.metric("mirror_source_records_total") > 200)
         load.stop()
         pair.await_same(topic)
         assert winner.terminate() == 0, winner.tail()
