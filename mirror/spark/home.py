@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,9 @@ from mirror.spark import class_archive
 from mirror.spark.java import cache_dir
 
 ARCHIVE = "classes.jsa"
+
+# Spark's library for machine learning. From its jar each session would load a thousand classes, to offer its functions.
+LEFT_OUT = "spark-mllib_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +38,20 @@ def spark_home(run_directory: Path) -> SparkHome:
 
 def prepared_home() -> Path:
     """The directory of the prepared Spark for this Java and this PySpark. It need not exist."""
-    key = class_archive.key(f"{pyspark.__version__}|{Path(pyspark.__file__).parent}")
+    key = class_archive.key(f"{pyspark.__version__}|{Path(pyspark.__file__).parent}|{LEFT_OUT}")
     return cache_dir() / f"spark-{pyspark.__version__}-{key}"
 
 
 def link(directory: Path) -> Path:
-    """Link to PySpark's Spark in `directory`, without its zipped copy of PySpark.
+    """Link to PySpark's Spark in `directory`, without what only makes each start slower.
 
-    The JVM would put the zip first on the Python path. Python can't keep compiled modules in a zip, so each of the six
-    Python processes of a start would compile PySpark again: 0.7 s of CPU.
+    Its zipped copy of PySpark is missing: the JVM would put the zip first on the Python path. Python can't keep
+    compiled modules in a zip, so each of the six Python processes of a start would compile PySpark again: 0.7 s of CPU.
     """
-    directory.mkdir(parents=True, exist_ok=True)
-    for part in ("bin", "jars"):
-        link = directory / part
-        if not link.is_symlink():
-            link.symlink_to(Path(pyspark.__file__).parent / part)
+    spark = Path(pyspark.__file__).parent
+    (directory / "jars").mkdir(parents=True, exist_ok=True)
+    jars = [f"jars/{jar.name}" for jar in (spark / "jars").glob("*.jar") if not jar.name.startswith(LEFT_OUT)]
+    for part in ("bin", *jars):
+        with contextlib.suppress(FileExistsError):  # of the prepared Spark, which two may make at the same time
+            (directory / part).symlink_to(spark / part)
     return directory
