@@ -59,8 +59,8 @@ class StatusTopic:
 
 def of(partition: Partition, position: int, remote_id: str | None = None) -> Report:
     name = partition.topic
-    where = {"partition": partition, "remote": f"a.{name}", "position": position, "topic_id": "source"}
-    return replace(report(7), **where, remote_id=f"id-{name}" if remote_id is None else remote_id)
+    here = replace(report(7), partition=partition, remote=f"a.{name}", position=position, topic_id="source")
+    return replace(here, remote_id=f"id-{name}" if remote_id is None else remote_id)
 
 
 @pytest.fixture
