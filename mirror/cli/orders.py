@@ -9,6 +9,8 @@ from typing import Any
 import click
 
 from mirror.cli.options import AS_JSON, CONFIG, FLOW, answer, chosen_flow, load_quietly
+from mirror.control.orders import Scope
+from mirror.settings import Flow
 
 
 def _order_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -41,7 +43,8 @@ def pause(**options: Any) -> None:
     holds for new partitions, too. A later order replaces all earlier ones for the flow, topic or partition it names.
 
     \b
-    Exit codes: 0 paused (or it will be when a service runs), 1 not obeyed in time, 2 bad use.
+    Exit codes: 0 paused (or it will be when a service runs), 1 not obeyed in time, or a cluster does not answer,
+    2 bad use.
     Example: mirror pause -c mirror.yaml --topic orders
     """
     _order(paused=True, **options)
@@ -62,14 +65,16 @@ def pause(**options: Any) -> None:
     "--at", "offset", type=click.IntRange(min=0), metavar="OFFSET", help="Continue at this offset of the source."
 )
 def resume(skip_lost: bool, go_on: bool, from_start: bool, offset: int | None, **options: Any) -> None:
-    """Copy a flow, a topic or a partition again, from where it was paused.
+    """Copy a flow, a topic or a partition again, from where it was paused; or decide about what blocks it.
 
     With --skip-lost, partitions continue after records that the source has lost or the target refuses. --continue,
     --from-start and --at are for partitions whose position or remote topic has vanished or was changed. Each decides
-    only about what blocks partitions now: for later cases see on_data_loss, on_poison_record, append_to_existing.
+    only about what blocks partitions now: for later cases see on_data_loss, on_poison_record, append_to_existing. A
+    decision resumes nothing: partitions that are paused stay paused.
 
     \b
-    Exit codes: 0 resumed (or it will be when a service runs), 1 not obeyed in time, 2 bad use.
+    Exit codes: 0 resumed or decided (or it will be when a service runs), also if nothing waits for the decision,
+    1 not obeyed in time, or a cluster does not answer, 2 bad use.
     Example: mirror resume -c mirror.yaml --topic orders --partition 3
     """
     chosen = {"skip": skip_lost, "continue": go_on, "start": from_start, "at": offset is not None}
@@ -78,33 +83,28 @@ def resume(skip_lost: bool, go_on: bool, from_start: bool, offset: int | None, *
         raise click.UsageError("only one of --skip-lost, --continue, --from-start and --at can be given")
     if offset is not None and options["partition"] is None:
         raise click.UsageError("--at needs --topic and --partition")
-    _order(paused=False, choice=choices[0] if choices else None, offset=-1 if offset is None else offset, **options)
+    if choices:
+        _decide(choice=choices[0], offset=-1 if offset is None else offset, **options)
+    else:
+        _order(paused=False, **options)
 
 
-def _order(
-    paths: tuple[Path, ...],
-    flow: str | None,
-    topic: str | None,
-    partition: int | None,
-    timeout: float,
-    as_json: bool,
-    paused: bool,
-    choice: Any = None,
-    offset: int = -1,
-) -> None:
-    from mirror.commands import pause as verb  # noqa: PLC0415
-    from mirror.control.orders import Scope  # noqa: PLC0415
+def _order(paused: bool, timeout: float, as_json: bool, **options: Any) -> None:
+    from mirror.commands.pause import give_order  # noqa: PLC0415
 
+    outcome = give_order(*_asked(**options), paused, timeout)
+    answer(as_json, outcome.as_dict, lambda: str(outcome), well=not outcome.failed)
+
+
+def _decide(choice: Any, offset: int, timeout: float, as_json: bool, **options: Any) -> None:
+    from mirror.commands.decide import decide  # noqa: PLC0415
+
+    outcome = decide(*_asked(**options), choice, offset, timeout)
+    answer(as_json, outcome.as_dict, lambda: str(outcome), well=not outcome.failed)
+
+
+def _asked(paths: tuple[Path, ...], flow: str | None, topic: str | None, partition: int | None) -> tuple[Flow, Scope]:
+    """The flow, and what of it the options name."""
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic")
-    chosen, scope = chosen_flow(load_quietly(paths), flow), Scope(topic, partition)
-    decided = verb.decide(chosen, scope, choice, offset) if choice else []
-    outcome = verb.give_order(chosen, scope, paused, timeout)
-    nothing = f"{chosen.name}: no partition of {scope} waits for this decision, see mirror status --partitions"
-    more = {"decided": decided} if choice else {}
-    answer(
-        as_json,
-        lambda: {**outcome.as_dict(), **more},
-        lambda: "\n".join([*(decided if decided or not choice else [nothing]), str(outcome)]),
-        well=not outcome.failed,
-    )
+    return chosen_flow(load_quietly(paths), flow), Scope(topic, partition)

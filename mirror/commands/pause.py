@@ -1,22 +1,16 @@
-"""`mirror pause` and `mirror resume`: write an order or a decision, and wait until the tasks report that they obey."""
+"""`mirror pause`, and `mirror resume` without a decision: write an order, and wait until the tasks obey."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from confluent_kafka.admin import OffsetSpec
-
-from mirror.commands.status import read_status
 from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import ControlWriter, StatusReader
-from mirror.control.decisions import LOST_KINDS, POSITION_KINDS, Choice, Decision
 from mirror.control.orders import Scope, changes
 from mirror.control.partition_state import State
 from mirror.errors import ConfigError
-from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition
 from mirror.naming import ReplicationPolicy
 from mirror.service.topic_monitor import TopicMonitor
@@ -62,54 +56,24 @@ class Outcome:
         return f"{head}: {done} ({plural(self.partitions, 'partition')})"
 
 
+def check_scope(flow: Flow, scope: Scope) -> None:
+    """Raises ConfigError for a topic that the flow does not mirror."""
+    if scope.topic is not None and not ReplicationPolicy.of(flow).is_mirrored(scope.topic):
+        raise ConfigError([f"flow {flow.name} does not mirror topic {scope.topic}: see its topics and exclude"])
+
+
 def give_order(flow: Flow, scope: Scope, paused: bool, timeout: float) -> Outcome:
     """Order that `scope` of a flow is paused or copied, and wait up to `timeout` seconds until its tasks obey.
 
     Raises ConfigError for a topic that the flow does not mirror, ClusterAway or FlowError if the order can't be
     written.
     """
-    if scope.topic is not None and not ReplicationPolicy.of(flow).is_mirrored(scope.topic):
-        raise ConfigError([f"flow {flow.name} does not mirror topic {scope.topic}: see its topics and exclude"])
+    check_scope(flow, scope)
     TopicMonitor(flow).ensure_internal_topics()
     with closing(ControlReader(flow, follow=True)) as control, closing(StatusReader(flow)) as status:
         control.read_to_end()
         ControlWriter(flow).order(changes(control.orders, scope, paused))
         return _await(flow, scope, paused, timeout, control, status)
-
-
-EFFECTS: dict[Choice, str] = {
-    "skip": "continues after what can't be copied",
-    "continue": "continues at the newest position that is known",
-    "start": "is copied again from the source's first record",
-    "at": "continues at offset",
-}
-
-
-def decide(flow: Flow, scope: Scope, choice: Choice, offset: int = -1) -> list[str]:
-    """Decide about the partitions of `scope` that are blocked and wait for such a decision; returns a line for each.
-
-    Raises ConfigError for an offset that the source does not have, ClusterAway or FlowError if it can't be written.
-    """
-    kinds = LOST_KINDS if choice == "skip" else POSITION_KINDS
-    blocked = [(p, p.incident) for p in read_status(flow).partitions if scope.covers(Scope(p.topic, p.partition))]
-    waiting = [(p, incident) for p, incident in blocked if incident is not None and incident.kind in kinds]
-    decisions = [Decision(Partition(p.topic, p.partition), incident, choice, offset) for p, incident in waiting]
-    if choice == "at":
-        _check_offset(flow, [decision.partition for decision in decisions], offset)
-    ControlWriter(flow).decide(decisions)
-    effect = EFFECTS[choice] + (f" {offset}" if choice == "at" else "")
-    # The part of the reason that says what has happened, without what to do: that is done now.
-    return [f"{flow.name}: {p.topic}-{p.partition} {effect}: {p.reason.partition('; ')[0]}" for p, _ in waiting]
-
-
-def _check_offset(flow: Flow, partitions: Sequence[Partition], offset: int) -> None:
-    source = ClusterAdmin(flow.source)
-    first = source.offsets(dict.fromkeys(partitions, OffsetSpec.earliest()))
-    last = source.offsets(dict.fromkeys(partitions, OffsetSpec.latest()))
-    for partition in partitions:
-        low, high = first.get(partition, 0), last.get(partition, 0)
-        if not low <= offset <= high:
-            raise ConfigError([f"--at {offset}: {flow.source.alias} has offsets {low} to {high} of {partition}"])
 
 
 def _await(

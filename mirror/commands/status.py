@@ -16,7 +16,7 @@ from typing import Any
 
 from mirror.commands.text_table import Cell, table
 from mirror.control.control_reader import ControlReader
-from mirror.control.control_topics import DatedReport, StatusReader
+from mirror.control.control_topics import ALL_REPORTS, DatedReport, StatusReader
 from mirror.control.decisions import Incident
 from mirror.control.partition_state import State
 from mirror.control.plan import Plan
@@ -88,24 +88,29 @@ class ReportedFlow:
 
 
 def read_status(flow: Flow) -> ReportedFlow:
-    """Read the present state of a flow. If the target does not answer, that is the flow's reason."""
+    """Read the present state of a flow. If it can't be read, that is the flow's reason."""
     try:
-        topics = ClusterAdmin(flow.target).partitions()
-        if not {flow.control_topic, flow.status_topic} <= topics.keys():
-            return ReportedFlow.without_reports(
-                flow.name, "new", f"no service has run it yet: {flow.target.alias} has no {flow.control_topic}"
-            )
-        with closing(ControlReader(flow)) as control:
-            control.read_to_end()
-        plan = control.plan
-        if plan is None:
-            return ReportedFlow.without_reports(flow.name, "new", "no service has written a plan yet")
-        reports = StatusReader.recent(flow, sum(map(len, plan.slices)))
-        if not {p for each in plan.slices for p in each} <= {each.report.partition for each in reports}:
-            with closing(StatusReader(flow, back=2**62)) as status:
-                reports = status.history()
+        return ask_status(flow)
     except (ClusterAway, FlowError) as error:
         return ReportedFlow.without_reports(flow.name, "unknown", str(error))
+
+
+def ask_status(flow: Flow) -> ReportedFlow:
+    """Read the present state of a flow. Raises ClusterAway, and FlowError for a plan that can't be decoded."""
+    topics = ClusterAdmin(flow.target).partitions()
+    if not {flow.control_topic, flow.status_topic} <= topics.keys():
+        return ReportedFlow.without_reports(
+            flow.name, "new", f"no service has run it yet: {flow.target.alias} has no {flow.control_topic}"
+        )
+    with closing(ControlReader(flow)) as control:
+        control.read_to_end()
+    plan = control.plan
+    if plan is None:
+        return ReportedFlow.without_reports(flow.name, "new", "no service has written a plan yet")
+    reports = StatusReader.recent(flow, sum(map(len, plan.slices)))
+    if not {p for each in plan.slices for p in each} <= {each.report.partition for each in reports}:
+        with closing(StatusReader(flow, back=ALL_REPORTS)) as status:
+            reports = status.history()
     orders = tuple(f"{scope}: {'paused' if order.paused else 'not paused'}" for scope, order in control.orders.items())
     return reported_flow(flow.name, plan, orders, reports, time.time())
 

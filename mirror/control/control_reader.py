@@ -15,7 +15,7 @@ from mirror.control.control_topics import CLAIM_KEY, INTENT_KEY, ORDER_KEY, PLAN
 from mirror.control.decisions import KEY as DECISION_KEY
 from mirror.control.decisions import Decision
 from mirror.control.orders import Order, Scope, replayed
-from mirror.control.plan import Plan
+from mirror.control.plan import Plan, WrongPlan
 from mirror.control.signs import SIGN_KEY, Sign
 from mirror.control.verification import VERIFY_KEY, Verification
 from mirror.errors import ClusterAway, ForeignPlan
@@ -46,9 +46,11 @@ class SinceRecreation:
 class ControlReader:
     """Follows a flow's control topic from its beginning; `plan`, `claims` and `orders` are the newest it has seen.
 
-    It ignores orders, decisions and claims that cannot be decoded, and logs a warning. A plan that cannot be decoded is
-    never ignored, or generations and `initial_partitions` would start from the beginning. While the newest plan cannot
-    be decoded, `plan` is None and every reading raises ForeignPlan.
+    It ignores orders, decisions and claims that cannot be decoded, and logs a warning. A plan that another version of
+    mirror may have written is never ignored. While the newest plan is such a one, `plan` is None and every reading
+    raises ForeignPlan. A plan that contradicts itself is ignored if the plan before it is known: the flow leader writes
+    over it. Without the plan before it, generations and `initial_partitions` would start from the beginning, so then it
+    counts as foreign, too.
 
     A topic that was deleted and created again has another id (KIP-516) and is read from its beginning, whatever its end
     is. There the flow leader first writes the orders and decisions that the new topic lacks (see `unwritten`), and then
@@ -63,6 +65,7 @@ class ControlReader:
 
     def __init__(self, flow: Flow, follow: bool = False) -> None:
         self.plan: Plan | None = None
+        self.has_wrong_plan = False  # True if the topic's newest plan is ignored, and `plan` is the one before it
         self.intent: bytes | None = None
         self.claims: dict[int, str] = {}
         self.replaced_tasks: deque[Claim] = deque(maxlen=REMEMBERED)  # the user of the reader removes them
@@ -194,10 +197,12 @@ class ControlReader:
             return None if self._keep(key, value) else ""
         except Exception as error:  # whatever decoding raises
             if value is not None:  # a deleted record needs no warning
-                reason = f"{NOT_READ} ({error!r})"
-                where = {"flow": self._flow.name, "topic": self._topic, "key": key.decode(errors="replace")}
-                log.warning("record that can't be decoded is ignored", extra={**where, "reason": reason})
+                self._log_ignored(key, f"{NOT_READ} ({error!r})")
             return ""
+
+    def _log_ignored(self, key: bytes, reason: str) -> None:
+        where = {"flow": self._flow.name, "topic": self._topic, "key": key.decode(errors="replace")}
+        log.warning("record that can't be decoded is ignored", extra={**where, "reason": reason})
 
     def _poll_once(self, timeout: float) -> Message | None:
         message = self._consumer.poll(timeout)
@@ -275,11 +280,14 @@ class ControlReader:
         if self._newest_plan is None:
             return
         try:
-            self.plan = Plan.decode(self._newest_plan)
+            self.plan, self.has_wrong_plan = Plan.decode(self._newest_plan), False
         except Exception as error:  # whatever decoding raises
-            self.plan = None
-            raise ForeignPlan(
-                f"flow {self._flow.name}: another version of mirror wrote the plan on {self._topic}, and it can't be "
-                f"decoded ({error!r}): run the version that wrote it, or a newer one"
-            ) from error
+            self.has_wrong_plan = isinstance(error, WrongPlan) and self.plan is not None
+            if not self.has_wrong_plan:
+                self.plan = None
+                raise ForeignPlan(
+                    f"flow {self._flow.name}: another version of mirror wrote the plan on {self._topic}, and it can't "
+                    f"be decoded ({error!r}): run the version that wrote it, or a newer one"
+                ) from error
+            self._log_ignored(PLAN_KEY, f"no mirror wrote it, and the plan before it counts ({error!r})")
         self._newest_plan = None

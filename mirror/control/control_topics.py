@@ -8,16 +8,16 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from mirror import decode
 from mirror.control.decisions import Decision
 from mirror.control.orders import KEY, VALUE_MAX, Order, Scope
-from mirror.control.reports import Report
+from mirror.control.reports import Report, key_of
 from mirror.errors import ClusterAway, FlowError
 from mirror.kafka.client_errors import is_away, is_lasting
 from mirror.kafka.clients import internal_consumer
@@ -41,6 +41,7 @@ NOT_YET = (
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
 )
+ALL_REPORTS = 2**62  # more than any topic has: a StatusReader that goes back so far begins at the beginning
 READ_TIMEOUT = 10.0  # seconds without progress after which reading one of these topics to its end is given up
 
 
@@ -161,35 +162,45 @@ class StatusReader:
         with closing(StatusReader(flow, back=RECENT_REPORTS * (10 + partitions))) as reader:
             return reader.history()
 
+    @staticmethod
+    def last(flow: Flow, partitions: Iterable[Partition]) -> list[Report]:
+        """The last report of each of these partitions, however old it is. Raises ClusterAway.
+
+        It reads the whole topic, but decodes no other report: there may be millions.
+        """
+        keys = {key_of(partition) for partition in partitions}
+        with closing(StatusReader(flow, back=ALL_REPORTS)) as reader:
+            newest = {message.key(): message for message in reader._to_end() if message.key() in keys}
+            return [dated.report for dated in reader._decoded(newest.values())]
+
     def poll(self, timeout: float) -> list[Report]:
         """The reports that arrive within `timeout` seconds."""
-        return [dated.report for dated in self._poll(timeout)]
+        return [dated.report for dated in self._decoded(self._poll(timeout))]
 
     def history(self) -> list[DatedReport]:
         """All reports up to the end that the topic had when this reader was created, the oldest first.
 
         Raises ClusterAway.
         """
-        found: list[DatedReport] = []
+        return list(self._decoded(self._to_end()))
+
+    def _to_end(self) -> Iterator[Message]:
         deadline = time.monotonic() + READ_TIMEOUT
         while (before := self._next) < self._end:
-            found += self._poll(0.1)
+            yield from self._poll(0.1)
             if self._next != before:
                 deadline = time.monotonic() + READ_TIMEOUT
             elif time.monotonic() > deadline:
                 raise ClusterAway(self._cluster, f"{self._topic} can't be read to its end")
-        return found
 
-    def _poll(self, timeout: float) -> list[DatedReport]:
+    def _poll(self, timeout: float) -> list[Message]:
         found = []
         messages = self._consumer.consume(1000, timeout)
         for message in messages:
             error = message.error()
             if error is None:
                 self._next = message.offset() + 1
-                report = self._decoded(message.value())
-                if report is not None:
-                    found.append(DatedReport(report, message.timestamp()[1] / 1000))
+                found.append(message)
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._next = message.offset()
         if self._outage.has_lost(self._consumer, [Partition(self._topic, 0)], not messages):
@@ -197,16 +208,17 @@ class StatusReader:
             self._consumer.assign([TopicPartition(self._topic, 0, self._next)])
         return found
 
-    def _decoded(self, value: bytes | None) -> Report | None:
-        if value is None:
-            return None
-        try:
-            return Report.decode(value)
-        except decode.DecodeError as error:
-            self.ignored += 1
-            where = {"flow": self._flow.name, "topic": self._topic, "reason": str(error)}
-            log.warning("report that can't be decoded is ignored", extra=where)
-            return None
+    def _decoded(self, messages: Iterable[Message]) -> Iterator[DatedReport]:
+        """The reports in these records, without those that can't be decoded."""
+        for message in messages:
+            value = message.value()
+            try:
+                if value is not None:
+                    yield DatedReport(Report.decode(value), message.timestamp()[1] / 1000)
+            except decode.DecodeError as error:
+                self.ignored += 1
+                where = {"flow": self._flow.name, "topic": self._topic, "reason": str(error)}
+                log.warning("report that can't be decoded is ignored", extra=where)
 
     def close(self) -> None:
         """Leave the topic."""

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import INTENT_KEY, PLAN_KEY, ControlWriter
-from mirror.control.plan import Lineage, Plan, next_plan, unmarked
+from mirror.control.plan import Lineage, Plan, next_generation, next_plan, unmarked
 from mirror.control.slices import slice_count
 from mirror.control.task_settings import TaskSettings
 from mirror.control.throttle_shares import Load
@@ -112,11 +112,14 @@ class FlowLeader:
 
     @property
     def lacks_plan(self) -> bool:
-        """True if our plan is not in force: the topic was recreated, or a stopping service has written over it.
+        """True if our plan is not in force, or not the newest: the topic was recreated, or somebody wrote over it.
 
-        The latter needs `exactly_once: false`, where a service that reads and then writes is not fenced in between.
+        That may be a wrong plan, or that of a stopping service. The latter needs `exactly_once: false`, where a service
+        that reads and then writes is not fenced in between.
         """
-        return self.control.awaits_plan or self.control.plan is None or not self._is_ours_and_runs(self.control.plan)
+        control = self.control
+        replaced = control.awaits_plan or control.has_wrong_plan
+        return replaced or control.plan is None or not self._is_ours_and_runs(control.plan)
 
     def lost_tasks(self) -> list[int]:
         """The slice of each task of this service that was replaced since the last call. A slice may appear twice.
@@ -152,12 +155,11 @@ class FlowLeader:
         record only after the marker. Raises ClusterAway, FlowError, Superseded.
         """
         plan = self.control.plan
-        generation = plan.generation + 1 if plan else 1
         active_active = self._flow.active_active
         remote_ids = {topic.remote: topic.remote_id for topic in topics.values()}
         intent = Plan(
             self._service_id,
-            generation,
+            next_generation(plan),
             topics,
             (),
             clusters=lineage.clusters,
@@ -185,7 +187,8 @@ class FlowLeader:
     ) -> Plan:
         """Write a plan for `topics` on `slots` cores, unless our newest plan says the same. Returns the newest plan.
 
-        On a recreated control topic the plan is always written, after the orders and decisions that were in force.
+        On a recreated control topic, or over a wrong plan, the plan is always written. On a recreated one, the orders
+        and decisions that were in force come before it.
         `remote_ids` has the ids of the target's topics by name, `renew_interval` is in seconds. Raises ClusterAway,
         FlowError, Superseded.
         """
@@ -203,8 +206,7 @@ class FlowLeader:
         plan = next_plan(
             previous, self._service_id, topics, count, load, lineage, remote_ids, renew_interval, settings, mark_group
         )
-        in_force = ours and not self.control.awaits_plan
-        if in_force and previous is not None and replace(previous, generation=plan.generation) == plan:
+        if not self.lacks_plan and previous is not None and replace(previous, generation=plan.generation) == plan:
             return previous
         return self._write(plan)
 
@@ -229,7 +231,7 @@ class FlowLeader:
         self.take_lead()
         plan = self.control.plan
         if plan is not None and not plan.stop:
-            self._write(replace(plan, service_id=self._service_id, generation=plan.generation + 1).stopped())
+            self._write(replace(plan, service_id=self._service_id, generation=next_generation(plan)).stopped())
         return plan
 
     def _is_ours_and_runs(self, plan: Plan) -> bool:

@@ -42,6 +42,10 @@ class Lineage:
         return all(remote in known and set(ids) <= set(known[remote]) for remote, ids in other.origins.items())
 
 
+class WrongPlan(decode.DecodeError):
+    """Each value of a plan is well-formed, but together they make no plan: no mirror has written this one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What the flow leader wants the tasks to do. A newer plan has a higher generation, whoever leads.
@@ -94,13 +98,19 @@ class Plan:
 
     @staticmethod
     def decode(value: bytes) -> Plan:
-        """Decode a value that `encode` made. Fields that a newer mirror has added are ignored. Raises DecodeError."""
+        """Decode a value that `encode` made. Fields that a newer mirror has added are ignored.
+
+        Raises DecodeError, and WrongPlan if each value can be decoded, but the plan contradicts itself.
+        """
         found = decode.fields(decode.parsed(value, PLAN_MAX), _REQUIRED, _ADDED_LATER)
         plan = Plan(service_id=found.pop("leader"), **found)
-        if any(partition.topic not in plan.topics for each in plan.slices for partition in each):
-            raise decode.DecodeError("a slice has a topic that the plan does not have")
+        dealt = [partition for each in plan.slices for partition in each]
+        if any(partition.topic not in plan.topics for partition in dealt):
+            raise WrongPlan("a slice has a topic that the plan does not have")
+        if len(dealt) > len(set(dealt)):  # two tasks would fence each other, and the next plan would keep both slices
+            raise WrongPlan("a partition is in two slices")
         if len(plan.clusters) not in (0, 2):
-            raise decode.DecodeError("clusters are not two")
+            raise WrongPlan("clusters are not two")
         return plan
 
     @property
@@ -181,6 +191,14 @@ def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
     return grouped
 
 
+def next_generation(previous: Plan | None) -> int:
+    """The generation of the plan that follows `previous`.
+
+    Only somebody else writes the highest one that can be decoded. After it mirror counts from 1 again.
+    """
+    return previous.generation % decode.INT64_MAX + 1 if previous else 1
+
+
 def next_plan(
     previous: Plan | None,
     service_id: str,
@@ -203,7 +221,7 @@ def next_plan(
     before = previous.throttle_parts if previous else {}
     return Plan(
         service_id=service_id,
-        generation=previous.generation + 1 if previous else 1,
+        generation=next_generation(previous),
         topics=merge_initial_partitions(topics, previous, task_settings.topic_settings),
         slices=dealt,
         retired=retire(topics, previous, remote_ids),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from mirror.control.control_topics import StatusReader
 from mirror.control.reports import Report
+from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Position
 from mirror.settings import Flow
 
@@ -14,11 +15,27 @@ def reported_positions(flow: Flow, wanted: Mapping[Partition, str], partitions: 
     """The newest reported position of each wanted partition; the flow has `partitions` partitions in all.
 
     `wanted` has the remote topic of each.
-    It reads only the end of the status topic, because every running task keeps reporting each of its partitions.
+    Running tasks keep reporting their partitions, so their reports are at the end of the status topic. The rest of the
+    topic is read only if a wanted partition is not among them: it is new, or nobody has reported it for long, because
+    its topic was left out.
     Raises ClusterAway.
     """
-    reports = (dated.report for dated in StatusReader.recent(flow, partitions))
-    return newest_positions(of_this_copy(reports, flow.group, wanted))
+    recent = [dated.report for dated in StatusReader.recent(flow, partitions)]
+    older = wanted.keys() - {report.partition for report in recent}
+    positions = newest_positions(of_this_copy(recent, flow.group, wanted))
+    return positions | (_older(flow, {each: wanted[each] for each in older}) if older else {})
+
+
+def _older(flow: Flow, wanted: Mapping[Partition, str]) -> dict[Partition, Position]:
+    """The last reported positions of partitions that no task has reported for long.
+
+    A position in a remote topic that was deleted since does not count: with it the copy is gone, and it begins anew.
+    """
+    found = newest_positions(of_this_copy(StatusReader.last(flow, wanted), flow.group, wanted))
+    if not found:
+        return {}
+    ids = ClusterAdmin(flow.target).topic_ids(sorted({wanted[each] for each in found}))
+    return {each: at for each, at in found.items() if at.remote_id in ("", ids.get(wanted[each], ""))}
 
 
 def of_this_copy(reports: Iterable[Report], group: str, wanted: Mapping[Partition, str]) -> Iterator[Report]:

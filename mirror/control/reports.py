@@ -189,7 +189,7 @@ class Report:
 
     def key(self) -> bytes:
         """The record key: the newest report of a partition replaces the older ones."""
-        return f"{self.partition.topic}/{self.partition.partition}".encode()
+        return key_of(self.partition)
 
     def encode(self) -> bytes:
         """The record value, JSON."""
@@ -203,6 +203,11 @@ class Report:
         found = decode.fields(decode.parsed(value, REPORT_MAX), _REQUIRED, _ADDED_LATER)
         report = Report(service_id=found.pop("leader"), **found)
         return report if report.state != _FAILED else replace(report, state=_state_of_failed(report).value)
+
+
+def key_of(partition: Partition) -> bytes:
+    """The key under which the status topic has the reports of a partition."""
+    return f"{partition.topic}/{partition.partition}".encode()
 
 
 _FAILED = "failed"  # a state of mirrors that did not tell RETRYING from BLOCKED

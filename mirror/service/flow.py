@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from py4j.protocol import Py4JError
 
 from mirror.backoff import Backoff
-from mirror.control.control_topics import StatusReader
+from mirror.control.control_topics import ALL_REPORTS, StatusReader
 from mirror.control.flow_leader import FlowLeader
 from mirror.control.other_flows import ConflictGuard
 from mirror.control.throttle_shares import Load, throttles
@@ -31,7 +31,6 @@ from mirror.text import BUG
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL = 1.0  # seconds between two checks of leadership and query
-ALL_REPORTS = 2**62  # more than any topic has: a StatusReader that goes back so far begins at the beginning
 BUG_DELAY = 10.0  # seconds until the reports are followed again after an unexpected error
 STEADY_AFTER = 60.0  # seconds without a failure after which the back-off starts again with its shortest delay
 

@@ -111,3 +111,23 @@ def test_a_plan_of_another_version_stops_its_own_flow_until_it_is_gone(pair: Pai
         assert service.terminate() == 0, service.tail()
         assert service.find("stopped", drained="true") and not service.noise
     pair.assert_settled(topic)
+
+
+def test_a_plan_that_contradicts_itself_is_written_over(pair: Pair, tmp_path: Path) -> None:
+    """With a partition in two slices, two tasks would fence each other for ever."""
+    topic = pair.topic("twice", 2)
+    with Load(pair.source, {topic: 2}, rate=300) as load, pair.service(tmp_path) as service:
+        service.wait_for("copied", lambda: copied(service, topic) > 100)
+        plan = pair.newest_plan()
+        wrong = plan["generation"] + 50
+        write_plan(pair, {**plan, "generation": wrong, "slices": [{topic: [0]}, {topic: [0, 1]}]})
+        service.wait_for_event(IGNORED, flow=pair.flow, key="plan")
+        service.wait_for("written over", lambda: plan["generation"] < pair.newest_plan()["generation"] < wrong)
+        before = copied(service, topic)
+        service.wait_for("it goes on", lambda: copied(service, topic) > before + 300)
+        load.stop()
+        pair.await_same(topic)
+        assert answer("status", "-c", service.file)["well"]
+        assert service.terminate() == 0, service.tail()
+        assert not service.find(FLOW_BLOCKED) and not service.noise
+    pair.assert_settled(topic)

@@ -17,10 +17,12 @@ from mirror.demo.brokers import LocalCluster
 from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Partition, Topic
 from mirror.target.position_renewal import renew
+from mirror.timing import RECENT_REPORTS
 from tests.chaos.commits import Commits
 from tests.harness import configuration, oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Made, producer
+from tests.harness.load import produce as write
 from tests.harness.oracle import committed_position
 from tests.harness.pair import Pair
 from tests.harness.service import BLOCKED, DECIDED, PLANNED, Service
@@ -351,4 +353,32 @@ def a_remote_topic_that_was_deleted_while_no_service_ran(pair: Pair, tmp_path: P
         said = service.wait_for_event(BLOCKED, topic=topic)
         assert "is not the topic that had the copy: it was deleted" in said["reason"]
         assert not topics.partitions(pair.target, pair.remote(topic)), "it was made again"
+        assert service.terminate() == 0, service.tail()
+
+
+def test_the_last_report_of_a_topic_that_was_left_out_counts(pair: Pair, tmp_path: Path) -> None:
+    """The position vanishes meanwhile, and tasks have reported others since. Nothing else says what was copied."""
+    here, away = pair.topic("here"), pair.topic("away")
+    append = {"append_to_existing": True}
+    for topic in (here, away):
+        produce(pair, topic, range(10))
+    for left_out in ([], [away]):
+        with pair.service(tmp_path, {**append, "exclude": left_out}) as service:
+            for topic in {here, away}.difference(left_out):
+                pair.await_same(topic)
+                service.wait_for("reported", lambda at=topic: service.positions(at).get(0) == 10)  # type: ignore[misc]
+            assert service.terminate() == 0, service.tail()
+    status = f"mirror-status.{pair.alias}.internal"
+    report = [r.value for r in oracle.read(pair.target, status)[0] if r.key == f"{here}/0".encode()][-1]
+    write(pair.target, status, [Made(f"{here}/0".encode(), report)] * (20 * RECENT_REPORTS))
+    topics.delete_group(pair.target, pair.group)
+    with pair.service(tmp_path, append) as service:
+        said = service.wait_for_event(BLOCKED, topic=away)
+        assert f"the position in group {pair.group} is gone, it was 10" in said["reason"]
+        produce(pair, away, range(10, 15))
+        service.wait_for(
+            "decided", lambda: answer("resume", "-c", service.file, "--topic", away, "--continue")["decided"]
+        )
+        pair.await_same(away)
+        assert values(pair, away) == [*range(15)]
         assert service.terminate() == 0, service.tail()

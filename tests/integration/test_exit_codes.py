@@ -92,8 +92,8 @@ def test_every_command_has_help_with_an_example(verb: str) -> None:
 
 
 def test_clusters_that_are_away_are_exit_1(good: Path) -> None:
-    verbs = ("check", "plan", "status", "pause", "verify")
-    with ThreadPoolExecutor(len(verbs)) as pool:  # each waits for its time-outs
-        for ended in pool.map(lambda verb: mirror(verb, "-c", good), verbs):
+    commands = (["check"], ["plan"], ["status"], ["pause"], ["resume"], ["resume", "--continue"], ["verify"])
+    with ThreadPoolExecutor(len(commands)) as pool:  # each waits for its time-outs
+        for ended in pool.map(lambda command: mirror(*command, "-c", good), commands):
             assert ended.returncode == 1 and "Traceback" not in ended.stderr, ended.args
             assert "backup" in ended.stdout + ended.stderr or "primary" in ended.stdout + ended.stderr, ended.args

@@ -10,7 +10,7 @@ from tests.harness import oracle, topics
 from tests.harness.command import answer, mirror
 from tests.harness.load import Load, Made
 from tests.harness.pair import Pair
-from tests.harness.service import RETRYING, Service
+from tests.harness.service import BLOCKED, RETRYING, Service
 from tests.harness.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -129,3 +129,39 @@ def test_a_topic_that_is_recreated_while_paused_is_not_taken_for_the_old_one(pai
         assert "another of its name waits for the next plan" in said["reason"]
         assert (said["flow"], said["state"]) == (pair.flow, "retrying")
         assert on_target(pair, topic) == len(old)
+
+
+def test_a_decision_lifts_no_pause(pair: Pair, tmp_path: Path) -> None:
+    blocked, held = pair.topic("blocked"), pair.topic("held")
+    with pair.service(tmp_path, {"producer_idle_timeout": "1s"}) as service:
+        for topic in (blocked, held):
+            pair.produce(topic, Made(None, b"first"))
+            pair.await_same(topic)
+        answer("pause", "-c", service.file, "--topic", held)
+        decide = ("resume", "-c", service.file, "--continue")
+        nothing = mirror(*decide)
+        assert (nothing.returncode, nothing.stdout.count("\n")) == (0, 1), nothing
+        assert "no partition of all topics waits for this decision" in nothing.stdout
+        service.wait_for("idle", lambda: service.metric("mirror_partitions", topic=blocked, state="starting") == 1)
+        topics.commit(pair.target, pair.group, pair.remote(blocked), {0: 0})
+        pair.produce(blocked, Made(None, b"second"))
+        service.wait_for_event(BLOCKED, topic=blocked)
+        said = {}
+
+        def decided() -> bool:
+            said.update(answer(*decide))
+            return bool(said["decided"])
+
+        service.wait_for("decided", decided)
+        (line,) = said["decided"]
+        assert line.startswith(f"{blocked}-0 continues at") and (said["waiting"], said["served"]) == ([], True), said
+        pair.await_same(blocked)
+        view = answer("status", "-c", service.file)["flows"][0]
+        assert view["orders"] == [f"topic {held}: paused"]
+        assert {p["topic"]: p["state"] for p in view["partitions"]}[held] == "paused"
+        pair.produce(held, Made(None, b"second"))
+        answer("resume", "-c", service.file)
+        pair.await_same(held)
+        assert service.terminate() == 0, service.tail()
+    for topic in (blocked, held):
+        pair.assert_settled(topic)

@@ -266,7 +266,9 @@ def test_a_throttle_of_the_flow_holds_for_both_tasks_together(flow: Pair, servic
         nonlocal added
         meanwhile, added = time.monotonic() - added, time.monotonic()
         for partition in range(2):
-            flow.produce(topic, *map(sized(1_000), range(more + int(meanwhile * THROTTLE / 1_000))), partition=partition)
+            flow.produce(
+                topic, *map(sized(1_000), range(more + int(meanwhile * THROTTLE / 1_000))), partition=partition
+            )
         return service.metric(THROTTLED, topic=topic, by="throttle") == 2
 
     service.wait_for("it is told", both_are_throttled)

@@ -16,7 +16,7 @@ from mirror.commands.hand_back import ending
 from mirror.commands.hand_back.selection import Known, Result, needed, select
 from mirror.commands.text_table import Cell, table
 from mirror.control.control_reader import ControlReader
-from mirror.control.control_topics import StatusReader
+from mirror.control.control_topics import ALL_REPORTS, StatusReader
 from mirror.control.flow_leader import FlowLeader
 from mirror.control.plan import Plan
 from mirror.control.reported_positions import newest_positions
@@ -163,7 +163,7 @@ class _Command:
 
     def _reports(self) -> list[Report]:
         """All that the status topic still has, the oldest first."""
-        with closing(StatusReader(self._flow, back=2**62)) as reader:
+        with closing(StatusReader(self._flow, back=ALL_REPORTS)) as reader:
             return [dated.report for dated in reader.history()]
 
     def _refuse_moving(

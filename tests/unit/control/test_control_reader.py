@@ -19,7 +19,7 @@ from mirror.control.decisions import Decision, Incident
 from mirror.control.orders import Order, Scope
 from mirror.control.plan import Plan
 from mirror.control.verification import VERIFY_KEY, Verification
-from mirror.errors import ClusterAway, FlowError
+from mirror.errors import ClusterAway, FlowError, ForeignPlan
 from mirror.kafka.topic_ids import TopicIds
 from mirror.model import Partition, Topic
 from mirror.settings import Flow
@@ -31,6 +31,7 @@ DECISION = Decision(Partition("t", 1), Incident("deleted", "id", "", 5), "skip")
 VERIFIED = Verification(1.5, True, 7, 0, 0)
 PLAN = Plan("us", 7, {"t": Topic("a.t", "id", 2, 1)}, (frozenset({Partition("t", 0)}), frozenset({Partition("t", 1)})))
 NEXT = replace(PLAN, generation=8)
+TWICE = replace(NEXT, slices=(PLAN.slices[0], PLAN.slices[0] | PLAN.slices[1]))  # a partition is in two slices
 FOREIGN = b'{"leader":"them","generation":9,"topics":{"t":{"remote":"a.t"}},"slices":[]}'
 
 
@@ -203,6 +204,37 @@ def test_without_the_newest_plan_every_reading_fails(flow: Flow, topic: Log, val
         assert "primary->backup" in said and flow.control_topic in said and "another version" in said
         assert reader.plan is None
     assert reader.claims == {1: "task"} and Scope("t") in reader.orders
+    topic.entries += plans(NEXT)
+    reader.read_to_end()
+    assert reader.plan == NEXT
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_plan_that_contradicts_itself_is_logged_once_and_ignored(
+    flow: Flow, topic: Log, caplog: pytest.LogCaptureFixture, follow: bool
+) -> None:
+    topic.entries += GOOD
+    reader = ControlReader(flow, follow)
+    reader.read_to_end()
+    topic.entries += plans(TWICE)
+    for _ in range(2):
+        reader.read_to_end()
+        assert (reader.plan, reader.has_wrong_plan) == (PLAN, True)
+    (said,) = [vars(record) for record in caplog.records if record.levelno == logging.WARNING]
+    assert said["key"] == "plan" and "in two slices" in said["reason"]
+    topic.entries += plans(NEXT)
+    reader.read_to_end()
+    assert (reader.plan, reader.has_wrong_plan) == (NEXT, False)
+
+
+def test_a_plan_that_contradicts_itself_is_foreign_to_who_knows_no_plan_before_it(flow: Flow, topic: Log) -> None:
+    """The flow would begin anew without one."""
+    topic.entries += plans(PLAN, TWICE)
+    reader = ControlReader(flow)
+    for _ in range(2):
+        with pytest.raises(ForeignPlan, match="in two slices"):
+            reader.read_to_end()
+        assert reader.plan is None and not reader.has_wrong_plan
     topic.entries += plans(NEXT)
     reader.read_to_end()
     assert reader.plan == NEXT

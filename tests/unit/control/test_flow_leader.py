@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -12,9 +12,10 @@ from mirror.control import flow_leader
 from mirror.control.control_topics import PLAN_KEY
 from mirror.control.flow_leader import FlowLeader
 from mirror.control.plan import Lineage, Plan
+from mirror.control.slices import Slice
 from mirror.control.throttle_shares import Load
 from mirror.errors import FlowError, Superseded
-from mirror.model import Topic
+from mirror.model import Partition, Topic
 from mirror.settings import Flow
 from tests.unit.control.test_control_reader import Entry, Log, flow, topic  # noqa: F401  # fixtures
 
@@ -151,3 +152,37 @@ def test_a_plan_that_was_written_over_is_missed(flow: Flow, coordinator: Coordin
     assert publish(new).service_id == "new" and not new.lacks_plan
     with pytest.raises(Superseded):
         old.check_still_leading()
+
+
+@pytest.mark.parametrize(
+    "slices", [lambda dealt: (dealt[0] | dealt[1], dealt[1]), lambda _: (frozenset({Partition("u", 0)}),)]
+)
+def test_a_plan_that_contradicts_itself_is_written_over(
+    flow: Flow,  # noqa: F811
+    coordinator: Coordinator,
+    slices: Callable[[tuple[Slice, ...]], tuple[Slice, ...]],
+) -> None:
+    """Whoever has written it: it ends no task, and the leader leads on."""
+    leader = leading(flow)
+    good = newest(coordinator.log)
+    for service_id in ("old", "somebody"):
+        wrong = replace(good, service_id=service_id, generation=70, slices=slices(good.slices))
+        coordinator.log.entries.append((PLAN_KEY, wrong.encode()))
+        leader.check_still_leading()
+        assert leader.lacks_plan
+        assert publish(leader) == newest(coordinator.log)
+        assert not leader.lacks_plan
+    assert replace(newest(coordinator.log), generation=good.generation) == good
+    assert newest(coordinator.log).generation == good.generation + 2
+
+
+def test_after_the_highest_generation_the_leader_goes_on(flow: Flow, coordinator: Coordinator) -> None:  # noqa: F811
+    leader = leading(flow)
+    coordinator.log.entries.append((PLAN_KEY, replace(newest(coordinator.log), generation=2**63 - 1).encode()))
+    leader.check_still_leading()
+    assert publish(leader, slots=1).generation == 1 and not leader.lacks_plan
+    new = FlowLeader(flow, "new")
+    new.take_lead()
+    assert publish(new).generation == 2
+    with pytest.raises(Superseded):
+        leader.check_still_leading()

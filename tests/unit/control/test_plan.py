@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirror.control.plan import Lineage, Plan, merge_initial_partitions, unmarked
+from mirror.control.plan import Lineage, Plan, WrongPlan, merge_initial_partitions, next_generation, unmarked
 from mirror.control.slices import Slice, assign, slice_count
 from mirror.decode import DecodeError
 from mirror.model import Partition, Topic
@@ -25,7 +25,7 @@ ids = st.lists(names, max_size=3).map(tuple)
 origins = st.dictionaries(names, ids, max_size=3)
 plans = st.builds(
     lambda topics, slices, unmarked, **rest: Plan(
-        topics=topics | known(slices), slices=slices, active_active=bool(unmarked), unmarked=unmarked, **rest
+        topics=topics | known(slices), slices=disjoint(slices), active_active=bool(unmarked), unmarked=unmarked, **rest
     ),
     service_id=names,
     generation=st.integers(1, 2**63 - 1),
@@ -79,15 +79,38 @@ def test_a_plan_of_an_older_mirror_does_not_say_where_its_records_come_from(plan
         {"slices": None},
         {"slices": [["a", 0]]},
         {"slices": [{"a": [None]}]},
-        {"slices": [{"b": [0]}]},
-        {"clusters": ["id"]},
-        {"clusters": ["id", "id", "id"]},
+        {"generation": 2**63},
+        {"generation": -1},
     ],
 )
 def test_a_plan_without_a_required_field_is_refused(changes: dict[str, Any]) -> None:
     """Defaults would make it a plan of another generation, or partitions would begin at the flow's `start` again."""
     with pytest.raises(DecodeError):
         Plan.decode(changed(plan({"a": topic(2)}), **changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"slices": [{"a": [0]}, {"a": [1]}, {"a": [0]}]},
+        {"slices": [{"b": [0]}]},
+        {"clusters": ["id"]},
+        {"clusters": ["id", "id", "id"]},
+    ],
+)
+def test_a_plan_that_contradicts_itself_is_told_from_one_that_cannot_be_decoded(changes: dict[str, Any]) -> None:
+    with pytest.raises(WrongPlan):
+        Plan.decode(changed(plan({"a": topic(2)}), **changes))
+
+
+@given(st.none() | plans)
+def test_every_generation_that_can_be_decoded_has_another_one_after_it(previous: Plan | None) -> None:
+    after = next_generation(previous)
+    assert 1 <= after < 2**63 and (previous is None or after != previous.generation)
+
+
+def test_after_the_highest_generation_mirror_counts_from_one() -> None:
+    assert [next_generation(replace(plan({}), generation=n)) for n in (1, 2**63 - 2, 2**63 - 1)] == [2, 2**63 - 1, 1]
 
 
 def test_a_large_plan_stays_small() -> None:

@@ -1,0 +1,133 @@
+"""`mirror resume` with a decision: decide about partitions that wait for one, and wait until their tasks obey.
+
+A decision is no order: partitions that somebody has paused stay paused.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from confluent_kafka.admin import OffsetSpec
+
+from mirror.commands.pause import check_scope
+from mirror.commands.status import ReportedFlow, ReportedPartition, ask_status
+from mirror.control.control_topics import ControlWriter, StatusReader
+from mirror.control.decisions import LOST_KINDS, POSITION_KINDS, Choice, Decision
+from mirror.control.orders import Scope
+from mirror.control.partition_state import State
+from mirror.control.reports import Report
+from mirror.errors import ConfigError
+from mirror.kafka.cluster import ClusterAdmin
+from mirror.model import Partition
+from mirror.settings import Flow
+from mirror.status.observed import UNASSIGNED, observed_state
+from mirror.text import listed
+
+EFFECTS: dict[Choice, str] = {
+    "skip": "continues after what can't be copied",
+    "continue": "continues at the newest position that is known",
+    "start": "is copied again from the source's first record",
+    "at": "continues at offset",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was decided. The decisions stay on the control topic, whatever their tasks do."""
+
+    flow: str
+    scope: Scope
+    decided: tuple[str, ...]  # a line for each partition that was decided about
+    waiting: tuple[Partition, ...]  # of these, the ones whose task has not reported in time that it obeys
+    served: bool  # True if a service runs the flow
+
+    @property
+    def failed(self) -> bool:
+        """True if a service runs the flow, but its tasks have not obeyed in time."""
+        return self.served and bool(self.waiting)
+
+    def as_dict(self) -> dict[str, object]:
+        """The outcome as it is printed with --json."""
+        found = {"decided": list(self.decided), "waiting": [str(each) for each in self.waiting]}
+        return {"flow": self.flow, **self.scope._asdict(), **found, "served": self.served}
+
+    def __str__(self) -> str:
+        if not self.decided:
+            return f"{self.flow}: no partition of {self.scope} waits for this decision, see mirror status --partitions"
+        lines = [f"{self.flow}: {line}" for line in self.decided]
+        if self.waiting and not self.served:
+            lines.append(f"{self.flow}: no task has reported: the decision is followed when a service runs")
+        elif self.waiting:
+            some = listed([str(each) for each in self.waiting], 5, ", ")
+            lines.append(f"{self.flow}: not obeyed in time ({some}): they will when they can, see mirror status")
+        return "\n".join(lines)
+
+
+def decide(flow: Flow, scope: Scope, choice: Choice, offset: int, timeout: float) -> Outcome:
+    """Decide about the partitions of `scope` that wait for such a decision, and wait until their tasks obey.
+
+    It waits for `timeout` seconds at most. `offset` is used by the choice `at` only. Raises ConfigError for a topic
+    that the flow does not mirror and for an offset that the source does not have, ClusterAway or FlowError if it can't
+    be read what waits, or if a decision can't be written.
+    """
+    check_scope(flow, scope)
+    found = ask_status(flow)
+    undecided = waiting(found.partitions, scope, choice)
+    incidents = {Partition(p.topic, p.partition): p.incident for p in undecided if p.incident is not None}
+    decisions = [Decision(partition, incident, choice, offset) for partition, incident in incidents.items()]
+    if choice == "at":
+        _check_offset(flow, [decision.partition for decision in decisions], offset)
+    if not decisions:
+        return Outcome(flow.name, scope, (), (), found.state == "running")
+    with closing(StatusReader(flow)) as status:  # before the decision is written, so that no report is missed
+        ControlWriter(flow).decide(decisions)
+        paused = {Partition(p.topic, p.partition) for p in undecided if p.state == State.PAUSED.value}
+        left = {decision.partition: decision for decision in decisions if decision.partition not in paused}
+        _await(status, found, left, timeout)
+    decided = tuple(line(p, choice, offset) for p in undecided)
+    return Outcome(flow.name, scope, decided, tuple(sorted(left)), found.state == "running")
+
+
+def waiting(partitions: Sequence[ReportedPartition], scope: Scope, choice: Choice) -> list[ReportedPartition]:
+    """The partitions of `scope` with an incident about which this choice decides. Pure."""
+    kinds = LOST_KINDS if choice == "skip" else POSITION_KINDS
+    covered = (p for p in partitions if scope.covers(Scope(p.topic, p.partition)))
+    return [p for p in covered if p.incident is not None and p.incident.kind in kinds]
+
+
+def line(p: ReportedPartition, choice: Choice, offset: int) -> str:
+    """What was decided about one partition. A paused one follows the decision only when it is resumed. Pure."""
+    effect = EFFECTS[choice] + (f" {offset}" if choice == "at" else "")
+    if p.state == State.PAUSED.value:
+        effect = f"stays paused; once it is resumed, it {effect}"
+    # The part of the reason that says what has happened, without what to do: that is done now.
+    what = p.reason.partition("; ")[0]
+    return f"{p.topic}-{p.partition} {effect}" + (f": {what}" if what else "")
+
+
+def obeys(report: Report, decision: Decision, service_id: str) -> bool:
+    """True if the task goes on, or waits for another decision by now. `service_id` is the flow leader's. Pure."""
+    return observed_state(report, 0.0, service_id) != UNASSIGNED and report.incident != decision.incident
+
+
+def _await(status: StatusReader, found: ReportedFlow, left: dict[Partition, Decision], timeout: float) -> None:
+    """Remove from `left` what the tasks obey, until nothing is left or the time is over. A flow has to run for that."""
+    deadline = time.monotonic() + timeout
+    while found.state == "running" and left and time.monotonic() < deadline:
+        for report in status.poll(0.2):
+            decision = left.get(report.partition)
+            if decision is not None and obeys(report, decision, found.flow_leader):
+                del left[report.partition]
+
+
+def _check_offset(flow: Flow, partitions: Sequence[Partition], offset: int) -> None:
+    source = ClusterAdmin(flow.source)
+    first = source.offsets(dict.fromkeys(partitions, OffsetSpec.earliest()))
+    last = source.offsets(dict.fromkeys(partitions, OffsetSpec.latest()))
+    for partition in partitions:
+        low, high = first.get(partition, 0), last.get(partition, 0)
+        if not low <= offset <= high:
+            raise ConfigError([f"--at {offset}: {flow.source.alias} has offsets {low} to {high} of {partition}"])
