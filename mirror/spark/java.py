@@ -31,9 +31,12 @@ def java() -> str:
     if path is None:
         where = f"in JAVA_HOME={home}" if home else "on the PATH"
         raise SetupError(f"no java {where}: {_INSTALL_JAVA}")
-    found = re.search(r'version "(?:1\.)?(\d+)[^"]*"', java_version(path))
-    if found is None:
-        raise SetupError(f"{path} -version names no version: {_INSTALL_JAVA}")
+    said = java_version(path)
+    found = re.search(r'version "(?:1\.)?(\d+)[^"]*"', said)
+    if found is None:  # it may not start with the options in $JDK_JAVA_OPTIONS
+        lines = [line for line in said.splitlines() if "Picked up" not in line]  # those options may hold a secret
+        shown = " ".join(lines)[:300] or "nothing"
+        raise SetupError(f"{path} -version names no version, but says: {shown}; mend that, or {_INSTALL_JAVA}")
     if int(found[1]) < _JAVA_NEEDED:
         raise SetupError(f"{path} is Java {found[1]}, too old: {_INSTALL_JAVA}")
     return path
