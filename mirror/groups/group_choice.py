@@ -26,6 +26,9 @@ class Outcome(StrEnum):
     DENIED = "denied"  # a cluster does not give or does not take the offset
 
 
+COMMITTED = (Outcome.EXACT, Outcome.EARLIER, Outcome.AHEAD)  # where groups are synced
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """The translated offset, and whether it may be committed."""
@@ -37,7 +40,7 @@ class Choice:
     @property
     def may_be_committed(self) -> bool:
         """True if nothing on the target speaks against it."""
-        return self.outcome in (Outcome.EXACT, Outcome.EARLIER, Outcome.AHEAD)
+        return self.outcome in COMMITTED
 
 
 def choose(translation: Translation, end: Translation, before: int | None, active: bool) -> Choice:

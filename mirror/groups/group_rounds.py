@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
 from mirror.control.flow_leader_thread import FlowLeaderPart
 from mirror.errors import MirrorError
 from mirror.groups.checkpoint_writer import CheckpointWriter
-from mirror.groups.group_sync import GroupOffset, GroupSync
+from mirror.groups.group_choice import COMMITTED
+from mirror.groups.group_sync import NOT_MIRRORED, GroupOffset, GroupSync
 from mirror.kafka.renewed import Outage
 from mirror.logs import OnChange
 from mirror.settings import Flow, Groups
@@ -28,6 +29,7 @@ class Round:
     offsets: Sequence[GroupOffset]
     synced: bool  # True if they are committed on the target
     refused: Mapping[str, str] = field(default_factory=dict)  # groups whose offsets the source does not give, and why
+    synced_at: Mapping[str, float] = field(default_factory=dict)  # see `synced_at`; empty if groups are not synced
 
 
 class GroupRounds(FlowLeaderPart):
@@ -39,6 +41,7 @@ class GroupRounds(FlowLeaderPart):
         self._tell = tell
         self.renew_interval = 0.0  # seconds after which an offset that stays the same is committed again
         self._why = OnChange()  # used by the thread alone
+        self._synced_at: Mapping[str, float] = {}  # the same
 
     @property
     def wanted(self) -> bool:
@@ -73,6 +76,22 @@ class GroupRounds(FlowLeaderPart):
         else:
             if self._why.clear():
                 log.info("group rounds succeed again", extra=where)
-            result = Round(time.time(), found, groups.sync, sync.refused)
+            now = time.time()
+            self._synced_at = synced_at(found, sync.refused, now, self._synced_at) if groups.sync else {}
+            result = Round(now, found, groups.sync, sync.refused, self._synced_at)
             self._thread.tell(lambda: self._tell(result))
             return True
+
+
+def synced_at(
+    found: Sequence[GroupOffset], refused: Iterable[str], now: float, before: Mapping[str, float]
+) -> dict[str, float]:
+    """When each group was last in step, in seconds since the Unix epoch: all its offsets stood on the target. Pure.
+
+    Topics that are not mirrored do not count. A group is missing as long as that was never seen. `found` and `refused`
+    are what the newest round gives, `before` is the answer after the round before it.
+    """
+    mirrored = [each for each in found if each.reason != NOT_MIRRORED]
+    behind = {*refused, *(each.group for each in mirrored if each.outcome not in COMMITTED)}
+    times = {each.group: before.get(each.group) if each.group in behind else now for each in mirrored}
+    return {group: at for group, at in times.items() if at is not None}

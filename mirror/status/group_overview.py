@@ -22,6 +22,7 @@ class GroupView:
     lag: int | None  # records on the source that it has not read; None: not known for all partitions
     partitions_by_outcome: dict[str, int]
     reasons: list[str]  # of the first partitions whose offset is not exact
+    synced_at: float | None  # when all its offsets last stood on the target, in seconds since the Unix epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,13 @@ def groups_view(found: Round) -> GroupsView:
     by_group: dict[str, list[GroupOffset]] = {name: [] for name in found.refused}
     for each in found.offsets:
         by_group.setdefault(each.group, []).append(each)
-    groups = [_group(name, some, found.refused.get(name)) for name, some in sorted(by_group.items())]
+    groups = [_group(name, some, found) for name, some in sorted(by_group.items())]
     return GroupsView(found.at, found.synced, groups)
 
 
-def _group(name: str, offsets: Sequence[GroupOffset], refused: str | None) -> GroupView:
-    """`refused`: why the source does not give some or all of its offsets. They count as one partition."""
+def _group(name: str, offsets: Sequence[GroupOffset], found: Round) -> GroupView:
+    """The offsets that the source does not give count as one partition."""
+    refused = found.refused.get(name)
     counts = Counter(each.outcome.value for each in offsets)
     known = [each.lag for each in offsets if each.lag is not None]
     reasons = [f"{each.partition}: {each.reason}" for each in offsets if each.reason]
@@ -51,4 +53,5 @@ def _group(name: str, offsets: Sequence[GroupOffset], refused: str | None) -> Gr
         counts[Outcome.DENIED.value] += 1
         reasons.insert(0, refused)
     lag = sum(known) if len(known) == len(offsets) and refused is None else None
-    return GroupView(name, lag, {outcome: counts[outcome] for outcome in GROUP_OUTCOMES}, reasons[:REASONS])
+    outcomes = {outcome: counts[outcome] for outcome in GROUP_OUTCOMES}
+    return GroupView(name, lag, outcomes, reasons[:REASONS], found.synced_at.get(name))

@@ -449,6 +449,7 @@ def test_a_fail_over_as_the_readme_tells_it(running: tuple[Pair, Service], sourc
         return len(ended) > 2 and lag == 0 and outcomes == {"exact": 1}
 
     service.wait_for("no lag, and exact", may_start)
+    assert service.metric("mirror_group_synced_timestamp_seconds", group=group) > min(ended), "it is in step"
     most = len(values) - first
     there = consume(pair.target, pair.remote(topic), group, most, auto_offset_reset="none")  # 3.
     assert [*here, *there] == values

@@ -23,6 +23,12 @@ class GroupMetrics:
             "Partitions of the consumer group by what became of its offset.",
             labels=(*GROUP, "outcome"),
         )
+        self.synced = GaugeMetricFamily(
+            "mirror_group_synced_timestamp_seconds",
+            "When all offsets of the consumer group, in topics that are mirrored, last stood on the target.",
+            labels=GROUP,
+            unit="seconds",
+        )
         self.round = GaugeMetricFamily(
             "mirror_group_round_timestamp_seconds",
             "When the last round over the consumer groups ended.",
@@ -40,6 +46,8 @@ class GroupMetrics:
             labels = (*status.labels, group.group)
             if group.lag is not None:
                 self.lag.add_metric(labels, group.lag)
+            if group.synced_at is not None:
+                self.synced.add_metric(labels, group.synced_at)
             for outcome, number in group.partitions_by_outcome.items():
                 self.partitions.add_metric((*labels, outcome), number)
 

@@ -9,7 +9,7 @@ from mirror.text import count, duration, plural
 from mirror.web.page.markup import Child, folded, tag
 
 GROUPS_MAX = 200  # rows; /status has all groups
-_HEADS = ("group", "lag on the source", "partitions", "not exact, because")
+_HEADS = ("group", "lag on the source", "partitions", "in step", "not exact, because")
 
 
 def groups(flow: str, view: GroupsView | None, now: float, opened: frozenset[str]) -> Element | None:
@@ -23,15 +23,17 @@ def groups(flow: str, view: GroupsView | None, now: float, opened: frozenset[str
     done = "synced" if view.synced else "translated"
     found = f"{done} {duration(max(0.0, now - view.at))} ago" + (f", {inexact} not exact everywhere" if inexact else "")
     summary: list[Child] = [tag("b", plural(len(ordered), "consumer group")), " ", tag("small", found)]
-    return folded(key, opened, summary, _HEADS, [_row(each) for each in ordered[:GROUPS_MAX]], more)
+    return folded(key, opened, summary, _HEADS, [_row(each, now) for each in ordered[:GROUPS_MAX]], more)
 
 
-def _row(group: GroupView) -> Element:
+def _row(group: GroupView, now: float) -> Element:
+    """One group. It is in step when all its offsets stand on the target; nothing is said where that was never seen."""
     outcomes = ", ".join(f"{number} {outcome}" for outcome, number in group.partitions_by_outcome.items() if number)
     return tag(
         "tr",
         tag("th", group.group, scope="row"),
         tag("td", count(group.lag), class_="n"),
         tag("td", outcomes),
+        tag("td", f"{duration(max(0.0, now - group.synced_at))} ago" if group.synced_at is not None else None),
         tag("td", tag("small", "; ".join(group.reasons)) if group.reasons else None),
     )

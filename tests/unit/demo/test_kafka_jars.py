@@ -62,7 +62,7 @@ def test_no_java_at_all(only: Path) -> None:
 
 def test_java_that_is_only_a_stub(only: Path) -> None:
     executable(only / "java", "echo 'Unable to locate a Java Runtime.' >&2; exit 1")
-    with pytest.raises(SetupError, match="names no version, but says: .*install Java 17"):
+    with pytest.raises(SetupError, match=r"names no version, but says: Unable .*install Java 17"):
         java()
 
 

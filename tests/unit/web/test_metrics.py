@@ -119,7 +119,9 @@ def status() -> FlowStatus:
     behind_two = behind(2, 2, now - 400, state="retrying", next_timestamp=now - 400)
     status.absorb([behind(0, 5, now - 50), behind(1, 0, 0.0, last_commit=9.0), behind_two])
     status.throttles = {OF_FLOW: 5_000, "topic": 2_000}
-    status.groups = Round(77.0, [stands("billing", 0), stands("billing", 1, Outcome.AHEAD, 0)], True)
+    status.groups = Round(
+        77.0, [stands("billing", 0), stands("billing", 1, Outcome.AHEAD, 0)], True, synced_at={"billing": 66.0}
+    )
     status.configs = config_round(("topic", ConfigOutcome.IN_STEP))
     status.acls = acl_round(*AclOutcome)
     status.coverage = coverage({"topic": 3, "other": 1}, {"topic": 3})
@@ -140,6 +142,7 @@ def test_groups_have_a_lag_and_outcomes(status: FlowStatus) -> None:
     }
     assert len(outcomes) == len(Outcome)
     assert samples(metrics, "mirror_group_round_timestamp_seconds") == {(): 77}
+    assert samples(metrics, "mirror_group_synced_timestamp_seconds") == {("billing",): 66}
     status.groups = None
     assert not samples(metrics, "mirror_group_round_timestamp_seconds"), "who does not lead makes no rounds"
 

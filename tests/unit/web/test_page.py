@@ -155,8 +155,9 @@ def test_groups_are_there_and_those_that_are_not_exact_come_first() -> None:
     status = running(of("orders", 0))
     assert "consumer group" not in shown(status).text
     found = [stands("billing", 0), stands(EVIL, 0, Outcome.UNTRANSLATED), stands("shipping", 0)]
-    status.groups = Round(time.time() - 30, found, True)
+    status.groups = Round(time.time() - 30, found, True, synced_at={"billing": time.time() - 90})
     html = shown(status, opened=("groups primary->backup",))
+    assert html.text.count("90 s ago") == 1, "only of a group that was in step"
     assert "3 consumer groups" in html.text and "1 not exact everywhere" in html.text
     assert "orders-0: it is untranslated" in html.text
     assert html.text.index(EVIL) < html.text.index("billing") < html.text.index("shipping")
