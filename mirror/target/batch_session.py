@@ -5,6 +5,7 @@ They contain what the record path writes, but whole record batches in place of s
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
@@ -114,16 +115,20 @@ class BatchSession:
         return beside(self._flow, marks, int(self._clock.now() * 1000))
 
     async def _run(self, write: Callable[[BatchTransaction], Coroutine[Any, Any, T]]) -> T:
-        """Run one transaction, which `write` fills."""
+        """Run one transaction, which `write` fills. The target aborts it when its time is over, so we give it up."""
         begun, transaction = self._clock.monotonic(), BatchTransaction(self._target, self._owner, self._by)
         try:
-            found = await write(transaction)
-            if transaction.replaces_timestamps and not self._flow.accept_log_append_time:
-                raise RecordsRefused(f"{self._owner.remote} replaces the timestamps of records")
-            request = end_txn(self._by, True)
-            ended = await ask(self._target, TRANSACTION, self._by.name, request, lambda each: (each.error,))
+            async with asyncio.timeout(self._owner.timeout):
+                found = await write(transaction)
+                if transaction.replaces_timestamps and not self._flow.accept_log_append_time:
+                    raise RecordsRefused(f"{self._owner.remote} replaces the timestamps of records")
+                request = end_txn(self._by, True)
+                ended = await ask(self._target, TRANSACTION, self._by.name, request, lambda each: (each.error,))
         except Unsupported:
             raise
+        except TimeoutError as error:
+            text = f"{self._owner.remote}-{self._owner.partition}: a transaction takes too long"
+            raise OutcomeUnknown(text) from error
         except WireError as error:
             self._forget_leaders()
             raise OutcomeUnknown(str(error), away=isinstance(error, Unavailable)) from error

@@ -125,9 +125,8 @@ class BatchTransaction:
         """
         batches = await self._stamped(content.batches)
         expected, made = await self._begin(batches[0], content, predicted)
-        sent = await self._send(batches[1:], LEADER)
-        committed, answers = await asyncio.gather(
-            self.commit_position(made.position), asyncio.gather(*sent, return_exceptions=True), return_exceptions=True
+        answers, committed = await asyncio.gather(
+            self._send(batches[1:], LEADER), self.commit_position(made.position), return_exceptions=True
         )
         bases = [expected.bases[0], *(self._base(_checked(each), batches) for each in _checked(answers))]
         _checked(committed)
@@ -141,8 +140,7 @@ class BatchTransaction:
         batches = await self._stamped(content.batches)
         leader = await self._target.leader(*self._owner.where)
         bases = [self._base(await self._add(leader.node, batches[:1]), batches)]
-        answers = await asyncio.gather(*await self._send(batches[1:], ALL), return_exceptions=True)
-        bases += [self._base(_checked(each), batches) for each in answers]
+        bases += [self._base(_checked(each), batches) for each in await self._send(batches[1:], ALL)]
         places = Places(bases, content.counts)
         made = content.made(places)
         await self.write_beside(made.others)
@@ -228,17 +226,26 @@ class BatchTransaction:
                 self._refuse(answer, batches)
             await asyncio.sleep(backoff.next())
 
-    async def _send(self, batches: Sequence[Batch], acks: int) -> list[asyncio.Future[ProduceAnswer]]:
-        """Send batches over one connection, so that they arrive in order. The last one waits for replication."""
+    async def _send(self, batches: Sequence[Batch], acks: int) -> Sequence[ProduceAnswer | BaseException]:
+        """Send batches over one connection, so that they arrive in order. The last one waits for replication.
+
+        Whoever gives up closes the connection. Otherwise others would wait there until the broker has answered
+        requests that nobody needs any more.
+        """
         if not batches:
             return []
         leader = await self._target.leader(*self._owner.where)
         connection = await self._target.connection(leader.node, PURPOSE)
         each_acks = [acks] * (len(batches) - 1) + [ALL]
-        return [
+        sent = [
             connection.send(produce(self._by.name, [batch], each))
             for batch, each in zip(batches, each_acks, strict=True)
         ]
+        try:
+            return await asyncio.gather(*sent, return_exceptions=True)
+        except asyncio.CancelledError:
+            connection.close()
+            raise
 
     def _topic(self, name: str) -> TopicKey:
         return TopicKey(name, self._target.topic_id(name))

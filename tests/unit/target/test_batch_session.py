@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -37,8 +37,9 @@ from mirror.target.written import AppendedOffsets
 from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES
 from mirror.wire.produce import ALL, LEADER
+from mirror.wire.requests import Request
 from mirror.wire.transactional import Identity
-from tests.harness.batch_target import MAP, PRODUCER, REMOTE_ID, SYNCS, Fault, Lost, Target, made
+from tests.harness.batch_target import MAP, PRODUCER, REMOTE_ID, SYNCS, Connected, Fault, Lost, Target, made
 from tests.unit.test_naming import flow
 
 TOPIC = Topic("remote", "id", 1, 1, REMOTE_ID)
@@ -270,6 +271,31 @@ def test_a_broker_that_does_not_answer_may_lead_no_more() -> None:
         with pytest.raises(OutcomeUnknown, match="gone") as raised:
             await session(target).copy(batches, after(batches))
         assert raised.value.away and {"remote", SYNCS, MAP} <= set(target.forgotten)
+
+    asyncio.run(run())
+
+
+def test_a_transaction_that_takes_too_long_is_given_up_with_what_was_sent() -> None:
+    """The next one would wait for its answers. The position is committed, and nothing is ended."""
+    closed: list[str] = []
+
+    class Silent(Connected):
+        def send(self, request: Request[Any]) -> asyncio.Future[Any]:
+            return asyncio.get_running_loop().create_future()
+
+        def close(self) -> None:
+            closed.append(self.purpose)
+
+    class Slow(Target):
+        async def connection(self, node: int, purpose: str = "other") -> Connected:
+            return (Silent if purpose == batch_transaction.PURPOSE else Connected)(self, node, purpose)
+
+    async def run() -> None:
+        target, batches = Slow(), made(3, 2, 1)
+        with pytest.raises(OutcomeUnknown, match="remote-0: a transaction takes too long"):
+            await session(target, replace(RARELY, transaction_timeout=0.2)).copy(batches, after(batches))
+        assert closed == [batch_transaction.PURPOSE]
+        assert target.count("TxnOffsetCommit") and not target.count("EndTxn")
 
     asyncio.run(run())
 
