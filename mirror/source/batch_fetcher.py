@@ -55,9 +55,13 @@ class BatchFetcher:
         task.add_done_callback(self._looking.discard)
 
     def follow(self, feed: Feed, node: int) -> None:
-        """Fetch the partition from a replica that is nearer to us."""
-        feed.follows_until = asyncio.get_running_loop().time() + FOLLOWED
-        self._broker(node).take(feed)
+        """Fetch the partition from a replica that is nearer to us, if the metadata knows it as one."""
+        if node in self.cluster.replicas(feed.topic.name, feed.partition):
+            feed.follows_until = asyncio.get_running_loop().time() + FOLLOWED
+            self._broker(node).take(feed)
+        else:  # what the metadata says may be old
+            self.cluster.forget_leader(feed.topic.name, feed.partition)
+            self.place(feed, RETRY)
 
     def wake(self) -> None:
         """There may be room for more."""
@@ -90,7 +94,7 @@ class BatchFetcher:
                 return
 
     async def _watch(self) -> None:
-        """Ask now and then who leads what does not move.
+        """Ask now and then who leads what does not move, and end what concerns brokers that have no partition.
 
         A leader that is cut off from the others does not know that it leads no more. It would say for ever that there
         is nothing new.
@@ -104,8 +108,11 @@ class BatchFetcher:
                 log.debug("who leads is not known: %s", error)
             except Exception:  # as in a broker's task
                 log.exception("who leads is not known")
-            for broker in list(self._brokers.values()):
+            for node, broker in list(self._brokers.items()):
                 broker.compare_leaders()
+                if broker.is_idle:
+                    broker.task.cancel()
+                    del self._brokers[node]
 
     def _broker(self, node: int) -> BrokerFetches:
         if node not in self._brokers:

@@ -48,7 +48,7 @@ class Fetcher(Protocol):
         """Find the broker that a feed is fetched from, in the background."""
 
     def follow(self, feed: Feed, node: int) -> None:
-        """Fetch the partition from a replica that is nearer to us."""
+        """Fetch the partition from a replica that is nearer to us, if the metadata knows it as one."""
 
     @property
     def answer_max(self) -> int:
@@ -119,6 +119,11 @@ class BrokerFetches:
         for each in self._feeds.values():
             each.looked_at = each.position
         return found
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing is fetched from this broker."""
+        return all(each.ended for each in self._feeds.values())
 
     def compare_leaders(self) -> None:
         """Leave partitions to their newer leaders, as far as is known, once no request is under way."""

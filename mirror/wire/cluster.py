@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import TypeVar
 
 from mirror.errors import Malformed, Unavailable
@@ -108,6 +108,10 @@ class Cluster:
     def topic_id(self, topic: str) -> bytes:
         """The id that the topic had when it was last described."""
         return self._topics[topic].id if topic in self._topics else described.NO_ID
+
+    def replicas(self, topic: str, partition: int) -> Sequence[int]:
+        """The nodes that had the partition when the topic was last described."""
+        return self._topics[topic].replicas.get(partition, ()) if topic in self._topics else ()
 
     def known_leader(self, topic: str, partition: int) -> Leader | None:
         """The leader as far as is known, without asking."""

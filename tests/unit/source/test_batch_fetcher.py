@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Set
+from collections.abc import AsyncIterator, Callable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -61,6 +61,7 @@ class Source:
     version_: int = 17
     asked: asyncio.Queue[tuple[Asked, asyncio.Future[FetchAnswer]]] = field(default_factory=asyncio.Queue)
     forgotten: list[int] = field(default_factory=list)
+    replicas_: Sequence[int] = (1, 2)
     refreshed: list[Set[str]] = field(default_factory=list)
     hints: list[tuple[int, Leader, Address | None]] = field(default_factory=list)
 
@@ -71,6 +72,9 @@ class Source:
 
     def topic_id(self, topic: str) -> bytes:
         return self.topic_id_
+
+    def replicas(self, topic: str, partition: int) -> Sequence[int]:
+        return self.replicas_
 
     def known_leader(self, topic: str, partition: int) -> Leader:
         return Leader(self.leaders.get(partition, 1), self.epoch)
@@ -567,6 +571,57 @@ def test_the_nearest_replica_is_asked_until_it_fails(how: str, monkeypatch: pyte
             asked, _ = await source.asked.get()
             assert asked.node == 1 and asked.positions == {0: (5, 4, -1) if error else (6, 4, 0)}
             assert not feed.ended
+
+    asyncio.run(run())
+
+
+def test_only_a_replica_is_followed() -> None:
+    """A broker that names ever other ones costs nothing but requests to the leader."""
+
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feed = fetcher.open(TOPIC, 0, 5)
+            for node in range(3, 9):
+                asked, future = await source.asked.get()
+                assert asked.node == 1
+                future.set_result(reply(fetched(0, preferred=node)))
+            asked, future = await source.asked.get()
+            assert source.forgotten == [0] * 6 and len(fetcher._brokers) == 1, "perhaps the metadata is old"
+            source.replicas_ = (1, 9)
+            future.set_result(reply(fetched(0, preferred=9)))
+            asked, future = await source.asked.get()
+            assert asked.node == 9
+            future.set_result(reply(fetched(0, log(5, 1))))
+            assert await read(feed) == [(5, 5)]
+
+    asyncio.run(run())
+
+
+def test_a_broker_that_has_no_partition_any_more_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_fetcher, "LOOK_INTERVAL", 0.02)
+
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feed = fetcher.open(TOPIC, 0, 5)
+            _, future = await source.asked.get()
+            task = fetcher._brokers[1].task
+            future.set_result(reply(fetched(0, preferred=2)))
+            asked, future = await source.asked.get()
+            while not task.done():
+                await asyncio.sleep(0.01)
+            assert asked.node == 2 and fetcher._brokers.keys() == {2}
+            future.set_result(reply(fetched(0, log(5, 1))))
+            assert await read(feed) == [(5, 5)]
+            fetcher.close(feed)
+            while fetcher._brokers:
+                await asyncio.sleep(0.01)
+            again = fetcher.open(TOPIC, 0, 6)
+            asked, future = await source.asked.get()
+            while asked.node != 1:  # the last request to the other one
+                asked, future = await source.asked.get()
+            assert (asked.session, asked.positions) == ((0, 0), {0: (6, 4, -1)})
+            future.set_result(reply(fetched(0, log(6, 1))))
+            assert await read(again) == [(6, 6)]
 
     asyncio.run(run())
 
