@@ -16,16 +16,17 @@ from mirror.clock import Clock
 from mirror.errors import OutcomeUnknown, RecordsRefused, Unavailable, Unsupported, WireError
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
-from mirror.target.batch_take_over import Owner
-from mirror.target.batch_transaction import BatchTransaction, Made, Places, TransactionContent
+from mirror.target.batch_take_over import Owner, TakenOver
+from mirror.target.batch_transaction import BatchTransaction
 from mirror.target.beside import Beside, beside
 from mirror.target.coordination import ask
 from mirror.target.runs import Runs
 from mirror.target.session_marks import Due, Marks, SessionMarks
+from mirror.target.transaction_content import Made, Places, TransactionContent
 from mirror.target.written import AppendedOffsets, Written
 from mirror.wire.cluster import Cluster
 from mirror.wire.metadata import TRANSACTION
-from mirror.wire.transactional import Identity, end_txn
+from mirror.wire.transactional import end_txn
 
 T = TypeVar("T")
 
@@ -43,7 +44,7 @@ class BatchSession:
         flow: Flow,
         partition: Partition,
         topic: Topic,
-        by: Identity,
+        taken: TakenOver,
         clock: Clock,
         careful: bool = False,
         end: int | None = None,
@@ -55,7 +56,8 @@ class BatchSession:
         self._target = target
         self._flow = flow
         self._owner = Owner.of(flow, topic, partition.partition)
-        self._by = by
+        self._by = taken.by
+        self._least = taken.end
         self._clock = clock
         self._careful = careful
         self._marks = SessionMarks(flow, partition, topic)
@@ -82,7 +84,7 @@ class BatchSession:
 
         places, after = await self._run(write)
         self._careful = False
-        self.end = places.last + 2  # after the marker
+        self._least, self.end = places.last + 1, places.last + 2  # before and after the marker
         self._marks.committed(due, places.of(due.needed))
         return Written(
             sum(len(each.data) for each in batches), after, AppendedOffsets(expected, places.bases[0], places.last)
@@ -116,7 +118,8 @@ class BatchSession:
 
     async def _run(self, write: Callable[[BatchTransaction], Coroutine[Any, Any, T]]) -> T:
         """Run one transaction, which `write` fills. The target aborts it when its time is over, so we give it up."""
-        begun, transaction = self._clock.monotonic(), BatchTransaction(self._target, self._owner, self._by)
+        begun = self._clock.monotonic()
+        transaction = BatchTransaction(self._target, self._owner, self._by, self._least)
         try:
             async with asyncio.timeout(self._owner.timeout):
                 found = await write(transaction)

@@ -176,7 +176,7 @@ class BatchCopier:
         if against:
             raise self._left(against)
         taken = await take_over(services.target, self._owner, services.tokens, self._progressed)
-        if route.topic.remote_id and services.target.topic_id(route.topic.remote) != id_of(route.topic.remote_id):
+        if self._owner.is_replaced(services.target.topic_id(route.topic.remote)):
             raise self._left("remote_topic")
         # Whether it has records that are visible is for the record path to find out.
         if doubt(taken.position, known.newest, route.topic, lambda: taken.end > 0):
@@ -190,7 +190,7 @@ class BatchCopier:
             raise self._left("recreated")
         self._books.remote_end, self._drained = None, Position(-1, "")
         return BatchSession(
-            services.target, self._flow, route.partition, route.topic, taken.by, services.clock, self._careful, end
+            services.target, self._flow, route.partition, route.topic, taken, services.clock, self._careful, end
         )
 
     async def _step(self, session: BatchSession, feed: Feed) -> None:
