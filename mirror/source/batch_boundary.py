@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mirror.errors import WireError
 from mirror.source.batch_feed import Feed, LeaveBatchPath
-from mirror.source.batch_fetcher import WAIT, BatchFetcher
+from mirror.source.batch_fetcher import BatchFetcher
+from mirror.source.broker_fetches import WAIT
 from mirror.wire.fetch import TopicKey
 
 PATIENCE = 4 * WAIT  # seconds for an answer: one that has no records takes WAIT

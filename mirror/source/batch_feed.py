@@ -89,6 +89,7 @@ class Feed:
         self.largest = largest  # bytes of a batch that the target takes
         self.stable = -1  # the source's last stable offset, once it is known
         self.follows_until = 0.0  # by the loop's clock, while it is fetched from a follower
+        self.looked_at = -1  # its position when the fetcher last looked whether it moves
         self.size = 0  # bytes that wait
         self._on_room = on_room  # called when a span is given back
         self._spans: deque[Span] = deque()

@@ -4,39 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from mirror.backoff import Backoff
-from mirror.batches.fitting import misfit
-from mirror.batches.headers import RecordBatch, committed, walk
-from mirror.errors import Malformed, Unavailable, Unsupported, WireError
-from mirror.source.batch_feed import Feed, Held, LeaveBatchPath, Span
+from mirror.errors import Unavailable, WireError
+from mirror.source.batch_feed import Feed, LeaveBatchPath
+from mirror.source.broker_fetches import RETRY, BrokerFetches
 from mirror.source.fetch_memory import BOUNDS, FetchMemory, MemoryBounds
-from mirror.wire.access import Address
 from mirror.wire.cluster import Cluster
-from mirror.wire.error_codes import CODES, PASSING, failure
-from mirror.wire.fetch import FETCH, FetchAnswer, Fetched, Limits, Session, TopicKey, Wanted, fetch
+from mirror.wire.fetch import TopicKey
 
 log = logging.getLogger(__name__)
 
-PURPOSE = "fetch"
-WAIT = 0.5  # seconds that a broker may wait for records
-WAIT_BESIDE_FULL = 0.02  # the same while a partition waits for room, so that it is asked for soon after
-RETRY = 0.05  # seconds before a partition is looked for again after an error
+LOOK_INTERVAL = 60.0  # seconds after which others are asked who leads a partition that does not move
 FOLLOWED = 300.0  # seconds after which the leader is asked for the nearest replica again (KIP-392), as by Java's client
-_EPOCH_MAX = 2**31 - 1  # after it a session's epoch begins again with 1
-_TOPIC_IDS = 13  # the first version of Fetch that has them
-
-# Errors that end a session, and nothing else.
-_SESSION_LOST = {CODES[name] for name in ("FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH")}
-_SESSION_LOST.add(CODES["FETCH_SESSION_TOPIC_ID_ERROR"])
-_ANOTHER_TOPIC = {CODES["UNKNOWN_TOPIC_ID"], CODES["INCONSISTENT_TOPIC_ID"]}
-_REASONS = {CODES["OFFSET_OUT_OF_RANGE"]: "out_of_range", CODES["CORRUPT_MESSAGE"]: "unreadable"}
-
-_OUTDATED = -1  # in place of a position: no feed has it
-
-Key = tuple[bytes, int]  # topic id, partition
 
 
 class BatchFetcher:
@@ -46,8 +26,9 @@ class BatchFetcher:
         self.cluster = cluster
         self.rack = rack
         self.memory = FetchMemory(memory, self.wake)
-        self._brokers: dict[int, _Broker] = {}
+        self._brokers: dict[int, BrokerFetches] = {}
         self._looking: set[asyncio.Task[None]] = set()
+        self._watching = asyncio.create_task(self._watch())
 
     def open(self, topic: TopicKey, partition: int, position: int, epoch: int = -1, largest: int = 2**20) -> Feed:
         """Begin to fetch a partition, at `position`. `epoch` is that of the record before it."""
@@ -62,7 +43,7 @@ class BatchFetcher:
 
     async def stop(self) -> None:
         """End all sessions."""
-        tasks = [*self._looking, *(broker.task for broker in self._brokers.values())]
+        tasks = [self._watching, *self._looking, *(broker.task for broker in self._brokers.values())]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -74,9 +55,13 @@ class BatchFetcher:
         task.add_done_callback(self._looking.discard)
 
     def follow(self, feed: Feed, node: int) -> None:
-        """Fetch the partition from a replica that is nearer to us."""
-        feed.follows_until = asyncio.get_running_loop().time() + FOLLOWED
-        self._broker(node).take(feed)
+        """Fetch the partition from a replica that is nearer to us, if the metadata knows it as one."""
+        if node in self.cluster.replicas(feed.topic.name, feed.partition):
+            feed.follows_until = asyncio.get_running_loop().time() + FOLLOWED
+            self._broker(node).take(feed)
+        else:  # what the metadata says may be old
+            self.cluster.forget_leader(feed.topic.name, feed.partition)
+            self.place(feed, RETRY)
 
     def wake(self) -> None:
         """There may be room for more."""
@@ -108,192 +93,28 @@ class BatchFetcher:
                 self._broker(leader.node).take(feed)
                 return
 
-    def _broker(self, node: int) -> _Broker:
-        if node not in self._brokers:
-            self._brokers[node] = _Broker(self, node)
-        return self._brokers[node]
+    async def _watch(self) -> None:
+        """Ask now and then who leads what does not move, and end what concerns brokers that have no partition.
 
-
-class _Broker:
-    """The fetch session with one broker, and the feeds of the partitions that it leads."""
-
-    def __init__(self, fetcher: BatchFetcher, node: int) -> None:
-        self._fetcher = fetcher
-        self._node = node
-        self._feeds: dict[Key, Feed] = {}
-        self._session = Session(0, 0)
-        self._known: dict[Key, int] = {}  # what the session asks for: positions
-        self.room = asyncio.Event()
-        self.task = asyncio.create_task(self._run())
-
-    def take(self, feed: Feed) -> None:
-        """Fetch this partition, too, unless its copier has closed the feed meanwhile."""
-        if not feed.ended:
-            self._feeds[feed.topic.id, feed.partition] = feed
-            self.room.set()
-
-    async def _run(self) -> None:
-        backoff = Backoff(RETRY, 2.0)
+        A leader that is cut off from the others does not know that it leads no more. It would say for ever that there
+        is nothing new.
+        """
         while True:
-            wanted: Mapping[Key, Feed] = {}
+            await asyncio.sleep(LOOK_INTERVAL)
+            still = {feed.topic.name for broker in self._brokers.values() for feed in broker.still()}
             try:
-                wanted, full = await self._next_wanted()
-                await self._fetch(wanted, full)
-                backoff.reset()
-            except Unsupported:
-                self._hand_over(wanted, "source_too_old")
+                await self.cluster.refresh(still)
             except WireError as error:
-                log.debug("fetch from broker %d failed: %s", self._node, error)
-                self._begin_again()
-                for feed in wanted.values():
-                    self._lose(feed)
-                await asyncio.sleep(backoff.next())
-            except Exception:  # a defect of ours: the record path does not have it, and nobody waits for ever
-                log.exception("fetch from broker %d failed", self._node)
-                self._begin_again()
-                self._hand_over(wanted or self._feeds, "defect")
-                await asyncio.sleep(backoff.next())
+                log.debug("who leads is not known: %s", error)
+            except Exception:  # as in a broker's task
+                log.exception("who leads is not known")
+            for node, broker in list(self._brokers.items()):
+                broker.compare_leaders()
+                if broker.is_idle:
+                    broker.task.cancel()
+                    del self._brokers[node]
 
-    async def _next_wanted(self) -> tuple[Mapping[Key, Feed], bool]:
-        """The feeds that have room, as soon as there is one, and whether others have none."""
-        while True:
-            self._feeds = {key: feed for key, feed in self._feeds.items() if not feed.ended}
-            self._leave_followers()
-            if wanted := self._fetcher.memory.wanted(self._feeds, self._fetcher.answer_max):
-                return wanted, len(wanted) < len(self._feeds)
-            self.room.clear()
-            await self.room.wait()
-
-    @staticmethod
-    def _hand_over(feeds: Mapping[Key, Feed], reason: str) -> None:
-        for feed in feeds.values():
-            feed.end(LeaveBatchPath(reason, feed.position))
-
-    def _leave_followers(self) -> None:
-        now = asyncio.get_running_loop().time()
-        for feed in [each for each in self._feeds.values() if each.follows_until and each.follows_until < now]:
-            self._lose(feed)
-
-    async def _fetch(self, wanted: Mapping[Key, Feed], full: bool) -> None:
-        fetcher, memory, most = self._fetcher, self._fetcher.memory, self._fetcher.answer_max
-        connection = await fetcher.cluster.connection(self._node, PURPOSE)
-        if connection.version(FETCH) < _TOPIC_IDS:
-            raise Unsupported("fetching by topic id needs Kafka 3.1")
-        asked: dict[TopicKey, list[Wanted]] = {}
-        for key, feed in wanted.items():
-            if self._known.get(key) != feed.position:
-                epoch = fetcher.cluster.known_epoch(feed.topic.name, feed.partition)
-                ask = Wanted(feed.partition, feed.position, memory.bounds.partition_answer, epoch, feed.epoch)
-                asked.setdefault(feed.topic, []).append(ask)
-        forgotten: dict[TopicKey, list[int]] = {}
-        for topic_id, partition in self._known.keys() - wanted.keys():
-            forgotten.setdefault(TopicKey("", topic_id), []).append(partition)
-        limits = Limits(WAIT_BESIDE_FULL if full else WAIT, most)
-        positions = {key: feed.position for key, feed in wanted.items()}
-        with memory.reserve(most):
-            answer = await connection.ask(fetch(asked, limits, self._session, forgotten, rack=fetcher.rack))
-        if answer.error in _SESSION_LOST:
-            self._begin_again()
-            return
-        if answer.error:
-            raise failure(answer.error, FETCH.name)
-        if answer.session:
-            self._known = positions
-            self._session = Session(answer.session, self._session.epoch % _EPOCH_MAX + 1)
-        else:
-            self._begin_again()  # the broker has no room for another session: each request asks for everything
-        self._receive(answer, wanted)
-
-    def _begin_again(self) -> None:
-        self._session, self._known = Session(0, 0), {}
-
-    def _receive(self, answer: FetchAnswer, wanted: Mapping[Key, Feed]) -> None:
-        if not self._fetcher.memory.is_scarce:
-            self._keep(answer.partitions, answer.addresses, wanted)
-            return
-        for topic, fetched in answer.partitions:  # copied, so that a slow partition does not hold all of the answer
-            own = replace(fetched, records=memoryview(bytearray(fetched.records)))
-            self._keep([(topic, own)], answer.addresses, wanted)
-
-    def _keep(
-        self,
-        partitions: Sequence[tuple[bytes | str, Fetched]],
-        addresses: Mapping[int, Address],
-        wanted: Mapping[Key, Feed],
-    ) -> None:
-        held = self._fetcher.memory.hold(sum(len(each.records) for _, each in partitions))
-        held.retain()
-        try:
-            for topic, fetched in partitions:
-                feed = wanted.get((topic, fetched.partition)) if isinstance(topic, bytes) else None
-                if feed is not None and not feed.ended:
-                    self._give(feed, fetched, addresses, held)
-        finally:
-            held.release()
-
-    def _give(self, feed: Feed, fetched: Fetched, addresses: Mapping[int, Address], held: Held) -> None:
-        feed.stable = max(feed.stable, fetched.stable)
-        if fetched.error:
-            self._refused(feed, fetched, addresses)
-        elif fetched.preferred >= 0:
-            self._drop(feed)
-            self._fetcher.follow(feed, fetched.preferred)
-        elif fetched.diverging:
-            feed.end(LeaveBatchPath("diverged", feed.position))
-        elif fetched.records:
-            self._read(feed, fetched, held)
-
-    def _read(self, feed: Feed, fetched: Fetched, held: Held) -> None:
-        try:
-            found = [batch for batch in walk(fetched.records) if batch.last >= feed.position]
-            if not found:
-                raise Malformed("no batch has the position")
-            visible = list(committed(found, fetched.aborted))
-        except Malformed as error:
-            log.warning("a batch can't be read: %s", error, extra={"topic": feed.topic.name})
-            feed.end(LeaveBatchPath("unreadable", feed.position))
-            return
-        fits: list[RecordBatch] = []
-        for batch in visible:
-            why = misfit(batch, feed.position, feed.largest) if batch.records or batch.is_old else None
-            if why:
-                before = [each for each in found if each.last < batch.first]
-                self._add(feed, fits, before, held)
-                feed.end(LeaveBatchPath(why, feed.position, batch.last + 1))
-                return
-            if batch.records:
-                fits.append(batch)
-        self._add(feed, fits, found, held)
-
-    @staticmethod
-    def _add(feed: Feed, batches: list[RecordBatch], read: list[RecordBatch], held: Held) -> None:
-        if read:
-            size = sum(len(each.data) for each in batches)
-            feed.add(Span(feed.position, read[-1].last + 1, tuple(batches), read[-1].epoch, size, held))
-
-    def _refused(self, feed: Feed, fetched: Fetched, addresses: Mapping[int, Address]) -> None:
-        """Ask another broker, or hand the partition over."""
-        error = fetched.error
-        if error not in PASSING and not feed.follows_until:  # a follower may lag behind: the leader knows
-            feed.end(LeaveBatchPath(_REASONS.get(error, "refused"), feed.position))
-            return
-        self._lose(feed)
-        if fetched.leader:
-            address = addresses.get(fetched.leader.node)
-            self._fetcher.cluster.hint(feed.topic.name, feed.partition, fetched.leader, address)
-
-    def _lose(self, feed: Feed) -> None:
-        """Fetch the partition from whoever leads it by then."""
-        self._drop(feed)
-        feed.follows_until = 0.0
-        self._fetcher.cluster.forget_leader(feed.topic.name, feed.partition)
-        self._fetcher.place(feed, RETRY)
-
-    def _drop(self, feed: Feed) -> None:
-        """Fetch the partition here no more. Should it come back, it is asked for anew, with the epoch of then."""
-        key = feed.topic.id, feed.partition
-        if self._feeds.get(key) is not feed:  # a later copier of the partition has a feed of its own
-            return
-        del self._feeds[key]
-        if key in self._known:
-            self._known[key] = _OUTDATED
+    def _broker(self, node: int) -> BrokerFetches:
+        if node not in self._brokers:
+            self._brokers[node] = BrokerFetches(self, node)
+        return self._brokers[node]

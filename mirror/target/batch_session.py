@@ -5,6 +5,7 @@ They contain what the record path writes, but whole record batches in place of s
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,16 +16,17 @@ from mirror.clock import Clock
 from mirror.errors import OutcomeUnknown, RecordsRefused, Unavailable, Unsupported, WireError
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
-from mirror.target.batch_take_over import Owner
-from mirror.target.batch_transaction import BatchTransaction, Made, Places, TransactionContent
+from mirror.target.batch_take_over import Owner, TakenOver
+from mirror.target.batch_transaction import BatchTransaction
 from mirror.target.beside import Beside, beside
 from mirror.target.coordination import ask
 from mirror.target.runs import Runs
 from mirror.target.session_marks import Due, Marks, SessionMarks
+from mirror.target.transaction_content import Made, Places, TransactionContent
 from mirror.target.written import AppendedOffsets, Written
 from mirror.wire.cluster import Cluster
 from mirror.wire.metadata import TRANSACTION
-from mirror.wire.transactional import Identity, end_txn
+from mirror.wire.transactional import end_txn
 
 T = TypeVar("T")
 
@@ -42,7 +44,7 @@ class BatchSession:
         flow: Flow,
         partition: Partition,
         topic: Topic,
-        by: Identity,
+        taken: TakenOver,
         clock: Clock,
         careful: bool = False,
         end: int | None = None,
@@ -54,7 +56,8 @@ class BatchSession:
         self._target = target
         self._flow = flow
         self._owner = Owner.of(flow, topic, partition.partition)
-        self._by = by
+        self._by = taken.by
+        self._least = taken.end
         self._clock = clock
         self._careful = careful
         self._marks = SessionMarks(flow, partition, topic)
@@ -81,7 +84,7 @@ class BatchSession:
 
         places, after = await self._run(write)
         self._careful = False
-        self.end = places.last + 2  # after the marker
+        self._least, self.end = places.last + 1, places.last + 2  # before and after the marker
         self._marks.committed(due, places.of(due.needed))
         return Written(
             sum(len(each.data) for each in batches), after, AppendedOffsets(expected, places.bases[0], places.last)
@@ -114,16 +117,21 @@ class BatchSession:
         return beside(self._flow, marks, int(self._clock.now() * 1000))
 
     async def _run(self, write: Callable[[BatchTransaction], Coroutine[Any, Any, T]]) -> T:
-        """Run one transaction, which `write` fills."""
-        begun, transaction = self._clock.monotonic(), BatchTransaction(self._target, self._owner, self._by)
+        """Run one transaction, which `write` fills. The target aborts it when its time is over, so we give it up."""
+        begun = self._clock.monotonic()
+        transaction = BatchTransaction(self._target, self._owner, self._by, self._least)
         try:
-            found = await write(transaction)
-            if transaction.replaces_timestamps and not self._flow.accept_log_append_time:
-                raise RecordsRefused(f"{self._owner.remote} replaces the timestamps of records")
-            request = end_txn(self._by, True)
-            ended = await ask(self._target, TRANSACTION, self._by.name, request, lambda each: (each.error,))
+            async with asyncio.timeout(self._owner.timeout):
+                found = await write(transaction)
+                if transaction.replaces_timestamps and not self._flow.accept_log_append_time:
+                    raise RecordsRefused(f"{self._owner.remote} replaces the timestamps of records")
+                request = end_txn(self._by, True)
+                ended = await ask(self._target, TRANSACTION, self._by.name, request, lambda each: (each.error,))
         except Unsupported:
             raise
+        except TimeoutError as error:
+            text = f"{self._owner.remote}-{self._owner.partition}: a transaction takes too long"
+            raise OutcomeUnknown(text) from error
         except WireError as error:
             self._forget_leaders()
             raise OutcomeUnknown(str(error), away=isinstance(error, Unavailable)) from error

@@ -16,7 +16,7 @@ from mirror.target.coordination import PATIENCE, PURPOSE, STABLE, ask, refusal
 from mirror.target.loading import LOOK_INTERVAL, Tokens, doubtful, held
 from mirror.target.position_metadata import decoded, terminated
 from mirror.wire.cluster import Cluster
-from mirror.wire.metadata import GROUP, TRANSACTION
+from mirror.wire.metadata import GROUP, NO_ID, TRANSACTION, id_of
 from mirror.wire.offsets import Offset, Offsets, Where, list_offsets, offset_commit, offset_fetch
 from mirror.wire.transactional import END_TXN, NEEDED_LEVEL, TRANSACTION_VERSION, Identity, init_producer_id
 
@@ -31,17 +31,23 @@ class Owner:
     partition: int
     token_topic: str
     timeout: float  # seconds of a transaction
+    remote_id: bytes = NO_ID  # of the remote topic that the plan names; NO_ID if it does not say
 
     @classmethod
     def of(cls, flow: Flow, topic: Topic, partition: int) -> Owner:
         """The owner of a partition in a flow: the same as on the record path, so the two fence each other."""
         name = transactional_id(flow, topic.remote, partition)
-        return cls(name, flow.group, topic.remote, partition, flow.control_topic, flow.transaction_timeout)
+        control, timeout = flow.control_topic, flow.transaction_timeout
+        return cls(name, flow.group, topic.remote, partition, control, timeout, id_of(topic.remote_id))
 
     @property
     def where(self) -> Where:
         """Under what the position is committed."""
         return self.remote, self.partition
+
+    def is_replaced(self, found: bytes) -> bool:
+        """True if the remote topic, whose id is `found`, is not the plan's: it was deleted and created again."""
+        return self.remote_id not in (NO_ID, found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from collections.abc import Sequence
 from typing import TypeVar
 
 from mirror.backoff import Backoff
@@ -35,6 +32,7 @@ from mirror.target.batch_take_over import Owner
 from mirror.target.beside import Beside
 from mirror.target.coordination import AGAIN, PATIENCE, ask, codes, refusal
 from mirror.target.position_metadata import encoded, terminated
+from mirror.target.transaction_content import Made, Places, TransactionContent
 from mirror.wire.cluster import Cluster
 from mirror.wire.fetch import TopicKey
 from mirror.wire.metadata import GROUP
@@ -52,65 +50,15 @@ FIRST_PURPOSE, PURPOSE = "first", "produce"
 _AGAIN = AGAIN | codes("NETWORK_EXCEPTION", "NOT_ENOUGH_REPLICAS")
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Where batches are in the remote partition: the offset of each one's first record, and how many it has."""
-
-    bases: Sequence[int]
-    counts: Sequence[int]
-
-    @classmethod
-    def following(cls, base: int, counts: Sequence[int]) -> Places:
-        """Those of batches that follow each other."""
-        return cls(list(accumulate(counts[:-1], initial=base)), counts)
-
-    def of(self, indexes: Sequence[int]) -> Mapping[int, int]:
-        """The offsets of the records with these indexes."""
-        begins = list(accumulate(self.counts[:-1], initial=0))
-        found = {}
-        for index in indexes:
-            batch = bisect_right(begins, index) - 1
-            found[index] = self.bases[batch] + index - begins[batch]
-        return found
-
-    @property
-    def last(self) -> int:
-        """The offset of the last record."""
-        return self.bases[-1] + self.counts[-1] - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Made:
-    """What goes beside batches: batches for our own topics, and the position to commit."""
-
-    others: Sequence[Beside]
-    position: Position
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionContent:
-    """What a transaction is made of: batches, at least one, and what goes beside them, once they have places.
-
-    `depends` is false if `made` gives the same for any places.
-    """
-
-    batches: Sequence[RecordBatch]
-    made: Callable[[Places], Made]
-    depends: bool
-
-    @property
-    def counts(self) -> Sequence[int]:
-        """The number of records of each batch."""
-        return [each.records for each in self.batches]
-
-
 class BatchTransaction:
     """One transaction, up to its end. Its methods raise PartitionError and WireError; then nobody may end it."""
 
-    def __init__(self, target: Cluster, owner: Owner, by: Identity) -> None:
+    def __init__(self, target: Cluster, owner: Owner, by: Identity, least: int) -> None:
+        """`least` is an offset that the remote partition has reached: no batch can be before it."""
         self._target = target
         self._owner = owner
         self._by = by
+        self._least = least
         self._append_times: list[int] = []
 
     @property
@@ -125,9 +73,8 @@ class BatchTransaction:
         """
         batches = await self._stamped(content.batches)
         expected, made = await self._begin(batches[0], content, predicted)
-        sent = await self._send(batches[1:], LEADER)
-        committed, answers = await asyncio.gather(
-            self.commit_position(made.position), asyncio.gather(*sent, return_exceptions=True), return_exceptions=True
+        answers, committed = await asyncio.gather(
+            self._send(batches[1:], LEADER), self.commit_position(made.position), return_exceptions=True
         )
         bases = [expected.bases[0], *(self._base(_checked(each), batches) for each in _checked(answers))]
         _checked(committed)
@@ -141,8 +88,7 @@ class BatchTransaction:
         batches = await self._stamped(content.batches)
         leader = await self._target.leader(*self._owner.where)
         bases = [self._base(await self._add(leader.node, batches[:1]), batches)]
-        answers = await asyncio.gather(*await self._send(batches[1:], ALL), return_exceptions=True)
-        bases += [self._base(_checked(each), batches) for each in answers]
+        bases += [self._base(_checked(each), batches) for each in await self._send(batches[1:], ALL)]
         places = Places(bases, content.counts)
         made = content.made(places)
         await self.write_beside(made.others)
@@ -163,6 +109,8 @@ class BatchTransaction:
     async def _stamped(self, batches: Sequence[RecordBatch]) -> list[Batch]:
         await self._target.leader(*self._owner.where)  # with it the topic's id is known
         found, sequence, remote = list[Batch](), 0, self._topic(self._owner.remote)
+        if self._owner.is_replaced(remote.id):
+            raise OutcomeUnknown(f"{self._owner.remote} is another topic than the one that the plan names")
         for each in batches:
             stamp(each.data, self._by.producer, self._by.epoch, sequence)
             sequence += each.records
@@ -228,17 +176,26 @@ class BatchTransaction:
                 self._refuse(answer, batches)
             await asyncio.sleep(backoff.next())
 
-    async def _send(self, batches: Sequence[Batch], acks: int) -> list[asyncio.Future[ProduceAnswer]]:
-        """Send batches over one connection, so that they arrive in order. The last one waits for replication."""
+    async def _send(self, batches: Sequence[Batch], acks: int) -> Sequence[ProduceAnswer | BaseException]:
+        """Send batches over one connection, so that they arrive in order. The last one waits for replication.
+
+        Whoever gives up closes the connection. Otherwise others would wait there until the broker has answered
+        requests that nobody needs any more.
+        """
         if not batches:
             return []
         leader = await self._target.leader(*self._owner.where)
         connection = await self._target.connection(leader.node, PURPOSE)
         each_acks = [acks] * (len(batches) - 1) + [ALL]
-        return [
+        sent = [
             connection.send(produce(self._by.name, [batch], each))
             for batch, each in zip(batches, each_acks, strict=True)
         ]
+        try:
+            return await asyncio.gather(*sent, return_exceptions=True)
+        except asyncio.CancelledError:
+            connection.close()
+            raise
 
     def _topic(self, name: str) -> TopicKey:
         return TopicKey(name, self._target.topic_id(name))
@@ -252,6 +209,9 @@ class BatchTransaction:
         self._refuse(answer, batches)
         for named, each in answer.partitions:
             if (_name(named, batches), each.partition) == self._owner.where and each.base >= 0:
+                if each.base < self._least:
+                    self._target.forget_leader(*self._owner.where)  # so that the topic's id is read anew
+                    raise OutcomeUnknown(f"{self._where} begins anew: a batch is at {each.base}, below {self._least}")
                 self._append_times.append(each.appended)
                 return each.base
         raise OutcomeUnknown(f"an answer to {PRODUCE.name} does not say where {self._where} has its batch")

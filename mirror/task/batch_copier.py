@@ -28,6 +28,7 @@ from mirror.task.followed_plan import PlanView
 from mirror.task.known_positions import UPGRADED, KnownPositions
 from mirror.task.rate_limits import RateLimits, Turns
 from mirror.wire.cluster import Cluster
+from mirror.wire.connection import TIMEOUT
 from mirror.wire.fetch import TopicKey
 from mirror.wire.metadata import id_of
 
@@ -87,7 +88,7 @@ class BatchCopier:
         self._route = route
         self._books = books
         self._owner = Owner.of(self._flow, route.topic, route.partition.partition)
-        self._size = BatchSize(BATCHES_MAX, self._flow.transaction_timeout)
+        self._size = BatchSize(BATCHES_MAX, self._flow.transaction_timeout, TIMEOUT)
         self._drained = Position(-1, "")  # after what was read and has no records to copy
         self._interleaved: float | None = None  # when, monotonic
         self._careful = False
@@ -175,7 +176,7 @@ class BatchCopier:
         if against:
             raise self._left(against)
         taken = await take_over(services.target, self._owner, services.tokens, self._progressed)
-        if route.topic.remote_id and services.target.topic_id(route.topic.remote) != id_of(route.topic.remote_id):
+        if self._owner.is_replaced(services.target.topic_id(route.topic.remote)):
             raise self._left("remote_topic")
         # Whether it has records that are visible is for the record path to find out.
         if doubt(taken.position, known.newest, route.topic, lambda: taken.end > 0):
@@ -189,7 +190,7 @@ class BatchCopier:
             raise self._left("recreated")
         self._books.remote_end, self._drained = None, Position(-1, "")
         return BatchSession(
-            services.target, self._flow, route.partition, route.topic, taken.by, services.clock, self._careful, end
+            services.target, self._flow, route.partition, route.topic, taken, services.clock, self._careful, end
         )
 
     async def _step(self, session: BatchSession, feed: Feed) -> None:

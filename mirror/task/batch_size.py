@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 
 class BatchSize:
     """Records in a batch: `max_records`, or fewer while the target is too slow to take those within the time-out.
@@ -10,14 +12,16 @@ class BatchSize:
     again, and none committed.
     """
 
-    def __init__(self, max_records: int, timeout: float) -> None:
+    def __init__(self, max_records: int, timeout: float, request_timeout: float = math.inf) -> None:
+        """`request_timeout` counts where a request of a transaction may time out long before the transaction does."""
         self.limit = max_records
         self._max_records = max_records
         self._timeout = timeout  # seconds that a transaction may last
+        self._too_long = min(timeout / 2, request_timeout)
 
     def failed(self, records: int, seconds: float) -> None:
         """Note that a transaction of so many records was not committed. It took `seconds`."""
-        if seconds > self._timeout / 2:
+        if seconds > self._too_long:
             self.limit = max(1, min(self.limit, records) // 2)
 
     def committed(self, records: int, seconds: float) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Set
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import TypeVar
 
 from mirror.errors import Malformed, Unavailable
@@ -40,6 +41,8 @@ class Cluster:
         self._leaders: dict[tuple[str, int], Leader] = {}
         self._doubted: set[tuple[str, int]] = set()  # their leaders may be outdated, but not their epochs
         self._coordinators: dict[tuple[int, str], int] = {}
+        self._former: dict[tuple[int, str], int] = {}  # coordinators that are doubted
+        self._turn = 0  # how often another broker had to be asked first
         self._described: Gathered[str, Topic] = Gathered(self._describe)
         self._found: dict[int, Gathered[str, Coordinator]] = {
             kind: Gathered(self._finder(kind)) for kind in (described.GROUP, described.TRANSACTION)
@@ -52,9 +55,13 @@ class Cluster:
         return await self._connections(self._brokers[node], purpose).connection()
 
     async def any(self) -> Connection:
-        """A connection to the first broker that answers. Those that have failed are asked last."""
+        """A connection to the first broker that answers. Those that have failed are asked last.
+
+        It is the same one as long as its answers help: a broker that is cut off from the others names old leaders.
+        """
         reasons = []
-        addresses = dict.fromkeys([*self._pools, *self._brokers.values(), *self._access.servers])
+        addresses = deque(dict.fromkeys([*self._pools, *self._brokers.values(), *self._access.servers]))
+        addresses.rotate(-self._turn)
         for address in sorted(addresses, key=lambda each: self._pool(each).failing):
             try:
                 return await self._connections(address, OTHER_PURPOSE).connection()
@@ -70,6 +77,11 @@ class Cluster:
         """All brokers as they are now."""
         await self._describe(frozenset())
         return dict(self._brokers)
+
+    async def refresh(self, topics: Set[str]) -> None:
+        """Learn who leads these topics now, from another broker than before. Errors of single topics are left out."""
+        self._turn += 1
+        await self._describe(topics)
 
     async def topic(self, name: str) -> Topic:
         """The topic as it is now. Raises Unavailable while no broker knows it."""
@@ -97,10 +109,13 @@ class Cluster:
         """The id that the topic had when it was last described."""
         return self._topics[topic].id if topic in self._topics else described.NO_ID
 
-    def known_epoch(self, topic: str, partition: int) -> int:
-        """The epoch of the leader that is known; -1 if none is."""
-        known = self._leaders.get((topic, partition))
-        return known.epoch if known else -1
+    def replicas(self, topic: str, partition: int) -> Sequence[int]:
+        """The nodes that had the partition when the topic was last described."""
+        return self._topics[topic].replicas.get(partition, ()) if topic in self._topics else ()
+
+    def known_leader(self, topic: str, partition: int) -> Leader | None:
+        """The leader as far as is known, without asking."""
+        return self._leaders.get((topic, partition))
 
     def forget_leader(self, topic: str, partition: int) -> None:
         """Ask for the leader again when it is needed next."""
@@ -122,6 +137,8 @@ class Cluster:
         if known is not None:
             return known
         found = await self._found[kind].get(name)
+        if found.error or found.node == self._former.pop((kind, name), None):
+            self._turn += 1
         if found.error:
             raise failure(found.error, f"FindCoordinator of {name}")
         self._brokers[found.node] = found.address
@@ -130,7 +147,9 @@ class Cluster:
 
     def forget_coordinator(self, kind: int, name: str) -> None:
         """Ask for the coordinator again when it is needed next."""
-        self._coordinators.pop((kind, name), None)
+        known = self._coordinators.pop((kind, name), None)
+        if known is not None:
+            self._former[kind, name] = known
 
     def connections(self) -> dict[Address, int]:
         """How many connections there are to each broker, those that are being opened included."""
@@ -172,21 +191,26 @@ class Cluster:
         for name in topics:
             if name not in found.topics:
                 raise Malformed(f"the answer to a Metadata request for {name} does not have that topic")
-            self._learn(name, found.topics[name])
+        if not all([self._learn(name, found.topics[name]) for name in topics]):
+            self._turn += 1
         return {name: found.topics[name] for name in topics}
 
-    def _learn(self, name: str, topic: Topic) -> None:
-        before = self._topics.get(name)
+    def _learn(self, name: str, topic: Topic) -> bool:
+        """Take what is newer. False if that is no answer: an error, or nothing new about a leader that is doubted."""
+        before, helps = self._topics.get(name), True
         if topic.error:
-            return
+            return False
         self._topics[name] = topic
         same = before is not None and before.id == topic.id
         for partition, leader in topic.leaders.items():
             known = self._leaders.get((name, partition)) if same else None
+            if known and (name, partition) in self._doubted and leader.epoch <= known.epoch:
+                helps = False
             # A broker that knows only an older leader has old metadata.
             if leader.node >= 0 and not (known and known.epoch > leader.epoch):
                 self._leaders[name, partition] = leader
                 self._doubted.discard((name, partition))
+        return helps
 
     def _finder(self, kind: int) -> Callable[[Set[str]], Awaitable[Mapping[str, Coordinator]]]:
         async def find(names: Set[str]) -> Mapping[str, Coordinator]:

@@ -19,7 +19,7 @@ from mirror.wire.writer import Writer
 
 T = TypeVar("T")
 
-TIMEOUT = 10.0  # seconds to connect, and for each answer
+TIMEOUT = 10.0  # seconds to connect, and for each answer after the one before it
 THROTTLE_MAX = 60.0  # seconds; brokers throttle for a few
 STILL = 1.0  # seconds by which a timer is late when the loop, or the machine, stood still
 LOGIN_MAX = 30.0  # seconds for a login, with the token that may have to be fetched
@@ -33,7 +33,7 @@ _HEADER = struct.Struct(">ihhih")
 class _Sent(Generic[T]):
     """A request, and who waits for its answer."""
 
-    __slots__ = ("correlation", "deadline", "flexible", "future", "parts", "request", "version")
+    __slots__ = ("correlation", "flexible", "future", "parts", "request", "version")
 
     def __init__(self, request: Request[T], version: int, future: asyncio.Future[T]) -> None:
         self.request = request
@@ -41,7 +41,6 @@ class _Sent(Generic[T]):
         self.flexible = version >= request.api.flexible
         self.future = future
         self.correlation = 0
-        self.deadline = 0.0
         writer = Writer(version, self.flexible)
         request.write(writer)
         self.parts = writer.parts
@@ -83,6 +82,7 @@ class Connection:
         self._sent: deque[_Sent[Any]] = deque()
         self._held: deque[_Sent[Any]] = deque()  # they wait while we log in, or are throttled
         self._quiet_until = 0.0
+        self._due = 0.0  # when the next answer is overdue
         self._login_until = float("inf")
         self._logging_in: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -201,12 +201,9 @@ class Connection:
         self._out.append(memoryview(sent.header(self._correlation, self._client) + sent.parts[0]))
         self._out.extend(memoryview(part) for part in sent.parts[1:] if len(part))
         sent.parts.clear()
-        # The broker looks at it only after it has answered those before it.
-        before = self._sent[-1].deadline if self._sent else 0.0
-        sent.deadline = max(before, self._loop.time() + TIMEOUT + sent.request.wait)
         self._sent.append(sent)
-        if not self._timer:
-            self._timer = self._loop.call_at(sent.deadline, self._look_at_time, sent.deadline)
+        if len(self._sent) == 1:
+            self._await_next()
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)
@@ -229,18 +226,26 @@ class Connection:
             if not held.future.cancelled():  # who has given up wants no effect any more
                 self._transmit(held)
 
+    def _await_next(self) -> None:
+        """Give the next answer its time, which begins now: a broker answers one request after the other."""
+        begins = max(self._loop.time(), self._quiet_until)  # a broker that throttles reads none meanwhile (KIP-219)
+        self._due = begins + TIMEOUT + self._sent[0].request.wait
+        if self._timer and self._timer.when() > self._due:
+            self._timer.cancel()
+            self._timer = None
+        if not self._timer:
+            self._timer = self._loop.call_at(self._due, self._look_at_time, self._due)
+
     def _look_at_time(self, due: float) -> None:
         """Close the connection if an answer is overdue, else look again when the next one would be."""
         self._timer = None
         now = self._loop.time()
         if now - due > STILL:
             self._extend()
-        if self._sent:
-            due = self._sent[0].deadline
-            if now >= due:
-                self.close(Unavailable(f"{self.name} does not answer: timed out"))
-            else:
-                self._timer = self._loop.call_at(due, self._look_at_time, due)
+        if self._sent and now >= self._due:
+            self.close(Unavailable(f"{self.name} does not answer: timed out"))
+        elif self._sent:
+            self._timer = self._loop.call_at(self._due, self._look_at_time, self._due)
 
     def _readable(self) -> None:
         self._guarded(self._read)
@@ -273,10 +278,8 @@ class Connection:
         return self._sent[0].request if self._sent else None
 
     def _extend(self) -> None:
-        """Give answers more time: one keeps coming, or we have not listened."""
-        late = self._loop.time() + TIMEOUT
-        for each in self._sent:
-            each.deadline = max(each.deadline, late)
+        """Give the next answer more time: it keeps coming, or we have not listened."""
+        self._due = max(self._due, self._loop.time() + TIMEOUT)
 
     def _answered(self, frame: memoryview) -> None:
         (correlation,) = _INT.unpack_from(frame)
@@ -291,3 +294,5 @@ class Connection:
             self._access.on_throttled(throttled / 1000)
             self._quiet_until = self._loop.time() + min(throttled / 1000, THROTTLE_MAX)
             self._loop.call_at(self._quiet_until, self._release)
+        if self._sent:
+            self._await_next()

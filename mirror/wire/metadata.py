@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from mirror.errors import Malformed
 from mirror.wire.access import Address
@@ -46,11 +46,15 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as a broker describes it. `id` is NO_ID for brokers before Kafka 2.8."""
+    """A topic as a broker describes it, with the leader and the replicas (node ids) of each partition.
+
+    `id` is NO_ID for brokers before Kafka 2.8.
+    """
 
     error: int
     id: bytes
     leaders: Mapping[int, Leader]
+    replicas: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +114,18 @@ def _topic(answer: Cursor) -> tuple[str, Topic]:
     error, name = answer.int16(), answer.string()
     topic_id = answer.uuid() if answer.version >= _IDS else NO_ID
     answer.int8()
-    leaders = dict(answer.array(_partition, 17))
+    partitions = answer.array(_partition, 17)
     answer.int32()
     answer.tags()
-    return name, Topic(error, topic_id, leaders)
+    leaders = {number: leader for number, leader, _ in partitions}
+    return name, Topic(error, topic_id, leaders, {number: replicas for number, _, replicas in partitions})
 
 
-def _partition(answer: Cursor) -> tuple[int, Leader]:
+def _partition(answer: Cursor) -> tuple[int, Leader, Sequence[int]]:
     error, number, node, epoch = answer.unpack(_FOUR)
-    for _ in ("replicas", "in sync", "offline"):
-        answer.array(Cursor.int32, 4)
+    replicas, *_ = (answer.array(Cursor.int32, 4) for _ in ("replicas", "in sync", "offline"))
     answer.tags()
-    return number, Leader(node, epoch, error)
+    return number, Leader(node, epoch, error), replicas
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ import pytest
 from mirror.batches.headers import LOG_APPEND_TIME, TRANSACTIONAL
 from mirror.batches.records import Content
 from mirror.errors import Refused, Unavailable, WireError
-from mirror.source import batch_fetcher
+from mirror.source import batch_fetcher, batch_reading, broker_fetches
 from mirror.source.batch_feed import Feed, LeaveBatchPath, Span
 from mirror.source.batch_fetcher import BatchFetcher
 from mirror.source.fetch_memory import FetchMemory, MemoryBounds
@@ -61,6 +61,8 @@ class Source:
     version_: int = 17
     asked: asyncio.Queue[tuple[Asked, asyncio.Future[FetchAnswer]]] = field(default_factory=asyncio.Queue)
     forgotten: list[int] = field(default_factory=list)
+    replicas_: Sequence[int] = (1, 2)
+    refreshed: list[Set[str]] = field(default_factory=list)
     hints: list[tuple[int, Leader, Address | None]] = field(default_factory=list)
 
     async def leader(self, topic: str, partition: int) -> Leader:
@@ -71,8 +73,14 @@ class Source:
     def topic_id(self, topic: str) -> bytes:
         return self.topic_id_
 
-    def known_epoch(self, topic: str, partition: int) -> int:
-        return self.epoch
+    def replicas(self, topic: str, partition: int) -> Sequence[int]:
+        return self.replicas_
+
+    def known_leader(self, topic: str, partition: int) -> Leader:
+        return Leader(self.leaders.get(partition, 1), self.epoch)
+
+    async def refresh(self, topics: Set[str]) -> None:
+        self.refreshed.append(topics)
 
     def forget_leader(self, topic: str, partition: int) -> None:
         self.forgotten.append(partition)
@@ -307,7 +315,7 @@ def test_an_answer_that_nobody_expected_holds_no_memory(monkeypatch: pytest.Monk
     def fails(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(batch_fetcher, "committed", fails)
+    monkeypatch.setattr(batch_reading, "committed", fails)
 
     async def run() -> None:
         async with fetching() as (fetcher, source):
@@ -459,6 +467,34 @@ def test_another_leader_is_asked(error: str) -> None:
     asyncio.run(run())
 
 
+def test_a_leader_that_is_cut_off_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers without an error that there is nothing new. A partition that moves needs no look."""
+    monkeypatch.setattr(batch_fetcher, "LOOK_INTERVAL", 0.02)
+
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            moving = fetcher.open(TOPIC, 1, 0)
+            _, future = await source.asked.get()
+            while not (still := [each for each in source.refreshed if each]):
+                await asyncio.sleep(0.01)
+            assert still[0] == {"t"} and not source.forgotten
+            fetcher.close(moving)
+            feed = fetcher.open(TOPIC, 0, 5)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            source.leaders[0] = 2
+            future.set_result(reply())
+            asked, future = await source.asked.get()
+            while asked.node == 1:
+                future.set_result(reply())
+                asked, future = await source.asked.get()
+            assert (asked.node, asked.positions) == (2, {0: (5, 4, -1)})
+            future.set_result(reply(fetched(0, log(5, 1)), session=88))
+            assert await read(feed) == [(5, 5)]
+
+    asyncio.run(run())
+
+
 def test_a_leader_that_comes_back_is_asked_with_its_new_epoch() -> None:
     """It comes back before the session has forgotten the partition, which would go on with the old epoch."""
 
@@ -475,7 +511,7 @@ def test_a_leader_that_comes_back_is_asked_with_its_new_epoch() -> None:
 
 
 def test_a_broker_that_is_away_loses_its_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_fetcher, "RETRY", 0.001)
+    monkeypatch.setattr(broker_fetches, "RETRY", 0.001)
 
     async def run() -> None:
         async with fetching() as (fetcher, source):
@@ -498,7 +534,7 @@ def test_a_broker_that_is_away_loses_its_partitions(monkeypatch: pytest.MonkeyPa
 
 def test_a_request_that_fails_late_takes_nothing_from_the_next_copier(monkeypatch: pytest.MonkeyPatch) -> None:
     """The partition has another feed by then, which goes on."""
-    monkeypatch.setattr(batch_fetcher, "RETRY", 0.001)
+    monkeypatch.setattr(broker_fetches, "RETRY", 0.001)
 
     async def run() -> None:
         async with fetching() as (fetcher, source):
@@ -535,6 +571,57 @@ def test_the_nearest_replica_is_asked_until_it_fails(how: str, monkeypatch: pyte
             asked, _ = await source.asked.get()
             assert asked.node == 1 and asked.positions == {0: (5, 4, -1) if error else (6, 4, 0)}
             assert not feed.ended
+
+    asyncio.run(run())
+
+
+def test_only_a_replica_is_followed() -> None:
+    """A broker that names ever other ones costs nothing but requests to the leader."""
+
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feed = fetcher.open(TOPIC, 0, 5)
+            for node in range(3, 9):
+                asked, future = await source.asked.get()
+                assert asked.node == 1
+                future.set_result(reply(fetched(0, preferred=node)))
+            asked, future = await source.asked.get()
+            assert source.forgotten == [0] * 6 and len(fetcher._brokers) == 1, "perhaps the metadata is old"
+            source.replicas_ = (1, 9)
+            future.set_result(reply(fetched(0, preferred=9)))
+            asked, future = await source.asked.get()
+            assert asked.node == 9
+            future.set_result(reply(fetched(0, log(5, 1))))
+            assert await read(feed) == [(5, 5)]
+
+    asyncio.run(run())
+
+
+def test_a_broker_that_has_no_partition_any_more_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_fetcher, "LOOK_INTERVAL", 0.02)
+
+    async def run() -> None:
+        async with fetching() as (fetcher, source):
+            feed = fetcher.open(TOPIC, 0, 5)
+            _, future = await source.asked.get()
+            task = fetcher._brokers[1].task
+            future.set_result(reply(fetched(0, preferred=2)))
+            asked, future = await source.asked.get()
+            while not task.done():
+                await asyncio.sleep(0.01)
+            assert asked.node == 2 and fetcher._brokers.keys() == {2}
+            future.set_result(reply(fetched(0, log(5, 1))))
+            assert await read(feed) == [(5, 5)]
+            fetcher.close(feed)
+            while fetcher._brokers:
+                await asyncio.sleep(0.01)
+            again = fetcher.open(TOPIC, 0, 6)
+            asked, future = await source.asked.get()
+            while asked.node != 1:  # the last request to the other one
+                asked, future = await source.asked.get()
+            assert (asked.session, asked.positions) == ((0, 0), {0: (6, 4, -1)})
+            future.set_result(reply(fetched(0, log(6, 1))))
+            assert await read(again) == [(6, 6)]
 
     asyncio.run(run())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -29,16 +29,18 @@ from mirror.model import MapEnd, Partition, Position, Topic
 from mirror.settings import Flow
 from mirror.target import batch_transaction, beside, coordination
 from mirror.target.batch_session import BatchSession
-from mirror.target.batch_transaction import Places
+from mirror.target.batch_take_over import TakenOver
 from mirror.target.offset_map import Entry, decode_key, decode_value
 from mirror.target.offset_syncs import OffsetSync
 from mirror.target.position_metadata import decoded
+from mirror.target.transaction_content import Places
 from mirror.target.written import AppendedOffsets
 from mirror.wire.cluster import Cluster
 from mirror.wire.error_codes import CODES
 from mirror.wire.produce import ALL, LEADER
+from mirror.wire.requests import Request
 from mirror.wire.transactional import Identity
-from tests.harness.batch_target import MAP, PRODUCER, REMOTE_ID, SYNCS, Fault, Lost, Target, made
+from tests.harness.batch_target import MAP, PRODUCER, REMOTE_ID, SYNCS, Connected, Fault, Lost, Target, made
 from tests.unit.test_naming import flow
 
 TOPIC = Topic("remote", "id", 1, 1, REMOTE_ID)
@@ -47,8 +49,8 @@ RARELY = flow(offset_lag_max=1_000)
 
 
 def session(target: Target, of: Flow = RARELY, topic: Topic = TOPIC, careful: bool = False) -> BatchSession:
-    by = Identity("group/remote/0", PRODUCER, target.epoch)
-    return BatchSession(cast(Cluster, target), of, Partition("t", 0), topic, by, Clock(), careful)
+    taken = TakenOver(Identity("group/remote/0", PRODUCER, target.epoch), None, target.ends["remote"])
+    return BatchSession(cast(Cluster, target), of, Partition("t", 0), topic, taken, Clock(), careful)
 
 
 def after(batches: Sequence[RecordBatch], map_end: MapEnd | None = AT.map_end) -> Position:
@@ -270,6 +272,65 @@ def test_a_broker_that_does_not_answer_may_lead_no_more() -> None:
         with pytest.raises(OutcomeUnknown, match="gone") as raised:
             await session(target).copy(batches, after(batches))
         assert raised.value.away and {"remote", SYNCS, MAP} <= set(target.forgotten)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("careful", [False, True])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_remote_topic_that_was_created_again_gets_nothing(first: bool, careful: bool) -> None:
+    """Its log begins anew, and until the metadata is read again only that tells it from the other one."""
+
+    async def run() -> None:
+        target = Target()
+        copying = session(target, topic=replace(TOPIC, remote_id=""), careful=careful)
+        if not first:
+            await copying.copy(made(3), after(made(3), None))
+        target.ends["remote"] = 7
+        batches = made(3, 2, at=3)
+        with pytest.raises(
+            OutcomeUnknown, match=f"remote-0 begins anew: a batch is at 7, below {100 if first else 103}"
+        ):
+            await copying.copy(batches, after(batches, None))
+        assert target.commits == (not first) and target.forgotten == ["remote"]
+
+    asyncio.run(run())
+
+
+def test_another_remote_topic_than_the_plans_gets_nothing() -> None:
+    """The metadata was read again, for another partition of it."""
+
+    async def run() -> None:
+        target, batches = Target(), made(3)
+        copying = session(target, topic=replace(TOPIC, remote_id="YW5vdGhlci1hbm90aGVyLQ"))
+        with pytest.raises(OutcomeUnknown, match="remote is another topic"):
+            await copying.copy(batches, after(batches))
+        assert not target.requests
+
+    asyncio.run(run())
+
+
+def test_a_transaction_that_takes_too_long_is_given_up_with_what_was_sent() -> None:
+    """The next one would wait for its answers. The position is committed, and nothing is ended."""
+    closed: list[str] = []
+
+    class Silent(Connected):
+        def send(self, request: Request[Any]) -> asyncio.Future[Any]:
+            return asyncio.get_running_loop().create_future()
+
+        def close(self) -> None:
+            closed.append(self.purpose)
+
+    class Slow(Target):
+        async def connection(self, node: int, purpose: str = "other") -> Connected:
+            return (Silent if purpose == batch_transaction.PURPOSE else Connected)(self, node, purpose)
+
+    async def run() -> None:
+        target, batches = Slow(), made(3, 2, 1)
+        with pytest.raises(OutcomeUnknown, match="remote-0: a transaction takes too long"):
+            await session(target, replace(RARELY, transaction_timeout=0.2)).copy(batches, after(batches))
+        assert closed == [batch_transaction.PURPOSE]
+        assert target.count("TxnOffsetCommit") and not target.count("EndTxn")
 
     asyncio.run(run())
 

@@ -39,6 +39,17 @@ def test_an_outage_makes_batches_small_and_a_few_commits_large_again() -> None:
     assert size.limit == 20_000
 
 
+def test_a_request_that_times_out_makes_batches_small_too() -> None:
+    """It may do so long before the transaction: the same batch, sent again, would fail again."""
+    size = BatchSize(500, TIMEOUT, request_timeout=10.0)
+    size.failed(500, 9.0)
+    assert size.limit == 500
+    size.failed(500, 10.1)
+    assert size.limit == 250
+    size.committed(250, 12.0)
+    assert size.limit > 250, "it is not slow for a transaction"
+
+
 def test_what_was_not_full_says_nothing_of_larger_batches() -> None:
     size = BatchSize(1_000, TIMEOUT)
     size.failed(1_000, TIMEOUT)

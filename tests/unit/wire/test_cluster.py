@@ -257,6 +257,64 @@ def test_many_questions_are_one_request() -> None:
     run(main())
 
 
+class Several(Cluster):
+    """A cluster with three brokers. The first one is cut off from the others, and knows only who led before."""
+
+    def __init__(self) -> None:
+        super().__init__(access({"bootstrap.servers": "a:1"}))
+        self.asked: list[int] = []
+
+    def _connections(self, address: tuple[str, int], purpose: str) -> Any:
+        node = next(each for each, known in ADDRESSES.items() if known == address)
+
+        async def ask(request: Request[Any]) -> Any:
+            self.asked.append(node)
+            leader = Leader(1, 5) if node == 1 else Leader(2, 6)
+            if request.api.name == "Metadata":
+                return Described(ADDRESSES, {"t": Topic(0, ID, {0: leader})})
+            return {"g": Coordinator(leader.node, ADDRESSES[leader.node], 0)}
+
+        async def connection() -> Any:
+            return SimpleNamespace(ask=ask)
+
+        return SimpleNamespace(connection=connection)
+
+
+def test_a_broker_whose_answer_does_not_help_is_not_asked_again() -> None:
+    async def main() -> None:
+        cluster = Several()
+        assert await cluster.leader("t", 0) == Leader(1, 5) and await cluster.coordinator(GROUP, "g") == 1
+        cluster.forget_leader("t", 0)
+        await cluster.leader("t", 0)
+        cluster.forget_leader("t", 0)
+        assert await cluster.leader("t", 0) == Leader(2, 6)
+        assert cluster.asked == [1, 1, 1, 2], "as long as its answers help, it is the same one"
+        cluster = Several()
+        await cluster.coordinator(GROUP, "g")
+        found = []
+        for _ in range(3):
+            cluster.forget_coordinator(GROUP, "g")
+            await cluster.topic("t")  # so that the other brokers are known
+            found.append(await cluster.coordinator(GROUP, "g"))
+        assert found[-1] == 2
+
+    run(main())
+
+
+def test_brokers_are_asked_in_turn_for_what_is_new() -> None:
+    """What one says that is cut off is older, and does not count (KIP-320)."""
+
+    async def main() -> None:
+        cluster, found = Several(), []
+        await cluster.leader("t", 0)
+        for _ in range(4):
+            await cluster.refresh({"t"})
+            found.append(await cluster.leader("t", 0))
+        assert cluster.asked == [1, 2, 3, 1, 2] and found == [Leader(2, 6)] * 4
+
+    run(main())
+
+
 def test_requests_keep_a_distance() -> None:
     async def main() -> None:
         cluster = Scripted(leaders={0: Leader(-1, 5, 5)})

@@ -151,6 +151,40 @@ def test_what_waits_after_a_patient_request_is_as_patient(monkeypatch: pytest.Mo
     asyncio.run(run())
 
 
+def test_each_answer_gives_the_next_request_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are sent at once, and the broker is slow but works: together they take longer than one may."""
+    monkeypatch.setattr(module, "TIMEOUT", 1.0)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            waiting = [connection.send(number()) for _ in range(5)]
+            for each in range(1, 5):
+                await asyncio.sleep(0.3)
+                theirs.send(numbers(each, 1))
+            answered = await outcomes(waiting[:-1])
+            begun = asyncio.get_running_loop().time()
+            (silent,) = await outcomes(waiting[-1:])
+            assert answered == [1, 2, 3, 4] and type(silent) is Unanswered
+            assert 0.9 < asyncio.get_running_loop().time() - begun < 5
+
+    asyncio.run(run())
+
+
+def test_who_was_patient_for_one_answer_is_not_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TIMEOUT", 0.2)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            first, second = connection.send(number(wait=60)), connection.send(number())
+            theirs.send(numbers(1, 1))
+            assert await outcomes([first]) == [1]
+            async with asyncio.timeout(5):
+                with pytest.raises(Unanswered):
+                    await second
+
+    asyncio.run(run())
+
+
 def test_a_loop_that_stood_still_listens_before_it_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a suspend the answer is there, and only the clock has gone on."""
     monkeypatch.setattr(module, "TIMEOUT", 0.2)
@@ -211,14 +245,35 @@ def test_an_answer_that_nobody_asked_for() -> None:
     asyncio.run(run())
 
 
-def test_a_throttled_connection_is_quiet() -> None:
-    """What comes meanwhile is sent later, in its order (KIP-219)."""
+def throttling(value: int = 0) -> Request[int]:
+    """A request whose answer says for how long (ms) we are throttled."""
 
     def read(answer: Any) -> int:
         answer.throttle()
         return int(answer.throttled)
 
-    request = Request(NUMBER, lambda writer: writer.pack("i", 0), read)
+    return Request(NUMBER, lambda writer: writer.pack("i", value), read)
+
+
+def test_a_broker_that_throttles_answers_later_what_was_sent_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads nothing of a throttled connection (KIP-219), so the next answer is not overdue."""
+    monkeypatch.setattr(module, "TIMEOUT", 0.2)
+
+    async def run() -> None:
+        async with opened() as (connection, theirs):
+            waiting = [connection.send(throttling()) for _ in range(2)]
+            await received(theirs, 2)
+            theirs.send(frame(1, struct.pack(">i", 3000)))
+            await asyncio.sleep(0.6)
+            theirs.send(frame(2, struct.pack(">i", 0)))
+            assert await outcomes(waiting) == [3000, 0]
+
+    asyncio.run(run())
+
+
+def test_a_throttled_connection_is_quiet() -> None:
+    """What comes meanwhile is sent later, in its order (KIP-219)."""
+    request = throttling()
     told: list[float] = []
 
     async def run() -> None:
@@ -242,25 +297,18 @@ def test_a_throttled_connection_is_quiet() -> None:
 def test_nothing_overtakes_what_was_held_back() -> None:
     """The quiet time is over, but what waits has not been sent yet, because the loop was busy."""
 
-    def read(answer: Any) -> int:
-        answer.throttle()
-        return int(answer.throttled)
-
-    def request(value: int) -> Request[int]:
-        return Request(NUMBER, lambda writer: writer.pack("i", value), read)
-
     async def run() -> None:
         async with opened() as (connection, theirs):
             loop = asyncio.get_running_loop()
-            first = connection.send(request(1))
+            first = connection.send(throttling(1))
             await received(theirs, 1)
             theirs.send(frame(1, struct.pack(">i", 100)))
             await first
-            connection.send(request(2))
+            connection.send(throttling(2))
             blocked = loop.time() + 0.15
             while loop.time() < blocked:
                 pass
-            connection.send(request(3))
+            connection.send(throttling(3))
             assert [each[-4:] for each in await received(theirs, 2)] == [struct.pack(">i", each) for each in (2, 3)]
 
     asyncio.run(run())

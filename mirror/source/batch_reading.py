@@ -1,0 +1,43 @@
+"""Puts the batches that an answer has of a partition into its feed."""
+
+from __future__ import annotations
+
+import logging
+
+from mirror.batches.fitting import misfit
+from mirror.batches.headers import RecordBatch, committed, walk
+from mirror.errors import Malformed
+from mirror.source.batch_feed import Feed, Held, LeaveBatchPath, Span
+from mirror.wire.fetch import Fetched
+
+log = logging.getLogger(__name__)
+
+
+def read(feed: Feed, fetched: Fetched, held: Held) -> None:
+    """Add the batches that fit to the feed, without markers and aborted records. It ends before one that does not."""
+    try:
+        found = [batch for batch in walk(fetched.records) if batch.last >= feed.position]
+        if not found:
+            raise Malformed("no batch has the position")
+        visible = list(committed(found, fetched.aborted))
+    except Malformed as error:
+        log.warning("a batch can't be read: %s", error, extra={"topic": feed.topic.name})
+        feed.end(LeaveBatchPath("unreadable", feed.position))
+        return
+    fits: list[RecordBatch] = []
+    for batch in visible:
+        why = misfit(batch, feed.position, feed.largest) if batch.records or batch.is_old else None
+        if why:
+            before = [each for each in found if each.last < batch.first]
+            _add(feed, fits, before, held)
+            feed.end(LeaveBatchPath(why, feed.position, batch.last + 1))
+            return
+        if batch.records:
+            fits.append(batch)
+    _add(feed, fits, found, held)
+
+
+def _add(feed: Feed, batches: list[RecordBatch], found: list[RecordBatch], held: Held) -> None:
+    if found:
+        size = sum(len(each.data) for each in batches)
+        feed.add(Span(feed.position, found[-1].last + 1, tuple(batches), found[-1].epoch, size, held))

@@ -1,0 +1,241 @@
+"""Fetches whole record batches from one broker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from mirror.backoff import Backoff
+from mirror.errors import Unsupported, WireError
+from mirror.source.batch_feed import Feed, Held, LeaveBatchPath
+from mirror.source.batch_reading import read
+from mirror.source.fetch_memory import FetchMemory
+from mirror.wire.access import Address
+from mirror.wire.cluster import Cluster
+from mirror.wire.error_codes import CODES, PASSING, failure
+from mirror.wire.fetch import FETCH, FetchAnswer, Fetched, Limits, Session, TopicKey, Wanted, fetch
+
+log = logging.getLogger(__name__)
+
+PURPOSE = "fetch"
+WAIT = 0.5  # seconds that a broker may wait for records
+WAIT_BESIDE_FULL = 0.02  # the same while a partition waits for room, so that it is asked for soon after
+RETRY = 0.05  # seconds before a partition is looked for again after an error
+_EPOCH_MAX = 2**31 - 1  # after it a session's epoch begins again with 1
+_TOPIC_IDS = 13  # the first version of Fetch that has them
+
+# Errors that end a session, and nothing else.
+_SESSION_LOST = {CODES[name] for name in ("FETCH_SESSION_ID_NOT_FOUND", "INVALID_FETCH_SESSION_EPOCH")}
+_SESSION_LOST.add(CODES["FETCH_SESSION_TOPIC_ID_ERROR"])
+_REASONS = {CODES["OFFSET_OUT_OF_RANGE"]: "out_of_range", CODES["CORRUPT_MESSAGE"]: "unreadable"}
+
+_OUTDATED = -1  # in place of a position: no feed has it
+
+Key = tuple[bytes, int]  # topic id, partition
+
+
+class Fetcher(Protocol):
+    """What a broker's session needs of the fetcher that has made it."""
+
+    cluster: Cluster
+    memory: FetchMemory
+    rack: str
+
+    def place(self, feed: Feed, after: float = 0.0) -> None:
+        """Find the broker that a feed is fetched from, in the background."""
+
+    def follow(self, feed: Feed, node: int) -> None:
+        """Fetch the partition from a replica that is nearer to us, if the metadata knows it as one."""
+
+    @property
+    def answer_max(self) -> int:
+        """Bytes that an answer of one broker may have."""
+
+
+class BrokerFetches:
+    """The fetch session with one broker (KIP-227), and the feeds of the partitions that it leads."""
+
+    def __init__(self, fetcher: Fetcher, node: int) -> None:
+        self._fetcher = fetcher
+        self._node = node
+        self._feeds: dict[Key, Feed] = {}
+        self._session = Session(0, 0)
+        self._known: dict[Key, int] = {}  # what the session asks for: positions
+        self._compares = False  # leaders, before the next request
+        self.room = asyncio.Event()
+        self.task = asyncio.create_task(self._run())
+
+    def take(self, feed: Feed) -> None:
+        """Fetch this partition, too, unless its copier has closed the feed meanwhile."""
+        if not feed.ended:
+            self._feeds[feed.topic.id, feed.partition] = feed
+            self.room.set()
+
+    async def _run(self) -> None:
+        backoff = Backoff(RETRY, 2.0)
+        while True:
+            wanted: Mapping[Key, Feed] = {}
+            try:
+                wanted, full = await self._next_wanted()
+                await self._fetch(wanted, full)
+                backoff.reset()
+            except Unsupported:
+                self._hand_over(wanted, "source_too_old")
+            except WireError as error:
+                log.debug("fetch from broker %d failed: %s", self._node, error)
+                self._begin_again()
+                for feed in wanted.values():
+                    self._lose(feed)
+                await asyncio.sleep(backoff.next())
+            except Exception:  # a defect of ours: the record path does not have it, and nobody waits for ever
+                log.exception("fetch from broker %d failed", self._node)
+                self._begin_again()
+                self._hand_over(wanted or self._feeds, "defect")
+                await asyncio.sleep(backoff.next())
+
+    async def _next_wanted(self) -> tuple[Mapping[Key, Feed], bool]:
+        """The feeds that have room, as soon as there is one, and whether others have none."""
+        while True:
+            self._feeds = {key: feed for key, feed in self._feeds.items() if not feed.ended}
+            self._leave_followers()
+            if self._compares:
+                self._leave_former_leader()
+            if wanted := self._fetcher.memory.wanted(self._feeds, self._fetcher.answer_max):
+                return wanted, len(wanted) < len(self._feeds)
+            self.room.clear()
+            await self.room.wait()
+
+    @staticmethod
+    def _hand_over(feeds: Mapping[Key, Feed], reason: str) -> None:
+        for feed in feeds.values():
+            feed.end(LeaveBatchPath(reason, feed.position))
+
+    def still(self) -> list[Feed]:
+        """The feeds that have not moved since this was asked last."""
+        found = [each for each in self._feeds.values() if each.looked_at == each.position]
+        for each in self._feeds.values():
+            each.looked_at = each.position
+        return found
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing is fetched from this broker."""
+        return all(each.ended for each in self._feeds.values())
+
+    def compare_leaders(self) -> None:
+        """Leave partitions to their newer leaders, as far as is known, once no request is under way."""
+        self._compares = True
+
+    def _leave_former_leader(self) -> None:
+        self._compares = False
+        known = self._fetcher.cluster.known_leader
+        for feed in [each for each in self._feeds.values() if not each.follows_until]:
+            leader = known(feed.topic.name, feed.partition)
+            if leader and leader.node != self._node:
+                self._drop(feed)
+                self._fetcher.place(feed)
+
+    def _leave_followers(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for feed in [each for each in self._feeds.values() if each.follows_until and each.follows_until < now]:
+            self._lose(feed)
+
+    async def _fetch(self, wanted: Mapping[Key, Feed], full: bool) -> None:
+        fetcher, memory, most = self._fetcher, self._fetcher.memory, self._fetcher.answer_max
+        connection = await fetcher.cluster.connection(self._node, PURPOSE)
+        if connection.version(FETCH) < _TOPIC_IDS:
+            raise Unsupported("fetching by topic id needs Kafka 3.1")
+        asked: dict[TopicKey, list[Wanted]] = {}
+        for key, feed in wanted.items():
+            if self._known.get(key) != feed.position:
+                leader = fetcher.cluster.known_leader(feed.topic.name, feed.partition)
+                epoch = leader.epoch if leader else -1
+                ask = Wanted(feed.partition, feed.position, memory.bounds.partition_answer, epoch, feed.epoch)
+                asked.setdefault(feed.topic, []).append(ask)
+        forgotten: dict[TopicKey, list[int]] = {}
+        for topic_id, partition in self._known.keys() - wanted.keys():
+            forgotten.setdefault(TopicKey("", topic_id), []).append(partition)
+        limits = Limits(WAIT_BESIDE_FULL if full else WAIT, most)
+        positions = {key: feed.position for key, feed in wanted.items()}
+        with memory.reserve(most):
+            answer = await connection.ask(fetch(asked, limits, self._session, forgotten, rack=fetcher.rack))
+        if answer.error in _SESSION_LOST:
+            self._begin_again()
+            return
+        if answer.error:
+            raise failure(answer.error, FETCH.name)
+        if answer.session:
+            self._known = positions
+            self._session = Session(answer.session, self._session.epoch % _EPOCH_MAX + 1)
+        else:
+            self._begin_again()  # the broker has no room for another session: each request asks for everything
+        self._receive(answer, wanted)
+
+    def _begin_again(self) -> None:
+        self._session, self._known = Session(0, 0), {}
+
+    def _receive(self, answer: FetchAnswer, wanted: Mapping[Key, Feed]) -> None:
+        if not self._fetcher.memory.is_scarce:
+            self._keep(answer.partitions, answer.addresses, wanted)
+            return
+        for topic, fetched in answer.partitions:  # copied, so that a slow partition does not hold all of the answer
+            own = replace(fetched, records=memoryview(bytearray(fetched.records)))
+            self._keep([(topic, own)], answer.addresses, wanted)
+
+    def _keep(
+        self,
+        partitions: Sequence[tuple[bytes | str, Fetched]],
+        addresses: Mapping[int, Address],
+        wanted: Mapping[Key, Feed],
+    ) -> None:
+        held = self._fetcher.memory.hold(sum(len(each.records) for _, each in partitions))
+        held.retain()
+        try:
+            for topic, fetched in partitions:
+                feed = wanted.get((topic, fetched.partition)) if isinstance(topic, bytes) else None
+                if feed is not None and not feed.ended:
+                    self._give(feed, fetched, addresses, held)
+        finally:
+            held.release()
+
+    def _give(self, feed: Feed, fetched: Fetched, addresses: Mapping[int, Address], held: Held) -> None:
+        feed.stable = max(feed.stable, fetched.stable)
+        if fetched.error:
+            self._refused(feed, fetched, addresses)
+        elif fetched.preferred >= 0:
+            self._drop(feed)
+            self._fetcher.follow(feed, fetched.preferred)
+        elif fetched.diverging:
+            feed.end(LeaveBatchPath("diverged", feed.position))
+        elif fetched.records:
+            read(feed, fetched, held)
+
+    def _refused(self, feed: Feed, fetched: Fetched, addresses: Mapping[int, Address]) -> None:
+        """Ask another broker, or hand the partition over."""
+        error = fetched.error
+        if error not in PASSING and not feed.follows_until:  # a follower may lag behind: the leader knows
+            feed.end(LeaveBatchPath(_REASONS.get(error, "refused"), feed.position))
+            return
+        self._lose(feed)
+        if fetched.leader:
+            address = addresses.get(fetched.leader.node)
+            self._fetcher.cluster.hint(feed.topic.name, feed.partition, fetched.leader, address)
+
+    def _lose(self, feed: Feed) -> None:
+        """Fetch the partition from whoever leads it by then."""
+        self._drop(feed)
+        feed.follows_until = 0.0
+        self._fetcher.cluster.forget_leader(feed.topic.name, feed.partition)
+        self._fetcher.place(feed, RETRY)
+
+    def _drop(self, feed: Feed) -> None:
+        """Fetch the partition here no more. Should it come back, it is asked for anew, with the epoch of then."""
+        key = feed.topic.id, feed.partition
+        if self._feeds.get(key) is not feed:  # a later copier of the partition has a feed of its own
+            return
+        del self._feeds[key]
+        if key in self._known:
+            self._known[key] = _OUTDATED
