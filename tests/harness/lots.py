@@ -10,6 +10,8 @@ import pytest
 class Lots:
     """A plugin for one of the runs. They share an empty directory, in which each module that was taken has a file.
 
+    All modules have to be in one folder: pytest ends the fixtures of a folder only before a test that it then runs.
+
     The first run begins with the modules that are marked as `long`, the others end with them. So it is rare that two
     of these run at the same time: most of them also need much of the machine.
     """

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = ".venv/ready"
 TARGETS = {"jars", ENVIRONMENT, "tools", "unit", "lint", "docs", "kafka-image", "prepare", "test"}
-LOTS = {"test-2"}  # another one of `make test`
+LOTS = {"test-1"}  # another one of `make test`
 LAST = "=== passed: ", "=== FAILED: "
 
 
