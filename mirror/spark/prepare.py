@@ -2,7 +2,7 @@
 
     python -m mirror.spark.prepare
 
-makes it once for each Java and PySpark on a machine, which takes half a minute and 160 MB. A run uses it if it exists.
+makes it once for each Java and PySpark on a machine, which takes half a minute and 150 MB. A run uses it if it exists.
 """
 
 from __future__ import annotations
