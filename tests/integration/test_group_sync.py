@@ -29,6 +29,7 @@ from mirror.model import Partition
 from mirror.settings import Cluster, Flow
 from mirror.wire.offsets import Where
 from tests.harness import oracle, raw_commits, topics
+from tests.harness.command import answer, mirror
 from tests.harness.console_consumer import consume
 from tests.harness.load import Made
 from tests.harness.pair import Pair
@@ -432,6 +433,16 @@ def of_status(service: Service, topic: str, group: str) -> tuple[float, int | No
     return (flow["groups"] or {"at": 0.0})["at"], lag, outcomes
 
 
+def assert_status_shows(service: Service, topic: str, group: str, most: int) -> None:
+    """The group stands as `mirror status --groups` says, which asks the clusters itself."""
+    (found,) = answer("status", "-c", service.file, "--groups")["flows"]
+    (stands,) = [each for each in found["groups"]["offsets"] if each["group"] == group]
+    assert (stands["topic"], stands["outcome"], stands["reason"]) == (topic, "exact", "")
+    assert stands["translated"] == stands["committed"] >= most
+    (row,) = [line for line in mirror("status", "-c", service.file, "--groups").stdout.splitlines() if group in line]
+    assert row.split()[:2] == [group, f"{topic}-0"] and "exact" in row.split()
+
+
 def test_a_fail_over_as_the_readme_tells_it(running: tuple[Pair, Service], source_cluster: LocalCluster) -> None:
     """Step by step, with Java's consumer and what the service shows; and then with a source that is gone."""
     pair, service = running
@@ -450,6 +461,7 @@ def test_a_fail_over_as_the_readme_tells_it(running: tuple[Pair, Service], sourc
 
     service.wait_for("no lag, and exact", may_start)
     assert service.metric("mirror_group_synced_timestamp_seconds", group=group) > min(ended), "it is in step"
+    assert_status_shows(service, topic, group, first)
     most = len(values) - first
     there = consume(pair.target, pair.remote(topic), group, most, auto_offset_reset="none")  # 3.
     assert [*here, *there] == values
