@@ -110,7 +110,8 @@ def line(p: ReportedPartition, choice: Choice, offset: int) -> str:
 
 def obeys(report: Report, decision: Decision, service_id: str) -> bool:
     """True if the task goes on, or waits for another decision by now. `service_id` is the flow leader's. Pure."""
-    return observed_state(report, 0.0, service_id) != UNASSIGNED and report.incident != decision.incident
+    tries = report.state == State.RETRYING.value and report.incident is None  # the decision is still to come
+    return observed_state(report, 0.0, service_id) != UNASSIGNED and report.incident != decision.incident and not tries
 
 
 def _await(status: StatusReader, found: ReportedFlow, left: dict[Partition, Decision], timeout: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -11,14 +12,15 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from mirror import decode
 from mirror.control.control_topics import CLAIM_KEY, INTENT_KEY, ORDER_KEY, PLAN_KEY, READ_TIMEOUT, Claim, end_of
 from mirror.control.decisions import KEY as DECISION_KEY
 from mirror.control.decisions import Decision
 from mirror.control.orders import Order, Scope, replayed
-from mirror.control.plan import Plan, WrongPlan
+from mirror.control.plan import Plan, WrongPlan, unreadable
 from mirror.control.signs import SIGN_KEY, Sign
 from mirror.control.verification import VERIFY_KEY, Verification
-from mirror.errors import ClusterAway, ForeignPlan
+from mirror.errors import ClusterAway
 from mirror.kafka.clients import internal_consumer
 from mirror.kafka.cluster import ClusterAdmin
 from mirror.kafka.renewed import Outage, another
@@ -49,8 +51,8 @@ class ControlReader:
     It ignores orders, decisions and claims that cannot be decoded, and logs a warning. A plan that another version of
     mirror may have written is never ignored. While the newest plan is such a one, `plan` is None and every reading
     raises ForeignPlan. A plan that contradicts itself is ignored if the plan before it is known: the flow leader writes
-    over it. Without the plan before it, generations and `initial_partitions` would start from the beginning, so then it
-    counts as foreign, too.
+    over it. Without the plan before it, generations and `initial_partitions` would start from the beginning, so then
+    reading raises ForeignPlan, too.
 
     A topic that was deleted and created again has another id (KIP-516) and is read from its beginning, whatever its end
     is. There the flow leader first writes the orders and decisions that the new topic lacks (see `unwritten`), and then
@@ -81,7 +83,7 @@ class ControlReader:
         self._cluster = flow.target.alias
         self._topic = flow.control_topic
         self._holders: dict[int, tuple[str, set[str]]] = {}  # by slice: the newest Spark epoch, and its tasks so far
-        self._newest_plan: bytes | None = None  # until it is decoded
+        self._newest_plans: deque[bytes] = deque(maxlen=2)  # until they are decoded
         self._reached = 0
         self._follow = follow
         self._fetches = False
@@ -214,7 +216,8 @@ class ControlReader:
         """If the topic has another id than before, start again from its beginning. True if so."""
         if topic_id is None or not self._known.is_another(self._topic, topic_id):
             return False
-        self._reached, self._fetches, self._newest_plan = 0, False, None
+        self._reached, self._fetches = 0, False
+        self._newest_plans.clear()
         self._since_recreation = SinceRecreation()
         self.recreations += 1
         return True
@@ -233,7 +236,7 @@ class ControlReader:
             self.sign = Sign.decode(value)
             return False
         elif key == PLAN_KEY:
-            self._newest_plan = value
+            self._newest_plans.append(value)
             self._end_recreation()
         elif key.startswith(DECISION_KEY.encode()):
             decision = Decision.decode(key, value)
@@ -277,17 +280,21 @@ class ControlReader:
 
     def _decode_plan(self) -> None:
         """Decode the newest plan only: there may be thousands of older ones before the end of the topic."""
-        if self._newest_plan is None:
+        if not self._newest_plans:
             return
+        newest = self._newest_plans[-1]
         try:
-            self.plan, self.has_wrong_plan = Plan.decode(self._newest_plan), False
+            self.plan, self.has_wrong_plan = Plan.decode(newest), False
         except Exception as error:  # whatever decoding raises
-            self.has_wrong_plan = isinstance(error, WrongPlan) and self.plan is not None
-            if not self.has_wrong_plan:
-                self.plan = None
-                raise ForeignPlan(
-                    f"flow {self._flow.name}: another version of mirror wrote the plan on {self._topic}, and it can't "
-                    f"be decoded ({error!r}): run the version that wrote it, or a newer one"
-                ) from error
+            self.plan = self._plan_before() if isinstance(error, WrongPlan) else None
+            self.has_wrong_plan = self.plan is not None
+            if self.plan is None:
+                raise unreadable(self._flow.name, self._topic, error) from error
             self._log_ignored(PLAN_KEY, f"no mirror wrote it, and the plan before it counts ({error!r})")
-        self._newest_plan = None
+        self._newest_plans.clear()
+
+    def _plan_before(self) -> Plan | None:
+        """The plan before the newest. Whoever reads the topic for the first time may still find it there."""
+        with contextlib.suppress(decode.DecodeError):
+            return self.plan or Plan.decode(self._newest_plans[0])
+        return None

@@ -14,6 +14,7 @@ from mirror import decode
 from mirror.control.slices import Slice, assign
 from mirror.control.task_settings import TaskSettings
 from mirror.control.throttle_shares import OF_FLOW, Load, Parts, divided
+from mirror.errors import ForeignPlan
 from mirror.model import Partition, Topic
 from mirror.settings import TopicSettings
 
@@ -44,6 +45,19 @@ class Lineage:
 
 class WrongPlan(decode.DecodeError):
     """Each value of a plan is well-formed, but together they make no plan: no mirror has written this one."""
+
+
+def unreadable(flow: str, topic: str, error: Exception) -> ForeignPlan:
+    """The error for a plan on `topic` that can't be decoded, which says what a person can do."""
+    if isinstance(error, WrongPlan):
+        return ForeignPlan(
+            f"flow {flow}: no mirror wrote the plan on {topic} ({error!r}), and the plan before it is not known: write "
+            "that one there again, or delete the topic, with which orders and decisions are lost"
+        )
+    return ForeignPlan(
+        f"flow {flow}: another version of mirror wrote the plan on {topic}, and it can't be decoded ({error!r}): run "
+        "the version that wrote it, or a newer one"
+    )
 
 
 @dataclass(frozen=True, slots=True)

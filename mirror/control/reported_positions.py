@@ -6,15 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from mirror.control.control_topics import StatusReader
 from mirror.control.reports import Report
-from mirror.kafka.cluster import ClusterAdmin
-from mirror.model import Partition, Position
+from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
 
 
-def reported_positions(flow: Flow, wanted: Mapping[Partition, str], partitions: int) -> dict[Partition, Position]:
+def reported_positions(flow: Flow, wanted: Mapping[Partition, Topic], partitions: int) -> dict[Partition, Position]:
     """The newest reported position of each wanted partition; the flow has `partitions` partitions in all.
 
-    `wanted` has the remote topic of each.
     Running tasks keep reporting their partitions, so their reports are at the end of the status topic. The rest of the
     topic is read only if a wanted partition is not among them: it is new, or nobody has reported it for long, because
     its topic was left out.
@@ -22,20 +20,17 @@ def reported_positions(flow: Flow, wanted: Mapping[Partition, str], partitions: 
     """
     recent = [dated.report for dated in StatusReader.recent(flow, partitions)]
     older = wanted.keys() - {report.partition for report in recent}
-    positions = newest_positions(of_this_copy(recent, flow.group, wanted))
-    return positions | (_older(flow, {each: wanted[each] for each in older}) if older else {})
+    remotes = {partition: topic.remote for partition, topic in wanted.items()}
+    positions = newest_positions(of_this_copy(recent, flow.group, remotes))
+    if older:
+        last = newest_positions(of_this_copy(StatusReader.last(flow, older), flow.group, remotes))
+        positions |= {each: at for each, at in last.items() if _is_there(at, wanted[each])}
+    return positions
 
 
-def _older(flow: Flow, wanted: Mapping[Partition, str]) -> dict[Partition, Position]:
-    """The last reported positions of partitions that no task has reported for long.
-
-    A position in a remote topic that was deleted since does not count: with it the copy is gone, and it begins anew.
-    """
-    found = newest_positions(of_this_copy(StatusReader.last(flow, wanted), flow.group, wanted))
-    if not found:
-        return {}
-    ids = ClusterAdmin(flow.target).topic_ids(sorted({wanted[each] for each in found}))
-    return {each: at for each, at in found.items() if at.remote_id in ("", ids.get(wanted[each], ""))}
+def _is_there(position: Position, topic: Topic) -> bool:
+    """True unless the topic has another remote topic now: with the old one the copy is gone, and it begins anew."""
+    return not position.remote_id or not topic.remote_id or position.remote_id == topic.remote_id
 
 
 def of_this_copy(reports: Iterable[Report], group: str, wanted: Mapping[Partition, str]) -> Iterator[Report]:

@@ -93,5 +93,6 @@ def synced_at(
     """
     mirrored = [each for each in found if each.reason != NOT_MIRRORED]
     behind = {*refused, *(each.group for each in mirrored if each.outcome not in COMMITTED)}
-    times = {each.group: before.get(each.group) if each.group in behind else now for each in mirrored}
+    groups = {*refused, *(each.group for each in mirrored)}
+    times = {group: before.get(group) if group in behind else now for group in groups}
     return {group: at for group, at in times.items() if at is not None}

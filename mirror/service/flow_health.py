@@ -107,5 +107,6 @@ class FlowHealth:
             return
         StatusReader(self._flow).close()  # raises ClusterAway: then silence says nothing of the tasks, which may copy
         self._query.abort()
+        self._hung.restarted()
         hung = f"{plural(count, 'task')} did not answer"
         raise FlowError(f"flow {self._flow.name}: {hung}: all of its tasks are started again")

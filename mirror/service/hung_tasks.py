@@ -31,7 +31,9 @@ class HungTasks:
             self._since = None
             return False
         self._since = now if self._since is None else self._since
-        if now - self._since < self._patience:
-            return False
+        return now - self._since >= self._patience
+
+    def restarted(self) -> None:
+        """Note that the tasks were started again."""
+        self._since = None
         self._patience = min(2 * self._patience, PATIENCE_MAX)
-        return True

@@ -10,11 +10,12 @@ from mirror.kafka.clients import INTERNAL_MAX
 from mirror.settings import Flow
 
 # Segments roll soon, and are small, so that old reports and plans are compacted soon, and a new reader has little to
-# read: the newest segment is never compacted. A plan names every partition, so it may be large.
+# read: the newest segment is never compacted. Some services take none below 50 MiB. A plan names every partition, so it
+# may be large.
 INTERNAL_CONFIG = {
     "cleanup.policy": "compact",
     "segment.ms": "3600000",
-    "segment.bytes": str(4 * INTERNAL_MAX),
+    "segment.bytes": str(8 * INTERNAL_MAX),
     "min.cleanable.dirty.ratio": "0.1",
     "max.message.bytes": str(INTERNAL_MAX),
 }

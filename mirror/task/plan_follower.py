@@ -123,7 +123,8 @@ class PlanFollower(threading.Thread):
             self.done.set()
 
     def report(self) -> None:
-        """Report once more how each partition stands, after the task has finished."""
+        """Report once more how each partition stands, after the task has finished. Nobody has those that wait."""
+        self._waiting.keep({})
         self._writer.report(self._reporter.all())
 
     def _held_copiers(self) -> list[Copier]:
@@ -228,12 +229,12 @@ class PlanFollower(threading.Thread):
     def _find_starts(
         self, joining: dict[Partition, Topic], missing: dict[Partition, KafkaError]
     ) -> dict[Partition, StartPoint]:
-        remotes = {partition: topic.remote for partition, topic in joining.items()}
-        ours = {each[0]: self._positions[each] for each in remotes.items() if each in self._positions}
+        ends = {partition: self._positions.get((partition, topic.remote)) for partition, topic in joining.items()}
+        ours = {partition: at for partition, at in ends.items() if at is not None}
         self._waiting.reported = None
 
         def reported() -> dict[Partition, Position]:
-            self._waiting.reported = found = newer(reported_positions(self._flow, remotes, self._plan.size), ours)
+            self._waiting.reported = found = newer(reported_positions(self._flow, joining, self._plan.size), ours)
             return found
 
         with ThreadPoolExecutor(1) as pool:  # reads the reports while the positions are read: copying waits for both

@@ -95,7 +95,7 @@ class Reporter:
         """How one partition stands."""
         seen, path = copier.snapshot, self._path(copier.partition)
         lag = self._lag(copier, seen)
-        throttled_by = self._throttles.active if lag else []
+        throttled_by = self._throttles.active if lag > 0 else []
         hold = self._ends.hold(copier.partition)
         overdue = hold is not None and hold.lasts >= self._plan.flow.open_transaction_warn_after
         waits = lag != 0 and seen.is_throttled(time.monotonic())

@@ -37,13 +37,19 @@ class WaitingPartitions:
     """Those of one task, as its plan follower knows them."""
 
     def __init__(self) -> None:
-        self.all: Mapping[Partition, WaitingPartition] = {}
+        self.all: Mapping[Partition, WaitingPartition] = {}  # that may be reported
+        self._newest: Mapping[Partition, WaitingPartition] = {}
         # The positions that were reported last, as read for the partitions that join; None if that has failed.
         self.reported: Mapping[Partition, Position] | None = None
 
     def keep(self, joining: Mapping[Partition, Topic]) -> None:
-        """Forget those that are not among `joining` any more, or that belong to another topic now."""
-        self.all = {partition: each for partition, each in self.all.items() if joining.get(partition) == each.topic}
+        """Forget those that are not among `joining` any more, or that belong to another topic now.
+
+        The others may be reported. That was not so when they were found: finding them takes long, and another task may
+        have claimed the slice meanwhile, which is looked at before the next call.
+        """
+        kept = {partition: each for partition, each in self._newest.items() if joining.get(partition) == each.topic}
+        self.all = self._newest = kept
 
     def replace(self, joining: Mapping[Partition, Topic], reasons: Mapping[Partition, str], state: State) -> None:
         """Take those of `joining` that have a reason to wait, in place of those that waited before.
@@ -53,11 +59,12 @@ class WaitingPartitions:
         """
         if self.reported is None:
             return
-        self.all = {
+        self.all = {partition: each for partition, each in self.all.items() if partition in reasons}
+        self._newest = {
             partition: WaitingPartition(
                 partition,
                 joining[partition],
-                self.all[partition].incarnation if partition in self.all else uuid.uuid4().hex[:16],
+                self._newest[partition].incarnation if partition in self._newest else uuid.uuid4().hex[:16],
                 _snapshot(state, reason, self.reported.get(partition)),
             )
             for partition, reason in reasons.items()

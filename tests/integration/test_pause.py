@@ -146,6 +146,7 @@ def test_a_decision_lifts_no_pause(pair: Pair, tmp_path: Path) -> None:
         topics.commit(pair.target, pair.group, pair.remote(blocked), {0: 0})
         pair.produce(blocked, Made(None, b"second"))
         service.wait_for_event(BLOCKED, topic=blocked)
+        answer("pause", "-c", service.file, "--topic", blocked)
         said = {}
 
         def decided() -> bool:
@@ -154,10 +155,14 @@ def test_a_decision_lifts_no_pause(pair: Pair, tmp_path: Path) -> None:
 
         service.wait_for("decided", decided)
         (line,) = said["decided"]
-        assert line.startswith(f"{blocked}-0 continues at") and (said["waiting"], said["served"]) == ([], True), said
+        assert line.startswith(f"{blocked}-0 stays paused; once it is resumed, it continues at"), line
+        assert (said["waiting"], said["served"]) == ([], True)
+        view = answer("status", "-c", service.file)["flows"][0]
+        assert {p["topic"]: p["state"] for p in view["partitions"]} == {blocked: "paused", held: "paused"}
+        answer("resume", "-c", service.file, "--topic", blocked)
         pair.await_same(blocked)
         view = answer("status", "-c", service.file)["flows"][0]
-        assert view["orders"] == [f"topic {held}: paused"]
+        assert f"topic {held}: paused" in view["orders"]
         assert {p["topic"]: p["state"] for p in view["partitions"]}[held] == "paused"
         pair.produce(held, Made(None, b"second"))
         answer("resume", "-c", service.file)

@@ -214,10 +214,10 @@ class _Command:
         if not found:
             return []
         flow = self._flow
-        wanted = {each.partition: each.remote.topic for each in found if each.remote is not None}
+        topics = self._topics({each.partition for each in found})
+        wanted = {each.partition: topics[each.partition.topic] for each in found if each.partition.topic in topics}
         status = flow.status_topic in self._target.partitions()
         reported = reported_positions(flow, wanted, len(known.remote)) if status else {}
-        topics = self._topics({each.partition for each in found})
         known_topics = [each for each in found if each.partition.topic in topics]
         lost = [replace(each, outcome="refused", reason="its topic has no id now") for each in found]
         lost = [each for each in lost if each.partition.topic not in topics]

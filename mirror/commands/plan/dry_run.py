@@ -94,7 +94,7 @@ def dry_run(flow: Flow, suspicions: Sequence[Suspicion] = ()) -> DryRun:
     source = ClusterAdmin(flow.source)
     topics = merge_initial_partitions(_topics(flow, changes, source, plan), plan, flow.topic_settings)
     wanted = {Partition(name, n): topic for name, topic in topics.items() for n in range(topic.partitions)}
-    reported = _reported(flow, changes, {partition: topic.remote for partition, topic in wanted.items()})
+    reported = _reported(flow, changes, wanted)
     with closing(PositionReader(flow.target, flow.group, flow.control_topic)) as positions:
         starts = find_starts(flow, positions, clients.admin(flow.source), wanted, lambda: reported)
     partitions = _partitions(flow, source, changes, orders, topics, wanted, starts)
@@ -221,7 +221,7 @@ def _topics(flow: Flow, changes: Changes, source: ClusterAdmin, plan: Plan | Non
     return topics
 
 
-def _reported(flow: Flow, changes: Changes, wanted: Mapping[Partition, str]) -> dict[Partition, Position]:
+def _reported(flow: Flow, changes: Changes, wanted: Mapping[Partition, Topic]) -> dict[Partition, Position]:
     return {} if flow.status_topic in changes.internal else reported_positions(flow, wanted, len(wanted))
 
 

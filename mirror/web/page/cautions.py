@@ -27,8 +27,8 @@ def missing(flow: FlowView) -> Element | None:
 
 def no_topics(flow: FlowView) -> Element:
     """Says that the flow has no topic. `/readyz` does not: they may be made later."""
-    if flow.state != "running":
-        return tag("p", "No topic is known yet.", class_="quiet")
+    if flow.state != "running" or (flow.coverage is not None and flow.coverage.topics):
+        return tag("p", "Nothing is copied yet.", class_="quiet")
     said = f"The flow mirrors nothing: no topic of {flow.source} that mirror may see matches."
     return tag("p", f"{said} Look at topics and exclude, and at Describe.", class_="problem")
 

@@ -69,3 +69,4 @@ def test_when_a_task_obeys() -> None:
     running = replace(here, state="running", incident=None)
     assert obeys(running, decision, "us") and not obeys(running, decision, "them")
     assert not obeys(replace(running, state="released"), decision, "us")
+    assert not obeys(replace(running, state="retrying"), decision, "us"), "it may still come to wait for the decision"

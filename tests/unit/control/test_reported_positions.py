@@ -9,17 +9,22 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from mirror.control import control_topics
-from mirror.control import reported_positions as module
 from mirror.control.reported_positions import reported_positions
 from mirror.control.reports import Report
-from mirror.model import Partition
+from mirror.model import Partition, Topic
 from mirror.settings import Flow
 from mirror.timing import RECENT_REPORTS
 from tests.unit.control.test_control_reader import Message, flow  # noqa: F401  # a fixture
 from tests.unit.control.test_reports import report
 
 HERE, AWAY, NEW = Partition("here", 0), Partition("away", 0), Partition("new", 0)
-WANTED = {HERE: "a.here", AWAY: "a.away", NEW: "a.new"}
+
+
+def wanted(*partitions: Partition, remote_id: str | None = None) -> dict[Partition, Topic]:
+    """These partitions, with the remote topics that they have now."""
+    names = {each: each.topic for each in partitions}
+    ids = {each: f"id-{name}" if remote_id is None else remote_id for each, name in names.items()}
+    return {each: Topic(f"a.{name}", "source", 1, 1, ids[each]) for each, name in names.items()}
 
 
 class Record(Message):
@@ -31,10 +36,9 @@ class Record(Message):
 
 @dataclass
 class StatusTopic:
-    """The status topic, its consumers, and the target's topics."""
+    """The status topic, and its consumers."""
 
     entries: list[tuple[bytes, bytes | None]] = field(default_factory=list)
-    ids: Mapping[str, str] = field(default_factory=lambda: {"a.here": "id-here", "a.away": "id-away"})
     read: int = 0
     at: int = 0
 
@@ -49,9 +53,6 @@ class StatusTopic:
 
     def get_watermark_offsets(self, _partition: object, _timeout: float) -> tuple[int, int]:
         return 0, len(self.entries)
-
-    def topic_ids(self, names: Sequence[str]) -> dict[str, str]:
-        return {name: self.ids[name] for name in names if name in self.ids}
 
     def close(self) -> None:
         pass
@@ -68,37 +69,35 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> StatusTopic:
     """A status topic in which one partition was not reported for long."""
     found = StatusTopic()
     monkeypatch.setattr(control_topics, "internal_consumer", lambda *_: found)
-    monkeypatch.setattr(module, "ClusterAdmin", lambda _: found)
     reports = [of(AWAY, 4), of(AWAY, 5), *(of(HERE, n) for n in range(20 * RECENT_REPORTS))]
     found.entries += [(each.key(), each.encode()) for each in reports]
     return found
 
 
-def positions(flow: Flow, wanted: Mapping[Partition, str]) -> dict[Partition, int]:  # noqa: F811
-    return {each: at.offset for each, at in reported_positions(flow, wanted, 1).items()}
+def positions(flow: Flow, some: Mapping[Partition, Topic]) -> dict[Partition, int]:  # noqa: F811
+    return {each: at.offset for each, at in reported_positions(flow, some, 1).items()}
 
 
 def test_the_last_report_of_a_partition_that_was_left_out_is_found(flow: Flow, topic: StatusTopic) -> None:  # noqa: F811
-    assert positions(flow, WANTED) == {HERE: 20 * RECENT_REPORTS - 1, AWAY: 5}
+    assert positions(flow, wanted(HERE, AWAY, NEW)) == {HERE: 20 * RECENT_REPORTS - 1, AWAY: 5}
 
 
 def test_only_the_end_is_read_if_all_are_reported(flow: Flow, topic: StatusTopic) -> None:  # noqa: F811
-    assert positions(flow, {HERE: "a.here"}) == {HERE: 20 * RECENT_REPORTS - 1}
+    assert positions(flow, wanted(HERE)) == {HERE: 20 * RECENT_REPORTS - 1}
     assert topic.read == 11 * RECENT_REPORTS
 
 
 def test_a_position_in_a_remote_topic_that_is_gone_does_not_count(flow: Flow, topic: StatusTopic) -> None:  # noqa: F811
-    for ids in ({}, {"a.away": "another"}):
-        topic.ids = ids
-        assert positions(flow, {AWAY: "a.away"}) == {}
+    assert positions(flow, wanted(AWAY, remote_id="another")) == {}
+    assert positions(flow, wanted(AWAY, remote_id="")) == {AWAY: 5}, "of a plan that names no id"
 
 
 def test_an_old_report_that_is_none_is_ignored(flow: Flow, topic: StatusTopic) -> None:  # noqa: F811
     topic.entries.insert(2, (of(AWAY, 5).key(), b"no report"))
     topic.entries.insert(3, (of(NEW, 5).key(), None))
-    assert positions(flow, {AWAY: "a.away", NEW: "a.new"}) == {}
+    assert positions(flow, wanted(AWAY, NEW)) == {}
 
 
 def test_a_mirror_that_did_not_report_the_remote_topics_id_is_believed(flow: Flow, topic: StatusTopic) -> None:  # noqa: F811
     topic.entries[1] = of(AWAY, 6, remote_id="").key(), of(AWAY, 6, remote_id="").encode()
-    assert positions(flow, {AWAY: "a.away"}) == {AWAY: 6}
+    assert positions(flow, wanted(AWAY)) == {AWAY: 6}

@@ -28,6 +28,7 @@ def test_topics_that_are_not_mirrored_do_not_count() -> None:
 
 def test_a_group_whose_offsets_the_source_does_not_give_is_not_in_step() -> None:
     assert synced_at([stands("billing", 0)], ["billing", "hidden"], 9.0, {"billing": 3.0}) == {"billing": 3.0}
+    assert synced_at([], ["billing"], 9.0, {"billing": 3.0}) == {"billing": 3.0}, "none of them is given"
 
 
 def test_a_group_that_is_gone_is_forgotten() -> None:

@@ -28,8 +28,9 @@ def test_patience_doubles_until_all_tasks_report() -> None:
         begun = now
         while not hung.is_over(1, True, now):
             now += 1.0
-        hung.forget()
+        hung.restarted()
         waited.append(now - begun)
     assert waited == [SILENCE, 60, 120, 240, 480, PATIENCE_MAX, PATIENCE_MAX]
+    assert not hung.is_over(1, True, now) and hung.is_over(1, True, now + PATIENCE_MAX), "asking changes nothing"
     assert not hung.is_over(0, True, now)
     assert not hung.is_over(1, True, now) and hung.is_over(1, True, now + SILENCE)

@@ -30,6 +30,8 @@ def waiting(*partitions: Partition) -> WaitingPartitions:
     found = WaitingPartitions()
     found.reported = {FIRST: BEFORE}
     found.replace(JOINING, dict.fromkeys(partitions, "no leader"), State.RETRYING)
+    assert not found.all, "the slice may have another task by now"
+    found.keep(JOINING)
     return found
 
 
@@ -43,10 +45,12 @@ def test_a_report_carries_the_position_on_that_it_replaces() -> None:
 def test_nothing_is_reported_before_the_last_reports_were_read() -> None:
     found = WaitingPartitions()
     found.replace(JOINING, {FIRST: "no answer"}, State.RETRYING)
+    found.keep(JOINING)
     assert not found.all
     found = waiting(FIRST)
     found.reported = None
     found.replace(JOINING, dict.fromkeys(JOINING, "no answer"), State.RETRYING)
+    found.keep(JOINING)
     assert found.all.keys() == {FIRST}, "what was read before holds, since this task has the partition"
 
 
@@ -55,12 +59,20 @@ def test_one_time_of_waiting_is_one_incarnation() -> None:
     found = waiting(FIRST)
     incarnation = found.all[FIRST].incarnation
     found.replace(JOINING, {FIRST: "not authorized", SECOND: "no leader"}, State.BLOCKED)
+    found.keep(JOINING)
     first, second = found.all.values()
     assert (first.incarnation, first.snapshot.state) == (incarnation, State.BLOCKED)
     assert second.incarnation != incarnation
     found.keep({})
     found.replace(JOINING, {FIRST: "no leader"}, State.RETRYING)
+    found.keep(JOINING)
     assert found.all[FIRST].incarnation != incarnation
+
+
+def test_who_waits_no_more_is_not_reported_as_waiting() -> None:
+    found = waiting(FIRST, SECOND)
+    found.replace(JOINING, {SECOND: "no leader"}, State.RETRYING)
+    assert found.all.keys() == {SECOND}, "the first one has started"
 
 
 def test_who_leaves_the_slice_or_has_another_topic_waits_no_more() -> None:
@@ -100,6 +112,7 @@ class Task(SimpleNamespace):
         """Try to start what has not started. Returns state and reason of those that wait."""
         joining = {partition: topic for partition, topic in JOINING.items() if partition not in self._assigned}
         PlanFollower._join(self, joining)  # type: ignore[arg-type]
+        self._waiting.keep({partition: joining[partition] for partition in joining.keys() - self._assigned.keys()})
         return {p: (each.snapshot.state.value, each.snapshot.reason) for p, each in self._waiting.all.items()}
 
 

@@ -241,7 +241,7 @@ def test_thousands_of_partitions_stay_usable() -> None:
 
 def test_a_service_without_reports_has_a_page() -> None:
     html = shown(FlowStatus("primary", "backup", "us"))
-    assert "starting" in html.text and "No topic is known yet" in html.text
+    assert "starting" in html.text and "Nothing is copied yet" in html.text
     unassigned = FlowStatus("primary", "backup", "us")
     unassigned.planned(1, [[Partition("orders", 0)]])
     assert "1 unassigned" in shown(unassigned).text
