@@ -97,13 +97,15 @@ class BatchFetcher:
         """Ask now and then who leads what does not move, and end what concerns brokers that have no partition.
 
         A leader that is cut off from the others does not know that it leads no more. It would say for ever that there
-        is nothing new.
+        is nothing new. So would a replica that is nearer to us: the leader is asked in its place.
         """
         while True:
             await asyncio.sleep(LOOK_INTERVAL)
-            still = {feed.topic.name for broker in self._brokers.values() for feed in broker.still()}
+            still = [feed for broker in self._brokers.values() for feed in broker.still()]
+            for feed in still:
+                feed.follows_until = min(feed.follows_until, asyncio.get_running_loop().time())
             try:
-                await self.cluster.refresh(still)
+                await self.cluster.refresh({feed.topic.name for feed in still})
             except WireError as error:
                 log.debug("who leads is not known: %s", error)
             except Exception:  # as in a broker's task

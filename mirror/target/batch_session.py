@@ -130,6 +130,7 @@ class BatchSession:
         except Unsupported:
             raise
         except TimeoutError as error:
+            self._forget_leaders()
             text = f"{self._owner.remote}-{self._owner.partition}: a transaction takes too long"
             raise OutcomeUnknown(text) from error
         except WireError as error:

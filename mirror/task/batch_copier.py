@@ -28,9 +28,9 @@ from mirror.task.followed_plan import PlanView
 from mirror.task.known_positions import UPGRADED, KnownPositions
 from mirror.task.rate_limits import RateLimits, Turns
 from mirror.wire.cluster import Cluster
-from mirror.wire.connection import TIMEOUT
 from mirror.wire.fetch import TopicKey
 from mirror.wire.metadata import id_of
+from mirror.wire.produce import TIMEOUT as PRODUCE_TIMEOUT
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class BatchCopier:
         self._route = route
         self._books = books
         self._owner = Owner.of(self._flow, route.topic, route.partition.partition)
-        self._size = BatchSize(BATCHES_MAX, self._flow.transaction_timeout, TIMEOUT)
+        self._size = BatchSize(BATCHES_MAX, self._flow.transaction_timeout, PRODUCE_TIMEOUT)
         self._drained = Position(-1, "")  # after what was read and has no records to copy
         self._interleaved: float | None = None  # when, monotonic
         self._careful = False

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from typing import TypeVar
 
-from mirror.errors import Malformed, Unavailable
+from mirror.errors import Malformed, Unavailable, WireError
 from mirror.wire import metadata as described
 from mirror.wire.access import Access, Address
 from mirror.wire.connection import Connection
@@ -79,9 +79,18 @@ class Cluster:
         return dict(self._brokers)
 
     async def refresh(self, topics: Set[str]) -> None:
-        """Learn who leads these topics now, from another broker than before. Errors of single topics are left out."""
+        """Learn newer leaders of these topics, from another broker than before.
+
+        Nothing else is taken: the broker may be one that is cut off, and know old topics, and not all brokers.
+        """
+        if not topics:
+            return
         self._turn += 1
-        await self._describe(topics)
+        found = await self.ask(metadata(topics))
+        for name in topics & found.topics.keys():
+            if found.topics[name].id == self.topic_id(name):
+                for partition, leader in found.topics[name].leaders.items():
+                    self.hint(name, partition, leader, found.brokers.get(leader.node))
 
     async def topic(self, name: str) -> Topic:
         """The topic as it is now. Raises Unavailable while no broker knows it."""
@@ -92,18 +101,30 @@ class Cluster:
 
     async def leader(self, topic: str, partition: int) -> Leader:
         """The leader as far as is known, or as it is now. Raises Unavailable while there is none."""
-        where = topic, partition
-        known = self._leaders.get(where)
-        if known is None or known.node not in self._brokers or where in self._doubted:
+        known = self._usable_leader(topic, partition)
+        if known is not None:
+            return known
+        before, turn = self._leaders.get((topic, partition)), self._turn
+        try:
             found = (await self.topic(topic)).leaders.get(partition)
             if found is None:
                 raise failure(CODES["UNKNOWN_TOPIC_OR_PARTITION"], f"Metadata of {topic}-{partition}")
             if found.error not in (0, _REPLICA_NOT_AVAILABLE):
                 raise failure(found.error, f"Metadata of {topic}-{partition}")
-        known = self._leaders.get(where)
-        if known is None or where in self._doubted or known.node not in self._brokers:
-            raise failure(CODES["LEADER_NOT_AVAILABLE"], f"Metadata of {topic}-{partition}")
+            known = self._usable_leader(topic, partition)
+            if known is None:
+                raise failure(CODES["LEADER_NOT_AVAILABLE"], f"Metadata of {topic}-{partition}")
+        except WireError:
+            self._turn = turn + 1  # not one more for each of those who got the same answer
+            raise
+        if before is not None and known.epoch <= before.epoch:
+            self._turn = turn + 1  # nothing new about a leader that is doubted
         return known
+
+    def _usable_leader(self, topic: str, partition: int) -> Leader | None:
+        known = self._leaders.get((topic, partition))
+        usable = known is not None and known.node in self._brokers and (topic, partition) not in self._doubted
+        return known if usable else None
 
     def topic_id(self, topic: str) -> bytes:
         """The id that the topic had when it was last described."""
@@ -136,9 +157,10 @@ class Cluster:
         known = self._coordinators.get((kind, name))
         if known is not None:
             return known
+        turn = self._turn
         found = await self._found[kind].get(name)
         if found.error or found.node == self._former.pop((kind, name), None):
-            self._turn += 1
+            self._turn = turn + 1
         if found.error:
             raise failure(found.error, f"FindCoordinator of {name}")
         self._brokers[found.node] = found.address
@@ -191,26 +213,22 @@ class Cluster:
         for name in topics:
             if name not in found.topics:
                 raise Malformed(f"the answer to a Metadata request for {name} does not have that topic")
-        if not all([self._learn(name, found.topics[name]) for name in topics]):
-            self._turn += 1
+            self._learn(name, found.topics[name])
         return {name: found.topics[name] for name in topics}
 
-    def _learn(self, name: str, topic: Topic) -> bool:
-        """Take what is newer. False if that is no answer: an error, or nothing new about a leader that is doubted."""
-        before, helps = self._topics.get(name), True
+    def _learn(self, name: str, topic: Topic) -> None:
+        """Take what is newer."""
+        before = self._topics.get(name)
         if topic.error:
-            return False
+            return
         self._topics[name] = topic
         same = before is not None and before.id == topic.id
         for partition, leader in topic.leaders.items():
             known = self._leaders.get((name, partition)) if same else None
-            if known and (name, partition) in self._doubted and leader.epoch <= known.epoch:
-                helps = False
             # A broker that knows only an older leader has old metadata.
             if leader.node >= 0 and not (known and known.epoch > leader.epoch):
                 self._leaders[name, partition] = leader
                 self._doubted.discard((name, partition))
-        return helps
 
     def _finder(self, kind: int) -> Callable[[Set[str]], Awaitable[Mapping[str, Coordinator]]]:
         async def find(names: Set[str]) -> Mapping[str, Coordinator]:

@@ -73,7 +73,7 @@ class Connection:
         self._client = access.client.encode()
         self._loop = asyncio.get_running_loop()
         self.opened_at = self.used_at = self._loop.time()
-        self.broken = False  # was it closed while somebody waited?
+        self.broken = False  # True if it failed while somebody waited
         self._stream = stream
         self._closed: WireError | None = None
         self._correlation = 0
@@ -126,7 +126,7 @@ class Connection:
         if self._logging_in:
             self._logging_in.cancel()
         sent, held = list(self._sent), list(self._held)
-        self.broken = bool(sent or held)
+        self.broken = bool(reason and (sent or held))
         self._sent.clear()
         self._held.clear()
         self._out.clear()

@@ -239,7 +239,7 @@ def test_a_batch_that_is_larger_than_its_turn_delays_the_next_ones() -> None:
 
 def test_less_goes_into_a_transaction_that_was_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     """It failed after as much time as a request may take, so perhaps one has timed out."""
-    monkeypatch.setattr(batch_copier, "TIMEOUT", 0.02)
+    monkeypatch.setattr(batch_copier, "PRODUCE_TIMEOUT", 0.02)
 
     async def run() -> None:
         world = World()

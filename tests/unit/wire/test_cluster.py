@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -260,9 +260,11 @@ def test_many_questions_are_one_request() -> None:
 class Several(Cluster):
     """A cluster with three brokers. The first one is cut off from the others, and knows only who led before."""
 
-    def __init__(self) -> None:
+    def __init__(self, old: Mapping[int, Leader] = MappingProxyType({0: Leader(1, 5)}), old_id: bytes = ID) -> None:
+        """`old` are the leaders that the first broker knows."""
         super().__init__(access({"bootstrap.servers": "a:1"}))
         self.asked: list[int] = []
+        self._old = Topic(0, old_id, old)
 
     def _connections(self, address: tuple[str, int], purpose: str) -> Any:
         node = next(each for each, known in ADDRESSES.items() if known == address)
@@ -271,7 +273,7 @@ class Several(Cluster):
             self.asked.append(node)
             leader = Leader(1, 5) if node == 1 else Leader(2, 6)
             if request.api.name == "Metadata":
-                return Described(ADDRESSES, {"t": Topic(0, ID, {0: leader})})
+                return Described(ADDRESSES, {"t": self._old if node == 1 else Topic(0, ID, {0: leader})})
             return {"g": Coordinator(leader.node, ADDRESSES[leader.node], 0)}
 
         async def connection() -> Any:
@@ -297,6 +299,33 @@ def test_a_broker_whose_answer_does_not_help_is_not_asked_again() -> None:
             await cluster.topic("t")  # so that the other brokers are known
             found.append(await cluster.coordinator(GROUP, "g"))
         assert found[-1] == 2
+
+    run(main())
+
+
+@pytest.mark.parametrize("old", [{}, {0: Leader(-1, 6, CODES["LEADER_NOT_AVAILABLE"])}, {0: Leader(-1, 6)}])
+def test_a_broker_that_names_no_leader_is_not_asked_again(old: Mapping[int, Leader]) -> None:
+    """Those who ask for several partitions at the same time pass over one broker, not over each other's."""
+
+    async def main() -> None:
+        cluster = Several(old)
+        failed = await asyncio.gather(*(cluster.leader("t", 0) for _ in range(3)), return_exceptions=True)
+        assert all(isinstance(each, WireError) for each in failed)
+        assert await cluster.leader("t", 0) == Leader(2, 6)
+        assert cluster.asked == [1, 2]
+
+    run(main())
+
+
+def test_from_a_broker_that_may_be_cut_off_only_newer_leaders_are_taken() -> None:
+    async def main() -> None:
+        cluster = Several({0: Leader(1, 9)}, OTHER_ID)
+        while await cluster.leader("t", 0) != Leader(2, 6):
+            cluster.forget_leader("t", 0)
+        for _ in range(3):
+            await cluster.refresh({"t"})
+        assert sorted(cluster.asked[-3:]) == [1, 2, 3]
+        assert await cluster.leader("t", 0) == Leader(2, 6) and cluster.topic_id("t") == ID
 
     run(main())
 
