@@ -19,7 +19,7 @@ import pytest
 from mirror.demo import brokers as local_brokers
 from mirror.demo.brokers import LocalCluster, start_together
 from tests.failpoints.arm import Failpoints
-from tests.harness import containers
+from tests.harness import containers, topics
 from tests.harness.durations import Durations
 from tests.harness.lots import Lots
 from tests.harness.pair import Pair
@@ -33,6 +33,7 @@ ROOT = Path(__file__).parent.parent
 
 _Report = TypeVar("_Report", pytest.TestReport, pytest.CollectReport)
 _left_over = pytest.StashKey[list[str]]()
+_shared_clusters: list[LocalCluster] = []  # once a test has asked for them
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -106,9 +107,19 @@ def _clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LocalC
     directory = tmp_path_factory.mktemp("clusters")
     both = LocalCluster("source", directory), LocalCluster("target", directory)
     start_together(*both)
+    _shared_clusters.extend(both)
     yield both
+    _shared_clusters.clear()
     for cluster in both:
         cluster.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _topics_end_with_their_module() -> Iterator[None]:
+    """Whoever asks for all topics, as each service does each second, makes the brokers work for each one."""
+    yield
+    for cluster in _shared_clusters:
+        topics.delete_others(cluster.bootstrap, lambda name: name.startswith("__") or "shared" in name)
 
 
 @pytest.fixture(scope="session")

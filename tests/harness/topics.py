@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -113,6 +113,14 @@ def delete(bootstrap: str, topic: str) -> None:
     admin(bootstrap).delete_topics([topic])[topic].result(PATIENCE)
 
 
+def delete_others(bootstrap: str, kept: Callable[[str], bool]) -> None:
+    """Delete all topics but those that are to be kept, as far as the brokers do it."""
+    names = [name for name in admin(bootstrap).list_topics(timeout=PATIENCE).topics if not kept(name)]
+    for deleted in admin(bootstrap).delete_topics(names).values() if names else ():
+        with contextlib.suppress(KafkaException):
+            deleted.result(PATIENCE)
+
+
 def recreate(bootstrap: str, topic: str, count: int = 1) -> None:
     """Delete a topic, and create another of its name with so many partitions once it is gone."""
     delete(bootstrap, topic)
@@ -178,8 +186,12 @@ def throttled(bootstrap: str, client: str, **limits: int) -> Iterator[None]:
 
 def partitions(bootstrap: str, topic: str) -> int:
     """How many the topic has; 0: there is no such topic."""
-    found = admin(bootstrap).list_topics(timeout=PATIENCE).topics.get(topic)
-    return len(found.partitions) if found and found.error is None else 0
+    try:
+        return len(admin(bootstrap).describe_topics(TopicCollection([topic]))[topic].result(PATIENCE).partitions)
+    except KafkaException as error:
+        if error.args[0].code() < 0:  # no broker's: none has answered
+            raise
+        return 0
 
 
 def topic_id(bootstrap: str, topic: str) -> str:
