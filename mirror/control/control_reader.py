@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
@@ -12,7 +11,6 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from mirror import decode
 from mirror.control.control_topics import CLAIM_KEY, INTENT_KEY, ORDER_KEY, PLAN_KEY, READ_TIMEOUT, Claim, end_of
 from mirror.control.decisions import KEY as DECISION_KEY
 from mirror.control.decisions import Decision
@@ -282,9 +280,8 @@ class ControlReader:
         """Decode the newest plan only: there may be thousands of older ones before the end of the topic."""
         if not self._newest_plans:
             return
-        newest = self._newest_plans[-1]
         try:
-            self.plan, self.has_wrong_plan = Plan.decode(newest), False
+            self.plan, self.has_wrong_plan = Plan.decode(self._newest_plans[-1]), False
         except Exception as error:  # whatever decoding raises
             self.plan = self._plan_before() if isinstance(error, WrongPlan) else None
             self.has_wrong_plan = self.plan is not None
@@ -295,6 +292,9 @@ class ControlReader:
 
     def _plan_before(self) -> Plan | None:
         """The plan before the newest. Whoever reads the topic for the first time may still find it there."""
-        with contextlib.suppress(decode.DecodeError):
-            return self.plan or Plan.decode(self._newest_plans[0])
-        return None
+        try:
+            return self.plan if len(self._newest_plans) == 1 else Plan.decode(self._newest_plans[0])
+        except WrongPlan:
+            return self.plan
+        except Exception:  # another version's, which is never ignored
+            return None

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from mirror.control.control_topics import StatusReader
 from mirror.control.reports import Report
+from mirror.kafka.cluster import ClusterAdmin
 from mirror.model import Partition, Position, Topic
 from mirror.settings import Flow
 
@@ -24,13 +25,19 @@ def reported_positions(flow: Flow, wanted: Mapping[Partition, Topic], partitions
     positions = newest_positions(of_this_copy(recent, flow.group, remotes))
     if older:
         last = newest_positions(of_this_copy(StatusReader.last(flow, older), flow.group, remotes))
-        positions |= {each: at for each, at in last.items() if _is_there(at, wanted[each])}
+        ids = _ids(flow, {wanted[each] for each in last})
+        positions |= {each: at for each, at in last.items() if at.remote_id in ("", ids[remotes[each]])}
     return positions
 
 
-def _is_there(position: Position, topic: Topic) -> bool:
-    """True unless the topic has another remote topic now: with the old one the copy is gone, and it begins anew."""
-    return not position.remote_id or not topic.remote_id or position.remote_id == topic.remote_id
+def _ids(flow: Flow, topics: Iterable[Topic]) -> dict[str, str]:
+    """The id that each remote topic has now; "" if there is none. With the topic, the copy is gone: it begins anew.
+
+    The target is asked only for what the plan does not say: a broker may have old metadata.
+    """
+    known = {topic.remote: topic.remote_id for topic in topics}
+    unknown = sorted(name for name, remote_id in known.items() if not remote_id)
+    return known | (ClusterAdmin(flow.target).topic_ids(unknown) if unknown else {})
 
 
 def of_this_copy(reports: Iterable[Report], group: str, wanted: Mapping[Partition, str]) -> Iterator[Report]:

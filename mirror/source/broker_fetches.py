@@ -141,7 +141,9 @@ class BrokerFetches:
     def _leave_followers(self) -> None:
         now = asyncio.get_running_loop().time()
         for feed in [each for each in self._feeds.values() if each.follows_until and each.follows_until < now]:
-            self._lose(feed)
+            self._drop(feed)
+            feed.follows_until = 0.0
+            self._fetcher.place(feed)  # with the leader that is known: if it leads no more, it says so
 
     async def _fetch(self, wanted: Mapping[Key, Feed], full: bool) -> None:
         fetcher, memory, most = self._fetcher, self._fetcher.memory, self._fetcher.answer_max

@@ -217,11 +217,10 @@ class PartitionFacts:
         """Change the state, which says what an operator may expect."""
         if state is not self.state and state not in TRANSITIONS[self.state]:
             raise AssertionError(f"{self.partition} can't go from {self.state.value} to {state.value}")
-        # Pausing a blocked partition decides nothing.
-        keeps_incident = state is State.BLOCKED or (state is State.PAUSED and self.state is State.BLOCKED)
-        self.state, self.reason = state, reason
-        if not keeps_incident:
+        # Pausing a blocked partition decides nothing, nor does committing its position again meanwhile.
+        if state is not State.BLOCKED and not (state is State.PAUSED and self.state in (State.BLOCKED, State.PAUSED)):
             self.incident = None
+        self.state, self.reason = state, reason or (self.reason if self.incident else "")
         if state is State.RUNNING:
             self._hint_doubted = False
 

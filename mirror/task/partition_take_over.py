@@ -7,7 +7,17 @@ from typing import NoReturn
 
 from confluent_kafka.admin import OffsetSpec
 
-from mirror.control.decisions import Choice, Incident, chosen, decided, doubt, explain, is_accepted, remote_topic
+from mirror.control.decisions import (
+    POSITION_KINDS,
+    Choice,
+    Incident,
+    chosen,
+    decided,
+    doubt,
+    explain,
+    is_accepted,
+    remote_topic,
+)
 from mirror.errors import DecisionNeeded, PartitionError
 from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Position
@@ -68,6 +78,8 @@ class TakeOver:
                 facts.commit_position_only(facts.known.position, session)
         elif facts.known.loaded(found):
             log.info(UPGRADED, extra=facts.where)
+        if facts.incident is not None and facts.incident.kind in POSITION_KINDS:
+            facts.incident = None  # the position is in its place again, or somebody has decided
         return session
 
     def _producer(self) -> TargetProducer:

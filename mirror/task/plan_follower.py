@@ -231,7 +231,7 @@ class PlanFollower(threading.Thread):
     ) -> dict[Partition, StartPoint]:
         ends = {partition: self._positions.get((partition, topic.remote)) for partition, topic in joining.items()}
         ours = {partition: at for partition, at in ends.items() if at is not None}
-        self._waiting.reported = None
+        self._waiting.begin()
 
         def reported() -> dict[Partition, Position]:
             self._waiting.reported = found = newer(reported_positions(self._flow, joining, self._plan.size), ours)

@@ -42,11 +42,14 @@ class WaitingPartitions:
         # The positions that were reported last, as read for the partitions that join; None if that has failed.
         self.reported: Mapping[Partition, Position] | None = None
 
+    def begin(self) -> None:
+        """Report none while it is found out where they start: that takes long, and the slice may have another task."""
+        self.all, self.reported = {}, None
+
     def keep(self, joining: Mapping[Partition, Topic]) -> None:
         """Forget those that are not among `joining` any more, or that belong to another topic now.
 
-        The others may be reported. That was not so when they were found: finding them takes long, and another task may
-        have claimed the slice meanwhile, which is looked at before the next call.
+        The others may be reported: before each call it was looked at whether another task has claimed the slice.
         """
         kept = {partition: each for partition, each in self._newest.items() if joining.get(partition) == each.topic}
         self.all = self._newest = kept
@@ -59,7 +62,6 @@ class WaitingPartitions:
         """
         if self.reported is None:
             return
-        self.all = {partition: each for partition, each in self.all.items() if partition in reasons}
         self._newest = {
             partition: WaitingPartition(
                 partition,

@@ -7,7 +7,7 @@ import hashlib
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -77,9 +77,8 @@ class Reader:
     def to_end(self, timeout: float = PATIENCE) -> Records:
         """Read every partition up to its end as it is now: with read_committed, the last stable offset."""
         deadline = time.monotonic() + timeout
-        # Assigned anew, so that each partition tells its end once more.
-        self._consumer.assign([TopicPartition(self._topic, number, at) for number, at in self._next.items()])
         missing = set(self.records)
+        self._assign(missing)
         while missing:
             for message in self._consumer.consume(10_000, 0.05):
                 error = message.error()
@@ -88,12 +87,18 @@ class Reader:
                 elif error.code() == KafkaError._PARTITION_EOF:
                     missing.discard(message.partition())
                     self._next[message.partition()] = message.offset()
+                elif error.code() == KafkaError._AUTO_OFFSET_RESET and "Unknown topic" in error.str():
+                    self._assign(missing)  # a topic that is new: its leader has not heard of it yet
                 elif not error.retriable() and error.code() != KafkaError._TRANSPORT:
                     raise KafkaException(error)
             if time.monotonic() > deadline:
                 raise TooLate(f"no end of {self._topic} {sorted(missing)} within {timeout:g} s")
         self._consumer.unassign()
         return self.records
+
+    def _assign(self, numbers: Collection[int]) -> None:
+        """Assign partitions anew, so that each tells its end once more."""
+        self._consumer.assign([TopicPartition(self._topic, number, self._next[number]) for number in numbers])
 
     def _add(self, message: Message) -> None:
         found = record(message)

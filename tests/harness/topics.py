@@ -115,10 +115,11 @@ def delete(bootstrap: str, topic: str) -> None:
 
 def delete_others(bootstrap: str, kept: Callable[[str], bool]) -> None:
     """Delete all topics but those that are to be kept, as far as the brokers do it."""
-    names = [name for name in admin(bootstrap).list_topics(timeout=PATIENCE).topics if not kept(name)]
-    for deleted in admin(bootstrap).delete_topics(names).values() if names else ():
-        with contextlib.suppress(KafkaException):
-            deleted.result(PATIENCE)
+    with contextlib.suppress(KafkaException, TimeoutError):
+        names = [name for name in admin(bootstrap).list_topics(timeout=PATIENCE).topics if not kept(name)]
+        for deleted in admin(bootstrap).delete_topics(names).values() if names else ():
+            with contextlib.suppress(KafkaException):
+                deleted.result(PATIENCE)
 
 
 def recreate(bootstrap: str, topic: str, count: int = 1) -> None:

@@ -232,6 +232,18 @@ def test_who_reads_for_the_first_time_finds_the_plan_before_a_wrong_one(flow: Fl
     reader = ControlReader(flow)
     reader.read_to_end()
     assert (reader.plan, reader.has_wrong_plan) == (PLAN, True)
+    topic.entries += plans(NEXT, TWICE)
+    reader.read_to_end()
+    assert (reader.plan, reader.has_wrong_plan) == (NEXT, True), "not the one that it knew before"
+
+
+def test_a_plan_of_another_version_is_not_ignored_because_a_wrong_one_comes_after_it(flow: Flow, topic: Log) -> None:
+    topic.entries += GOOD
+    reader = ControlReader(flow)
+    reader.read_to_end()
+    topic.entries += [(b"plan", b"of another version"), *plans(TWICE)]
+    with pytest.raises(ForeignPlan):
+        reader.read_to_end()
 
 
 def test_a_plan_that_contradicts_itself_stops_who_finds_none_before_it(flow: Flow, topic: Log) -> None:

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from mirror.control import control_topics
+from mirror.control import reported_positions as module
 from mirror.control.reported_positions import reported_positions
 from mirror.control.reports import Report
 from mirror.model import Partition, Topic
@@ -36,9 +37,10 @@ class Record(Message):
 
 @dataclass
 class StatusTopic:
-    """The status topic, and its consumers."""
+    """The status topic, its consumers, and the target's topics."""
 
     entries: list[tuple[bytes, bytes | None]] = field(default_factory=list)
+    ids: Mapping[str, str] = field(default_factory=lambda: {"a.away": "id-away"})
     read: int = 0
     at: int = 0
 
@@ -53,6 +55,9 @@ class StatusTopic:
 
     def get_watermark_offsets(self, _partition: object, _timeout: float) -> tuple[int, int]:
         return 0, len(self.entries)
+
+    def topic_ids(self, names: Sequence[str]) -> dict[str, str]:
+        return {name: self.ids[name] for name in names if name in self.ids}
 
     def close(self) -> None:
         pass
@@ -69,6 +74,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> StatusTopic:
     """A status topic in which one partition was not reported for long."""
     found = StatusTopic()
     monkeypatch.setattr(control_topics, "internal_consumer", lambda *_: found)
+    monkeypatch.setattr(module, "ClusterAdmin", lambda _: found)
     reports = [of(AWAY, 4), of(AWAY, 5), *(of(HERE, n) for n in range(20 * RECENT_REPORTS))]
     found.entries += [(each.key(), each.encode()) for each in reports]
     return found
@@ -89,7 +95,9 @@ def test_only_the_end_is_read_if_all_are_reported(flow: Flow, topic: StatusTopic
 
 def test_a_position_in_a_remote_topic_that_is_gone_does_not_count(flow: Flow, topic: StatusTopic) -> None:  # noqa: F811
     assert positions(flow, wanted(AWAY, remote_id="another")) == {}
-    assert positions(flow, wanted(AWAY, remote_id="")) == {AWAY: 5}, "of a plan that names no id"
+    assert positions(flow, wanted(AWAY, remote_id="")) == {AWAY: 5}, "the plan names no id, the target does"
+    topic.ids = {}
+    assert positions(flow, wanted(AWAY, remote_id="")) == {}, "there is no such topic any more"
 
 
 def test_an_old_report_that_is_none_is_ignored(flow: Flow, topic: StatusTopic) -> None:  # noqa: F811

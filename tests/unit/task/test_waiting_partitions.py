@@ -71,7 +71,11 @@ def test_one_time_of_waiting_is_one_incarnation() -> None:
 
 def test_who_waits_no_more_is_not_reported_as_waiting() -> None:
     found = waiting(FIRST, SECOND)
+    found.begin()
+    assert not found.all, "the slice may have another task once it is known where they start"
+    found.reported = {}
     found.replace(JOINING, {SECOND: "no leader"}, State.RETRYING)
+    found.keep(JOINING)
     assert found.all.keys() == {SECOND}, "the first one has started"
 
 
@@ -99,6 +103,7 @@ class Task(SimpleNamespace):
 
     def _find_starts(self, joining: Any, missing: dict[Partition, KafkaError]) -> dict[Partition, StartPoint]:
         answer = self.answers.pop(0)
+        self._waiting.begin()
         self._waiting.reported = {}
         if not isinstance(answer, dict):
             raise answer
