@@ -187,12 +187,8 @@ def throttled(bootstrap: str, client: str, **limits: int) -> Iterator[None]:
 
 def partitions(bootstrap: str, topic: str) -> int:
     """How many the topic has; 0: there is no such topic."""
-    try:
-        return len(admin(bootstrap).describe_topics(TopicCollection([topic]))[topic].result(PATIENCE).partitions)
-    except KafkaException as error:
-        if error.args[0].code() < 0:  # no broker's: none has answered
-            raise
-        return 0
+    found = admin(bootstrap).list_topics(topic, timeout=PATIENCE).topics.get(topic)
+    return len(found.partitions) if found and found.error is None else 0
 
 
 def topic_id(bootstrap: str, topic: str) -> str:

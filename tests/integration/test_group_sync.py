@@ -29,7 +29,7 @@ from mirror.model import Partition
 from mirror.settings import Cluster, Flow
 from mirror.wire.offsets import Where
 from tests.harness import oracle, raw_commits, topics
-from tests.harness.command import answer, mirror
+from tests.harness.command import mirror
 from tests.harness.console_consumer import consume
 from tests.harness.load import Made
 from tests.harness.pair import Pair
@@ -435,7 +435,7 @@ def of_status(service: Service, topic: str, group: str) -> tuple[float, int | No
 
 def assert_status_shows(service: Service, topic: str, group: str, most: int) -> None:
     """The group stands as `mirror status --groups` says, which asks the clusters itself."""
-    (found,) = answer("status", "-c", service.file, "--groups")["flows"]
+    (found,) = json.loads(mirror("status", "-c", service.file, "--groups", "--json").stdout)["flows"]
     (stands,) = [each for each in found["groups"]["offsets"] if each["group"] == group]
     assert (stands["topic"], stands["outcome"], stands["reason"]) == (topic, "exact", "")
     assert stands["translated"] == stands["committed"] >= most
