@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from confluent_kafka.admin import OffsetSpec
 
+from mirror.commands.obeyed import Obeyed
 from mirror.commands.pause import check_scope
 from mirror.commands.status import ReportedFlow, ReportedPartition, ask_status
 from mirror.control.control_topics import ControlWriter, StatusReader
@@ -34,25 +35,15 @@ EFFECTS: dict[Choice, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What was decided. The decisions stay on the control topic, whatever their tasks do."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome(Obeyed):
+    """What was decided."""
 
-    flow: str
-    scope: Scope
     decided: tuple[str, ...]  # a line for each partition that was decided about
-    waiting: tuple[Partition, ...]  # of these, the ones whose task has not reported in time that it obeys
-    served: bool  # True if a service runs the flow
-
-    @property
-    def failed(self) -> bool:
-        """True if a service runs the flow, but its tasks have not obeyed in time."""
-        return self.served and bool(self.waiting)
 
     def as_dict(self) -> dict[str, object]:
         """The outcome as it is printed with --json."""
-        found = {"decided": list(self.decided), "waiting": [str(each) for each in self.waiting]}
-        return {"flow": self.flow, **self.scope._asdict(), **found, "served": self.served}
+        return self.printed(decided=list(self.decided))
 
     def __str__(self) -> str:
         if not self.decided:
@@ -81,14 +72,15 @@ def decide(flow: Flow, scope: Scope, choice: Choice, offset: int, timeout: float
     if choice == "at":
         _check_offset(flow, [decision.partition for decision in decisions], offset)
     if not decisions:
-        return Outcome(flow.name, scope, (), (), found.state == "running")
+        return Outcome(flow=flow.name, scope=scope, decided=(), waiting=(), served=found.state == "running")
     with closing(StatusReader(flow)) as status:  # before the decision is written, so that no report is missed
         ControlWriter(flow).decide(decisions)
         paused = {Partition(p.topic, p.partition) for p in undecided if p.state == State.PAUSED.value}
         left = {decision.partition: decision for decision in decisions if decision.partition not in paused}
         _await(status, found, left, timeout)
     decided = tuple(line(p, choice, offset) for p in undecided)
-    return Outcome(flow.name, scope, decided, tuple(sorted(left)), found.state == "running")
+    served = found.state == "running"
+    return Outcome(flow=flow.name, scope=scope, decided=decided, waiting=tuple(sorted(left)), served=served)
 
 
 def waiting(partitions: Sequence[ReportedPartition], scope: Scope, choice: Choice) -> list[ReportedPartition]:

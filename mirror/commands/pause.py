@@ -6,6 +6,7 @@ import time
 from contextlib import closing
 from dataclasses import dataclass
 
+from mirror.commands.obeyed import Obeyed
 from mirror.control.control_reader import ControlReader
 from mirror.control.control_topics import ControlWriter, StatusReader
 from mirror.control.orders import Scope, changes
@@ -20,26 +21,16 @@ from mirror.text import plural
 from mirror.timing import NO_SERVICE
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result of an order. The order itself stays on the control topic, whatever the result."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome(Obeyed):
+    """The result of an order."""
 
-    flow: str
-    scope: Scope
     paused: bool
     partitions: int  # partitions that the order covers now
-    waiting: tuple[Partition, ...]  # of these, the ones whose task has not reported in time that it obeys
-    served: bool  # True if a service runs the flow
-
-    @property
-    def failed(self) -> bool:
-        """True if a service runs the flow, but its tasks have not obeyed in time."""
-        return self.served and bool(self.waiting)
 
     def as_dict(self) -> dict[str, object]:
         """The outcome as it is printed with --json."""
-        numbers = {"partitions": self.partitions, "waiting": [str(each) for each in self.waiting]}
-        return {"flow": self.flow, **self.scope._asdict(), "paused": self.paused, **numbers, "served": self.served}
+        return self.printed(paused=self.paused, partitions=self.partitions)
 
     def __str__(self) -> str:
         done, head = "paused" if self.paused else "resumed", f"{self.flow}: {self.scope}"
@@ -89,7 +80,10 @@ def _await(
         waiting = tuple(sorted(wanted - obeying))
         patience = timeout if served else min(timeout, NO_SERVICE)
         if not running or not waiting or time.monotonic() - begun > patience:
-            return Outcome(flow.name, scope, paused, len(wanted), waiting, running and (served or not waiting))
+            served = running and (served or not waiting)
+            return Outcome(
+                flow=flow.name, scope=scope, paused=paused, partitions=len(wanted), waiting=waiting, served=served
+            )
         for report in status.poll(0.2):
             if plan is not None and report.service_id == plan.service_id:
                 served = True

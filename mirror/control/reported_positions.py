@@ -31,7 +31,7 @@ def reported_positions(flow: Flow, wanted: Mapping[Partition, Topic], partitions
 
 
 def _ids(flow: Flow, topics: Iterable[Topic]) -> dict[str, str]:
-    """The id that each remote topic has now; "" if there is none. With the topic, the copy is gone: it begins anew.
+    """The id of each remote topic, by name; "" if it does not exist: then its copy is gone, and is made anew.
 
     The target is asked only for what the plan does not say: a broker may have old metadata.
     """

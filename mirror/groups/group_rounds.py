@@ -29,7 +29,7 @@ class Round:
     offsets: Sequence[GroupOffset]
     synced: bool  # True if they are committed on the target
     refused: Mapping[str, str] = field(default_factory=dict)  # groups whose offsets the source does not give, and why
-    synced_at: Mapping[str, float] = field(default_factory=dict)  # see `synced_at`; empty if groups are not synced
+    synced_at: Mapping[str, float] = field(default_factory=dict)  # when each was in step; {} if groups are not synced
 
 
 class GroupRounds(FlowLeaderPart):
@@ -41,7 +41,7 @@ class GroupRounds(FlowLeaderPart):
         self._tell = tell
         self.renew_interval = 0.0  # seconds after which an offset that stays the same is committed again
         self._why = OnChange()  # used by the thread alone
-        self._synced_at: Mapping[str, float] = {}  # the same
+        self._synced_at: Mapping[str, float] = {}  # after the last round; used by the thread alone
 
     @property
     def wanted(self) -> bool:
@@ -93,6 +93,5 @@ def synced_at(
     """
     mirrored = [each for each in found if each.reason != NOT_MIRRORED]
     behind = {*refused, *(each.group for each in mirrored if each.outcome not in COMMITTED)}
-    groups = {*refused, *(each.group for each in mirrored)}
-    times = {group: before.get(group) if group in behind else now for group in groups}
-    return {group: at for group, at in times.items() if at is not None}
+    in_step = {each.group for each in mirrored} - behind
+    return {group: at for group, at in before.items() if group in behind} | dict.fromkeys(in_step, now)

@@ -55,13 +55,9 @@ class BatchFetcher:
         task.add_done_callback(self._looking.discard)
 
     def follow(self, feed: Feed, node: int) -> None:
-        """Fetch the partition from a replica that is nearer to us, if the metadata knows it as one."""
-        if node in self.cluster.replicas(feed.topic.name, feed.partition):
-            feed.follows_until = asyncio.get_running_loop().time() + FOLLOWED
-            self._broker(node).take(feed)
-        else:  # what the metadata says may be old
-            self.cluster.forget_leader(feed.topic.name, feed.partition)
-            self.place(feed, RETRY)
+        """Fetch the partition from a replica that is nearer to us."""
+        feed.follows_until = asyncio.get_running_loop().time() + FOLLOWED
+        self._broker(node).take(feed)
 
     def wake(self) -> None:
         """There may be room for more."""

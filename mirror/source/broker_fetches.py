@@ -48,7 +48,7 @@ class Fetcher(Protocol):
         """Find the broker that a feed is fetched from, in the background."""
 
     def follow(self, feed: Feed, node: int) -> None:
-        """Fetch the partition from a replica that is nearer to us, if the metadata knows it as one."""
+        """Fetch the partition from a replica that is nearer to us."""
 
     @property
     def answer_max(self) -> int:
@@ -135,15 +135,12 @@ class BrokerFetches:
         for feed in [each for each in self._feeds.values() if not each.follows_until]:
             leader = known(feed.topic.name, feed.partition)
             if leader and leader.node != self._node:
-                self._drop(feed)
-                self._fetcher.place(feed)
+                self._leave(feed)
 
     def _leave_followers(self) -> None:
         now = asyncio.get_running_loop().time()
         for feed in [each for each in self._feeds.values() if each.follows_until and each.follows_until < now]:
-            self._drop(feed)
-            feed.follows_until = 0.0
-            self._fetcher.place(feed)  # with the leader that is known: if it leads no more, it says so
+            self._leave(feed)
 
     async def _fetch(self, wanted: Mapping[Key, Feed], full: bool) -> None:
         fetcher, memory, most = self._fetcher, self._fetcher.memory, self._fetcher.answer_max
@@ -208,12 +205,19 @@ class BrokerFetches:
         if fetched.error:
             self._refused(feed, fetched, addresses)
         elif fetched.preferred >= 0:
-            self._drop(feed)
-            self._fetcher.follow(feed, fetched.preferred)
+            self._follow(feed, fetched.preferred)
         elif fetched.diverging:
             feed.end(LeaveBatchPath("diverged", feed.position))
         elif fetched.records:
             read(feed, fetched, held)
+
+    def _follow(self, feed: Feed, node: int) -> None:
+        """Fetch the partition from a nearer replica, if the metadata lists it. If not, the metadata may be old."""
+        if node in self._fetcher.cluster.replicas(feed.topic.name, feed.partition):
+            self._drop(feed)
+            self._fetcher.follow(feed, node)
+        else:
+            self._lose(feed)
 
     def _refused(self, feed: Feed, fetched: Fetched, addresses: Mapping[int, Address]) -> None:
         """Ask another broker, or hand the partition over."""
@@ -228,10 +232,14 @@ class BrokerFetches:
 
     def _lose(self, feed: Feed) -> None:
         """Fetch the partition from whoever leads it by then."""
+        self._fetcher.cluster.forget_leader(feed.topic.name, feed.partition)
+        self._leave(feed, RETRY)
+
+    def _leave(self, feed: Feed, after: float = 0.0) -> None:
+        """Fetch the partition from the leader that is known. If it leads no more, it says so."""
         self._drop(feed)
         feed.follows_until = 0.0
-        self._fetcher.cluster.forget_leader(feed.topic.name, feed.partition)
-        self._fetcher.place(feed, RETRY)
+        self._fetcher.place(feed, after)
 
     def _drop(self, feed: Feed) -> None:
         """Fetch the partition here no more. Should it come back, it is asked for anew, with the epoch of then."""

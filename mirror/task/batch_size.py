@@ -13,7 +13,7 @@ class BatchSize:
     """
 
     def __init__(self, max_records: int, timeout: float, request_timeout: float = math.inf) -> None:
-        """`request_timeout` counts where a request of a transaction may time out long before the transaction does."""
+        """`request_timeout`: seconds after which a single request of a transaction may fail by itself."""
         self.limit = max_records
         self._max_records = max_records
         self._timeout = timeout  # seconds that a transaction may last

@@ -229,8 +229,7 @@ class PlanFollower(threading.Thread):
     def _find_starts(
         self, joining: dict[Partition, Topic], missing: dict[Partition, KafkaError]
     ) -> dict[Partition, StartPoint]:
-        ends = {partition: self._positions.get((partition, topic.remote)) for partition, topic in joining.items()}
-        ours = {partition: at for partition, at in ends.items() if at is not None}
+        ours = {p: self._positions[p, t.remote] for p, t in joining.items() if (p, t.remote) in self._positions}
         self._waiting.begin()
 
         def reported() -> dict[Partition, Position]:
@@ -245,7 +244,8 @@ class PlanFollower(threading.Thread):
         """Report and log why partitions wait. If the status topic is away, nobody else logs it, and no report comes."""
         self._retry_at = time.monotonic() + self._backoff.next()
         self._waiting.replace(joining, reasons, state)
-        reason = "{}, e.g. {}: {}".format(plural(len(reasons), "partition"), *next(iter(reasons.items())))
+        some, why = next(iter(reasons.items()))
+        reason = f"{plural(len(reasons), 'partition')}, e.g. {some}: {why}"
         if self._waits_for.is_new(reason):
             where = {"flow": self._flow.name, "state": state.value, "reason": reason}
             log.warning("partitions wait for their start", extra=where)

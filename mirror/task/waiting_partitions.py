@@ -34,7 +34,7 @@ class WaitingPartition:
 
 
 class WaitingPartitions:
-    """Those of one task, as its plan follower knows them."""
+    """The waiting partitions of one task."""
 
     def __init__(self) -> None:
         self.all: Mapping[Partition, WaitingPartition] = {}  # that may be reported
@@ -43,13 +43,13 @@ class WaitingPartitions:
         self.reported: Mapping[Partition, Position] | None = None
 
     def begin(self) -> None:
-        """Report none while it is found out where they start: that takes long, and the slice may have another task."""
+        """Report none while it is found out where they start: that takes long, and another task may claim them."""
         self.all, self.reported = {}, None
 
     def keep(self, joining: Mapping[Partition, Topic]) -> None:
         """Forget those that are not among `joining` any more, or that belong to another topic now.
 
-        The others may be reported: before each call it was looked at whether another task has claimed the slice.
+        The others may be reported from now on: the caller knows that no other task has claimed the slice.
         """
         kept = {partition: each for partition, each in self._newest.items() if joining.get(partition) == each.topic}
         self.all = self._newest = kept
