@@ -146,7 +146,7 @@ def test_programs_write_on_both_sides_and_a_worker_is_killed(
 
 
 def assert_left_out_is_counted(both: Both, service: Service) -> None:
-    """Of what was left out before, the killed worker has counted some that it did not report: only new ones are told."""
+    """Only what comes now is told: of what it has left out before, the killed worker did not report all."""
     east, west = both.aliases
     before = service.metric("mirror_left_out_records_total", source=west, target=east)
     produce(both.places[east], both.topic, [mixed(each) for each in range(10**7, 10**7 + FEW)])
