@@ -19,6 +19,7 @@ from mirror.model import Partition, Topic
 from mirror.settings import Cluster, Flow
 from mirror.source.batch_feed import LeaveBatchPath
 from mirror.source.fetch_moves import StartFetching, StopFetching
+from mirror.target import coordination
 from mirror.target.loading import Tokens
 from mirror.task import batch_loop, data_paths
 from mirror.task.copier import RecordCopier
@@ -80,7 +81,8 @@ class Task(World):
 
 
 @pytest.fixture
-def make() -> Iterator[Callable[[Flow], Task]]:
+def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Flow], Task]]:
+    monkeypatch.setattr(coordination, "PATIENCE", 0.5)  # with brokers that never answer
     made: list[Task] = []
 
     def task(of: Flow) -> Task:
