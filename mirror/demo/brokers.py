@@ -256,6 +256,7 @@ def _common_properties(brokers: int) -> dict[str, object]:
         "controller.listener.names": "CONTROLLER",
         "broker.heartbeat.interval.ms": 500,
         "broker.session.timeout.ms": 3000,
+        "metadata.max.idle.interval.ms": 0,  # a broker without work would write two records a second
         "auto.create.topics.enable": "false",
         "default.replication.factor": replicas,
         "group.initial.rebalance.delay.ms": 0,

@@ -8,14 +8,16 @@ from mirror.demo.kafka_jars import KAFKA_VERSION, classpath
 from mirror.spark import class_archive
 from mirror.spark.java import cache_dir
 
+LONG_LIVED = ("-XX:+UseSerialGC",)
+
 # For a JVM that lives for minutes at most: the second compiler would cost more than it saves.
-SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", *LONG_LIVED)
 
 
-def quick_start_options() -> tuple[str, ...]:
-    """The options of a broker that lives for minutes at most, with the archive if there is one."""
+def quick_start_options(lifetime: tuple[str, ...] = SHORT_LIVED) -> tuple[str, ...]:
+    """The options of a broker, SHORT_LIVED or LONG_LIVED, with the archive if there is one."""
     archive = broker_archive()
-    return (*SHORT_LIVED, *class_archive.reading(archive)) if archive.is_file() else SHORT_LIVED
+    return (*lifetime, *class_archive.reading(archive)) if archive.is_file() else lifetime
 
 
 def broker_archive() -> Path:
