@@ -71,6 +71,9 @@ def test_what_is_left_out_and_why(pair: Pair, tmp_path: Path) -> None:
     for name, reason in reasons.items():
         assert f"not copied, 1 topic: {name}: {reason}" in shown
         assert f"1 topic: {name}: {reason}" in said
+    said_of = {each["what"]: (each["outcome"], each["said"]) for each in checks}
+    assert said_of["transactional ids"] == ("OK", "the target has no authorizer")
+    assert said_of["the position's group"][0] == "OK"
     lonely = [each["said"] for each in checks if "matches no" in each["said"]]
     assert len(lonely) == 2 and '"nothing" in topics matches no topic of the source' in lonely[0]
     assert f'"{nothing}" in groups.include matches no consumer group of the source' in lonely[1]

@@ -242,6 +242,7 @@ def test_check_names_each_acl_that_the_work_beside_copying_lacks(
     see, sync = f"groups on {source.alias}", f"groups.sync on {target.alias}"
     beats = f"heartbeats.enabled on {source.alias}"
     acls = [f"sync_acls on {cluster.alias}" for cluster in (source, target)]
+    assert inspector.has_authorizer(), "it does not tell its ACLs"
     first = found()
     assert first.keys() == {"consumer groups", beats, *acls}
     assert {outcome for outcome, _ in first.values()} == {"WARNING"}
@@ -254,6 +255,7 @@ def test_check_names_each_acl_that_the_work_beside_copying_lacks(
     with contextlib.ExitStack() as stack:
         stack.enter_context(topics.allowed(*cluster, (may.DESCRIBE,)))
         until("the source's ACLs", lambda: found()[acls[0]] == ("OK", "Describe on the cluster"))
+        assert inspector.has_authorizer(), "it tells that it has none on the cluster"
         second = found()
         assert second[acls[1]] == ("WARNING", "Alter is not allowed on the cluster")
         assert second[see] == ("WARNING", f"Describe is not allowed on 1 group: {group}"), "listed, but not readable"

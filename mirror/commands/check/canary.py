@@ -28,8 +28,8 @@ def canary(flow: Flow, source: Inspector, description: Description) -> Iterator[
         )
     elif exists:
         yield Finding(WHAT, "OK", f"{words(COPY)} on {topic} of {flow.source.alias}")
-    elif not source.has_acls():
-        yield Finding(WHAT, "OK", f"mirror creates {topic} on {flow.source.alias}, which has no ACLs")
+    elif not source.has_authorizer():
+        yield Finding(WHAT, "OK", f"mirror creates {topic} on {flow.source.alias}, which has no authorizer")
     else:
         may = "is" if "CREATE" in description.operations else "is not"
         said = f"{flow.source.alias} shows no {topic}; Create {may} allowed on the cluster, the rest is not known"

@@ -153,12 +153,12 @@ class FlowChecks:
             yield self._check("creating topics", "OK", f"Create on the cluster, for {plural(missing, 'topic')}")
         if not flow.exactly_once:
             return
-        if self._target.has_acls():
+        if self._target.has_authorizer():
             said = "Kafka does not report permissions on transactional ids"
             remedy = f"make sure that Write and Describe are allowed on ids that begin with {flow.group}/"
             yield self._check("transactional ids", "WARNING", said, remedy)
         else:
-            yield self._check("transactional ids", "OK", "the target has no ACLs")
+            yield self._check("transactional ids", "OK", "the target has no authorizer")
 
     def _beside(self) -> Iterator[Check]:
         source = self._source, self._source_description

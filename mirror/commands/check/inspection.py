@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import (
-    AclBindingFilter,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    OffsetSpec,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec
 
 from mirror.errors import WireError
 from mirror.kafka import clients
 from mirror.kafka.cluster import TIMEOUT, ClusterAdmin
+from mirror.kafka.credentials import properties_of
 from mirror.kafka.librdkafka_log import api_version
 from mirror.settings import Cluster
-from mirror.wire import features
+from mirror.wire import acls, features
 from mirror.wire.features import Features
 
 COORDINATOR_TIMEOUT = 3600.0  # seconds, librdkafka's longest; the limit of `_answer` is ours
+COORDINATOR_PATIENCE, COORDINATOR_INTERVAL = 10.0, 0.2  # seconds: a cluster's first group has to get its coordinator
+_NO_COORDINATOR_YET = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
 ASKED_AT_ONCE = 16  # brokers that are asked in parallel
 
 Operations = frozenset[str]  # READ, WRITE, ...
@@ -98,27 +100,31 @@ class Inspector(ClusterAdmin):
 
     def group_operations(self, group: str) -> Operations:
         """Our permissions on a consumer group, which need not exist."""
+        deadline = time.monotonic() + COORDINATOR_PATIENCE
+        while True:
+            try:
+                return self._group_operations(group)
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    return frozenset()
+                if code not in _NO_COORDINATOR_YET or time.monotonic() > deadline:
+                    raise
+            time.sleep(COORDINATOR_INTERVAL)
+
+    def _group_operations(self, group: str) -> Operations:
         # Nothing else tells them. librdkafka's own time-out would end the process: see ClusterAdmin.active_groups.
         asked = self._admin.describe_consumer_groups(
             [group], include_authorized_operations=True, request_timeout=COORDINATOR_TIMEOUT
         )
-        try:
-            return _operations(self._answer(asked[group]).authorized_operations)
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-                return frozenset()
-            raise
+        return _operations(self._answer(asked[group]).authorized_operations)
 
-    def has_acls(self) -> bool:
-        """True if the cluster has an authorizer. Without one everybody may do everything."""
-        anything = AclBindingFilter(
-            ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
-        )
+    def has_authorizer(self) -> bool:
+        """True if the cluster checks permissions, or only librdkafka can log in, which does not tell."""
         try:
-            self._ask(self._admin.describe_acls(anything, request_timeout=TIMEOUT).result)
-        except KafkaException as error:
-            return bool(error.args[0].code() != KafkaError.SECURITY_DISABLED)
-        return True
+            return acls.has_authorizer(properties_of(self._cluster))
+        except WireError:
+            return True
 
     def newest_timestamps(self, topics: Collection[tuple[str, int]]) -> Iterator[tuple[str, int]]:
         """The largest timestamp (ms) of each topic; `topics` has names and partition counts."""
