@@ -63,7 +63,7 @@ def test_a_header_name_with_a_nul_byte_is_found_to_be_cut(shared: Pair, shared_s
 
 
 def test_it_says_why_it_reads_through_the_client_library(pair: Pair, tmp_path: Path) -> None:
-    topic = pair.topic("t")
+    topic = pair.topic("t", retention_ms=-1)
     remote = topics.create(pair.target, pair.remote(topic), retention_ms=-1)
     for bootstrap, name in ((pair.source, topic), (pair.target, remote)):
         load.produce(bootstrap, name, [Made(b"key", b"value")], timestamp=LONG_AGO)

@@ -244,11 +244,15 @@ def test_a_leader_that_was_deposed_proves_no_loss(cut_source: LocalCluster) -> N
         except ClusterAway:  # it asked one of the others
             return "away"
 
+    def end() -> dict[Partition, int] | None:
+        with contextlib.suppress(ClusterAway):
+            return source.offsets({Partition(topic, 0): OffsetSpec.latest()})
+        return None
+
     after = Position(200, planned.topic_id, 1)
     after_markers = Position(200, planned.topic_id, epoch_before_markers=1)
     with alone(cut_source):
-        told = {Partition(topic, 0): 100}
-        assert source.offsets(dict.fromkeys(told, OffsetSpec.latest())) == told
+        assert until("the deposed leader answers", end, PATIENCE) == {Partition(topic, 0): 100}
         for position in (after, after_markers):
             until("refused", lambda at=position: "does not lead any more" in str(found(at)), PATIENCE)  # type: ignore[misc]
     until("no loss", lambda: found(after) is None, PATIENCE)
