@@ -7,7 +7,7 @@ import contextlib
 from typing import Protocol, TypeVar
 
 from mirror.errors import WireError
-from mirror.text import listed, printable
+from mirror.text import listed, said
 from mirror.wire.auth import Exchange, Login
 from mirror.wire.error_codes import CODES, name_of
 from mirror.wire.greeting import sasl_authenticate, sasl_handshake
@@ -15,7 +15,6 @@ from mirror.wire.requests import Request
 
 T = TypeVar("T")
 
-SAID_MAX = 200  # characters of a broker's own words
 OFFERED_MAX = 10  # mechanisms that are shown
 
 
@@ -30,7 +29,7 @@ async def authenticate(ask: Ask, login: Login, name: str) -> float:
     """Log in. Returns for how many seconds the login lasts, 0 for ever. Raises WireError; `name` is the broker's."""
     error, offered = await ask(sasl_handshake(login.mechanism))
     if error == CODES["UNSUPPORTED_SASL_MECHANISM"]:
-        shown = listed([_said(each) for each in offered], OFFERED_MAX, ", ")
+        shown = listed([said(each) for each in offered], OFFERED_MAX, ", ")
         raise WireError(f"{name} does not offer {login.mechanism}, but {shown}")
     if error:
         raise WireError(f"{name} refuses {login.mechanism}: {name_of(error)}")
@@ -40,16 +39,12 @@ async def authenticate(ask: Ask, login: Login, name: str) -> float:
     while True:
         reply = await ask(sasl_authenticate(message))
         if reply.error:
-            raise WireError(f"{name} refuses the login: {_said(reply.message) or name_of(reply.error)}", reply.error)
+            raise WireError(f"{name} refuses the login: {said(reply.message) or name_of(reply.error)}", reply.error)
         lasts = reply.lasts
         more = await asyncio.to_thread(_next, exchange, reply.answer)
         if more is None:
             return lasts / 1000
         message = more
-
-
-def _said(text: str) -> str:
-    return printable(text[:SAID_MAX])
 
 
 def _next(exchange: Exchange, answer: bytes) -> bytes | None:

@@ -282,7 +282,7 @@ def test_old_formats_are_reported_with_their_end(broker: FakeBroker) -> None:
     ("answer", "error", "reason"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", Malformed, "is it a Kafka broker"),
-        (struct.pack(">ii", 2**20, 1), Unavailable, "timed out"),  # and nothing follows
+        (struct.pack(">ii", 2**14, 1), Unavailable, "timed out"),  # and nothing follows
         (struct.pack(">ii", 2**30, 1), Malformed, "is it a Kafka broker"),
         (struct.pack(">ii", 14, 99) + b"x" * 10, Malformed, "a request that was not sent"),
         (struct.pack(">iihi", 10, 1, 0, 2**31 - 1), Malformed, "ends before its 126 items"),
