@@ -32,6 +32,7 @@ class Loopback:
         self.target = target
         self.way = way
         self.delay = 0.0  # seconds before each answer
+        self.partitions = 1  # of each topic
         self.port = 0
         self.accepted = self.open = self.most_open = 0
         self.asked: list[str] = []
@@ -102,6 +103,8 @@ class Loopback:
         elif kind == "FindCoordinator":
             asked = Cursor(body[1:], 6, True)
             writer.pack("i", 0).array(asked.array(Cursor.string, 1), self._write_coordinator).tags()
+        elif kind == "Fetch":  # at once, where a real one waits
+            writer.pack("ihi", 0, 0, 0).array((), Writer.string).tags()
         else:
             sent, data = Connected(self.target, NODE, "")._seen(kind, body)
             self.target.requests.append(sent)
@@ -114,11 +117,11 @@ class Loopback:
         names = asked.array(lambda each: (each.uuid(), each.string(), each.tags())[1], 18)
         writer.pack("i", 0)
         writer.array((NODE,), lambda to, node: to.pack("i", node).string(HOST).pack("i", self.port).string(None).tags())
-        writer.string("cluster").pack("i", NODE).array(names, _write_topic).tags()
+        writer.string("cluster").pack("i", NODE).array(names, self._write_topic).tags()
 
-
-def _write_topic(writer: Writer, name: str) -> None:
-    writer.pack("h", 0).string(name).raw(ID[name]).pack("b", 0).array((0,), _write_leader).pack("i", 0).tags()
+    def _write_topic(self, writer: Writer, name: str) -> None:
+        writer.pack("h", 0).string(name).raw(ID[name]).pack("b", 0)
+        writer.array(range(self.partitions), _write_leader).pack("i", 0).tags()
 
 
 def _write_leader(writer: Writer, partition: int) -> None:
