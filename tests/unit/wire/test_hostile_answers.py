@@ -7,6 +7,7 @@ import contextlib
 import struct
 import tracemalloc
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given
@@ -15,9 +16,9 @@ from hypothesis import strategies as st
 from mirror import varints
 from mirror.errors import Malformed, Unanswered, WireError
 from mirror.wire import connection as module
-from mirror.wire.greeting import api_versions, sasl_authenticate, sasl_handshake
+from mirror.wire.greeting import Abilities, api_versions, sasl_authenticate, sasl_handshake
 from mirror.wire.incoming import PIECE
-from mirror.wire.metadata import BROKERS_MAX, GROUP, HOST_MAX, PARTITIONS_MAX, find_coordinators, metadata
+from mirror.wire.metadata import BROKERS_MAX, GROUP, HOST_MAX, PARTITIONS_MAX, Described, find_coordinators, metadata
 from mirror.wire.offsets import offset_fetch
 from mirror.wire.produce import ALL, produce
 from mirror.wire.requests import GREETING_MAX, Request
@@ -25,6 +26,8 @@ from mirror.wire.transactional import Identity, end_txn, init_producer_id
 from mirror.wire.writer import Writer
 from tests.harness.recorded import REQUESTS
 from tests.unit.wire.test_connection import RECORDED, number, opened, outcomes, received
+
+T = TypeVar("T")
 
 MUCH = 4 * 2**20  # bytes: a thousand times more than the recorded answers have
 GREETINGS = (api_versions(), sasl_handshake("PLAIN"), sasl_authenticate(b""))
@@ -66,13 +69,13 @@ def test_tagged_fields_of_any_kind_are_passed_over_or_refused(name: str, data: s
 
 
 @pytest.mark.parametrize("request_", GREETINGS)
-def test_an_answer_before_the_login_is_small(request_: Request[object]) -> None:
+def test_an_answer_before_the_login_is_small(request_: Request[Any]) -> None:
     """Nobody knows yet who answers. It could keep us for an hour, bit by bit, or fill the memory with a challenge."""
     assert request_.answer_max == GREETING_MAX < 2**16 - 8
 
     async def run() -> None:
         async with opened() as (connection, theirs):
-            connection.abilities = module.Abilities({request_.api.key: (0, request_.api.last)})
+            connection.abilities = Abilities({request_.api.key: (0, request_.api.last)})
             waiting = connection.send(request_)
             await received(theirs, 1)
             theirs.send(struct.pack(">i", GREETING_MAX + 1))
@@ -83,13 +86,13 @@ def test_an_answer_before_the_login_is_small(request_: Request[object]) -> None:
 
 @pytest.mark.parametrize("request_", GREETINGS)
 def test_an_answer_before_the_login_has_its_time_as_a_whole(
-    request_: Request[object], monkeypatch: pytest.MonkeyPatch
+    request_: Request[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "TIMEOUT", 0.2)
 
     async def run() -> None:
         async with opened() as (connection, theirs):
-            connection.abilities = module.Abilities({request_.api.key: (0, request_.api.last)})
+            connection.abilities = Abilities({request_.api.key: (0, request_.api.last)})
             waiting = connection.send(request_)
             await received(theirs, 1)
             theirs.send(struct.pack(">ii", GREETING_MAX, 1))
@@ -122,12 +125,12 @@ def test_what_trickles_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> Non
     asyncio.run(run())
 
 
-def decoded(request: Request[object], writer: Writer, version: int) -> object:
+def decoded(request: Request[T], writer: Writer, version: int) -> T:
     """What becomes of an answer."""
     return request.decode(version, memoryview(b"".join(map(bytes, writer.parts))))[0]
 
 
-def described(hosts: list[str], numbers: list[int], node: Callable[[int], int] = lambda each: each) -> object:
+def described(hosts: list[str], numbers: list[int], node: Callable[[int], int] = lambda each: each) -> Described:
     """An answer to Metadata, with these brokers and these partitions of one topic."""
 
     def broker(writer: Writer, item: tuple[int, str]) -> None:
@@ -147,8 +150,8 @@ def described(hosts: list[str], numbers: list[int], node: Callable[[int], int] =
 
 
 def test_metadata_of_a_cluster_that_can_not_be() -> None:
-    assert len(described(["a"] * 3, [2, 0, 1]).topics["t"].leaders) == 3  # type: ignore[attr-defined]
-    assert len(described(["a", "b"], [], lambda _: 5).brokers) == 1, "node ids that repeat"  # type: ignore[attr-defined]
+    assert len(described(["a"] * 3, [2, 0, 1]).topics["t"].leaders) == 3
+    assert len(described(["a", "b"], [], lambda _: 5).brokers) == 1, "node ids that repeat"
     with pytest.raises(Malformed, match="brokers"):
         described(["a"] * (BROKERS_MAX + 1), [])
     for each in (-1, PARTITIONS_MAX, 2**31 - 1):
@@ -177,7 +180,7 @@ def test_nobody_gets_in_without_a_number(producer: int, epoch: int) -> None:
         with pytest.raises(Malformed, match="producer"):
             decoded(request, Writer(5, True).tags().pack("ihqh", 0, 0, producer, epoch).tags(), 5)
         refused = decoded(request, Writer(5, True).tags().pack("ihqh", 0, 47, producer, epoch).tags(), 5)
-        assert refused.error == 47  # type: ignore[attr-defined]
+        assert refused.error == 47
 
 
 @pytest.mark.parametrize("offset", [-2, -(2**63)])
@@ -205,5 +208,5 @@ def test_what_a_broker_says_is_cut_and_can_not_move_a_cursor() -> None:
         writer.raw(bytes(16)).array((said,), partition).tags()
 
     writer = Writer(13, True).tags().array(("\x1b[2J\n" + "x" * 2**20,), topic).pack("i", 0).tags()
-    ((_, found),) = decoded(produce(None, [], ALL), writer, 13).partitions  # type: ignore[attr-defined]
+    ((_, found),) = decoded(produce(None, [], ALL), writer, 13).partitions
     assert found.message.startswith("?[2J?xxx") and len(found.message) == 200
