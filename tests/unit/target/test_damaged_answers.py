@@ -28,7 +28,7 @@ from tests.harness.batch_target import Target, made
 from tests.harness.loopback import HOST, Loopback
 from tests.unit.target.test_batch_session import RARELY, TOPIC, after
 
-SOON = 0.15  # seconds in place of ten
+SOON = 0.1  # seconds in place of ten
 WITHIN = 20.0  # seconds: many times what all time-outs together take then
 REQUESTS = 22  # that a take-over and a transaction make, with the greetings
 
@@ -116,7 +116,7 @@ def test_without_damage_it_is_copied() -> None:
     assert 10 < len(loopback.asked) <= REQUESTS and loopback.most_open <= 14, loopback.asked
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(
     st.dictionaries(st.integers(1, REQUESTS), DAMAGES, min_size=1, max_size=2),
     st.lists(st.integers(1, 3), min_size=1, max_size=4),
