@@ -42,10 +42,10 @@ from mirror.wire.transactional import Identity, txn_offset_commit
 
 T = TypeVar("T")
 
+BASE_MAX = 2**62  # no log is so long, and what follows from an offset has to fit into 64 bits
 # A request that adds waits inside the broker until the last transaction's markers are written, so it has connections
 # of its own.
 FIRST_PURPOSE, PURPOSE = "first", "produce"
-BASE_MAX = 2**62  # no log is so long; offsets that follow from it have to fit into 64 bits
 # So does the first Produce, which is added before anything is appended. The broker says the last one when that fails
 # (ReplicaManager.handleProduceAppend).
 _AGAIN = AGAIN | codes("NETWORK_EXCEPTION", "NOT_ENOUGH_REPLICAS")

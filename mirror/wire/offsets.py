@@ -6,7 +6,6 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mirror.errors import Malformed
 from mirror.wire.cursor import Cursor
 from mirror.wire.requests import Api, Request
 from mirror.wire.writer import Writer
@@ -14,7 +13,6 @@ from mirror.wire.writer import Writer
 LIST_OFFSETS = Api("ListOffsets", 2, 6, 7, flexible=6)
 OFFSET_COMMIT = Api("OffsetCommit", 8, 8, 9, flexible=8)
 OFFSET_FETCH = Api("OffsetFetch", 9, 8, 9, flexible=6)
-NOTHING = -1  # in place of an offset
 LATEST = -1  # in place of a timestamp
 _MEMBER = 9  # the first version of OffsetFetch that names a member
 _OFFSET = struct.Struct(">iqi")
@@ -117,8 +115,6 @@ def _offset(answer: Cursor) -> tuple[int, int, Offset]:
     partition, offset, epoch = answer.unpack(_OFFSET)
     metadata, error = answer.string(), answer.int16()
     answer.tags()
-    if offset < NOTHING:
-        raise Malformed(f"a committed offset is {offset}")
     return partition, error, Offset(offset, metadata, epoch)
 
 

@@ -19,7 +19,6 @@ from mirror.wire import connection as module
 from mirror.wire.greeting import Abilities, api_versions, sasl_authenticate, sasl_handshake
 from mirror.wire.incoming import PIECE
 from mirror.wire.metadata import BROKERS_MAX, GROUP, HOST_MAX, PARTITIONS_MAX, Described, find_coordinators, metadata
-from mirror.wire.offsets import offset_fetch
 from mirror.wire.produce import ALL, produce
 from mirror.wire.requests import GREETING_MAX, Request
 from mirror.wire.transactional import Identity, end_txn, init_producer_id
@@ -181,21 +180,6 @@ def test_nobody_gets_in_without_a_number(producer: int, epoch: int) -> None:
             decoded(request, Writer(5, True).tags().pack("ihqh", 0, 0, producer, epoch).tags(), 5)
         refused = decoded(request, Writer(5, True).tags().pack("ihqh", 0, 47, producer, epoch).tags(), 5)
         assert refused.error == 47
-
-
-@pytest.mark.parametrize("offset", [-2, -(2**63)])
-def test_no_position_is_below_none(offset: int) -> None:
-    def partition(writer: Writer, number: int) -> None:
-        writer.pack("iqi", number, offset, -1).string("").pack("h", 0).tags()
-
-    def topic(writer: Writer, name: str) -> None:
-        writer.string(name).array((0,), partition).tags()
-
-    def group(writer: Writer, name: str) -> None:
-        writer.string(name).array(("t",), topic).pack("h", 0).tags()
-
-    with pytest.raises(Malformed, match="offset"):
-        decoded(offset_fetch("g", [("t", 0)]), Writer(9, True).tags().pack("i", 0).array(("g",), group).tags(), 9)
 
 
 def test_what_a_broker_says_is_cut_and_can_not_move_a_cursor() -> None:
