@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from mirror.errors import WireError
 from mirror.text import listed, said
-from mirror.wire.auth import Exchange, Login
+from mirror.wire.auth import Exchange, Login, bearer_token
 from mirror.wire.error_codes import CODES, name_of
 from mirror.wire.greeting import sasl_authenticate, sasl_handshake
 from mirror.wire.requests import Request
@@ -36,10 +36,13 @@ async def authenticate(ask: Ask, login: Login, name: str) -> float:
     # A token may have to be fetched, and SCRAM's hashes take some milliseconds.
     exchange = await asyncio.to_thread(login.exchange)
     message, lasts = next(exchange), 0
+    secrets = [each for each in (login.password, bearer_token(message)) if each]
     while True:
         reply = await ask(sasl_authenticate(message))
         if reply.error:
-            raise WireError(f"{name} refuses the login: {said(reply.message) or name_of(reply.error)}", reply.error)
+            repeats = any(each in reply.message for each in secrets)
+            why = "" if repeats else said(reply.message)
+            raise WireError(f"{name} refuses the login: {why or name_of(reply.error)}", reply.error)
         lasts = reply.lasts
         more = await asyncio.to_thread(_next, exchange, reply.answer)
         if more is None:

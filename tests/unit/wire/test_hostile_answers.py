@@ -16,9 +16,12 @@ from hypothesis import strategies as st
 from mirror import varints
 from mirror.errors import Malformed, Unanswered, WireError
 from mirror.wire import connection as module
-from mirror.wire.greeting import Abilities, api_versions, sasl_authenticate, sasl_handshake
+from mirror.wire.auth import Login
+from mirror.wire.greeting import Abilities, Reply, api_versions, sasl_authenticate, sasl_handshake
 from mirror.wire.incoming import PIECE
+from mirror.wire.login import authenticate
 from mirror.wire.metadata import BROKERS_MAX, GROUP, HOST_MAX, PARTITIONS_MAX, Described, find_coordinators, metadata
+from mirror.wire.oidc import Token
 from mirror.wire.produce import ALL, produce
 from mirror.wire.requests import GREETING_MAX, Request
 from mirror.wire.transactional import Identity, end_txn, init_producer_id
@@ -194,3 +197,23 @@ def test_what_a_broker_says_is_cut_and_can_not_move_a_cursor() -> None:
     writer = Writer(13, True).tags().array(("\x1b[2J\n" + "x" * 2**20,), topic).pack("i", 0).tags()
     ((_, found),) = decoded(produce(None, [], ALL), writer, 13).partitions
     assert found.message.startswith("?[2J?xxx") and len(found.message) == 200
+
+
+@pytest.mark.parametrize(
+    "login",
+    [
+        Login("PLAIN", "user", "hunter2"),
+        Login("SCRAM-SHA-256", "user", "hunter2"),
+        Login("OAUTHBEARER", "", "", lambda: Token("hunter2", 0.0)),
+    ],
+    ids=lambda login: login.mechanism,
+)
+def test_a_broker_that_repeats_a_secret_is_not_quoted(login: Login) -> None:
+    """Its words come into the log, the reports and the status page."""
+
+    async def ask(request: Request[Any]) -> Any:
+        return (0, []) if request.api.name == "SaslHandshake" else Reply(58, "no: hunter2", b"", 0)
+
+    with pytest.raises(WireError, match="broker refuses the login: SASL_AUTHENTICATION_FAILED") as raised:
+        asyncio.run(authenticate(ask, login, "broker"))
+    assert "hunter2" not in str(raised.value)
