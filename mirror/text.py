@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 ABSENT = "-"  # stands where a value is not known
+SAID_MAX = 200  # characters of a broker's own words
 BUG = "unexpected error (a bug in mirror)"  # the log's message for an exception that nobody expects
 
 
@@ -24,6 +25,11 @@ def count(value: float | None) -> str:
 def printable(text: str) -> str:
     """The text with a question mark for each character that ends a line, moves a terminal's cursor or can't be seen."""
     return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def said(text: str) -> str:
+    """What a broker has said, cut and printable, for a log or an error."""
+    return printable(text[:SAID_MAX])
 
 
 def plural(amount: int, noun: str, nouns: str | None = None) -> str:

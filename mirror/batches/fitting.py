@@ -5,6 +5,10 @@ from __future__ import annotations
 from mirror.batches.codecs import ZSTD
 from mirror.batches.headers import CODEC, LOG_APPEND_TIME, RecordBatch
 
+# What a batch may say that it has, and the batches of a transaction together. Nobody unpacks them to look, and marks
+# are made by that number.
+RECORDS_MAX = 2**18
+
 
 def misfit(batch: RecordBatch, position: int, most: int) -> str | None:
     """Why a target would not take the batch, or would change it; None if it fits.
@@ -18,6 +22,7 @@ def misfit(batch: RecordBatch, position: int, most: int) -> str | None:
         ("compacted", batch.records != batch.last - batch.first + 1),
         ("log_append_time", batch.attributes & LOG_APPEND_TIME),
         ("unknown_codec", batch.attributes & CODEC > ZSTD),
+        ("too_many_records", batch.records > RECORDS_MAX),
         ("too_large", len(batch.data) > most),
     )
     return next((name for name, holds in reasons if holds), None)

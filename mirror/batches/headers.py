@@ -25,7 +25,7 @@ HEADER = _START.size + _REST.size  # bytes
 FORMAT = 2
 CODEC, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20  # bits of the attributes
 _ABORT = b"\x00\x00"  # the type in a marker's key, after the version
-_OLD_MIN, _OFFSET_MAX = 14, 2**63 - 1
+_OLD_MIN, _OFFSET_MAX = 14, 2**63 - 2  # the offset after it has to be one, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +57,20 @@ class RecordBatch:
         return self.format < FORMAT
 
 
-def walk(data: memoryview) -> list[RecordBatch]:
+def walk(data: memoryview, most: int = 2**31) -> list[RecordBatch]:
     """The complete batches in the records of a Fetch answer. An incomplete last batch is left out.
+
+    So is what begins after `most` bytes, because a batch needs many times the bytes of its header.
 
     Raises Malformed for data that is not a batch, and for a wrong checksum.
     """
     found: list[RecordBatch] = []
     at, end = 0, len(data)
-    while end - at >= _START.size:
+    while end - at >= _START.size and at < most:
         first, length, epoch, version = _START.unpack_from(data, at)
         total = _LENGTH_FROM + length
         if (
-            first < 0
+            not 0 <= first <= _OFFSET_MAX
             or not 0 <= version <= FORMAT
             or length < (HEADER - _LENGTH_FROM if version == FORMAT else _OLD_MIN)
         ):

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from mirror.batches.fitting import RECORDS_MAX
 from mirror.batches.headers import RecordBatch
 from mirror.errors import WireError
 from mirror.wire.fetch import TopicKey
@@ -58,13 +59,22 @@ class Span:
     size: int  # bytes of the batches
     held: Held
 
-    def divided(self, most: int, count: int, at_least_one: bool) -> tuple[Span | None, Span | None]:
-        """The beginning of it that has at most so many bytes and batches, and the rest; None where there is nothing."""
-        if self.size <= most and len(self.batches) <= count:
+    @property
+    def records(self) -> int:
+        """How many the batches say that they have."""
+        return sum(each.records for each in self.batches)
+
+    def divided(self, most: int, count: int, records: int, at_least_one: bool) -> tuple[Span | None, Span | None]:
+        """The beginning of it that has at most so many bytes, batches and records, and the rest.
+
+        None where there is nothing.
+        """
+        if self.size <= most and len(self.batches) <= count and self.records <= records:
             return self, None
         size, fits = 0, 0
         for batch in self.batches[:count]:
-            if size + len(batch.data) > most:
+            records -= batch.records
+            if size + len(batch.data) > most or records < 0:
                 break
             size, fits = size + len(batch.data), fits + 1
         if not fits and at_least_one:
@@ -143,15 +153,16 @@ class Feed:
     def take(self, most: int, count: int) -> list[Span]:
         """What has been read, up to about `most` bytes and `count` batches, and at least one batch if there are any.
 
-        Each span has to be given back by `done`.
+        It has RECORDS_MAX records at most. Each span has to be given back by `done`.
         """
         taken: list[Span] = []
+        records = RECORDS_MAX
         while self._spans:
-            span, rest = self._spans[0].divided(most, count, not any(each.batches for each in taken))
+            span, rest = self._spans[0].divided(most, count, records, not any(each.batches for each in taken))
             if span is None:
                 break
             taken.append(span)
-            most, count = most - span.size, count - len(span.batches)
+            most, count, records = most - span.size, count - len(span.batches), records - span.records
             self._spans.popleft()
             if rest is not None:
                 rest.held.retain()

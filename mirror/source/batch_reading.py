@@ -13,10 +13,13 @@ from mirror.wire.fetch import Fetched
 log = logging.getLogger(__name__)
 
 
-def read(feed: Feed, fetched: Fetched, held: Held) -> None:
-    """Add the batches that fit to the feed, without markers and aborted records. It ends before one that does not."""
+def read(feed: Feed, fetched: Fetched, held: Held, most: int) -> None:
+    """Add the batches that fit to the feed, without markers and aborted records. It ends before one that does not.
+
+    A broker may send more than the `most` bytes that it was asked for. Only the first batch may be that large.
+    """
     try:
-        found = [batch for batch in walk(fetched.records) if batch.last >= feed.position]
+        found = [batch for batch in walk(fetched.records, most) if batch.last >= feed.position]
         if not found:
             raise Malformed("no batch has the position")
         visible = list(committed(found, fetched.aborted))

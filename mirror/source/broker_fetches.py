@@ -80,7 +80,10 @@ class BrokerFetches:
             wanted: Mapping[Key, Feed] = {}
             try:
                 wanted, full = await self._next_wanted()
-                await self._fetch(wanted, full)
+                wait = WAIT_BESIDE_FULL if full else WAIT
+                until = asyncio.get_running_loop().time() + wait
+                if not await self._fetch(wanted, wait):  # a broker that has nothing waits; if this one does not, we do
+                    await asyncio.sleep(until - asyncio.get_running_loop().time())
                 backoff.reset()
             except Unsupported:
                 self._hand_over(wanted, "source_too_old")
@@ -142,7 +145,8 @@ class BrokerFetches:
         for feed in [each for each in self._feeds.values() if each.follows_until and each.follows_until < now]:
             self._leave(feed)
 
-    async def _fetch(self, wanted: Mapping[Key, Feed], full: bool) -> None:
+    async def _fetch(self, wanted: Mapping[Key, Feed], wait: float) -> bool:
+        """Ask once. False if the answer has brought nothing."""
         fetcher, memory, most = self._fetcher, self._fetcher.memory, self._fetcher.answer_max
         connection = await fetcher.cluster.connection(self._node, PURPOSE)
         if connection.version(FETCH) < _TOPIC_IDS:
@@ -157,13 +161,13 @@ class BrokerFetches:
         forgotten: dict[TopicKey, list[int]] = {}
         for topic_id, partition in self._known.keys() - wanted.keys():
             forgotten.setdefault(TopicKey("", topic_id), []).append(partition)
-        limits = Limits(WAIT_BESIDE_FULL if full else WAIT, most)
+        limits = Limits(wait, most)
         positions = {key: feed.position for key, feed in wanted.items()}
         with memory.reserve(most):
             answer = await connection.ask(fetch(asked, limits, self._session, forgotten, rack=fetcher.rack))
-        if answer.error in _SESSION_LOST:
+        if answer.error in _SESSION_LOST and self._session.id:
             self._begin_again()
-            return
+            return True
         if answer.error:
             raise failure(answer.error, FETCH.name)
         if answer.session:
@@ -171,30 +175,36 @@ class BrokerFetches:
             self._session = Session(answer.session, self._session.epoch % _EPOCH_MAX + 1)
         else:
             self._begin_again()  # the broker has no room for another session: each request asks for everything
-        self._receive(answer, wanted)
+        self._receive(answer, dict(wanted))
+        return any(
+            feed.position != positions[key] or feed.ended or self._feeds.get(key) is not feed
+            for key, feed in wanted.items()
+        )
 
     def _begin_again(self) -> None:
         self._session, self._known = Session(0, 0), {}
 
-    def _receive(self, answer: FetchAnswer, wanted: Mapping[Key, Feed]) -> None:
+    def _receive(self, answer: FetchAnswer, wanted: dict[Key, Feed]) -> None:
+        """Give the feeds what was asked for. A partition that comes twice counts once: its end may be left out."""
         if not self._fetcher.memory.is_scarce:
-            self._keep(answer.partitions, answer.addresses, wanted)
+            self._keep(answer.partitions, answer.addresses, wanted, answer.size)
             return
         for topic, fetched in answer.partitions:  # copied, so that a slow partition does not hold all of the answer
             own = replace(fetched, records=memoryview(bytearray(fetched.records)))
-            self._keep([(topic, own)], answer.addresses, wanted)
+            self._keep([(topic, own)], answer.addresses, wanted, len(own.records))
 
     def _keep(
         self,
         partitions: Sequence[tuple[bytes | str, Fetched]],
         addresses: Mapping[int, Address],
-        wanted: Mapping[Key, Feed],
+        wanted: dict[Key, Feed],
+        size: int,
     ) -> None:
-        held = self._fetcher.memory.hold(sum(len(each.records) for _, each in partitions))
+        held = self._fetcher.memory.hold(size)
         held.retain()
         try:
             for topic, fetched in partitions:
-                feed = wanted.get((topic, fetched.partition)) if isinstance(topic, bytes) else None
+                feed = wanted.pop((topic, fetched.partition), None) if isinstance(topic, bytes) else None
                 if feed is not None and not feed.ended:
                     self._give(feed, fetched, addresses, held)
         finally:
@@ -209,11 +219,15 @@ class BrokerFetches:
         elif fetched.diverging:
             feed.end(LeaveBatchPath("diverged", feed.position))
         elif fetched.records:
-            read(feed, fetched, held)
+            read(feed, fetched, held, self._fetcher.memory.bounds.partition_answer)
 
     def _follow(self, feed: Feed, node: int) -> None:
-        """Fetch the partition from a nearer replica, if the metadata lists it. If not, the metadata may be old."""
-        if node in self._fetcher.cluster.replicas(feed.topic.name, feed.partition):
+        """Fetch the partition from a nearer replica, if the metadata lists it. If not, the metadata may be old.
+
+        Only the leader names one, and never itself.
+        """
+        replicas = self._fetcher.cluster.replicas(feed.topic.name, feed.partition)
+        if node != self._node and not feed.follows_until and node in replicas:
             self._drop(feed)
             self._fetcher.follow(feed, node)
         else:

@@ -12,12 +12,12 @@ from mirror.errors import OutcomeUnknown, PositionUnstable, Unavailable, Unsuppo
 from mirror.kafka.transactional_ids import transactional_id
 from mirror.model import Position, Topic
 from mirror.settings import Flow
-from mirror.target.coordination import PATIENCE, PURPOSE, STABLE, ask, refusal
+from mirror.target.coordination import PATIENCE, PURPOSE, STABLE, UNKNOWN, ask, refusal
 from mirror.target.loading import LOOK_INTERVAL, Tokens, doubtful, held
 from mirror.target.position_metadata import decoded, terminated
 from mirror.wire.cluster import Cluster
 from mirror.wire.metadata import GROUP, NO_ID, TRANSACTION, id_of
-from mirror.wire.offsets import Offset, Offsets, Where, list_offsets, offset_commit, offset_fetch
+from mirror.wire.offsets import LIST_OFFSETS, Offset, Offsets, Where, list_offsets, offset_commit, offset_fetch
 from mirror.wire.transactional import END_TXN, NEEDED_LEVEL, TRANSACTION_VERSION, Identity, init_producer_id
 
 
@@ -117,7 +117,9 @@ async def _end(target: Cluster, owner: Owner, stable: bool) -> int:
     error, offset = await connection.ask(list_offsets(*owner.where, leader.epoch, stable))
     if error:
         target.forget_leader(*owner.where)
-        raise refusal("ListOffsets", error)
+        raise refusal(LIST_OFFSETS.name, error)
+    if offset < 0:  # it would look as if nothing had been copied
+        raise OutcomeUnknown(f"an answer to {LIST_OFFSETS.name} says that {owner.remote} ends at {offset}")
     return offset
 
 
@@ -128,7 +130,7 @@ async def _loaded(target: Cluster, owner: Owner, tokens: Tokens) -> Position | N
     wanted = [token_at, owner.where]
     while time.monotonic() < deadline:
         commit = offset_commit(owner.group, {token_at: Offset(0, terminated(tokens.make()))})
-        await ask(target, GROUP, owner.group, commit, lambda found: found.values() or (-1,))
+        await ask(target, GROUP, owner.group, commit, lambda found: (found.get(token_at, UNKNOWN),))
         answer = await ask(
             target, GROUP, owner.group, offset_fetch(owner.group, wanted), lambda found: _errors(found, owner), STABLE
         )
@@ -142,6 +144,6 @@ async def _loaded(target: Cluster, owner: Owner, tokens: Tokens) -> Position | N
 
 
 def _errors(found: Offsets, owner: Owner) -> tuple[int, ...]:
-    """The error codes of an answer to OffsetFetch; -1 if it does not have the partition."""
-    failed, _ = found.found.get(owner.where, (-1, None))
+    """The error codes of an answer to OffsetFetch."""
+    failed, _ = found.found.get(owner.where, (UNKNOWN, None))
     return (found.error or failed,)

@@ -30,7 +30,7 @@ from mirror.errors import Interleaved, OutcomeUnknown
 from mirror.model import Position
 from mirror.target.batch_take_over import Owner
 from mirror.target.beside import Beside
-from mirror.target.coordination import AGAIN, PATIENCE, ask, codes, refusal
+from mirror.target.coordination import AGAIN, PATIENCE, UNKNOWN, ask, codes, refusal
 from mirror.target.position_metadata import encoded, terminated
 from mirror.target.transaction_content import Made, Places, TransactionContent
 from mirror.wire.cluster import Cluster
@@ -42,6 +42,7 @@ from mirror.wire.transactional import Identity, txn_offset_commit
 
 T = TypeVar("T")
 
+BASE_MAX = 2**62  # no log is so long, and what follows from an offset has to fit into 64 bits
 # A request that adds waits inside the broker until the last transaction's markers are written, so it has connections
 # of its own.
 FIRST_PURPOSE, PURPOSE = "first", "produce"
@@ -90,6 +91,8 @@ class BatchTransaction:
         bases = [self._base(await self._add(leader.node, batches[:1]), batches)]
         bases += [self._base(_checked(each), batches) for each in await self._send(batches[1:], ALL)]
         places = Places(bases, content.counts)
+        if any(after < before + count for before, after, count in zip(bases, bases[1:], content.counts, strict=False)):
+            raise Interleaved(f"{self._where}: two batches are said to be at the same place")
         made = content.made(places)
         await self.write_beside(made.others)
         await self.commit_position(made.position)
@@ -104,7 +107,8 @@ class BatchTransaction:
         """Put the position into the transaction."""
         offset = Offset(position.offset, terminated(encoded(position)), position.epoch)
         request = txn_offset_commit(self._by, self._owner.group, {self._owner.where: offset})
-        await ask(self._target, GROUP, self._owner.group, request, lambda found: found.values() or (-1,))
+        where = self._owner.where
+        await ask(self._target, GROUP, self._owner.group, request, lambda found: (found.get(where, UNKNOWN),))
 
     async def _stamped(self, batches: Sequence[RecordBatch]) -> list[Batch]:
         await self._target.leader(*self._owner.where)  # with it the topic's id is known
@@ -167,9 +171,10 @@ class BatchTransaction:
         while True:
             connection = await self._target.connection(node, FIRST_PURPOSE)
             answer = await connection.ask(produce(self._by.name, batches, ALL))
+            meant = [_meant(named, each, batches) for named, each in answer.partitions]
+            if len(meant) != len(batches) or _names(meant) != _names(batches):
+                raise OutcomeUnknown(f"an answer to {PRODUCE.name} does not have each partition once")
             errors = [each.error for _, each in answer.partitions]
-            if len(errors) != len(batches):
-                raise OutcomeUnknown(f"an answer to {PRODUCE.name} has {len(errors)} of {len(batches)} partitions")
             if not any(errors):
                 return answer
             if not all(each in _AGAIN for each in errors) or time.monotonic() > deadline:
@@ -208,7 +213,7 @@ class BatchTransaction:
         """Where the batch for the remote partition is."""
         self._refuse(answer, batches)
         for named, each in answer.partitions:
-            if (_name(named, batches), each.partition) == self._owner.where and each.base >= 0:
+            if _meant(named, each, batches).topic.name == self._owner.remote and 0 <= each.base <= BASE_MAX:
                 if each.base < self._least:
                     self._target.forget_leader(*self._owner.where)  # so that the topic's id is read anew
                     raise OutcomeUnknown(f"{self._where} begins anew: a batch is at {each.base}, below {self._least}")
@@ -220,7 +225,7 @@ class BatchTransaction:
         """Raise the first error, and take what the broker says of a newer leader."""
         for named, each in answer.partitions:
             if each.error:
-                topic = _name(named, batches)
+                topic = _meant(named, each, batches).topic.name
                 self._doubt_leader(topic, each, answer)
                 raise refusal(f"{PRODUCE.name} to {topic}-{each.partition}", each.error, each.message)
 
@@ -241,6 +246,9 @@ def _names(batches: Sequence[Batch]) -> set[str]:
     return {each.topic.name for each in batches}
 
 
-def _name(named: str | bytes, batches: Sequence[Batch]) -> str:
-    """The topic that an answer names, by its name or its id."""
-    return next((each.topic.name for each in batches if named in (each.topic.name, each.topic.id)), str(named))
+def _meant(named: str | bytes, produced: Produced, batches: Sequence[Batch]) -> Batch:
+    """The batch that an answer is about: it has the topic's name or its id. Raises OutcomeUnknown for another one."""
+    for each in batches:
+        if named in (each.topic.name, each.topic.id) and produced.partition == each.partition:
+            return each
+    raise OutcomeUnknown(f"an answer to {PRODUCE.name} has a partition that the request does not have")

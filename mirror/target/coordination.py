@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 PURPOSE = "coordinator"
 PATIENCE = TIMEOUT  # for a request that is sent again
+UNKNOWN = CODES["UNKNOWN_SERVER_ERROR"]  # stands for the error code of what an answer does not have
 
 
 def codes(*names: str) -> frozenset[int]:

@@ -143,6 +143,8 @@ class Reporter:
     def _behind_since(self, copier: Reported, lag: int) -> float:
         """When the next record came to the source, in seconds since the Unix epoch; 0 without lag, -1 if not known.
 
+        A timestamp from the future counts as now.
+
         It is the record's timestamp, or the time at which the partition was last caught up, whichever is later: a
         record may have an old timestamp, and a record that was not fetched yet shows none.
         """
@@ -151,7 +153,7 @@ class Reporter:
                 self._caught_up[copier.partition] = time.time()
             return float(lag)
         timestamp = copier.head_timestamp
-        known = [timestamp / 1000] if timestamp is not None else []
+        known = [min(timestamp / 1000, time.time())] if timestamp is not None else []
         if copier.partition in self._caught_up:
             known.append(self._caught_up[copier.partition])
         return max(known, default=-1.0)

@@ -54,6 +54,11 @@ def bearer(token: Token) -> Exchange:
         yield b"\x01"  # only then the broker says why
 
 
+def bearer_token(message: bytes) -> str:
+    """The token in a first message of OAUTHBEARER; "" in other messages."""
+    return message.partition(b"\x01auth=Bearer ")[2].partition(b"\x01")[0].decode()
+
+
 def scram(mechanism: str, user: str, password: str, nonce: str | None = None) -> Exchange:
     """SCRAM (RFC 5802, 7677). `nonce` is random unless a test gives one.
 

@@ -99,6 +99,11 @@ class Cursor:
         return {self._unsigned(): Cursor(self._take(self._unsigned()), self.version, True) for _ in range(count)}
 
     @property
+    def size(self) -> int:
+        """How many bytes the whole answer has."""
+        return len(self._data)
+
+    @property
     def left(self) -> int:
         """How many bytes are still to be read."""
         return len(self._data) - self._at

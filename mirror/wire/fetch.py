@@ -78,13 +78,14 @@ class Fetched:
 class FetchAnswer:
     """An answer to Fetch: an error code or partitions, and addresses of brokers that are named in it.
 
-    Each partition has its topic's name or id, as the version has it.
+    Each partition has its topic's name or id, as the version has it. All records are parts of `size` bytes.
     """
 
     error: int
     session: int
     partitions: Sequence[tuple[str | bytes, Fetched]]
     addresses: Mapping[int, Address]
+    size: int
 
 
 def fetch(
@@ -146,7 +147,7 @@ def _answer(answer: Cursor) -> FetchAnswer:
     partitions = read(_partition, 37)
     tags = answer.tags()
     addresses = dict(tags[0].array(read_endpoint, 11)) if 0 in tags and answer.version >= _ADDRESSES else {}
-    return FetchAnswer(error, session, partitions, addresses)
+    return FetchAnswer(error, session, partitions, addresses, answer.size)
 
 
 def _partition(answer: Cursor) -> Fetched:

@@ -13,9 +13,9 @@ from mirror.wire.requests import Api, Request, Versions
 from mirror.wire.writer import Writer
 
 # The first version with features; the fourth differs in nothing that is used here.
-API_VERSIONS = Api("ApiVersions", 18, 0, 3, flexible=3, plain_header=True)
-SASL_HANDSHAKE = Api("SaslHandshake", 17, 1, 1, flexible=2)
-SASL_AUTHENTICATE = Api("SaslAuthenticate", 36, 0, 2, flexible=2)
+API_VERSIONS = Api("ApiVersions", 18, 0, 3, flexible=3, plain_header=True, greets=True)
+SASL_HANDSHAKE = Api("SaslHandshake", 17, 1, 1, flexible=2, greets=True)
+SASL_AUTHENTICATE = Api("SaslAuthenticate", 36, 0, 2, flexible=2, greets=True)
 
 _SOFTWARE = "mirror"
 _SUPPORTED, _EPOCH, _FINALIZED = 0, 1, 2  # tags

@@ -7,15 +7,14 @@ import contextlib
 from typing import Protocol, TypeVar
 
 from mirror.errors import WireError
-from mirror.text import listed, printable
-from mirror.wire.auth import Exchange, Login
+from mirror.text import listed, said
+from mirror.wire.auth import Exchange, Login, bearer_token
 from mirror.wire.error_codes import CODES, name_of
 from mirror.wire.greeting import sasl_authenticate, sasl_handshake
 from mirror.wire.requests import Request
 
 T = TypeVar("T")
 
-SAID_MAX = 200  # characters of a broker's own words
 OFFERED_MAX = 10  # mechanisms that are shown
 
 
@@ -30,26 +29,25 @@ async def authenticate(ask: Ask, login: Login, name: str) -> float:
     """Log in. Returns for how many seconds the login lasts, 0 for ever. Raises WireError; `name` is the broker's."""
     error, offered = await ask(sasl_handshake(login.mechanism))
     if error == CODES["UNSUPPORTED_SASL_MECHANISM"]:
-        shown = listed([_said(each) for each in offered], OFFERED_MAX, ", ")
+        shown = listed([said(each) for each in offered], OFFERED_MAX, ", ")
         raise WireError(f"{name} does not offer {login.mechanism}, but {shown}")
     if error:
         raise WireError(f"{name} refuses {login.mechanism}: {name_of(error)}")
     # A token may have to be fetched, and SCRAM's hashes take some milliseconds.
     exchange = await asyncio.to_thread(login.exchange)
     message, lasts = next(exchange), 0
+    secrets = [each for each in (login.password, bearer_token(message)) if each]
     while True:
         reply = await ask(sasl_authenticate(message))
         if reply.error:
-            raise WireError(f"{name} refuses the login: {_said(reply.message) or name_of(reply.error)}", reply.error)
+            repeats = any(each in reply.message for each in secrets)
+            why = "" if repeats else said(reply.message)
+            raise WireError(f"{name} refuses the login: {why or name_of(reply.error)}", reply.error)
         lasts = reply.lasts
         more = await asyncio.to_thread(_next, exchange, reply.answer)
         if more is None:
             return lasts / 1000
         message = more
-
-
-def _said(text: str) -> str:
-    return printable(text[:SAID_MAX])
 
 
 def _next(exchange: Exchange, answer: bytes) -> bytes | None:

@@ -19,6 +19,9 @@ FIND_COORDINATOR = Api("FindCoordinator", 10, 4, 6, flexible=3)
 
 GROUP, TRANSACTION = 0, 1  # kinds of coordinators
 NO_ID = bytes(16)
+# More than any cluster has. Each broker of an answer may be connected to, and each partition is remembered.
+BROKERS_MAX, PARTITIONS_MAX = 10_000, 2**17
+HOST_MAX = 255  # characters (RFC 1035)
 _IDS = 10  # the first version with topic ids
 _JAVA = str.maketrans("-_", "+/")
 _FOUR = struct.Struct(">hiii")
@@ -86,6 +89,8 @@ def _write_topic(writer: Writer, name: str) -> None:
 def _described(answer: Cursor) -> Described:
     answer.throttle()
     brokers = dict(answer.array(read_endpoint, 11))
+    if len(brokers) > BROKERS_MAX:
+        raise Malformed(f"the cluster has {len(brokers)} brokers")
     answer.string(), answer.int32()  # cluster id, controller
     topics = dict(answer.array(_topic, 8))
     if answer.version <= _IDS:
@@ -104,9 +109,15 @@ def read_endpoint(answer: Cursor) -> tuple[int, Address]:
 
 
 def _address(answer: Cursor) -> Address:
-    host, port = answer.string(), answer.int32()
-    if not host or not 0 < port < 2**16:
-        raise Malformed(f"a broker has port {port}" if host else "a broker has no host")
+    return _checked(answer.string(), answer.int32())
+
+
+def _checked(host: str, port: int) -> Address:
+    """The address. Its host comes into logs, and is looked up."""
+    if not 0 < len(host) <= HOST_MAX or not host.isprintable() or " " in host:
+        raise Malformed("a broker has no host" if not host else "a broker's host can't be one")
+    if not 0 < port < 2**16:
+        raise Malformed(f"a broker has port {port}")
     return host, port
 
 
@@ -123,6 +134,8 @@ def _topic(answer: Cursor) -> tuple[str, Topic]:
 
 def _partition(answer: Cursor) -> tuple[int, Leader, Sequence[int]]:
     error, number, node, epoch = answer.unpack(_FOUR)
+    if not 0 <= number < PARTITIONS_MAX:
+        raise Malformed(f"a topic has a partition {number}")
     replicas, *_ = (answer.array(Cursor.int32, 4) for _ in ("replicas", "in sync", "offline"))
     answer.tags()
     return number, Leader(node, epoch, error), replicas
@@ -158,6 +171,4 @@ def _coordinator(answer: Cursor) -> tuple[str, Coordinator]:
     name, node, host, port = answer.string(), answer.int32(), answer.string(), answer.int32()
     error, _ = answer.int16(), answer.string()
     answer.tags()
-    if not error and (not host or not 0 < port < 2**16):
-        raise Malformed(f"the coordinator of {name} has no address")
-    return name, Coordinator(node, (host, port), error)
+    return name, Coordinator(node, (host, port) if error else _checked(host, port), error)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import json
+import socket
 import ssl
 import threading
 import time
@@ -41,6 +43,43 @@ class _NotElsewhere(urllib.request.HTTPRedirectHandler):
         """Refuse it. The answer is then an error."""
 
 
+class _Bounded(http.client.HTTPConnection):
+    """A connection that is ended when its time is over: one that trickles never times out by itself."""
+
+    def connect(self) -> None:
+        """Connect. The second handle of the socket stays one when TLS takes the first."""
+        super().connect()
+        timer = threading.Timer(ANSWERED_WITHIN, _end, (self.sock.dup(),))
+        timer.daemon = True
+        timer.start()
+
+
+class _BoundedTls(http.client.HTTPSConnection, _Bounded):
+    """The same with TLS, whose handshake counts, too."""
+
+
+def _end(handle: socket.socket) -> None:
+    """Wake whoever reads from it."""
+    with handle, contextlib.suppress(OSError):  # the other end may have closed it
+        handle.shutdown(socket.SHUT_RDWR)
+
+
+class _Http(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """Connect, and ask."""
+        return self.do_open(_Bounded, req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def __init__(self, trust: ssl.SSLContext) -> None:
+        super().__init__(context=trust)
+        self._trust = trust
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """Connect, and ask."""
+        return self.do_open(_BoundedTls, req, context=self._trust)
+
+
 class Oidc:
     """A client of an OIDC server, by librdkafka's properties. Raises Unsupported if one is missing or unusable."""
 
@@ -54,8 +93,7 @@ class Oidc:
         self._form = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
         pairs = (pair.partition("=") for pair in properties.get("sasl.oauthbearer.extensions", "").split(",") if pair)
         self._extensions = {name.strip(): value for name, _, value in pairs}
-        handlers = urllib.request.HTTPSHandler(context=trust), _NotElsewhere()
-        self._opener = urllib.request.build_opener(*handlers)
+        self._opener = urllib.request.build_opener(_Http(), _Https(trust), _NotElsewhere())
         self._lock = threading.Lock()  # of the two below: connections that log in at the same time share one token
         self._newest: Token | None = None
         self._fetch: Future[Token] | None = None

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mirror.text import said
 from mirror.wire.access import Address
 from mirror.wire.cursor import Cursor
 from mirror.wire.fetch import TopicKey, read_leader
@@ -98,7 +99,7 @@ def _answer(answer: Cursor) -> ProduceAnswer:
 def _partition(answer: Cursor) -> Produced:
     number, error, base, appended, _ = answer.unpack(_PARTITION)  # and log start
     answer.array(_refused_record, 6)
-    message = answer.string()
+    message = said(answer.string())
     tags = answer.tags()
     leader = read_leader(tags[0]) if 0 in tags else None
     return Produced(number, error, base, message, leader, appended)

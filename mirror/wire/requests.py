@@ -14,6 +14,7 @@ T = TypeVar("T")
 
 Versions = Mapping[int, tuple[int, int]]  # the first and the last version that a broker has of each kind, by its key
 ANSWER_MAX = 2**26  # bytes of an answer without records: lists for ten thousand partitions have a few million
+GREETING_MAX = 2**15  # bytes of an answer before or in a login: from whom, is not known yet
 RECORDS_MAX = 2**30  # bytes of an answer with records; no batch that a broker accepts is larger
 
 
@@ -28,6 +29,7 @@ class Api:
     flexible: int
     has_records: bool = False  # in its answer
     plain_header: bool = False  # before its answer, which brokers of any age have to be able to write
+    greets: bool = False  # it is sent before or in a login
 
     def version(self, broker: Versions) -> int:
         """The newest version that the broker has, too. Raises Unsupported."""
@@ -50,6 +52,8 @@ class Request(Generic[T]):
     @property
     def answer_max(self) -> int:
         """The most bytes that an answer may have."""
+        if self.api.greets:
+            return GREETING_MAX
         return RECORDS_MAX if self.api.has_records else ANSWER_MAX
 
     def decode(self, version: int, frame: memoryview) -> tuple[T, int]:

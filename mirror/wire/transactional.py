@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mirror.errors import Malformed
 from mirror.wire.cursor import Cursor
 from mirror.wire.offsets import Offset, Where, read_committed, write_offset
 from mirror.wire.requests import Api, Request
@@ -59,6 +60,8 @@ def _entered(answer: Cursor) -> Entered:
     answer.throttle()
     found = Entered(answer.int16(), answer.int64(), answer.int16())
     answer.tags()
+    if not found.error and (found.producer < 0 or found.epoch < 0):
+        raise Malformed(f"a producer has the id {found.producer} and the epoch {found.epoch}")
     return found
 
 

@@ -127,10 +127,12 @@ class _Fetches:
         backoff, deadline = Backoff(max_seconds=1.0), time.monotonic() + TIMEOUT
         reason = "no records come"
         while time.monotonic() < deadline:
+            until = time.monotonic() + LIMITS.wait
             try:
                 fetched = await self._answer(position)
                 if fetched.records:
                     return fetched
+                await asyncio.sleep(until - time.monotonic())  # a broker that has none waits, or else we do
             except Unavailable as error:
                 reason = str(error)
                 if error.code is None:  # nobody has answered; an answer has been judged already

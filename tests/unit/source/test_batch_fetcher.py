@@ -140,8 +140,9 @@ def fetched(partition: int, records: bytes = b"", error: int = 0, **more: Any) -
     return TOPIC.id, found
 
 
-def reply(*partitions: tuple[bytes, Fetched], error: int = 0, session: int = 77) -> FetchAnswer:
-    return FetchAnswer(error, session, partitions, {2: ("b", 2)})
+def reply(*partitions: tuple[bytes, Fetched], error: int = 0, session: int = 77, size: int = 0) -> FetchAnswer:
+    size = size or sum(len(each.records) for _, each in partitions)
+    return FetchAnswer(error, session, partitions, {2: ("b", 2)}, size)
 
 
 @contextlib.asynccontextmanager

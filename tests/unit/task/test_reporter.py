@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mirror.control.partition_state import State
-from mirror.control.reports import Counters, DataPath
+from mirror.control.reports import Counters, DataPath, Report
 from mirror.kafka.throttling import REPORTED_FOR
 from mirror.model import Partition, Position, Topic
 from mirror.task import reporter
@@ -92,6 +92,13 @@ def test_what_follows_the_last_record_is_no_lag(world: World) -> None:
     assert world.reporter.one(world.copier).behind_since == 5_500.0
     world.ends.stable.clear()
     assert world.reporter.one(world.copier).lag == -1
+
+
+def test_a_record_from_the_end_of_time_is_of_now(world: World) -> None:
+    """Its producer may give it any timestamp. Nobody could decode the report with that."""
+    world.copier.head_timestamp = 2**63 - 1
+    report = Report.decode(world.reporter.one(world.copier).encode())
+    assert (report.behind_since, report.next_timestamp) == (5_000.0, 5_000.0)
 
 
 def test_before_a_position_is_known_lag_counts_from_the_start(world: World) -> None:

@@ -391,7 +391,7 @@ class Led(Scripted):
         records = memoryview(b"" if new else b"records")
         found = Fetched(0, CODES["NOT_LEADER_OR_FOLLOWER"] if new else 0, 9, 0, (), records, None, new, -1)
         answered: asyncio.Future[FetchAnswer] = asyncio.get_running_loop().create_future()
-        answered.set_result(FetchAnswer(0, 0, [(ID, found)], {2: ("b", 22)} if new else {}))
+        answered.set_result(FetchAnswer(0, 0, [(ID, found)], {2: ("b", 22)} if new else {}, 0))
         return SimpleNamespace(send=lambda _: answered)
 
 

@@ -20,6 +20,7 @@ from mirror.wire import oidc
 from mirror.wire.access import access
 from mirror.wire.auth import Login, bearer
 from mirror.wire.oidc import Token
+from tests.harness.waiting import until
 
 SECRET = "hunter2"
 
@@ -191,6 +192,50 @@ def test_an_answer_that_has_no_end_is_not_waited_for(server: Server, monkeypatch
     monkeypatch.setattr(oidc, "ANSWERED_WITHIN", 20.0)
     answer.set()
     assert b"Bearer token" in first_message(login) and server.asked == [f"me:{SECRET}"]
+
+
+ENDLESS = {
+    "headers": (b"HTTP/1.1 200 OK\r\n", b"X: x\r\n"),
+    "continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "line": (b"", b"H"),
+    "body": (b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n", b"x"),
+    "chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+}
+
+
+@pytest.mark.parametrize("how", ENDLESS)
+def test_a_server_whose_answer_has_no_end_is_left(how: str, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Something comes all the time, so no time-out of the socket helps. Nobody gets that connection again."""
+    monkeypatch.setattr(oidc, "ANSWERED_WITHIN", 0.4)
+    begin, more = ENDLESS[how]
+    left = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            accepted, _ = listener.accept()
+            with accepted:
+                accepted.recv(2**16)
+                try:
+                    accepted.sendall(begin)
+                    while not left.wait(0.02):
+                        accepted.sendall(more)
+                except OSError:
+                    left.set()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        login = server.login(
+            **{"sasl.oauthbearer.token.endpoint.url": f"http://127.0.0.1:{listener.getsockname()[1]}/"}
+        )
+        with pytest.raises(WireError) as raised:
+            login.exchange()
+        assert SECRET not in str(raised.value)
+        try:
+            assert left.wait(10), "the connection is closed"
+            until("the thread has ended", lambda: "fetch a token" not in {each.name for each in threading.enumerate()})
+        finally:
+            left.set()
+            thread.join()
 
 
 JSON = st.recursive(

@@ -156,6 +156,14 @@ def test_invalid_answers_are_refused(at: int, nonsense: bytes, cut: bool) -> Non
             request.decode(version, memoryview(damaged))
 
 
+@pytest.mark.usefixtures("impatient")
+def test_a_broker_that_does_not_wait_for_records_is_asked_rarely(broker: FakeBroker) -> None:
+    serve(broker, lambda offset: fake_broker.fetched(TOPIC, b""))
+    with pytest.raises(WireError, match="no records come"):
+        read(broker)
+    assert broker.count(FETCH) <= 4
+
+
 def test_records_are_read_to_the_end(broker: FakeBroker) -> None:
     serve(broker, lambda offset: fake_broker.fetched(TOPIC, log(offset // 4 * 4, 4)))
     assert read(broker, 2, 10) == list(range(2, 10))
@@ -282,7 +290,7 @@ def test_old_formats_are_reported_with_their_end(broker: FakeBroker) -> None:
     ("answer", "error", "reason"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", Malformed, "is it a Kafka broker"),
-        (struct.pack(">ii", 2**20, 1), Unavailable, "timed out"),  # and nothing follows
+        (struct.pack(">ii", 2**14, 1), Unavailable, "timed out"),  # and nothing follows
         (struct.pack(">ii", 2**30, 1), Malformed, "is it a Kafka broker"),
         (struct.pack(">ii", 14, 99) + b"x" * 10, Malformed, "a request that was not sent"),
         (struct.pack(">iihi", 10, 1, 0, 2**31 - 1), Malformed, "ends before its 126 items"),

@@ -1,0 +1,141 @@
+"""What a broker bears with us: connections, requests at once and attempts stay few, whatever it does to them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from mirror.errors import PartitionError, WireError
+from mirror.source.batch_fetcher import BatchFetcher
+from mirror.source.broker_fetches import WAIT
+from mirror.target import batch_take_over, coordination
+from mirror.target.batch_take_over import Owner, take_over
+from mirror.target.loading import Tokens
+from mirror.wire import connection
+from mirror.wire.access import access
+from mirror.wire.cluster import MOST_CONNECTIONS, Cluster
+from mirror.wire.fetch import TopicKey
+from tests.harness.batch_target import BARRIER, ID, Target
+from tests.harness.loopback import HOST, Loopback
+
+PARTITIONS = 40  # that are read, and as many that are taken over
+FOR = 1.5  # seconds
+MOST = sum(MOST_CONNECTIONS.values())
+# 50 ms, 100, 200, ... less half of each: as many attempts as that time has room for, and one each at the same time.
+ATTEMPTS = MOST + 6
+OWNER = Owner("group/remote/0", "group", "remote", 0, BARRIER, 60.0)
+
+Way = Callable[[int, bytes], bytes | None]
+
+
+async def wanting(port: int, until: Callable[[], bool]) -> None:
+    """Many partitions want to read from the broker and to write to it, all the time, until it is so."""
+    cluster = Cluster(access({"bootstrap.servers": f"{HOST}:{port}"}))
+    fetcher = BatchFetcher(cluster)
+
+    async def writes() -> None:
+        while True:
+            with contextlib.suppress(PartitionError, WireError):
+                await take_over(cluster, OWNER, Tokens())
+            await asyncio.sleep(0.02)  # less than anybody waits who has got an error
+
+    for number in range(PARTITIONS):
+        fetcher.open(TopicKey("remote", ID["remote"]), number, 0)
+    tasks = [asyncio.create_task(writes()) for _ in range(PARTITIONS)]
+    try:
+        async with asyncio.timeout(20):
+            while not until():
+                assert max([0, *cluster.connections().values()]) <= MOST
+                await asyncio.sleep(0.01)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await fetcher.stop()
+        cluster.close()
+
+
+def for_a_while() -> Callable[[], bool]:
+    """True once the time is over."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + FOR
+    return lambda: loop.time() > end
+
+
+def closes(_: int, __: bytes) -> bytes | None:
+    return None
+
+
+def closes_after_the_greeting(number: int, answer: bytes) -> bytes | None:
+    return answer if len(answer) > 500 else None  # only the answer to the first request is that large
+
+
+def answers_with_garbage(number: int, answer: bytes) -> bytes | None:
+    return b"HTTP/1.1 400 Bad Request\r\n\r\n"
+
+
+def says_nothing(number: int, answer: bytes) -> bytes | None:
+    return b""
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "TIMEOUT", 0.2)
+    monkeypatch.setattr(coordination, "PATIENCE", 0.2)
+    monkeypatch.setattr(batch_take_over, "PATIENCE", 0.2)
+
+
+@pytest.mark.parametrize("way", [closes, closes_after_the_greeting, answers_with_garbage, says_nothing])
+@pytest.mark.usefixtures("hurried")
+def test_a_broker_that_helps_nobody_is_asked_rarely(way: Way) -> None:
+    loopback = Loopback(Target(), way)
+    loopback.partitions = PARTITIONS
+
+    async def run() -> None:
+        async with loopback.serve():
+            await wanting(loopback.port, for_a_while())
+
+    asyncio.run(run())
+    assert 1 < loopback.accepted <= ATTEMPTS and loopback.most_open <= MOST
+    assert loopback.most_pending <= ATTEMPTS, "what is not connected has nothing under way"
+
+
+def test_a_slow_broker_has_few_requests_at_once() -> None:
+    """Each partition has one under way, and waits for its answer."""
+    loopback = Loopback(Target())
+    loopback.delay, loopback.partitions = 0.1, PARTITIONS
+
+    async def run() -> None:
+        async with loopback.serve():
+            await wanting(loopback.port, for_a_while())
+
+    asyncio.run(run())
+    assert loopback.accepted == loopback.most_open <= MOST
+    assert loopback.most_pending <= MOST, "it reads one request of a connection after the other"
+    assert len(loopback.asked) <= MOST * (FOR / loopback.delay + 2)
+    assert loopback.asked.count("Fetch") <= FOR / WAIT + 2, "also if it does not wait for records"
+
+
+@pytest.mark.usefixtures("hurried")
+def test_a_broker_that_comes_back_is_not_overrun() -> None:
+    """It refuses connections at first. All find it again, by as many connections as before."""
+    with socket.create_server((HOST, 0)) as reserved:
+        port = int(reserved.getsockname()[1])
+    loopback = Loopback(Target())
+    loopback.partitions = PARTITIONS
+
+    async def run() -> None:
+        away = asyncio.create_task(wanting(port, lambda: loopback.target.count("ListOffsets") > PARTITIONS))
+        await asyncio.sleep(FOR)
+        assert not away.done()
+        async with loopback.serve(port):
+            begun = asyncio.get_running_loop().time()
+            await away
+            assert asyncio.get_running_loop().time() - begun < 10
+
+    asyncio.run(run())
+    assert loopback.accepted <= ATTEMPTS and loopback.most_open <= MOST
