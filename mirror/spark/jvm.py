@@ -23,6 +23,7 @@ from mirror.spark.home import SparkHome, spark_home
 
 MASTER = "spark.master"
 SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"  # the arguments with which PySpark starts its gateway
+JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"  # Java options of a spark-submit that is a driver
 GATEWAY_PORT = "PYSPARK_GATEWAY_PORT"  # Spark's PythonRunner sets it for an application
 
 # Warnings that a JVM prints at its start under any options, and Spark before it reads a log configuration.
