@@ -66,6 +66,26 @@ def master(configured: str, flows: int, failures: int = TASK_MAX_FAILURES) -> st
     return f"local[{max(cores, flows)},{failures}]"
 
 
+def driver_conf(
+    settings: SparkSettings, submitted: Mapping[str, str], flows: int, failures: int, directory: Path
+) -> dict[str, str]:
+    """What the driver is told. The user's `spark.conf` wins over what spark-submit was told, and that over our own.
+
+    But the master is spark-submit's if there is one: it has started this driver for it.
+    """
+    url = master(submitted.get(MASTER, settings.master), flows, failures)
+    given = {**submitted, **settings.conf}
+    own = {
+        **CONF,
+        "spark.task.maxFailures": str(failures),
+        "spark.sql.warehouse.dir": (directory / "warehouse").as_uri(),
+    }
+    if security.is_local(url):
+        own["spark.local.dir"] = str(directory)
+    hidden = security.redaction(given, settings.references)
+    return {**own, **security.protection(url, given), **given, **hidden, **FIXED, MASTER: url}
+
+
 def _cores() -> int:
     """The CPU cores that this process may use; in a container they are fewer than the machine has."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -111,23 +131,18 @@ class SparkDriver:
         self._directory = RunDirectory()
         submit = SubmitJvm.there()
         submitted = submit.conf() if submit else {}
-        given = {**submitted, **settings.conf}
-        url = master(submitted.get(MASTER, settings.master), len(flows), task_failures)
-        for line in security.warnings(url, given):
+        conf = driver_conf(settings, submitted, len(flows), task_failures, self._directory.path)
+        for line in security.warnings(conf[MASTER], conf):
             _logger.warning(line)
-        attempts = {"spark.task.maxFailures": str(task_failures)}
-        hidden = security.redaction(given, settings.references)
-        together = {**self._conf(url), **attempts, **security.protection(url, given), **given, **hidden, **FIXED}
-        together[MASTER] = url
         # Executors get it, too: as a rule they run the driver's image.
-        python = given.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+        python = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
         os.environ["PYSPARK_PYTHON"] = python
-        self._jvm: Jvm = submit or OwnJvm(together, self._directory.path, home)
-        conf = SparkConf().setAll(list(together.items()))
-        self.session = SparkSession(SparkContext(conf=conf, gateway=self._jvm.gateway))
+        self._jvm: Jvm = submit or OwnJvm(conf, self._directory.path, home)
+        told = SparkConf().setAll(list(conf.items()))
+        self.session = SparkSession(SparkContext(conf=told, gateway=self._jvm.gateway))
         # Its own handler prints a stack trace to stderr when the JVM is gone.
         self.session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
-        if not security.is_local(url):
+        if not security.is_local(conf[MASTER]):
             for archive in shipping.archives(code, self._directory.path):
                 self.session.sparkContext.addPyFile(str(archive))
         # By flow: see slice_tasks.bound.
@@ -137,13 +152,6 @@ class SparkDriver:
         self.session.dataSource.register(WarmUpDataSource)
         # Each query needs this server. PySpark starts it at the first one, and fails if two begin at the same time.
         ensure_callback_server_started(self.session.sparkContext._gateway)  # type: ignore[no-untyped-call]
-
-    def _conf(self, url: str) -> dict[str, str]:
-        here = self._directory.path
-        own = {"spark.sql.warehouse.dir": (here / "warehouse").as_uri()}
-        if security.is_local(url):
-            own["spark.local.dir"] = str(here)
-        return {**CONF, **own}
 
     def warm_up(self) -> None:
         """Start Python workers while the first query is being planned: see slice_tasks.WarmUp."""

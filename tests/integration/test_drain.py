@@ -87,11 +87,12 @@ def submitted(file: Path) -> tuple[Program, Program]:
 
 def test_the_application_of_a_spark_submit_drains_when_its_jvm_is_to_end(pair: Pair, tmp_path: Path) -> None:
     topic = pair.topic("submitted", 4)
-    settings = pair.settings(spark={})  # spark-submit says which master
+    # spark-submit says which master.
+    settings = pair.settings(spark={"conf": {"spark.mirror.note": "${env:MIRROR_TEST_HIDDEN}"}})
     settings["clusters"][pair.alias]["sasl.password"] = PASSWORD
     by_hand, in_a_pod = submitted(tmp_path / "spark.properties")
     with Load(pair.source, {topic: 4}, rate=200) as load:
-        with Service(settings, tmp_path, program=by_hand) as service:
+        with Service(settings, tmp_path, {"MIRROR_TEST_HIDDEN": PASSWORD}, program=by_hand) as service:
             await_copying(service, 2 * PATIENCE)  # this JVM starts without the options that make it quick
             assert service.pid == service.jvm_pid, "the JVM gets the signal"
             (python,) = [each for each in psutil.Process(service.pid).children() if str(APPLICATION) in each.cmdline()]
@@ -99,13 +100,15 @@ def test_the_application_of_a_spark_submit_drains_when_its_jvm_is_to_end(pair: P
             ours = [socket for socket in sockets if socket.pid == service.jvm_pid]
             assert len(ours) >= 3 and all(socket.is_loopback for socket in sockets)
             assert given_away(ours, PASSWORD) == (False, False)
+            shown = [" ".join(each.cmdline()) for each in service.processes()] + service.lines
+            assert not [each for each in shown if PASSWORD in each]
             assert service.terminate() == 0, service.tail()
             assert service.find("stopped", drained="true") and not python.is_running()
         assert not oracle.hanging(pair.target, pair.remote(topic))
         copied = oracle.count(pair.copied(topic))
         load.wait_for(load.counts.total + 100)
         load.stop()
-    with Service(settings, tmp_path, program=in_a_pod) as service:
+    with Service(settings, tmp_path, {"MIRROR_TEST_HIDDEN": PASSWORD}, program=in_a_pod) as service:
         pair.await_same(topic, 2 * PATIENCE)
         assert service.terminate(signal.SIGINT) == 0, service.tail()
         assert service.find("stopped", drained="true")

@@ -76,6 +76,7 @@ def pods(values: Path) -> Iterator[Object]:
 def service_spec(values: Path, *settings: str) -> Object:
     """The spec of the one object that makes the service's pod."""
     kinds = ("Deployment", "Job", "SparkApplication")
+    found: Object
     (found,) = [each["spec"] for each in rendered(values, *settings) if each["kind"] in kinds]
     return found
 
