@@ -82,12 +82,16 @@ def driver(arguments: tuple[str, ...]) -> None:
     """Be a driver of Spark's, whose application is `mirror run`. An operator of Kubernetes calls this."""
     from mirror.spark import pod_command  # noqa: PLC0415  # only these two verbs need it
     from mirror.spark.home import spark_home  # noqa: PLC0415  # pyspark is slow to import
-    from mirror.spark.jvm import JAVA_OPTIONS, java_options  # noqa: PLC0415
+    from mirror.spark.jvm import DRIVER_PYTHON, JAVA_OPTIONS, java_options  # noqa: PLC0415
 
     home = spark_home(Path(tempfile.gettempdir()))
-    options = {JAVA_OPTIONS: f"{java_options(home)} {os.environ.get(JAVA_OPTIONS, '')}"}
-    python = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
-    _become(pod_command.driver(os.environ, arguments, home.path), home.path, {**options, **python})
+    python = os.environ.get("PYSPARK_PYTHON", sys.executable)
+    environment = {
+        JAVA_OPTIONS: f"{java_options(home)} {os.environ.get(JAVA_OPTIONS, '')}",
+        "PYSPARK_PYTHON": python,
+        DRIVER_PYTHON: "none",
+    }
+    _become(pod_command.driver(os.environ, python, arguments, home.path), home.path, environment)
 
 
 def _become(line: list[str], home: Path, environment: Mapping[str, str] | None = None) -> None:

@@ -24,6 +24,8 @@ from mirror.spark.home import SparkHome, spark_home
 MASTER = "spark.master"
 SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"  # the arguments with which PySpark starts its gateway
 JAVA_OPTIONS = "SPARK_SUBMIT_OPTS"  # Java options of a spark-submit that is a driver
+# A JVM of ours runs this one only to look for data sources in installed packages, and skips that if it is missing.
+DRIVER_PYTHON = "PYSPARK_DRIVER_PYTHON"
 GATEWAY_PORT = "PYSPARK_GATEWAY_PORT"  # Spark's PythonRunner sets it for an application
 
 # Warnings that a JVM prints at its start under any options, and Spark before it reads a log configuration.
@@ -64,8 +66,7 @@ class OwnJvm:
         self._hushed = False
         home = home or spark_home(directory)
         os.environ["SPARK_HOME"] = str(home.path)
-        # Spark runs this one only to look for data sources in installed packages, and skips that if it is missing.
-        os.environ["PYSPARK_DRIVER_PYTHON"] = "none"
+        os.environ[DRIVER_PYTHON] = "none"
         if security.is_local(conf[MASTER]):  # only this variable decides where Spark's own pages listen
             os.environ["SPARK_LOCAL_IP"] = conf[security.BIND]
         options = f"{java_options(home)} -Djava.io.tmpdir={directory}"

@@ -45,16 +45,22 @@ def executor(environment: Mapping[str, str], java: str, home: Path) -> list[str]
     return [java, *options, *memory, "-cp", ":".join(filter(None, places)), MAIN, *arguments]
 
 
-def driver(environment: Mapping[str, str], arguments: Sequence[str], home: Path) -> list[str]:
+def driver(environment: Mapping[str, str], python: str, arguments: Sequence[str], home: Path) -> list[str]:
     """The command line of a driver: the spark-submit that Spark's `arguments` are for, with the Spark in `home`.
+
+    It runs the application with `python`.
 
     Raises SetupError if Spark did not set the variable.
     """
     _check(environment, _BIND)
     address = environment[_BIND]
-    bound = ["--conf", f"spark.driver.bindAddress={address}"]
-    told = ["--conf", f"spark.executorEnv.SPARK_DRIVER_POD_IP={address}"]
-    return [str(home / "bin" / "spark-submit"), *bound, *told, "--deploy-mode", "client", *arguments]
+    conf = {
+        "spark.driver.bindAddress": address,
+        "spark.executorEnv.SPARK_DRIVER_POD_IP": address,
+        "spark.pyspark.driver.python": python,
+    }
+    settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    return [str(home / "bin" / "spark-submit"), *settings, "--deploy-mode", "client", *arguments]
 
 
 def _check(environment: Mapping[str, str], *needed: str) -> None:

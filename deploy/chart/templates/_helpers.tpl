@@ -250,11 +250,14 @@ envFrom:
 {{- end }}
 {{- end }}
 
-{{- /* Where the pod may run, and as what; for the service and for the test. */}}
-{{- define "mirror.placement" -}}
+{{- define "mirror.podPullSecrets" -}}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end }}
+
+{{- /* Where the pod may run, and as what; for the service and for the test. */}}
+{{- define "mirror.placement" -}}
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
@@ -270,7 +273,8 @@ affinity: {{- toYaml . | nindent 2 }}
 securityContext: {{- toYaml .Values.podSecurityContext | nindent 2 }}
 {{- end }}
 
-{{- /* The service's pod. With mode sparkApplication it is Spark's template for its driver, and Spark adds the arguments. */}}
+{{- /* The service's pod. With mode sparkApplication it is Spark's template for its driver, and Spark adds the
+arguments, the resources and the secrets for the image. */}}
 {{- define "mirror.pod" -}}
 metadata:
   labels:
@@ -298,6 +302,7 @@ spec:
   {{- if eq .Values.workload "Job" }}
   restartPolicy: Never
   {{- end }}
+  {{- if ne .Values.mode "sparkApplication" }}{{ include "mirror.podPullSecrets" . | nindent 2 }}{{ end }}
   {{- include "mirror.placement" . | nindent 2 }}
   {{- with .Values.topologySpreadConstraints }}
   topologySpreadConstraints: {{- toYaml . | nindent 4 }}

@@ -55,13 +55,15 @@ def test_a_person_who_calls_it_is_told(name: str) -> None:
 
 def test_a_driver_is_a_spark_submit_with_what_spark_says() -> None:
     arguments = ["--properties-file", "/opt/spark/conf/spark.properties", "local:///mirror.py", "run", "-c", "a.yaml"]
-    line = driver({"SPARK_DRIVER_BIND_ADDRESS": "10.0.0.3"}, arguments, HOME)
+    line = driver({"SPARK_DRIVER_BIND_ADDRESS": "10.0.0.3"}, "/bin/python", arguments, HOME)
     assert line[0] == "/opt/spark/bin/spark-submit" and line[-len(arguments) :] == arguments
     assert line[1 : -len(arguments)] == [
         "--conf",
         "spark.driver.bindAddress=10.0.0.3",
         "--conf",
         "spark.executorEnv.SPARK_DRIVER_POD_IP=10.0.0.3",
+        "--conf",
+        "spark.pyspark.driver.python=/bin/python",
         "--deploy-mode",
         "client",
     ]
@@ -69,4 +71,4 @@ def test_a_driver_is_a_spark_submit_with_what_spark_says() -> None:
 
 def test_a_person_who_calls_the_driver_is_told() -> None:
     with pytest.raises(SetupError, match=r"^SPARK_DRIVER_BIND_ADDRESS: not in the environment"):
-        driver({}, [], HOME)
+        driver({}, "python", [], HOME)
