@@ -52,8 +52,11 @@ CONF: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
 }
 
-# A second copy of a slice's task would only fence the first one.
-FIXED: Mapping[str, str] = {"spark.speculation": "false"}
+FIXED: Mapping[str, str] = {
+    "spark.speculation": "false",  # a second copy of a slice's task would only fence the first one
+    # Spark logs a slow event at INFO with all of a job's settings, and hides no value.
+    "spark.scheduler.listenerbus.logSlowEvent": "false",
+}
 
 
 def master(configured: str, flows: int, failures: int = TASK_MAX_FAILURES) -> str:

@@ -12,6 +12,7 @@ from mirror.service_settings import Spark
 from mirror.spark.security import AUTHENTICATE, BIND, ENCRYPT, REDACTION
 from mirror.spark.session import TASK_MAX_FAILURES, driver_conf, master
 
+SLOW_EVENTS = "spark.scheduler.listenerbus.logSlowEvent"
 CORES = os.cpu_count() or 1
 
 
@@ -48,6 +49,7 @@ def test_the_users_conf_wins_over_what_spark_submit_was_told_and_that_over_our_o
     assert (conf["spark.app.name"], conf["spark.sql.shuffle.partitions"]) == ("theirs", "9")
     assert conf["spark.ui.enabled"] == "false" and conf["spark.task.maxFailures"] == "7"
     assert conf["spark.speculation"] == "false", "would only fence"
+    assert told(Spark("local", {SLOW_EVENTS: "true"}, frozenset()), {})[SLOW_EVENTS] == "false", "would show secrets"
 
 
 def test_spark_submits_master_counts_and_is_protected() -> None:
