@@ -71,7 +71,7 @@ def test_a_drain_under_load_leaves_nothing_open_and_loses_nothing(pair: Pair, tm
 
 def submitted(file: Path) -> tuple[Program, Program]:
     """`mirror` as the application of a spark-submit: started by a person, and as Spark starts a driver in a pod."""
-    # With no Python in PYSPARK_DRIVER_PYTHON, Spark does not look for installed data sources: that makes the start quicker.
+    # With no Python in PYSPARK_DRIVER_PYTHON, Spark looks for no installed data sources: a quicker start.
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": "none"}
     local = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.master": "local[2]"}
     file.write_text("".join(f"{key} {value}\n" for key, value in local.items()))
