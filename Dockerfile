@@ -51,6 +51,8 @@ COPY --from=build /package /opt/mirror
 # With an archive of the classes that Spark loads, the service starts in half the time.
 ENV MIRROR_CACHE=/opt/mirror/cache
 RUN HOME=/tmp /opt/mirror/bin/python -m mirror.spark.prepare && rm -rf /tmp/* /tmp/.[a-z]*
+# What a spark-submit is given as the application, under a name that does not depend on Python's version.
+RUN ln -s /opt/mirror/lib/python3*/site-packages/mirror/__main__.py /opt/mirror/application.py
 
 # Only /tmp is written to, and nothing there is worth keeping.
 ENV PATH=/opt/mirror/bin:$PATH HOME=/tmp LANG=C.UTF-8 PYTHONUNBUFFERED=1

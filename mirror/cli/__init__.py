@@ -13,7 +13,7 @@ from mirror.cli.configuration import config, convert, schema, validate
 from mirror.cli.moving import adopt, hand_back
 from mirror.cli.orders import pause, resume
 from mirror.cli.questions import check, plan, status, translate, verify
-from mirror.cli.running import demo, executor, run
+from mirror.cli.running import demo, driver, executor, run
 from mirror.errors import MirrorError
 
 
@@ -22,6 +22,7 @@ from mirror.errors import MirrorError
         run,
         demo,
         executor,
+        driver,
         validate,
         config,
         convert,

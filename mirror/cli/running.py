@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -67,10 +68,32 @@ def demo(seconds: float, keep: bool, as_json: bool) -> None:
 @click.command(hidden=True)
 def executor() -> None:
     """Be an executor of Spark's. Spark calls this in each pod that it starts on Kubernetes."""
+    from mirror.spark import pod_command  # noqa: PLC0415  # only these two verbs need it
     from mirror.spark.home import spark_home  # noqa: PLC0415  # pyspark is slow to import
     from mirror.spark.java import java  # noqa: PLC0415
-    from mirror.spark.pod_command import command  # noqa: PLC0415  # only this verb needs it
 
-    home = spark_home(Path(tempfile.gettempdir())).path
-    line = command(os.environ, java(), home)
-    os.execve(line[0], line, {**os.environ, "SPARK_HOME": str(home)})  # so that Spark's signals reach the JVM
+    home = spark_home(Path(tempfile.gettempdir()))
+    _become(pod_command.executor(os.environ, java(), home.path), home.path)
+
+
+@click.command(hidden=True, context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def driver(arguments: tuple[str, ...]) -> None:
+    """Be a driver of Spark's, whose application is `mirror run`. An operator of Kubernetes calls this."""
+    from mirror.spark import pod_command  # noqa: PLC0415  # only these two verbs need it
+    from mirror.spark.home import spark_home  # noqa: PLC0415  # pyspark is slow to import
+    from mirror.spark.jvm import DRIVER_PYTHON, JAVA_OPTIONS, java_options  # noqa: PLC0415
+
+    home = spark_home(Path(tempfile.gettempdir()))
+    python = os.environ.get("PYSPARK_PYTHON", sys.executable)
+    environment = {
+        JAVA_OPTIONS: f"{java_options(home)} {os.environ.get(JAVA_OPTIONS, '')}",
+        "PYSPARK_PYTHON": python,
+        DRIVER_PYTHON: "none",
+    }
+    _become(pod_command.driver(os.environ, python, arguments, home.path), home.path, environment)
+
+
+def _become(line: list[str], home: Path, environment: Mapping[str, str] | None = None) -> None:
+    """Run a command line of Spark's in place of this process, so that Spark's signals reach the JVM."""
+    os.execve(line[0], line, {**os.environ, "SPARK_HOME": str(home), **(environment or {})})

@@ -6,22 +6,15 @@ import contextlib
 import logging
 import math
 import os
-import re
-import shlex
-import signal
-import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import IO
 
-from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
-from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -30,7 +23,8 @@ from mirror.service_settings import Log
 from mirror.service_settings import Spark as SparkSettings
 from mirror.settings import Flow
 from mirror.spark import security, shipping
-from mirror.spark.home import SparkHome, spark_home
+from mirror.spark.home import SparkHome
+from mirror.spark.jvm import MASTER, Jvm, OwnJvm, SubmitJvm
 from mirror.spark.run_directory import RunDirectory
 from mirror.spark.security import LOCAL
 from mirror.spark.slice_tasks import WARM_UP, WarmUpDataSource, bound
@@ -40,21 +34,8 @@ _logger = logging.getLogger(__name__)
 # A slice's task lives as long as its Spark epoch, so the failures of weeks add up. Each of them is retried.
 TASK_MAX_FAILURES = 1_000_000
 
-SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"  # the arguments with which PySpark starts its gateway
-
-# Warnings that a JVM prints at its start under any options, and Spark before it reads a log configuration.
-NOISE = re.compile(
-    rb"WARNING: (Using incubator modules|.*sun\.misc\.Unsafe|.*restricted method|Please consider|Use --enable)"
-)
-
-# The driver moves no records: a small heap and the serial collector keep its memory low.
-DRIVER_JAVA_OPTIONS = (
-    "-XX:+UseSerialGC -XX:-UsePerfData -XX:TieredStopAtLevel=1 -Xss512k -XX:+IgnoreUnrecognizedVMOptions"
-)
-
 CONF: Mapping[str, str] = {
     "spark.app.name": "mirror",
-    "spark.driver.memory": "512m",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.retainedTasks": "100",  # of a stage; it is kept without pages too, and failed attempts are told from it
@@ -71,8 +52,11 @@ CONF: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
 }
 
-# A second copy of a slice's task would only fence the first one.
-FIXED: Mapping[str, str] = {"spark.speculation": "false"}
+FIXED: Mapping[str, str] = {
+    "spark.speculation": "false",  # a second copy of a slice's task would only fence the first one
+    # Spark logs a slow event at INFO with all of a job's settings, and hides no value.
+    "spark.scheduler.listenerbus.logSlowEvent": "false",
+}
 
 
 def master(configured: str, flows: int, failures: int = TASK_MAX_FAILURES) -> str:
@@ -83,6 +67,26 @@ def master(configured: str, flows: int, failures: int = TASK_MAX_FAILURES) -> st
     threads = local["threads"] or "1"
     cores = _cores() if threads == "*" else int(threads)
     return f"local[{max(cores, flows)},{failures}]"
+
+
+def driver_conf(
+    settings: SparkSettings, submitted: Mapping[str, str], flows: int, failures: int, directory: Path
+) -> dict[str, str]:
+    """What the driver is told. The user's `spark.conf` wins over what spark-submit was told, and that over our own.
+
+    But the master is spark-submit's if there is one: it has started this driver for it.
+    """
+    url = master(submitted.get(MASTER, settings.master), flows, failures)
+    given = {**submitted, **settings.conf}
+    own = {
+        **CONF,
+        "spark.task.maxFailures": str(failures),
+        "spark.sql.warehouse.dir": (directory / "warehouse").as_uri(),
+    }
+    if security.is_local(url):
+        own["spark.local.dir"] = str(directory)
+    hidden = security.redaction(given, settings.references)
+    return {**own, **security.protection(url, given), **given, **hidden, **FIXED, MASTER: url}
 
 
 def _cores() -> int:
@@ -127,23 +131,21 @@ class SparkDriver:
         code: Collection[str] = (),
     ) -> None:
         """`code` has the dotted paths of callables of the user's own that tasks need."""
-        for line in security.warnings(settings.master, settings.conf):
-            _logger.warning(line)
         self._directory = RunDirectory()
-        self._stopping = False
-        url = master(settings.master, len(flows), task_failures)
-        self._home = home or spark_home(self._directory.path)
-        local = security.is_local(url)
-        attempts = {"spark.task.maxFailures": str(task_failures)}
-        protection = security.protection(url, settings.conf)
-        hidden = security.redaction(settings.conf, settings.references)
-        together = {**self._conf(local), **attempts, **protection, **settings.conf, **hidden, **FIXED}
-        self._set_environment(settings, together[security.BIND] if local else None)
-        conf = SparkConf().setAll(list(together.items())).setMaster(url)
-        self.session = SparkSession(SparkContext(conf=conf, gateway=self._launch(conf)))
+        submit = SubmitJvm.there()
+        submitted = submit.conf() if submit else {}
+        conf = driver_conf(settings, submitted, len(flows), task_failures, self._directory.path)
+        for line in security.warnings(conf[MASTER], conf):
+            _logger.warning(line)
+        # Executors get it, too: as a rule they run the driver's image.
+        python = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+        os.environ["PYSPARK_PYTHON"] = python
+        self._jvm: Jvm = submit or OwnJvm(conf, self._directory.path, home)
+        told = SparkConf().setAll(list(conf.items()))
+        self.session = SparkSession(SparkContext(conf=told, gateway=self._jvm.gateway))
         # Its own handler prints a stack trace to stderr when the JVM is gone.
         self.session.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
-        if not local:
+        if not security.is_local(conf[MASTER]):
             for archive in shipping.archives(code, self._directory.path):
                 self.session.sparkContext.addPyFile(str(archive))
         # By flow: see slice_tasks.bound.
@@ -153,64 +155,6 @@ class SparkDriver:
         self.session.dataSource.register(WarmUpDataSource)
         # Each query needs this server. PySpark starts it at the first one, and fails if two begin at the same time.
         ensure_callback_server_started(self.session.sparkContext._gateway)  # type: ignore[no-untyped-call]
-
-    def _set_environment(self, settings: SparkSettings, bind: str | None) -> None:
-        """Set what PySpark and Spark read only from environment variables."""
-        os.environ["SPARK_HOME"] = str(self._home.path)
-        # Executors get it, too: as a rule they run the driver's image.
-        python = settings.conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
-        os.environ["PYSPARK_PYTHON"] = python
-        # Spark runs this one only to look for data sources in installed packages, and skips that if it is missing.
-        os.environ["PYSPARK_DRIVER_PYTHON"] = "none"
-        if bind is not None:  # only this variable decides where Spark's own pages listen
-            os.environ["SPARK_LOCAL_IP"] = bind
-
-    def _launch(self, conf: SparkConf) -> JavaGateway:
-        """Start the JVM in a session of its own: a signal to our process group must not end it before the drain."""
-        lines, stderr = os.pipe()  # read from the start, since a JVM that can't start prints the reason
-        threading.Thread(target=self._relay, args=(os.fdopen(lines, "rb"),), daemon=True, name="jvm stderr").start()
-        try:
-            with self._submitted(conf):
-                how = {"stderr": stderr, "start_new_session": True}
-                gateway: JavaGateway = launch_gateway(None, how)  # type: ignore[no-untyped-call]
-        finally:
-            os.close(stderr)
-        self._jvm: subprocess.Popen[bytes] = gateway.proc
-        return gateway
-
-    @contextlib.contextmanager
-    def _submitted(self, conf: SparkConf) -> Iterator[None]:
-        """Make PySpark's gateway read `conf` from a file of ours, since a command line is visible to everybody."""
-        file = self._directory.path / "spark.properties"
-        file.touch(0o600, exist_ok=False)
-        file.write_text(security.properties_file(dict(conf.getAll())))
-        before = os.environ.get(SUBMIT_ARGS)
-        ours = f"--properties-file {shlex.quote(str(file))} --load-spark-defaults"
-        os.environ[SUBMIT_ARGS] = f"{ours} {before or 'pyspark-shell'}"
-        try:
-            yield
-        finally:
-            file.unlink()
-            if before is None:
-                del os.environ[SUBMIT_ARGS]
-            else:
-                os.environ[SUBMIT_ARGS] = before
-
-    def _relay(self, lines: IO[bytes]) -> None:
-        """Copy the output of the JVM and the Python workers to stderr, without NOISE."""
-        for line in lines:
-            if not self._stopping and not NOISE.match(line):
-                sys.stderr.buffer.write(line)
-                sys.stderr.flush()
-
-    def _conf(self, local: bool) -> dict[str, str]:
-        log4j = Path(__file__).with_name("log4j2.properties").as_uri()
-        options = f"{DRIVER_JAVA_OPTIONS} {self._home.java_options} -Dlog4j2.configurationFile={log4j}"
-        here = self._directory.path
-        own = {"spark.sql.warehouse.dir": (here / "warehouse").as_uri()}
-        if local:
-            own["spark.local.dir"] = str(here)
-        return {**CONF, **own, "spark.driver.extraJavaOptions": f"{options} -Djava.io.tmpdir={here}"}
 
     def warm_up(self) -> None:
         """Start Python workers while the first query is being planned: see slice_tasks.WarmUp."""
@@ -242,22 +186,17 @@ class SparkDriver:
 
     def stop(self) -> None:
         """End the session and remove its directory. From now on the output of the ending JVM is dropped."""
-        self._stopping = True
+        self._jvm.hush()
         with contextlib.suppress(Py4JError, ConnectionError):
             self.session.stop()
         self._directory.remove()
 
     def join(self, timeout: float) -> None:
         """Wait until the JVM has ended, at most `timeout` seconds; to be called after `stop`."""
-        assert self._jvm.stdin is not None
-        self._jvm.stdin.close()  # the JVM ends when its input does
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._jvm.wait(timeout)
+        self._jvm.join(timeout)
 
     def kill(self) -> None:
         """Kill the JVM, and with it every local task."""
-        self._stopping = True
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._jvm.pid, signal.SIGKILL)  # the leader of its own session
-        self._jvm.wait()
+        self._jvm.hush()
+        self._jvm.kill()
         self._directory.remove()

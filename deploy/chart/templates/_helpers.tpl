@@ -72,30 +72,36 @@ http:
   password: ${file:/etc/mirror-http/login/password}
   {{- end }}
 log: {format: json}
-spark:
 {{- if eq .Values.mode "local" }}
+spark:
   master: "local[{{ include "mirror.cores" . }}]"
-{{- else }}
+{{- else if eq .Values.mode "cluster" }}
+spark:
   master: k8s://https://kubernetes.default.svc
   conf:
     spark.driver.host: ${env:POD_IP}
     spark.driver.bindAddress: ${env:POD_IP}
-    spark.executor.instances: {{ .Values.executor.instances | quote }}
-    spark.executor.cores: {{ .Values.executor.cores | quote }}
-    spark.executor.memory: {{ .Values.executor.memory }}
-    spark.executor.memoryOverhead: {{ .Values.executor.memoryOverhead }}
     spark.kubernetes.namespace: {{ .Release.Namespace }}
     spark.kubernetes.driver.pod.name: ${env:POD_NAME} # executors go when it goes
-    spark.kubernetes.container.image: {{ include "mirror.image" . }}
-    spark.kubernetes.container.image.pullPolicy: {{ .Values.image.pullPolicy }}
-    {{- with .Values.imagePullSecrets }}
-    spark.kubernetes.container.image.pullSecrets: {{ include "mirror.pullSecrets" . }}
-    {{- end }}
-    # Failures of months add up, and Spark would end the driver after a few. Each failure is retried.
-    spark.executor.maxNumFailures: "1000000"
     spark.kubernetes.executor.podTemplateFile: /etc/mirror/chart/executor.yaml
-    spark.kubernetes.executor.podTemplateContainerName: executor
+    {{- include "mirror.executorConf" . | nindent 4 }}
 {{- end }}
+{{- end }}
+
+{{- /* What Spark's driver is told of the executors; for mode cluster and for mode sparkApplication. */}}
+{{- define "mirror.executorConf" -}}
+spark.executor.instances: {{ .Values.executor.instances | quote }}
+spark.executor.cores: {{ .Values.executor.cores | quote }}
+spark.executor.memory: {{ .Values.executor.memory }}
+spark.executor.memoryOverhead: {{ .Values.executor.memoryOverhead }}
+spark.kubernetes.container.image: {{ include "mirror.image" . }}
+spark.kubernetes.container.image.pullPolicy: {{ .Values.image.pullPolicy }}
+{{- with .Values.imagePullSecrets }}
+spark.kubernetes.container.image.pullSecrets: {{ include "mirror.pullSecrets" . }}
+{{- end }}
+# Failures of months add up, and Spark would end the driver after a few. Each failure is retried.
+spark.executor.maxNumFailures: "1000000"
+spark.kubernetes.executor.podTemplateContainerName: executor
 {{- end }}
 
 {{- define "mirror.pullSecrets" -}}
@@ -146,8 +152,6 @@ httpGet: {path: {{ index . 1 }}, port: http{{ if $root.Values.http.tlsSecret }},
 
 {{- /* The pod template of executors. Spark adds the image, the command, the environment and the resources. */}}
 {{- define "mirror.executor" -}}
-apiVersion: v1
-kind: Pod
 metadata:
   labels:
     {{- include "mirror.labels" . | nindent 4 }}
@@ -205,6 +209,15 @@ envFrom:
 {{- end }}
 {{- end }}
 
+{{- define "mirror.arguments" -}}
+- run
+{{ include "mirror.files" . }}
+{{- if .Values.standby.enabled }}
+- --standby
+- --standby-after={{ .Values.standby.after }}
+{{- end }}
+{{- end }}
+
 {{- define "mirror.files" -}}
 - -c
 - /etc/mirror/chart/chart.yaml
@@ -237,11 +250,14 @@ envFrom:
 {{- end }}
 {{- end }}
 
-{{- /* Where the pod may run, and as what; for the service and for the test. */}}
-{{- define "mirror.placement" -}}
+{{- define "mirror.podPullSecrets" -}}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end }}
+
+{{- /* Where the pod may run, and as what; for the service and for the test. */}}
+{{- define "mirror.placement" -}}
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
@@ -257,6 +273,8 @@ affinity: {{- toYaml . | nindent 2 }}
 securityContext: {{- toYaml .Values.podSecurityContext | nindent 2 }}
 {{- end }}
 
+{{- /* The service's pod. With mode sparkApplication it is Spark's template for its driver, and Spark adds the
+arguments, the resources and the secrets for the image. */}}
 {{- define "mirror.pod" -}}
 metadata:
   labels:
@@ -279,11 +297,12 @@ metadata:
     {{- with .Values.podAnnotations }}{{ toYaml . | nindent 4 }}{{- end }}
 spec:
   serviceAccountName: {{ include "mirror.serviceAccountName" . }}
-  automountServiceAccountToken: {{ eq .Values.mode "cluster" }}
+  automountServiceAccountToken: {{ ne .Values.mode "local" }}
   terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
   {{- if eq .Values.workload "Job" }}
   restartPolicy: Never
   {{- end }}
+  {{- if ne .Values.mode "sparkApplication" }}{{ include "mirror.podPullSecrets" . | nindent 2 }}{{ end }}
   {{- include "mirror.placement" . | nindent 2 }}
   {{- with .Values.topologySpreadConstraints }}
   topologySpreadConstraints: {{- toYaml . | nindent 4 }}
@@ -308,18 +327,16 @@ spec:
     - name: mirror
       image: {{ include "mirror.image" . }}
       imagePullPolicy: {{ .Values.image.pullPolicy }}
-      args:
-        - run
-        {{- include "mirror.files" . | nindent 8 }}
-        {{- if .Values.standby.enabled }}
-        - --standby
-        - --standby-after={{ .Values.standby.after }}
-        {{- end }}
+      {{- if ne .Values.mode "sparkApplication" }}
+      args: {{- include "mirror.arguments" . | nindent 8 }}
+      {{- end }}
       {{- include "mirror.environment" . | nindent 6 }}
       ports:
         - {name: http, containerPort: {{ .Values.httpPort }}}
       securityContext: {{- toYaml .Values.securityContext | nindent 8 }}
+      {{- if ne .Values.mode "sparkApplication" }}
       resources: {{- toYaml .Values.resources | nindent 8 }}
+      {{- end }}
       startupProbe:
         {{- include "mirror.probe" (list . "/livez") | nindent 8 }}
         {{- toYaml .Values.startupProbe | nindent 8 }}
@@ -355,6 +372,17 @@ spec:
 {{- end }}
 {{- if and (eq .Values.workload "Job") .Values.standby.enabled }}
 {{- fail "standby: with workload Job a pod that loses the flows is not started again, so nothing would stand by; use workload Deployment" }}
+{{- end }}
+{{- if eq .Values.mode "sparkApplication" }}
+{{- if eq .Values.workload "Job" }}
+{{- fail "workload: with mode sparkApplication the operator starts the driver again, as sparkApplication.restart says; leave workload out" }}
+{{- end }}
+{{- if .Values.standby.enabled }}
+{{- fail "standby: an application has one driver; use another mode" }}
+{{- end }}
+{{- if dig "spark" "master" "" .Values.config }}
+{{- fail "config.spark.master: with mode sparkApplication the operator sets the master; remove it" }}
+{{- end }}
 {{- end }}
 {{- $drain := dig "drain_timeout" "10s" .Values.config | toString }}
 {{- $unit := get (dict "ms" 0.001 "" 1 "s" 1 "m" 60 "h" 3600) (regexFind "[a-z]*$" $drain) }}

@@ -18,7 +18,7 @@ import yaml
 from mirror import __version__
 from mirror.config.load import load
 from mirror.web.server import OPEN
-from tests.harness import helm
+from tests.harness import helm, spark_application
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "deploy" / "chart"
@@ -28,6 +28,7 @@ VARIANTS = sorted((CHART / "ci").glob("*-values.yaml"))
 OLDEST, NEWEST = "1.29", "1.37"  # of Kubernetes: the chart's kubeVersion, and the newest that has schemas
 LOCAL = CHART / "ci" / "local-values.yaml"
 CLUSTER = CHART / "ci" / "cluster-values.yaml"
+APPLICATION = CHART / "ci" / "sparkapplication-values.yaml"
 JOB = CHART / "ci" / "job-values.yaml"
 ALL = CHART / "ci" / "all-values.yaml"
 SPARK_ENDS = 10.0  # seconds that Spark may need after the drain
@@ -64,16 +65,48 @@ def pods(values: Path) -> Iterator[Object]:
     for each in rendered(values):
         if each["kind"] == "Pod":
             yield each
+        elif each["kind"] == "SparkApplication":
+            yield from (each["spec"][key]["podTemplateSpec"] for key in spark_application.POD_TEMPLATES)
         elif "template" in each.get("spec", {}):
             yield each["spec"]["template"]
     if "executor.yaml" in files(values):
         yield yaml.safe_load(files(values)["executor.yaml"])
 
 
+def service_spec(values: Path, *settings: str) -> Object:
+    """The spec of the one object that makes the service's pod."""
+    kinds = ("Deployment", "Job", "SparkApplication")
+    found: Object
+    (found,) = [each["spec"] for each in rendered(values, *settings) if each["kind"] in kinds]
+    return found
+
+
 def service_pod(values: Path, *settings: str) -> Object:
-    (found,) = [each for each in rendered(values, *settings) if each["kind"] in ("Deployment", "Job")]
-    pod: Object = found["spec"]["template"]
+    spec = service_spec(values, *settings)
+    pod: Object = spec["driverSpec"]["podTemplateSpec"] if "driverSpec" in spec else spec["template"]
     return pod
+
+
+def arguments(values: Path, *settings: str) -> list[str]:
+    """What `mirror` is called with."""
+    spec = service_spec(values, *settings)
+    found: list[str] = spec.get("driverArgs") or spec["template"]["spec"]["containers"][0]["args"]
+    return found
+
+
+def executor_pod(values: Path) -> Object:
+    pod: Object
+    if "executor.yaml" in files(values):
+        pod = yaml.safe_load(files(values)["executor.yaml"])
+    else:
+        pod = service_spec(values)["executorSpec"]["podTemplateSpec"]
+    return pod
+
+
+def spark_conf(values: Path) -> Object:
+    """What Spark's driver is told by the chart."""
+    conf: Object = service_spec(values).get("sparkConf") or yaml.safe_load(files(values)["chart.yaml"])["spark"]["conf"]
+    return conf
 
 
 @cache
@@ -95,13 +128,24 @@ def problems(thing: Object, version: str) -> list[str]:
     """What a strict API server of this version would refuse."""
     group, _, api_version = thing["apiVersion"].rpartition("/")
     if group == "monitoring.coreos.com":
-        validator = jsonschema.Draft202012Validator(custom(thing["kind"]))
-    else:
-        folder, registry = definitions(version)
-        parts = [thing["kind"].lower(), *filter(None, [group.split(".")[0]]), api_version]
-        schema = json.loads((folder / f"{'-'.join(parts)}.json").read_text())
-        validator = jsonschema.Draft202012Validator(schema, registry=registry)
-    return [f"{thing['kind']}: {each.json_path}: {each.message[:200]}" for each in validator.iter_errors(thing)]
+        return wrong(thing["kind"], thing, jsonschema.Draft202012Validator(custom(thing["kind"])))
+    if group == "spark.apache.org":
+        found = wrong(thing["kind"], thing, jsonschema.Draft202012Validator(spark_application.SCHEMA))
+        templates = [thing["spec"][key]["podTemplateSpec"] for key in spark_application.POD_TEMPLATES]
+        return found + [
+            said for each in templates for said in wrong("Pod", each, kubernetes("podtemplatespec-v1", version))
+        ]
+    parts = [thing["kind"].lower(), *filter(None, [group.split(".")[0]]), api_version]
+    return wrong(thing["kind"], thing, kubernetes("-".join(parts), version))
+
+
+def kubernetes(name: str, version: str) -> jsonschema.Draft202012Validator:
+    folder, registry = definitions(version)
+    return jsonschema.Draft202012Validator(json.loads((folder / f"{name}.json").read_text()), registry=registry)
+
+
+def wrong(kind: str, thing: Object, validator: jsonschema.Draft202012Validator) -> list[str]:
+    return [f"{kind}: {each.json_path}: {each.message[:200]}" for each in validator.iter_errors(thing)]
 
 
 @variants
@@ -129,12 +173,23 @@ def test_a_wrong_object_is_found() -> None:
         "ServiceMonitor": {"endpoint": []},
         "PrometheusRule": {"groups": [{"rules": []}]},
     }.items():
-        wrong = one(kind, ALL)
-        wrong["spec"].update(change)
-        assert problems(wrong, NEWEST), kind
-    wrong = one("ServiceMonitor", ALL)
-    wrong["spec"]["endpoints"][0]["ports"] = "http"
-    assert problems(wrong, NEWEST)
+        changed = one(kind, ALL)
+        changed["spec"].update(change)
+        assert problems(changed, NEWEST), kind
+    changed = one("ServiceMonitor", ALL)
+    changed["spec"]["endpoints"][0]["ports"] = "http"
+    assert problems(changed, NEWEST)
+    for at, key in ((), "driverArguments"), (("applicationTolerations", "restartConfig"), "backoff"):
+        changed = one("SparkApplication", APPLICATION)
+        place = changed["spec"]
+        for part in at:
+            place = place[part]
+        place[key] = 1
+        assert problems(changed, NEWEST), key
+    for part in spark_application.POD_TEMPLATES:
+        changed = one("SparkApplication", APPLICATION)
+        changed["spec"][part]["podTemplateSpec"]["spec"]["containers"][0]["argument"] = "run"
+        assert problems(changed, NEWEST), part
 
 
 @variants
@@ -170,7 +225,7 @@ def test_mirror_reads_the_configuration_as_the_pod_would(
     (container, *_) = service_pod(values)["spec"]["containers"]
     mounted = {each["mountPath"]: each["name"] for each in container["volumeMounts"]}
     volumes = {each["name"]: each.get("configMap", {}).get("name") for each in service_pod(values)["spec"]["volumes"]}
-    paths = [Path(each) for each in container["args"] if each.startswith("/")]
+    paths = [Path(each) for each in arguments(values) if each.startswith("/")]
     assert [volumes[mounted[str(path.parent)]] for path in paths] == ["rel-mirror-chart", asked]
     local = [tmp_path / path.name for path in paths]
     for path in local:
@@ -190,7 +245,8 @@ def test_mirror_reads_the_configuration_as_the_pod_would(
     (port,) = container["ports"]
     assert settings.http.port == port["containerPort"]
     assert settings.log.format == "json"
-    assert settings.spark.master == ("k8s://https://kubernetes.default.svc" if values == CLUSTER else "local[2]")
+    masters = {CLUSTER: "k8s://https://kubernetes.default.svc", APPLICATION: "local[*]"}  # it has the operator's master
+    assert settings.spark.master == masters.get(values, "local[2]")
     assert service_pod(values)["spec"]["terminationGracePeriodSeconds"] > settings.drain_timeout + SPARK_ENDS
 
 
@@ -241,6 +297,56 @@ def test_a_job_does_not_start_again_after_exit_codes_that_a_restart_does_not_hel
     assert other["metadata"]["name"] != job["metadata"]["name"]
 
 
+def test_an_application_is_what_spark_submit_is_called_with() -> None:
+    spec = service_spec(APPLICATION)
+    assert spec["mainClass"] == "org.apache.spark.deploy.PythonRunner"
+    file = spec["pyFiles"].removeprefix("local://")
+    assert f"site-packages/mirror/__main__.py {file}\n" in (ROOT / "Dockerfile").read_text()
+    assert f"pyspark=={spec['runtimeVersions']['sparkVersion']} " in (ROOT / "requirements.txt").read_text()
+    assert "spark" not in yaml.safe_load(files(APPLICATION)["chart.yaml"])
+
+
+def test_the_operator_starts_the_driver_again_but_not_because_a_cluster_is_away() -> None:
+    def tolerations(values: Path, *settings: str) -> Object:
+        found: Object = service_spec(values, *settings)["applicationTolerations"]
+        return found
+
+    expected = {"restartPolicy": "Always", "maxRestartAttempts": 100, "restartBackoffMillis": 60_000}
+    assert tolerations(APPLICATION)["restartConfig"] == expected
+    default = tolerations(LOCAL, "mode=sparkApplication")["restartConfig"]
+    assert default == {"restartPolicy": "Always", "maxRestartAttempts": 1_000_000, "restartBackoffMillis": 10_000}
+    assert tolerations(APPLICATION)["applicationTimeoutConfig"] == {"driverReadyTimeoutMillis": 0}
+
+
+def test_spark_makes_the_drivers_arguments_and_memory_and_watches_the_right_container() -> None:
+    service, *beside = service_pod(APPLICATION)["spec"]["containers"]
+    assert beside and not {"args", "command", "resources"} & service.keys()
+    conf = spark_conf(APPLICATION)
+    assert conf["spark.kubernetes.driver.podTemplateContainerName"] == service["name"]
+    assert (conf["spark.driver.memory"], conf["spark.driver.memoryOverhead"]) == ("1g", "1g")
+    requested = conf["spark.kubernetes.driver.request.cores"], conf["spark.kubernetes.driver.limit.cores"]
+    assert requested == ("500m", "2")
+    account = one("ServiceAccount", APPLICATION)["metadata"]["name"]
+    assert conf["spark.kubernetes.authenticate.driver.serviceAccountName"] == account
+
+
+def test_a_changed_application_is_another_one() -> None:
+    """The operator does not follow a change of the one that there is."""
+
+    def name(*settings: str) -> str:
+        found: str = one("SparkApplication", APPLICATION, *settings)["metadata"]["name"]
+        return found
+
+    assert name("image.tag=other") != name() and name("httpPort=9000") != name()
+    assert name("config.flows[0].compression=zstd") == name()
+    assert name("restartOnConfigChange=true") != name("restartOnConfigChange=true", "config.flows[0].compression=zstd")
+
+
+def test_a_budget_of_an_application_needs_no_owner_that_kubernetes_knows() -> None:
+    assert one("PodDisruptionBudget", APPLICATION)["spec"]["minAvailable"] == 1
+    assert one("PodDisruptionBudget", ALL)["spec"]["maxUnavailable"] == 0
+
+
 @pytest.mark.parametrize("setting", ["httpPort=9000", "resources.requests.cpu=4", "image.tag=new"])
 def test_what_the_chart_sets_takes_a_restart(setting: str) -> None:
     assert service_pod(LOCAL, setting) != service_pod(LOCAL)
@@ -253,10 +359,9 @@ def test_a_changed_configuration_takes_a_restart_only_by_choice() -> None:
     assert service_pod(LOCAL, change, restarting) != service_pod(LOCAL, restarting)
 
 
-def test_executors_have_what_the_service_has_but_no_token() -> None:
-    conf = yaml.safe_load(files(CLUSTER)["chart.yaml"])["spark"]["conf"]
-    executor = yaml.safe_load(files(CLUSTER)["executor.yaml"])
-    service = service_pod(CLUSTER)
+@pytest.mark.parametrize("values", [CLUSTER, APPLICATION])
+def test_executors_have_what_the_service_has_but_no_token(values: Path) -> None:
+    conf, executor, service = spark_conf(values), executor_pod(values), service_pod(values)
     assert conf["spark.kubernetes.container.image"] == service["spec"]["containers"][0]["image"]
     assert conf["spark.kubernetes.executor.podTemplateContainerName"] == executor["spec"]["containers"][0]["name"]
     assert executor["spec"]["automountServiceAccountToken"] is False
@@ -266,10 +371,12 @@ def test_executors_have_what_the_service_has_but_no_token() -> None:
         for pod in (executor, service)
     ]
     assert mounted[0] and mounted[0] == mounted[1]
-    for kind in ("Service", "Deployment"):  # neither metrics nor the Deployment may count an executor
-        selector = one(kind, CLUSTER)["spec"]["selector"]
+    for kind in (
+        ("Service", "Deployment") if values == CLUSTER else ("Service", "PodMonitor")
+    ):  # neither metrics nor the Deployment may count an executor
+        selector = one(kind, values)["spec"]["selector"]
         assert not (selector.get("matchLabels") or selector).items() <= executor["metadata"]["labels"].items()
-    both, driver = (each["spec"]["podSelector"]["matchLabels"].items() for each in policies(CLUSTER))
+    both, driver = (each["spec"]["podSelector"]["matchLabels"].items() for each in policies(values))
     assert both <= executor["metadata"]["labels"].items() and both <= service["metadata"]["labels"].items()
     assert driver <= service["metadata"]["labels"].items() and not driver <= executor["metadata"]["labels"].items()
 
@@ -278,15 +385,17 @@ def policies(values: Path) -> list[dict[str, Any]]:
     return [each for each in rendered(values) if each["kind"] == "NetworkPolicy"]
 
 
-def test_executors_that_failed_end_no_driver() -> None:
+@pytest.mark.parametrize("values", [CLUSTER, APPLICATION])
+def test_executors_that_failed_end_no_driver(values: Path) -> None:
     """Names that stay the same would collide with the pods of a driver that was killed, and each collision counts."""
-    conf = yaml.safe_load(files(CLUSTER)["chart.yaml"])["spark"]["conf"]
+    conf = spark_conf(values)
     assert int(conf["spark.executor.maxNumFailures"]) >= 1_000_000
     assert "spark.kubernetes.executor.podNamePrefix" not in conf
 
 
-def test_the_driver_may_do_what_spark_does_and_no_more() -> None:
-    rules = {resource: set(rule["verbs"]) for rule in one("Role", CLUSTER)["rules"] for resource in rule["resources"]}
+@pytest.mark.parametrize("values", [CLUSTER, APPLICATION])
+def test_the_driver_may_do_what_spark_does_and_no_more(values: Path) -> None:
+    rules = {resource: set(rule["verbs"]) for rule in one("Role", values)["rules"] for resource in rule["resources"]}
     assert rules.keys() == {"pods", "configmaps", "services", "persistentvolumeclaims"}
     assert "create" not in rules["services"] | rules["persistentvolumeclaims"]
     assert not any("update" in verbs for verbs in rules.values())
@@ -298,17 +407,18 @@ def test_only_a_cluster_reaches_kubernetes() -> None:
         return [{port["port"] for rule in rules for port in rule.get("ports", [])} for rules in egress]
 
     assert ports(LOCAL) == [{53, 9092, 9093, 9094}]
-    assert ports(CLUSTER) == [{53, 9092, 9093, 9094}, {443, 6443}]
+    for values in (CLUSTER, APPLICATION):
+        assert ports(values) == [{53, 9092, 9093, 9094}, {443, 6443}]
     assert [each["kind"] for each in rendered(LOCAL) if each["kind"].startswith("Role")] == []
     assert service_pod(LOCAL)["spec"]["automountServiceAccountToken"] is False
 
 
 def test_the_test_checks_the_configuration_of_the_service() -> None:
-    for values in (LOCAL, CLUSTER):
+    for values in (LOCAL, CLUSTER, APPLICATION):
         pod = one("Pod", values)
         (check,), (service, *_) = pod["spec"]["containers"], service_pod(values)["spec"]["containers"]
         assert pod["metadata"]["annotations"]["helm.sh/hook"] == "test"
-        assert check["args"] == ["check", *service["args"][1:]]
+        assert check["args"] == ["check", *arguments(values)[1:]]
         assert [check.get(key) for key in ("image", "env", "envFrom", "volumeMounts")] == [
             service.get(key) for key in ("image", "env", "envFrom", "volumeMounts")
         ]
@@ -371,6 +481,10 @@ def test_probes_and_monitors_reach_a_port_with_tls_and_a_password(values: Path) 
         ("config=null", "clusters and flows are missing"),
         ("standby.enabled=true,workload=Job", "use workload Deployment"),
         ("standby.after=19", "/standby/after"),
+        ("mode=sparkApplication,workload=Job", "sparkApplication.restart"),
+        ("mode=sparkApplication,standby.enabled=true", "an application has one driver"),
+        ("mode=sparkApplication,config.spark.master=yarn", "the operator sets the master"),
+        ("sparkApplication.restart.policy=Sometimes", "/sparkApplication/restart/policy"),
         ("workload=Job,extraContainers[0].name=sidecar", "would keep mirror from being started again"),
     ],
 )

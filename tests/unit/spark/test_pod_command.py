@@ -1,4 +1,4 @@
-"""What Spark on Kubernetes says to an executor, as the command line that starts it."""
+"""What Spark on Kubernetes says to an executor or a driver, as the command line that starts it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mirror.errors import SetupError
-from mirror.spark.pod_command import MAIN, command
+from mirror.spark.pod_command import MAIN, driver, executor
 
 HOME = Path("/opt/spark")
 SAID = {
@@ -23,7 +23,7 @@ SAID = {
 
 
 def test_everything_that_spark_says_is_passed_on() -> None:
-    line = command(SAID, "/bin/java", HOME)
+    line = executor(SAID, "/bin/java", HOME)
     before, after = line[: line.index(MAIN)], line[line.index(MAIN) + 1 :]
     assert before[0] == "/bin/java" and {"-Xms512m", "-Xmx512m"} <= set(before)
     assert dict(zip(after[::2], after[1::2], strict=True)) == {
@@ -39,15 +39,36 @@ def test_everything_that_spark_says_is_passed_on() -> None:
 
 def test_java_options_come_in_sparks_order() -> None:
     options = {f"SPARK_JAVA_OPT_{number}": f"-Dn={number}" for number in (10, 2, 0)}
-    assert command({**SAID, **options}, "java", HOME)[1:4] == ["-Dn=0", "-Dn=2", "-Dn=10"]
+    assert executor({**SAID, **options}, "java", HOME)[1:4] == ["-Dn=0", "-Dn=2", "-Dn=10"]
 
 
 def test_sparks_configuration_comes_before_its_jars() -> None:
-    line = command({**SAID, "SPARK_CLASSPATH": "/extra/*", "SPARK_CONF_DIR": "/opt/spark/conf"}, "java", HOME)
+    line = executor({**SAID, "SPARK_CLASSPATH": "/extra/*", "SPARK_CONF_DIR": "/opt/spark/conf"}, "java", HOME)
     assert line[line.index("-cp") + 1] == "/extra/*:/opt/spark/conf:/opt/spark/jars/*"
 
 
 @pytest.mark.parametrize("name", SAID)
 def test_a_person_who_calls_it_is_told(name: str) -> None:
     with pytest.raises(SetupError, match=f"^{name}: not in the environment"):
-        command({**SAID, name: ""}, "java", HOME)
+        executor({**SAID, name: ""}, "java", HOME)
+
+
+def test_a_driver_is_a_spark_submit_with_what_spark_says() -> None:
+    arguments = ["--properties-file", "/opt/spark/conf/spark.properties", "local:///mirror.py", "run", "-c", "a.yaml"]
+    line = driver({"SPARK_DRIVER_BIND_ADDRESS": "10.0.0.3"}, "/bin/python", arguments, HOME)
+    assert line[0] == "/opt/spark/bin/spark-submit" and line[-len(arguments) :] == arguments
+    assert line[1 : -len(arguments)] == [
+        "--conf",
+        "spark.driver.bindAddress=10.0.0.3",
+        "--conf",
+        "spark.executorEnv.SPARK_DRIVER_POD_IP=10.0.0.3",
+        "--conf",
+        "spark.pyspark.driver.python=/bin/python",
+        "--deploy-mode",
+        "client",
+    ]
+
+
+def test_a_person_who_calls_the_driver_is_told() -> None:
+    with pytest.raises(SetupError, match=r"^SPARK_DRIVER_BIND_ADDRESS: not in the environment"):
+        driver({}, "python", [], HOME)

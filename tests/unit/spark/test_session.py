@@ -1,13 +1,18 @@
-"""The master URL: a local one has a thread for each flow and forgives failed tasks."""
+"""What the driver is told: a local master has a thread for each flow and forgives failed tasks; and what wins."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
-from mirror.spark.session import TASK_MAX_FAILURES, master
+from mirror.service_settings import Spark
+from mirror.spark.security import AUTHENTICATE, BIND, ENCRYPT, REDACTION
+from mirror.spark.session import TASK_MAX_FAILURES, driver_conf, master
 
+SLOW_EVENTS = "spark.scheduler.listenerbus.logSlowEvent"
 CORES = os.cpu_count() or 1
 
 
@@ -32,3 +37,32 @@ def test_local(configured: str, flows: int, threads: int) -> None:
 @pytest.mark.parametrize("configured", ["spark://a:7077", "k8s://https://a:6443", "yarn", "local-cluster[2,1,1024]"])
 def test_others_are_left_alone(configured: str) -> None:
     assert master(configured, 3) == configured
+
+
+def told(spark: Spark, submitted: Mapping[str, str]) -> dict[str, str]:
+    return driver_conf(spark, submitted, 3, 7, Path("/tmp/run"))
+
+
+def test_the_users_conf_wins_over_what_spark_submit_was_told_and_that_over_our_own() -> None:
+    submitted = {"spark.app.name": "theirs", "spark.sql.shuffle.partitions": "8", "spark.speculation": "true"}
+    conf = told(Spark("local[*]", {"spark.sql.shuffle.partitions": "9"}, frozenset()), submitted)
+    assert (conf["spark.app.name"], conf["spark.sql.shuffle.partitions"]) == ("theirs", "9")
+    assert conf["spark.ui.enabled"] == "false" and conf["spark.task.maxFailures"] == "7"
+    assert conf["spark.speculation"] == "false", "would only fence"
+    assert told(Spark("local", {SLOW_EVENTS: "true"}, frozenset()), {})[SLOW_EVENTS] == "false", "would show secrets"
+
+
+def test_spark_submits_master_counts_and_is_protected() -> None:
+    local = told(Spark("k8s://https://a:6443", {}, frozenset()), {"spark.master": "local[2]"})
+    assert (local["spark.master"], local[BIND], local[AUTHENTICATE]) == ("local[3,7]", "127.0.0.1", "true")
+    assert local["spark.local.dir"] == "/tmp/run"
+    address = {"spark.master": "k8s://https://a:6443", BIND: "10.0.0.1"}
+    cluster = told(Spark("local[*]", {}, frozenset()), address)
+    assert (cluster["spark.master"], cluster[BIND], cluster[ENCRYPT]) == ("k8s://https://a:6443", "10.0.0.1", "true")
+    assert "spark.local.dir" not in cluster
+    assert told(Spark("yarn", {}, frozenset()), {})["spark.master"] == "yarn"
+
+
+def test_what_spark_submit_hides_stays_hidden() -> None:
+    conf = told(Spark("local", {"spark.note": "x"}, frozenset({"spark.note"})), {REDACTION: "theirs"})
+    assert "theirs" in conf[REDACTION] and "note" in conf[REDACTION]
