@@ -93,18 +93,18 @@ class OwnJvm:
                 sys.stderr.flush()
 
     def hush(self) -> None:
-        """See Jvm."""
+        """Drop what it prints from now on, because it is about to end."""
         self._hushed = True
 
     def join(self, timeout: float) -> None:
-        """See Jvm."""
+        """End it by the end of its input, and wait at most `timeout` seconds."""
         assert self._process.stdin is not None
-        self._process.stdin.close()  # the JVM ends when its input does
+        self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout)
 
     def kill(self) -> None:
-        """See Jvm."""
+        """Kill it with its Python workers, which are in its session."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)  # the leader of its own session
         self._process.wait()
@@ -159,7 +159,7 @@ class SubmitJvm:
         """Return at once: it ends after this process."""
 
     def kill(self) -> None:
-        """See Jvm. Nobody learns our exit code then: spark-submit ends with 137."""
+        """Kill it. Nobody learns our exit code then: spark-submit ends with 137."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pid, signal.SIGKILL)
 
