@@ -160,7 +160,9 @@ def _closed(entry: Entry, after: Entry) -> Count | Unknown:
 
 def _downstream_after(entry: Entry, upstream: int, end: End) -> int | Count | Unknown:
     """The translation of an upstream offset after the last entry."""
-    parts = _after(entry, end)
+    parts, at = _after(entry, end), end.map_end
+    if at is not None and at.placed == at.records > 0 and upstream == end.upstream:
+        return at.place  # nothing has to be counted, whoever has written before
     found = next((part for part in parts if upstream < part.after), parts[-1] if parts else None)
     return entry.downstream_end if found is None else _bounded(found)
 
